@@ -1,0 +1,248 @@
+"""The description of a Connect cluster: the same mapping in ``eos.yaml`` and in a ``kafka_connect`` connection's extra."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.kafka.config import KafkaSettings
+
+_TOP_LEVEL = {"bootstrap_servers", "kafka_conn_id", "client", "group_id", "rest", "workers"}
+_WORKER = {"url", "host", "config", "log", "pid_file", "start", "cwd", "env"}
+_REST = {"username", "password", "token", "ca", "verify", "client_certificate", "client_key", "timeout_seconds"}
+HOST_KINDS = ("process",)
+
+
+@dataclass(frozen=True, slots=True)
+class RestSettings:
+    """How the workers' REST API is called.
+
+    :param username: for basic authentication, together with ``password``.
+    :param token: for bearer authentication.
+    :param ca: file of certificate authorities to trust instead of the system's.
+    :param verify: whether certificates are verified; on unless turned off by hand.
+    :param client_certificate: file for mutual TLS, together with ``client_key``.
+    :param timeout_seconds: limit of one request; Connect's own limit is 90 s.
+    """
+
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    ca: Path | None = None
+    verify: bool = True
+    client_certificate: Path | None = None
+    client_key: Path | None = None
+    timeout_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerDescription:
+    """One worker, as its owner describes it.
+
+    :param url: REST address, ``http(s)://host:port``.
+    :param host: kind of host, one of :data:`HOST_KINDS`.
+    :param config: the worker's properties file.
+    :param log: the file with the worker's log output.
+    :param pid_file: the file with the worker's process id.
+    :param start: command that starts the worker.
+    :param cwd: folder in which ``start`` runs.
+    :param env: variables for ``start``; values are never shown.
+    """
+
+    url: str
+    host: str = "process"
+    config: Path | None = None
+    log: Path | None = None
+    pid_file: Path | None = None
+    start: tuple[str, ...] = ()
+    cwd: Path | None = None
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def worker_id(self) -> str:
+        """``host:port``, the name that Connect itself gives a worker in its statuses."""
+        return worker_id_of(self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectCluster:
+    """One Connect cluster: where its Kafka is, its group, its workers.
+
+    :param kafka: settings of the Kafka cluster that holds the group and the internal topics.
+    :param group_id: the workers' ``group.id``.
+    :param rest: settings for the workers' REST API.
+    :param workers: the workers that are known, in the order in which they are written down.
+    """
+
+    kafka: KafkaSettings
+    group_id: str
+    rest: RestSettings
+    workers: tuple[WorkerDescription, ...]
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any], *, base: Path | None = None) -> ConnectCluster:
+        """Check and take over a description.
+
+        :param mapping: see ``docs/cluster-file.md``.
+        :param base: folder that relative paths start from.
+        :raises ConfigurationError: with the name of the key that is missing, unknown or of the wrong kind.
+        """
+        _only_known(mapping, _TOP_LEVEL, "the cluster description")
+        if mapping.get("kafka_conn_id"):
+            raise ConfigurationError(
+                "kafka_conn_id names an Airflow connection, which is known in Airflow only.",
+                remedy="Write bootstrap_servers (and client) into the cluster file.",
+            )
+        client = _mapping(mapping, "client")
+        workers = mapping.get("workers")
+        if not isinstance(workers, list) or not workers:
+            raise ConfigurationError(
+                "The cluster description lists no workers.",
+                expected="workers: a list with one entry (url, config, log, pid_file, start) per worker",
+                remedy="Run 'eos discover' against the group to get a proposal.",
+            )
+        described = tuple(_worker(entry, number, base) for number, entry in enumerate(workers, start=1))
+        urls = [worker.worker_id for worker in described]
+        for url in urls:
+            if urls.count(url) > 1:
+                raise ConfigurationError(f"The worker {url} is listed {urls.count(url)} times.")
+        return cls(
+            kafka=KafkaSettings.of(_text(mapping, "bootstrap_servers", required=True), client),
+            group_id=_text(mapping, "group_id", required=True),
+            rest=_rest(_mapping(mapping, "rest"), base),
+            workers=described,
+        )
+
+    @classmethod
+    def from_file(cls, path: Path) -> ConnectCluster:
+        """Read ``eos.yaml``; relative paths in it start from its own folder.
+
+        :raises ConfigurationError: the file is missing, is not YAML, or describes no cluster.
+        """
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise ConfigurationError(
+                f"There is no cluster file {path}.",
+                remedy="Name one with --cluster, start a lab with 'eos lab up', or let 'eos discover' propose one.",
+            ) from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"The cluster file {path} cannot be read: {error}.") from error
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            where = f" at line {mark.line + 1}" if mark is not None else ""
+            raise ConfigurationError(f"The cluster file {path} is not YAML{where}.") from error
+        if not isinstance(content, dict):
+            raise ConfigurationError(f"The cluster file {path} holds no mapping.", expected="bootstrap_servers: … etc.")
+        return cls.from_mapping(content, base=path.resolve().parent)
+
+    def worker(self, worker_id: str) -> WorkerDescription:
+        """The worker ``host:port``.
+
+        :raises ConfigurationError: no such worker is described.
+        """
+        for worker in self.workers:
+            if worker.worker_id == worker_id:
+                return worker
+        raise ConfigurationError(f"The cluster description has no worker {worker_id}.")
+
+
+def worker_id_of(url: str) -> str:
+    """``http://host:8083/`` -> ``host:8083``."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def _only_known(mapping: Mapping[str, Any], known: set[str], where: str) -> None:
+    unknown = sorted(str(key) for key in mapping if key not in known)
+    if unknown:
+        raise ConfigurationError(
+            f"Unknown key{'s' if len(unknown) > 1 else ''} {', '.join(unknown)} in {where}.",
+            expected=f"keys among {', '.join(sorted(known))}",
+        )
+
+
+def _mapping(mapping: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = mapping.get(key) or {}
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(f"{key} is not a mapping.", expected=f"{key}: {{name: value, …}}")
+    return value
+
+
+def _text(mapping: Mapping[str, Any], key: str, *, required: bool = False, where: str = "") -> str:
+    value = mapping.get(key)
+    if value is None or str(value).strip() == "":
+        if required:
+            raise ConfigurationError(f"{where}{key} is missing.")
+        return ""
+    if isinstance(value, (list, dict)):
+        raise ConfigurationError(f"{where}{key} is a {type(value).__name__}.", expected="text")
+    return str(value).strip()
+
+
+def _path(mapping: Mapping[str, Any], key: str, base: Path | None, where: str = "") -> Path | None:
+    text = _text(mapping, key, where=where)
+    if not text:
+        return None
+    path = Path(text).expanduser()
+    return path if path.is_absolute() or base is None else base / path
+
+
+def _rest(mapping: Mapping[str, Any], base: Path | None) -> RestSettings:
+    _only_known(mapping, _REST, "rest")
+    verify = mapping.get("verify", True)
+    if not isinstance(verify, bool):
+        raise ConfigurationError(f"rest.verify is {verify!r}.", expected="true or false")
+    try:
+        timeout = float(mapping.get("timeout_seconds", 30.0))
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError("rest.timeout_seconds is not a number.") from error
+    return RestSettings(
+        username=_text(mapping, "username") or None,
+        password=_text(mapping, "password") or None,
+        token=_text(mapping, "token") or None,
+        ca=_path(mapping, "ca", base),
+        verify=verify,
+        client_certificate=_path(mapping, "client_certificate", base),
+        client_key=_path(mapping, "client_key", base),
+        timeout_seconds=timeout,
+    )
+
+
+def _worker(entry: Any, number: int, base: Path | None) -> WorkerDescription:
+    where = f"workers[{number}]."
+    if not isinstance(entry, Mapping):
+        raise ConfigurationError(f"workers[{number}] is not a mapping.", expected="{url: …, config: …, …}")
+    _only_known(entry, _WORKER, f"workers[{number}]")
+    url = _text(entry, "url", required=True, where=where)
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        shown = parts.netloc.rpartition("@")[2] or "no host"
+        raise ConfigurationError(
+            f"{where}url does not name a REST address ({shown}).",
+            expected="http://host:port or https://host:port, without user or password",
+        )
+    host = _text(entry, "host") or "process"
+    if host not in HOST_KINDS:
+        raise ConfigurationError(f"{where}host is {host!r}.", expected=f"one of {', '.join(HOST_KINDS)}")
+    start = entry.get("start") or []
+    if not isinstance(start, list) or not all(isinstance(part, (str, int, float)) for part in start):
+        raise ConfigurationError(f"{where}start is not a list of words.", expected='["java", "-cp", …]')
+    env = entry.get("env") or {}
+    if not isinstance(env, Mapping):
+        raise ConfigurationError(f"{where}env is not a mapping.")
+    return WorkerDescription(
+        url=url.rstrip("/"),
+        host=host,
+        config=_path(entry, "config", base, where),
+        log=_path(entry, "log", base, where),
+        pid_file=_path(entry, "pid_file", base, where),
+        start=tuple(str(part) for part in start),
+        cwd=_path(entry, "cwd", base, where),
+        env={str(name): str(value) for name, value in env.items()},
+    )

@@ -1,0 +1,155 @@
+"""Local processes known by pid *and* start time, so that a reused pid is never mistaken for ours.
+
+Both the lab and the ``process`` host kind of a rollout start, watch and stop JVMs; they do it here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+#: Two readings of one process's start time may differ by this many seconds (clock slew); pids are not reused so fast.
+START_TIME_TOLERANCE_SECONDS = 1.0
+
+#: The variables that a started process inherits. Anything else (Airflow's own secrets among them) stays behind.
+INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME", "USER", "LD_LIBRARY_PATH")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """One process of this machine.
+
+    :param pid: process id.
+    :param started_at: start time, seconds since the epoch.
+    """
+
+    pid: int
+    started_at: float
+
+    def is_alive(self) -> bool:
+        """Whether this very process still runs; a zombie that nobody has reaped counts as dead."""
+        return self._process() is not None
+
+    def _process(self) -> psutil.Process | None:
+        try:
+            process = psutil.Process(self.pid)
+            if abs(process.create_time() - self.started_at) > START_TIME_TOLERANCE_SECONDS:
+                return None
+            return None if process.status() == psutil.STATUS_ZOMBIE else process
+        except psutil.NoSuchProcess:
+            return None
+
+    def command_line(self) -> list[str]:
+        """The process's arguments; empty when it is gone or may not be read."""
+        process = self._process()
+        if process is None:
+            return []
+        try:
+            return process.cmdline()
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            return []
+
+    def stop(self, *, grace_seconds: float = 30.0, kill: bool = False) -> bool:
+        """Ask the process to end (SIGTERM), and after the grace end it (SIGKILL).
+
+        :param grace_seconds: how long the process has to end by itself.
+        :param kill: send SIGKILL at once.
+        :returns: True if it ended by itself within the grace (or was gone already).
+        """
+        process = self._process()
+        if process is None:
+            return True
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if not kill:
+                process.terminate()
+                if self._ended_within(process, grace_seconds):
+                    return True
+            process.kill()
+            self._ended_within(process, 10.0)
+        return kill
+
+    def _ended_within(self, process: psutil.Process, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            try:
+                process.wait(timeout=0.1)
+                return True
+            except psutil.TimeoutExpired:
+                if not self.is_alive():  # a zombie of another parent never "ends" for wait()
+                    return True
+            except psutil.NoSuchProcess:
+                return True
+        return False
+
+
+def identify(pid: int) -> ProcessIdentity | None:
+    """The live process that has this pid now, or None."""
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return ProcessIdentity(pid, process.create_time())
+    except psutil.NoSuchProcess:
+        return None
+
+
+def from_pid_file(pid_file: Path) -> ProcessIdentity | None:
+    """The process that a pid file names, if it still runs.
+
+    A process that started after the file was written merely inherited the number, so it is not the one that is meant.
+    """
+    try:
+        written_at = pid_file.stat().st_mtime
+        pid = int(pid_file.read_text(encoding="ascii").strip())
+    except (FileNotFoundError, ValueError):
+        return None
+    identity = identify(pid)
+    if identity is None or identity.started_at > written_at + START_TIME_TOLERANCE_SECONDS:
+        return None
+    return identity
+
+
+def spawn(
+    command: Sequence[str],
+    *,
+    log: Path,
+    pid_file: Path | None = None,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> ProcessIdentity:
+    """Start a process that outlives its parent: a session of its own, no inherited streams, output appended to ``log``.
+
+    :param command: program and arguments; no shell is involved.
+    :param log: file that receives standard output and standard error.
+    :param pid_file: file that receives the pid, as one line of text.
+    :param env: variables on top of :data:`INHERITED_VARIABLES`.
+    :raises OSError: the program cannot be started.
+    """
+    environment = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
+    environment.update(env or {})
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=cwd,
+            env=environment,
+            start_new_session=True,
+            close_fds=True,
+        )
+    identity = identify(process.pid)
+    if identity is None:  # ended at once: its log tells why
+        identity = ProcessIdentity(process.pid, time.time())
+    if pid_file is not None:
+        pid_file.parent.mkdir(parents=True, exist_ok=True)
+        pid_file.write_text(f"{process.pid}\n", encoding="ascii")
+    return identity
