@@ -1,0 +1,133 @@
+"""``eos plan`` and ``eos apply``."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from airflow_eos_provider.cli.common import (
+    ClusterOption,
+    JsonOption,
+    console,
+    load_cluster,
+    print_json,
+    progress_console,
+)
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.errors import PlanMovedError
+from airflow_eos_provider.rollout.controller import Controller, RolloutReport
+from airflow_eos_provider.rollout.plan import ChangeKind, Plan
+from airflow_eos_provider.rollout.settings import RolloutSettings
+
+#: Plans that were shown, so that a refusal can say what has moved since. Nothing depends on this folder.
+PLANS_FOLDER = Path(".eos/plans")
+
+DowntimeOption = Annotated[
+    bool, typer.Option("--allow-downtime", help="Roll even if no other worker can take over the tasks meanwhile.")
+]
+
+
+def plan(
+    cluster: ClusterOption = None,
+    to: Annotated[Mode | None, typer.Option("--to", help="Mode to roll to; default: the next step upwards.")] = None,
+    allow_downtime: DowntimeOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a roll would change, and the hash to apply it by. Changes nothing."""
+    controller = Controller(load_cluster(cluster), settings=RolloutSettings(allow_downtime=allow_downtime))
+    made = controller.plan(to)
+    _keep(made)
+    if as_json:
+        print_json({**made.to_dict(), "nothing_to_do": made.nothing_to_do})
+        return
+    _show(made)
+
+
+def apply(
+    plan_hash: Annotated[
+        str, typer.Argument(metavar="HASH", help="The hash that 'eos plan' has shown (8 or more digits).")
+    ],
+    cluster: ClusterOption = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why, for the journal.")] = "",
+    allow_downtime: DowntimeOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Roll the group as planned. Killed and called again with the same hash, it goes on where it stands."""
+    if len(plan_hash) < 8:
+        raise typer.BadParameter("give at least 8 digits of the hash")
+    controller = Controller(
+        load_cluster(cluster),
+        report=_report,
+        actor=getpass.getuser(),
+        reason=reason,
+        settings=RolloutSettings(allow_downtime=allow_downtime),
+    )
+    try:
+        found = controller.find_plan(plan_hash)
+    except PlanMovedError:
+        _explain_what_moved(controller, plan_hash)
+        raise
+    report = controller.apply(found)
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        _show_report(report)
+
+
+def _report(line: str) -> None:
+    progress_console.print(f"{time.strftime('%H:%M:%S')}  {line}", markup=False)
+
+
+def _keep(made: Plan) -> None:
+    PLANS_FOLDER.mkdir(parents=True, exist_ok=True)
+    (PLANS_FOLDER / f"{made.hash}.json").write_text(json.dumps(made.to_dict(), indent=2), encoding="utf-8")
+
+
+def _explain_what_moved(controller: Controller, plan_hash: str) -> None:
+    """Raise the more telling error, if the plan was made here and is still at hand."""
+    for path in PLANS_FOLDER.glob(f"{plan_hash}*.json"):
+        old = Plan.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        old.require_unmoved(controller.replan(old.target))
+
+
+def _show(made: Plan) -> None:
+    predictions = {prediction.worker_id: prediction for prediction in made.stand_still}
+    table = Table(title=f"Group {made.group_id}: {made.current} -> {made.target}", title_justify="left")
+    for column in ("worker", "runs", "tasks", "what happens", "its tasks stand still"):
+        table.add_column(column, overflow="fold")
+    for change in made.workers:
+        prediction = predictions[change.worker_id]
+        stands = "not at all" if change.kind is ChangeKind.NONE else str(prediction)
+        table.add_row(change.worker_id, change.mode, str(prediction.tasks), str(change.kind), stands)
+    console.print(table)
+    for line in made.diff():
+        console.print(line, style={"+": "green", "-": "red"}.get(line[0]), markup=False, soft_wrap=True)
+    if made.nothing_to_do:
+        console.print("Nothing to do.")
+        return
+    console.print("One worker at a time, the leader of the moment first; nothing has been changed yet.")
+    console.print(f"To do it:  eos apply {made.short_hash}", style="bold")
+
+
+def _show_report(report: RolloutReport) -> None:
+    if not report.workers:
+        console.print("Nothing was to be done.")
+        return
+    table = Table(title=f"{report.from_modes} -> {report.to_mode}", title_justify="left")
+    for column in ("worker", "mode", "led when restarted", "restart and gate", "its tasks stood still"):
+        table.add_column(column)
+    for worker in report.workers:
+        table.add_row(
+            worker.worker,
+            worker.mode,
+            "yes" if worker.led else "no",
+            f"{worker.seconds:.1f} s",
+            f"{worker.tasks_stood_seconds:.1f} s",
+        )
+    console.print(table)

@@ -1,0 +1,248 @@
+"""The worker group as the broker sees it: members, leader, config offsets, rebalance delay and placement.
+
+Only the broker knows who is in the group: Connect's REST API has no call for it. From protocol ``compatible`` on, an
+assignment holds only what the last rebalance changed, so placement is put together from both payloads of a member.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from airflow_eos_provider.connect.cluster import worker_id_of
+from airflow_eos_provider.connect.group_bytes import (
+    EAGER,
+    Assignment,
+    Metadata,
+    UndecodableError,
+    decode_assignment,
+    decode_metadata,
+)
+from airflow_eos_provider.errors import ConfigurationError, UnreachableError
+from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin, explain
+from airflow_eos_provider.kafka.config import KafkaSettings
+
+__all__ = [
+    "Assignment",
+    "Member",
+    "Metadata",
+    "Placement",
+    "UndecodableError",
+    "WorkerGroup",
+    "connect_groups",
+    "decode_assignment",
+    "decode_metadata",
+    "describe_group",
+    "worker_group",
+]
+
+PROTOCOL_TYPE = "connect"
+
+#: Errors of a coordinator that is about to move or to load; asked again within the time limit.
+_MOMENTARY = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """What one worker runs."""
+
+    connectors: frozenset[str] = frozenset()
+    tasks: frozenset[tuple[str, int]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One worker in the group.
+
+    :param url: its REST address; empty while the group gives no metadata (it rebalances).
+    :param worker_id: ``host:port``; the host and port of ``url``, else the member id.
+    :param config_offset: from its metadata, so as of its last join; -1 if unknown.
+    :param problem: why its bytes could not be decoded, None if they could.
+    """
+
+    member_id: str
+    client_id: str
+    client_host: str
+    url: str
+    worker_id: str
+    config_offset: int = -1
+    allocation: Assignment | None = None
+    assignment: Assignment | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerGroup:
+    """A Connect cluster's group at one moment.
+
+    :param state: ``Stable``, ``PreparingRebalance``, ``CompletingRebalance``, ``Empty`` or ``Dead``.
+    :param protocol: ``sessioned``, ``compatible`` or ``default`` (eager); empty while there is none.
+    :param members: in the order of their worker ids.
+    """
+
+    group_id: str
+    state: str
+    protocol: str
+    protocol_type: str = PROTOCOL_TYPE
+    members: tuple[Member, ...] = ()
+
+    @property
+    def is_stable(self) -> bool:
+        return self.state == "Stable"
+
+    @property
+    def leader(self) -> Member | None:
+        """The herder leader; None if the members name several, or one that is not among them."""
+        named = {member.assignment.leader for member in self.members if member.assignment}
+        if len(named) != 1:
+            return None
+        (leader,) = named
+        return next((member for member in self.members if member.member_id == leader), None)
+
+    @property
+    def placement(self) -> dict[str, Placement] | None:
+        """Who runs what, by worker id.
+
+        None, for "cannot be told", unless the group is stable, every member's bytes could be decoded, and no two
+        members go by one address.
+        """
+        if not self.is_stable:
+            return None
+        placed: dict[str, Placement] = {}
+        for member in self.members:
+            if member.assignment is None or member.problem or not member.url or member.worker_id in placed:
+                return None
+            placed[member.worker_id] = _placement_of(self.protocol, member.allocation, member.assignment)
+        return placed
+
+    @property
+    def config_offsets(self) -> dict[str, int]:
+        """The config offset that each member works on, by worker id: its assignment's, else the one it joined with."""
+        return {m.worker_id: m.assignment.config_offset if m.assignment else m.config_offset for m in self.members}
+
+    @property
+    def delay_ms(self) -> int:
+        """The rebalance delay that was to come at the last rebalance, milliseconds; 0 if none."""
+        return max((member.assignment.delay_ms for member in self.members if member.assignment), default=0)
+
+
+def _placement_of(protocol: str, allocation: Assignment | None, assignment: Assignment) -> Placement:
+    if protocol == EAGER or allocation is None:
+        return Placement(assignment.connectors, assignment.tasks)
+    # WorkerCoordinator.onJoinComplete: what it had, less what it must give back, plus what it is given.
+    return Placement(
+        (allocation.connectors - assignment.revoked_connectors) | assignment.connectors,
+        (allocation.tasks - assignment.revoked_tasks) | assignment.tasks,
+    )
+
+
+def describe_group(settings: KafkaSettings, group_id: str, timeout_seconds: float = 10.0) -> WorkerGroup:
+    """The group of a Connect cluster.
+
+    :param group_id: the workers' ``group.id``.
+    :param timeout_seconds: limit of the whole look.
+    :raises ConfigurationError: there is no such group, it is not a Connect group, or it may not be described.
+    :raises UnreachableError: no broker answers; told after a few seconds.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    admin = QuietAdmin(settings)
+    # librdkafka's group listing waits its whole time for a dead address; this first question tells sooner, and why.
+    cluster = admin.client.describe_cluster(request_timeout=min(timeout_seconds, CONNECT_SECONDS))
+    admin.answer(cluster, f"about group {group_id}")
+    while True:
+        groups = _list(admin, group_id, deadline)
+        error = groups[0].error if groups else None
+        if error is None or error.code() not in _MOMENTARY:
+            break
+        if time.monotonic() >= deadline:
+            raise UnreachableError(f"The coordinator of group {group_id} is not available: {error.str()}.")
+        admin.client.poll(0.2)  # the pause between two questions
+    if not groups or (groups[0].state == "Dead" and not groups[0].members):
+        raise _no_such_group(settings, group_id, connect_groups(settings, admin=admin, deadline=deadline))
+    if error is not None:
+        raise explain(error, f"about group {group_id}", settings)
+    if groups[0].protocol_type != PROTOCOL_TYPE:
+        raise ConfigurationError(
+            f"The group {group_id} is no Connect group, its protocol type is {groups[0].protocol_type or 'unknown'!r}.",
+            expected=f"protocol type {PROTOCOL_TYPE!r}",
+            remedy="Set group_id to the workers' group.id.",
+        )
+    return worker_group(groups[0])
+
+
+def connect_groups(
+    settings: KafkaSettings,
+    timeout_seconds: float = 10.0,
+    *,
+    admin: QuietAdmin | None = None,
+    deadline: float | None = None,
+) -> tuple[str, ...]:
+    """Names of all Connect groups that the Kafka cluster knows, sorted.
+
+    :raises UnreachableError: no broker answers.
+    """
+    groups = _list(admin or QuietAdmin(settings), None, deadline or time.monotonic() + timeout_seconds)
+    return tuple(sorted(group.id for group in groups if group.protocol_type == PROTOCOL_TYPE))
+
+
+def worker_group(described: Any) -> WorkerGroup:
+    """Decode a group as confluent-kafka lists it; members' bytes that are not Connect's become their problem."""
+    members = [
+        _member(described.protocol, m.id, m.client_id, m.client_host, m.metadata or b"", m.assignment or b"")
+        for m in described.members
+    ]
+    return WorkerGroup(
+        group_id=described.id,
+        state=described.state,
+        protocol=described.protocol,
+        protocol_type=described.protocol_type,
+        members=tuple(sorted(members, key=lambda member: (member.worker_id, member.member_id))),
+    )
+
+
+def _member(
+    protocol: str, member_id: str, client_id: str, client_host: str, metadata: bytes, assignment: bytes
+) -> Member:
+    problem = None
+    said = told = None
+    try:
+        said = decode_metadata(protocol, metadata)
+        told = decode_assignment(protocol, assignment)
+    except UndecodableError as error:
+        problem = str(error)
+    return Member(
+        member_id=member_id,
+        client_id=client_id,
+        client_host=client_host,
+        url=said.url if said else "",
+        worker_id=worker_id_of(said.url) if said else member_id,
+        config_offset=said.config_offset if said else -1,
+        allocation=said.allocation if said else None,
+        assignment=told,
+        problem=problem,
+    )
+
+
+def _list(admin: QuietAdmin, group_id: str | None, deadline: float) -> list[Any]:
+    what = f"about group {group_id}" if group_id else "its groups"
+    left = max(1.0, deadline - time.monotonic())
+    listed = admin.client.list_groups
+    try:
+        return list(listed(group_id, timeout=left) if group_id else listed(timeout=left))
+    except KafkaException as error:
+        raise admin.explain(error, what) from error
+
+
+def _no_such_group(settings: KafkaSettings, group_id: str, known: tuple[str, ...]) -> ConfigurationError:
+    return ConfigurationError(
+        f"There is no group {group_id} on the Kafka cluster at {settings.bootstrap_servers}. Connect groups there: "
+        f"{', '.join(known) or 'none'}.",
+        remedy="Set group_id to the workers' group.id; a group is gone soon after its last worker has stopped.",
+    )

@@ -1,0 +1,258 @@
+"""Java properties files: read as ``java.util.Properties`` reads them, and one property set with every other byte kept.
+
+A Connect worker reads its file by ``Properties.load(InputStream)`` (Kafka's ``Utils.loadProps``), so bytes are
+ISO-8859-1 characters and ``\\uXXXX`` stands for the rest. Reading follows the JDK's own line reader step by step,
+because the odd corners (comments after an empty continuation, a backslash before the end of the file) are where an
+editor that guesses would change a setting it was not asked to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from airflow_eos_provider.errors import ConfigurationError
+
+_BLANK = b" \t\f"
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPED = {character: f"\\{letter}" for letter, character in _ESCAPES.items()} | {"\\": "\\\\"}
+#: ``${provider:[path:]key}``, Kafka's ``ConfigTransformer.DEFAULT_PATTERN``.
+_REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A value that a config provider supplies when the worker starts, as in ``${env:MODE}``.
+
+    :param provider: name of the provider, as ``config.providers`` lists it.
+    :param path: its path, empty where the provider has none.
+    :param key: its key.
+    """
+
+    provider: str
+    path: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One logical line, and where its value stands among the bytes.
+
+    :param value_start: first byte of the value (with its continuation lines); where it would stand if it is empty.
+    :param value_end: the byte after the value.
+    :param separated: whether something between key and value says where the value begins.
+    """
+
+    key: str
+    value: str
+    value_start: int
+    value_end: int
+    separated: bool
+
+
+def parse(data: bytes) -> dict[str, str]:
+    """The properties of a file, the last occurrence of a name winning.
+
+    :param data: the file's bytes.
+    :raises ConfigurationError: a ``\\u`` escape is malformed; no worker would start with that file.
+    """
+    return {entry.key: entry.value for entry in _entries(data)}
+
+
+def set_property(data: bytes, name: str, value: str) -> bytes:
+    """The same file with one property set.
+
+    Only the bytes of that property's value change. A property that is absent is added at the end of the file. One that
+    stands there several times is set in all its places: the last alone takes effect, but whoever later looks for the
+    first or tidies up the duplicates should not find, or bring back, the old value. Commented-out lines stay.
+
+    :param data: the file's bytes.
+    :param name: the property.
+    :param value: its new value; written in ASCII, escaped where that is needed.
+    :returns: the new bytes; the very same bytes if nothing needs to change.
+    :raises ConfigurationError: a config provider (``${…}``) supplies the property, so the file is not the place where
+        it can be set; or the file cannot be edited without changing another property.
+    """
+    if not name:
+        raise ConfigurationError("A property without a name cannot be set.")
+    found = [entry for entry in _entries(data) if entry.key == name]
+    for entry in found:
+        if references(entry.value):
+            raise ConfigurationError(
+                f"The worker's file gives {name} by a config provider ({entry.value.strip()}).",
+                expected=f"{name} written out in the file, since only then can it be changed there",
+                remedy=f"Write {name} with its present value into the file itself, or change it where the provider "
+                "takes it from and restart the worker by hand.",
+            )
+    wanted = {**parse(data), name: value}
+    for edited in [_replaced(data, found, value)] if found else _appended(data, name, value):
+        if parse(edited) == wanted:
+            return edited
+    raise ConfigurationError(
+        f"Setting {name} would change what Java reads from another line of the file.",
+        remedy="Look at the end of the file for a line that ends with a backslash, and correct it by hand.",
+    )
+
+
+def references(value: str) -> tuple[Reference, ...]:
+    """The config providers' variables in a value."""
+    return tuple(Reference(match[1], match[2] or "", match[3]) for match in _REFERENCE.finditer(value))
+
+
+def provider_class(properties: Mapping[str, str], provider: str) -> str | None:
+    """The class behind a config provider of these worker properties; None where no such provider is configured."""
+    configured = [name.strip() for name in properties.get("config.providers", "").split(",")]
+    if provider not in configured:
+        return None
+    return properties.get(f"config.providers.{provider}.class", "").strip() or None
+
+
+def _replaced(data: bytes, entries: list[_Entry], value: str) -> bytes:
+    for entry in reversed(entries):  # from the end, so that earlier positions stay true
+        if entry.value == value:
+            continue
+        written = _escaped_value(value)
+        if not entry.separated:
+            written = b"=" + written
+        data = data[: entry.value_start] + written + data[entry.value_end :]
+    return data
+
+
+def _appended(data: bytes, name: str, value: str) -> Iterator[bytes]:
+    """Ways to add a line, the shortest first.
+
+    A last line without line end needs one before ours; a last line that ends with a backslash needs an empty line after
+    it, or ours would become a part of its value.
+    """
+    first = _LINE_END.search(data)
+    line_end = first[0] if first else b"\n"
+    line = _escaped_name(name) + b"=" + _escaped_value(value) + line_end
+    for count in range(4):
+        if count or data[-1:] in (b"", b"\n", b"\r"):
+            yield data + line_end * count + line
+
+
+def _escaped_value(value: str) -> bytes:
+    text = "".join(_escaped_character(character) for character in value)
+    # A leading blank or separator would be taken for a part of the separator.
+    return (f"\\{text}" if text[:1] in (" ", "=", ":") else text).encode("ascii")
+
+
+def _escaped_name(name: str) -> bytes:
+    text = "".join(f"\\{c}" if c in " =:#!" else _escaped_character(c) for c in name)
+    return text.encode("ascii")
+
+
+def _escaped_character(character: str) -> str:
+    if character in _ESCAPED:
+        return _ESCAPED[character]
+    if " " <= character <= "~":
+        return character
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i]:02X}{units[i + 1]:02X}" for i in range(0, len(units), 2))
+
+
+def _entries(data: bytes) -> Iterator[_Entry]:
+    """The logical lines, split into key and value as ``Properties.load0`` does it."""
+    for line in _logical_lines(data):
+        characters = bytes(data[position] for position in line)
+        key_end, value_start, separated = _split(characters)
+        start = line[value_start] if value_start < len(line) else (line[-1] + 1 if line else len(data))
+        end = line[-1] + 1 if value_start < len(line) else start
+        at = line[0] if line else len(data)
+        yield _Entry(
+            key=_unescape(characters[:key_end], data, at),
+            value=_unescape(characters[value_start:], data, at),
+            value_start=start,
+            value_end=end,
+            separated=separated,
+        )
+
+
+def _split(line: bytes) -> tuple[int, int, bool]:
+    """Where the key ends, where the value starts, and whether anything stands between."""
+    escaped = False
+    key_end = len(line)
+    for index, byte in enumerate(line):
+        if not escaped and byte in b"=: \t\f":
+            key_end = index
+            break
+        escaped = byte == 0x5C and not escaped
+    value_start, separator_seen = key_end, False
+    while value_start < len(line):
+        byte = line[value_start]
+        if byte not in _BLANK:
+            if separator_seen or byte not in b"=:":
+                break
+            separator_seen = True
+        value_start += 1
+    return key_end, value_start, value_start > key_end
+
+
+def _logical_lines(data: bytes) -> Iterator[list[int]]:
+    """Positions of each logical line's characters: ``java.util.Properties.LineReader.readLine``, kept in its shape."""
+    line: list[int] = []
+    skip_blanks, continued, backslash = True, False, False
+    position, size = 0, len(data)
+    while position < size:
+        byte = data[position]
+        position += 1
+        if skip_blanks:
+            if byte in _BLANK or (not continued and byte in b"\r\n"):
+                continue
+            skip_blanks = continued = False
+        if not line and byte in b"#!":
+            end = _LINE_END.search(data, position)
+            position = end.start() + 1 if end else size
+            skip_blanks = True
+        elif byte not in b"\r\n":
+            line.append(position - 1)
+            backslash = byte == 0x5C and not backslash
+        elif not line:
+            skip_blanks = True
+        elif backslash and position < size:
+            line.pop()
+            skip_blanks, continued, backslash = True, True, False
+            if byte == 0x0D and data[position] == 0x0A:
+                position += 1
+        else:
+            yield line[:-1] if backslash else line
+            line, skip_blanks, continued, backslash = [], True, False, False
+    if line:
+        yield line[:-1] if backslash else line
+
+
+def _unescape(characters: bytes, data: bytes, position: int) -> str:
+    text = characters.decode("iso-8859-1")
+    if "\\" not in text:
+        return text
+    result: list[str] = []
+    index = 0
+    while index < len(text):
+        character = text[index]
+        index += 1
+        if character != "\\" or index == len(text):
+            # A lone backslash at the very end can only stand in a key or value cut by the line reader: Java drops it.
+            result.append("" if character == "\\" else character)
+            continue
+        character = text[index]
+        index += 1
+        if character != "u":
+            result.append(_ESCAPES.get(character, character))
+            continue
+        digits = text[index : index + 4]
+        if not re.fullmatch(r"[0-9a-fA-F]{4}", digits):
+            raise ConfigurationError(
+                f"Line {_line_number(data, position)} of the properties file has a malformed \\u escape.",
+                expected="\\u and four hexadecimal digits; no worker starts with this file",
+            )
+        result.append(chr(int(digits, 16)))
+        index += 4
+    # Java strings are UTF-16: two escapes may be the halves of one character.
+    return "".join(result).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+def _line_number(data: bytes, position: int) -> int:
+    return len(_LINE_END.findall(data, 0, position)) + 1

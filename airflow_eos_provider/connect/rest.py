@@ -1,0 +1,306 @@
+"""A worker's REST API, blocking and async, from one set of calls (``rest_calls.py``).
+
+Certificates are verified unless that is turned off by hand, redirects are not followed, and proxies of the environment
+are not used: a request that wandered elsewhere could show credentials there, or ask the wrong worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+
+from airflow_eos_provider.connect import rest_calls
+from airflow_eos_provider.connect.cluster import RestSettings
+from airflow_eos_provider.connect.rest_calls import (
+    Answer,
+    Call,
+    ConnectorOffset,
+    ConnectorStatus,
+    Health,
+    Plugin,
+    TaskStatus,
+    Validation,
+    WorkerRoot,
+    not_connect,
+)
+from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+
+__all__ = [
+    "AsyncConnectRest",
+    "ConnectRest",
+    "ConnectorOffset",
+    "ConnectorStatus",
+    "Health",
+    "Plugin",
+    "TaskStatus",
+    "Validation",
+    "WorkerRoot",
+]
+
+T = TypeVar("T")
+
+#: First pause before a request is repeated, and the longest, seconds.
+_FIRST_PAUSE_SECONDS = 0.2
+_LONGEST_PAUSE_SECONDS = 2.0
+
+#: A worker on the same network that does not take a connection for this long is not there.
+_CONNECT_SECONDS = 5.0
+
+#: An answer that is larger is not kept; a thousand connectors with their traces are far smaller.
+_ANSWER_BYTES = 256 * 1024 * 1024
+
+
+class _Worker:
+    """What both faces share: settings, the pauses between attempts, errors.
+
+    :param url: REST address of one worker, ``http(s)://host:port``.
+    :param retry_seconds: for how long a request is repeated that meets a rebalance (409); 0 for one attempt.
+    :param retry_refused: repeat it too while the worker refuses connections, as one that is starting does.
+    :raises ConfigurationError: the url holds credentials or is none; a certificate file cannot be read.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        settings: RestSettings = RestSettings(),  # noqa: B008 - frozen
+        *,
+        retry_seconds: float = 20.0,
+        retry_refused: bool = False,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+            raise ConfigurationError(
+                f"{parts.netloc.rpartition('@')[2] or 'An empty text'} is not the address of a worker.",
+                expected="http://host:port or https://host:port, without user or password",
+            )
+        self.url = url.rstrip("/")
+        self._settings = settings
+        self._retry_seconds = retry_seconds
+        self._retry_refused = retry_refused
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url})"
+
+    def _client_options(self) -> dict[str, Any]:
+        settings = self._settings
+        headers = {"Accept": "application/json"}
+        if settings.token:
+            headers["Authorization"] = f"Bearer {settings.token}"
+        return {
+            "auth": (settings.username, settings.password or "") if settings.username else None,
+            "headers": headers,
+            # Over plain http there is nothing to verify, and loading the authorities takes a while.
+            "verify": _tls(settings) if self.url.startswith("https:") else False,
+            "timeout": httpx.Timeout(settings.timeout_seconds, connect=min(_CONNECT_SECONDS, settings.timeout_seconds)),
+            "trust_env": False,
+            "follow_redirects": False,
+        }
+
+    def _pauses(self) -> Iterator[float]:
+        """Pauses between attempts, in seconds, until the time for them is used up."""
+        deadline = time.monotonic() + self._retry_seconds
+        pause = _FIRST_PAUSE_SECONDS
+        while time.monotonic() + pause < deadline:
+            yield pause
+            pause = min(pause * 1.6, _LONGEST_PAUSE_SECONDS)
+
+    def _must_repeat(self, outcome: Answer | httpx.HTTPError) -> bool:
+        if isinstance(outcome, Answer):
+            return outcome.is_momentary
+        # A refused connection has done nothing yet, so any request may be repeated after it.
+        return self._retry_refused and isinstance(outcome, httpx.ConnectError)
+
+    def _value(self, call: Call[T], outcome: Answer | httpx.HTTPError) -> T:
+        if isinstance(outcome, Answer):
+            return call.read(outcome)
+        raise self._no_answer(call, outcome) from outcome
+
+    def _no_answer(self, call: Call[Any], error: httpx.HTTPError) -> EosError:
+        words = str(error) or type(error).__name__
+        what = f"{self.url} did not answer {call.method} {call.path}"
+        if isinstance(error, httpx.TimeoutException):
+            limit = _CONNECT_SECONDS if isinstance(error, httpx.ConnectTimeout) else self._settings.timeout_seconds
+            return UnreachableError(
+                f"{what} within {limit:g} s.", remedy="Check that the worker runs and is not stuck."
+            )
+        if "CERTIFICATE_VERIFY_FAILED" in words:
+            return UnreachableError(
+                f"{what}: its certificate is not trusted ({words}).",
+                remedy="Set rest.ca to the authority that signed it.",
+            )
+        if "SSL" in words:
+            return UnreachableError(
+                f"{what}: {words}.", remedy="Check http against https, and rest.client_certificate."
+            )
+        if isinstance(error, httpx.RemoteProtocolError):
+            return UnreachableError(
+                f"{what}: {words}.",
+                expected="an HTTP answer",
+                remedy="Check that this is the worker's REST port (not the broker's, not TLS), and the worker's log.",
+            )
+        return UnreachableError(f"{what}: {words}.", remedy="Check the address, and that the worker runs.")
+
+    def _answer(self, response: httpx.Response) -> Answer:
+        if len(response.content) > _ANSWER_BYTES:
+            raise not_connect(self.url, f"answered with {len(response.content)} bytes")
+        return Answer(self.url, response.status_code, response.content)
+
+
+class ConnectRest(_Worker):
+    """The blocking face. Parameters as in :class:`_Worker`.
+
+    Every method raises :class:`UnreachableError` when no answer comes, :class:`NotKafkaConnectError` when the answer is
+    not Connect's, and :class:`ConnectRestError` with status and Connect's words when it is an error.
+    """
+
+    def __enter__(self) -> Self:
+        self._client = httpx.Client(**self._client_options())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def run(self, call: Call[T]) -> T:
+        """Carry out one call."""
+        pauses = self._pauses()
+        while True:
+            outcome: Answer | httpx.HTTPError
+            try:
+                outcome = self._answer(self._client.request(call.method, self.url + call.path, json=call.body))
+            except httpx.HTTPError as error:
+                outcome = error
+            pause = next(pauses, None) if self._must_repeat(outcome) else None
+            if pause is None:
+                return self._value(call, outcome)
+            time.sleep(pause)
+
+    def root(self) -> WorkerRoot:
+        """Version, commit and Kafka cluster id; the way to tell whether this is a Connect worker at all."""
+        return self.run(rest_calls.root())
+
+    def health(self) -> Health:
+        return self.run(rest_calls.health())
+
+    def connectors(self) -> tuple[str, ...]:
+        return self.run(rest_calls.connectors())
+
+    def statuses(self) -> dict[str, ConnectorStatus]:
+        """All connectors with status, tasks and configuration, by name; one request."""
+        return self.run(rest_calls.statuses())
+
+    def connector_config(self, name: str) -> dict[str, str]:
+        return self.run(rest_calls.connector_config(name))
+
+    def create(self, name: str, config: Mapping[str, str], initial_state: str | None = None) -> None:
+        """Create a connector.
+
+        :param initial_state: ``RUNNING``, ``PAUSED`` or ``STOPPED`` (Connect 3.7 and later).
+        """
+        self.run(rest_calls.create(name, config, initial_state))
+
+    def put_config(self, name: str, config: Mapping[str, str]) -> None:
+        """Create a connector or replace its configuration."""
+        self.run(rest_calls.put_config(name, config))
+
+    def delete(self, name: str) -> None:
+        self.run(rest_calls.delete(name))
+
+    def stop(self, name: str) -> None:
+        self.run(rest_calls.stop(name))
+
+    def pause(self, name: str) -> None:
+        self.run(rest_calls.pause(name))
+
+    def resume(self, name: str) -> None:
+        self.run(rest_calls.resume(name))
+
+    def restart(self, name: str, *, include_tasks: bool = False, only_failed: bool = False) -> None:
+        """Restart a connector.
+
+        :param include_tasks: its tasks too.
+        :param only_failed: only what has failed.
+        """
+        self.run(rest_calls.restart(name, include_tasks=include_tasks, only_failed=only_failed))
+
+    def offsets(self, name: str) -> tuple[ConnectorOffset, ...]:
+        """Offsets as Connect shows them; one whose JSON keys are in another order than Java's is shown as None."""
+        return self.run(rest_calls.offsets(name))
+
+    def plugins(self) -> tuple[Plugin, ...]:
+        return self.run(rest_calls.plugins())
+
+    def validate(self, plugin_class: str, config: Mapping[str, str]) -> Validation:
+        """Let this very worker validate a configuration; nothing is created."""
+        return self.run(rest_calls.validate(plugin_class, config))
+
+
+class AsyncConnectRest(_Worker):
+    """The async face, for triggers; what only looks. Parameters as in :class:`_Worker`, errors as in the blocking one."""
+
+    async def __aenter__(self) -> Self:
+        self._client = httpx.AsyncClient(**self._client_options())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.aclose()
+
+    async def run(self, call: Call[T]) -> T:
+        """Carry out one call."""
+        pauses = self._pauses()
+        while True:
+            outcome: Answer | httpx.HTTPError
+            try:
+                outcome = self._answer(await self._client.request(call.method, self.url + call.path, json=call.body))
+            except httpx.HTTPError as error:
+                outcome = error
+            pause = next(pauses, None) if self._must_repeat(outcome) else None
+            if pause is None:
+                return self._value(call, outcome)
+            await asyncio.sleep(pause)
+
+    async def root(self) -> WorkerRoot:
+        return await self.run(rest_calls.root())
+
+    async def health(self) -> Health:
+        return await self.run(rest_calls.health())
+
+    async def connectors(self) -> tuple[str, ...]:
+        return await self.run(rest_calls.connectors())
+
+    async def statuses(self) -> dict[str, ConnectorStatus]:
+        return await self.run(rest_calls.statuses())
+
+    async def plugins(self) -> tuple[Plugin, ...]:
+        return await self.run(rest_calls.plugins())
+
+    async def validate(self, plugin_class: str, config: Mapping[str, str]) -> Validation:
+        return await self.run(rest_calls.validate(plugin_class, config))
+
+
+def _tls(settings: RestSettings) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=str(settings.ca) if settings.ca else None)
+        if settings.client_certificate:
+            key = str(settings.client_key) if settings.client_key else None
+            # An encrypted key would make OpenSSL ask on the terminal; nobody sits there.
+            context.load_cert_chain(str(settings.client_certificate), key, password="")
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigurationError(
+            f"The certificate files for the REST API cannot be used: {error}.",
+            expected="PEM files in rest.ca, rest.client_certificate and rest.client_key; the key without a passphrase",
+        ) from error
+    if not settings.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,331 @@
+"""The calls of Connect's REST API as plain values: what to send, and what to make of the answer.
+
+A :class:`Call` knows no HTTP client; ``rest.py`` carries calls out, blocking or async. Answers are typed; an answer that
+is not Connect's is an error, never a guess.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+from airflow_eos_provider.errors import ConnectRestError, EosError, NotKafkaConnectError
+
+T = TypeVar("T")
+
+#: Connect's own words are cut to this many characters: a message may echo configuration values.
+MESSAGE_CHARACTERS = 500
+
+#: Connect answers 409 for two reasons; this is the one that waiting does not cure.
+_EXISTS = "already exists"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One HTTP answer. The body is not part of the text form."""
+
+    url: str
+    status: int
+    body: bytes = field(repr=False)
+
+    def json(self) -> Any:
+        """The body as JSON.
+
+        :raises NotKafkaConnectError: it is none.
+        """
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            raise not_connect(self.url, f"answered {self.status} with something that is not JSON") from None
+
+    def message(self) -> str | None:
+        """Connect's own words for an error, cut; None if the body is not Connect's."""
+        try:
+            document = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+        message = document.get("message") if isinstance(document, dict) else None
+        return _cut(message) if isinstance(message, str) else None
+
+    @property
+    def is_momentary(self) -> bool:
+        """The group is rebalancing or its leader is not known yet; Connect asks to try again."""
+        return self.status == 409 and _EXISTS not in (self.message() or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One call and how its answer is read.
+
+    :param path: path and query, already quoted.
+    :param parse: from a successful answer to the value.
+    :param body: JSON document to send; never shown.
+    :param accepted: statuses that ``parse`` understands.
+    """
+
+    method: str
+    path: str
+    parse: Callable[[Answer], T] = field(repr=False)
+    body: Any = field(default=None, repr=False)
+    accepted: frozenset[int] = frozenset({200, 201, 202, 204})
+
+    def read(self, answer: Answer) -> T:
+        """The value in an answer.
+
+        :raises NotKafkaConnectError: the answer is not Connect's.
+        :raises ConnectRestError: Connect answered with an error.
+        """
+        if answer.status not in self.accepted:
+            raise self._error(answer)
+        try:
+            return self.parse(answer)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise not_connect(
+                answer.url, f"answered {self.method} {self.path} in another form than Connect's"
+            ) from None
+
+    def _error(self, answer: Answer) -> EosError:
+        if 300 <= answer.status < 400:
+            return not_connect(answer.url, f"answered {answer.status}, a redirect, which is not followed")
+        message = answer.message()
+        if answer.status in (401, 403):
+            return ConnectRestError(
+                f"{answer.url} refused {self.method} {self.path}: {answer.status} {message or ''}".rstrip() + ".",
+                status=answer.status,
+                remedy="Check rest.username, rest.password or rest.token in the cluster description.",
+            )
+        if message is None and answer.status == 404 and self.path in ("/", "/connectors"):
+            return not_connect(answer.url, "has nothing at a path that every Connect worker has")
+        return ConnectRestError(
+            f"{answer.url} answered {self.method} {self.path} with {answer.status}: "
+            f"{message or 'no message of Connect (is there a proxy before it?)'}",
+            status=answer.status,
+            remedy="Try again when the group is stable." if answer.is_momentary else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRoot:
+    """``GET /``: version and commit of the worker, id of the Kafka cluster that holds its group."""
+
+    version: str
+    commit: str
+    kafka_cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """``GET /health`` (KIP-1017).
+
+    :param status: ``healthy``, ``starting``, ``unhealthy``, or ``absent`` for a worker older than 3.9.
+    """
+
+    status: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatus:
+    """One task, as the status topic has it; a dead worker's tasks go on to be called RUNNING there."""
+
+    number: int
+    state: str
+    worker_id: str
+    trace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStatus:
+    """One connector with its tasks.
+
+    :param type: ``source``, ``sink`` or ``unknown``.
+    :param state: Connect's word, or ``UNKNOWN`` if the worker gave no status (it has none for the first moments).
+    :param config: never shown: it may hold secrets.
+    """
+
+    name: str
+    type: str
+    state: str
+    worker_id: str
+    trace: str | None = None
+    config: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tasks: tuple[TaskStatus, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """One plugin on a worker's path."""
+
+    plugin_class: str
+    type: str
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What a worker says to a connector configuration.
+
+    :param errors: messages by property, only properties that have some.
+    :param error_count: Connect's own count.
+    """
+
+    plugin_class: str
+    error_count: int
+    errors: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorOffset:
+    """One source partition with its offset, or a sink's; the offset is None if Connect shows none."""
+
+    partition: Mapping[str, Any]
+    offset: Mapping[str, Any] | None
+
+
+def root() -> Call[WorkerRoot]:
+    def parse(answer: Answer) -> WorkerRoot:
+        document = answer.json()
+        return WorkerRoot(str(document["version"]), str(document["commit"]), str(document["kafka_cluster_id"]))
+
+    return Call("GET", "/", parse)
+
+
+def health() -> Call[Health]:
+    def parse(answer: Answer) -> Health:
+        if answer.status == 404:
+            return Health("absent", "this worker has no health endpoint (it came with Connect 3.9)")
+        document = answer.json()
+        status = document["status"]
+        if status not in ("healthy", "starting", "unhealthy"):
+            raise ValueError(status)
+        return Health(status, _cut(str(document.get("message") or "")))
+
+    return Call("GET", "/health", parse, accepted=frozenset({200, 404, 500, 503}))
+
+
+def connectors() -> Call[tuple[str, ...]]:
+    return Call("GET", "/connectors", lambda answer: tuple(sorted(_list(answer))))
+
+
+def statuses() -> Call[dict[str, ConnectorStatus]]:
+    """All connectors with status and configuration by one request."""
+
+    def parse(answer: Answer) -> dict[str, ConnectorStatus]:
+        return {name: _connector_status(name, entry) for name, entry in sorted(_mapping(answer).items())}
+
+    return Call("GET", "/connectors?expand=status&expand=info", parse)
+
+
+def connector_config(name: str) -> Call[dict[str, str]]:
+    return Call("GET", f"{_connector(name)}/config", _mapping)
+
+
+def create(name: str, config: Mapping[str, str], initial_state: str | None = None) -> Call[None]:
+    body: dict[str, Any] = {"name": name, "config": dict(config)}
+    if initial_state is not None:
+        body["initial_state"] = initial_state
+    return Call("POST", "/connectors", _nothing, body)
+
+
+def put_config(name: str, config: Mapping[str, str]) -> Call[None]:
+    return Call("PUT", f"{_connector(name)}/config", _nothing, dict(config))
+
+
+def delete(name: str) -> Call[None]:
+    return Call("DELETE", _connector(name), _nothing)
+
+
+def stop(name: str) -> Call[None]:
+    return Call("PUT", f"{_connector(name)}/stop", _nothing)
+
+
+def pause(name: str) -> Call[None]:
+    return Call("PUT", f"{_connector(name)}/pause", _nothing)
+
+
+def resume(name: str) -> Call[None]:
+    return Call("PUT", f"{_connector(name)}/resume", _nothing)
+
+
+def restart(name: str, *, include_tasks: bool, only_failed: bool) -> Call[None]:
+    flags = f"includeTasks={str(include_tasks).lower()}&onlyFailed={str(only_failed).lower()}"
+    return Call("POST", f"{_connector(name)}/restart?{flags}", _nothing)
+
+
+def offsets(name: str) -> Call[tuple[ConnectorOffset, ...]]:
+    def parse(answer: Answer) -> tuple[ConnectorOffset, ...]:
+        return tuple(ConnectorOffset(entry["partition"], entry.get("offset")) for entry in _mapping(answer)["offsets"])
+
+    return Call("GET", f"{_connector(name)}/offsets", parse)
+
+
+def plugins() -> Call[tuple[Plugin, ...]]:
+    def parse(answer: Answer) -> tuple[Plugin, ...]:
+        return tuple(Plugin(str(e["class"]), str(e["type"]), e.get("version")) for e in _list(answer))
+
+    return Call("GET", "/connector-plugins", parse)
+
+
+def validate(plugin_class: str, config: Mapping[str, str]) -> Call[Validation]:
+    def parse(answer: Answer) -> Validation:
+        document = _mapping(answer)
+        values = [entry["value"] for entry in document["configs"]]
+        errors = {str(v["name"]): tuple(map(_cut, map(str, v["errors"]))) for v in values if v["errors"]}
+        return Validation(str(document["name"]), int(document["error_count"]), errors)
+
+    body = {"connector.class": plugin_class, **config}
+    return Call("PUT", f"/connector-plugins/{quote(plugin_class, safe='')}/config/validate", parse, body)
+
+
+def not_connect(url: str, found: str) -> NotKafkaConnectError:
+    return NotKafkaConnectError(
+        f"{url} {found}.",
+        expected="the REST API of a Kafka Connect worker",
+        remedy="Give the worker's own address (its 'listeners' property, mostly port 8083).",
+    )
+
+
+def _connector_status(name: str, entry: Mapping[str, Any]) -> ConnectorStatus:
+    status, info = entry.get("status") or {}, entry.get("info") or {}
+    connector = status.get("connector") or {}
+    return ConnectorStatus(
+        name=name,
+        type=str(status.get("type") or info.get("type") or "unknown").lower(),
+        state=str(connector.get("state", "UNKNOWN")),
+        worker_id=str(connector.get("worker_id", "")),
+        trace=connector.get("trace"),
+        config=dict(info.get("config") or {}),
+        tasks=tuple(
+            TaskStatus(int(task["id"]), str(task["state"]), str(task["worker_id"]), task.get("trace"))
+            for task in sorted(status.get("tasks") or (), key=lambda task: int(task["id"]))
+        ),
+    )
+
+
+def _connector(name: str) -> str:
+    return f"/connectors/{quote(name, safe='')}"
+
+
+def _nothing(answer: Answer) -> None:
+    return None
+
+
+def _mapping(answer: Answer) -> dict[str, Any]:
+    document = answer.json()
+    if not isinstance(document, dict):
+        raise TypeError
+    return document
+
+
+def _list(answer: Answer) -> list[Any]:
+    document = answer.json()
+    if not isinstance(document, list):
+        raise TypeError
+    return document
+
+
+def _cut(message: str) -> str:
+    return message if len(message) <= MESSAGE_CHARACTERS else f"{message[:MESSAGE_CHARACTERS]} …"

@@ -1,0 +1,181 @@
+"""The mode that a worker printed when it started.
+
+A worker writes all its settings at INFO, once, after it has scanned its plugins: a block headed ``DistributedConfig
+values:``. That block says what the process really took over, whatever its file says today; but only a block dated after
+the process's start belongs to it, since the same log holds the starts before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+
+from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.errors import ConfigurationError
+
+#: A log is read from its end in pieces of this many bytes.
+CHUNK_BYTES = 4 << 20
+
+#: No more than this many bytes of one log are looked through. The search ends earlier at lines older than the process.
+LIMIT_BYTES = 1 << 30
+
+#: How far the printed settings may reach beyond their head line, in bytes; they are about 6 KB.
+_BLOCK_BYTES = 64 << 10
+
+#: A worker prints its settings this many seconds after its start at the latest; scanning many plugins takes minutes.
+STARTUP_SECONDS = 15 * 60.0
+
+#: The start time of a process is known to 10 ms, a log's to 1 ms; a file's clock ticks in 4 ms.
+_TOLERANCE_SECONDS = 0.1
+
+_HEAD = re.compile(rb"DistributedConfig values:")
+_OTHER_HEAD = re.compile(rb"[A-Za-z]Config values:")
+_SETTING = re.compile(re.escape(MODE_PROPERTY).encode() + rb" = ([A-Za-z]+)")
+_DATE = re.compile(rb"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,6})\d*)?\s?(Z|[+-]\d\d:?\d\d)?")
+
+
+@dataclass(frozen=True, slots=True)
+class StartupLog:
+    """What a worker's log tells of the mode that its present process started with.
+
+    :param mode: the mode, None if the log does not prove one.
+    :param detail: where it stands, or why nothing is proven.
+    """
+
+    mode: Mode | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    text: str | None
+    moments: tuple[float, ...]
+
+
+def mode_from_startup_log(log: Path, started_at: float, *, zone: tzinfo | None = None) -> StartupLog:
+    """The mode that the process started at ``started_at`` printed into its log.
+
+    Also looks into rotated logs beside it (``connect.log.2026-11-20-17``), since Kafka's own logging settings rotate
+    every hour. Compressed ones are left out.
+
+    :param log: the log file.
+    :param started_at: the process's start, seconds since the epoch, true to some 10 ms.
+    :param zone: time zone of dates that name none; this machine's if not given.
+    """
+    problem = f"the log {log.name} holds no start-up of this process (its settings are printed at INFO)"
+    try:
+        files = [log, *_rotated(log, started_at)]
+        for file in files:
+            blocks = _last_blocks(file, started_at, zone)
+            own = [b for b in blocks if any(_is_of_start(moment, started_at) for moment in b.moments)]
+            if own:
+                return _verdict(own, file)
+            if blocks:
+                problem = _why_not(blocks[-1], file, started_at)
+    except FileNotFoundError:
+        return StartupLog(None, f"there is no log {log}")
+    except OSError as error:
+        return StartupLog(None, f"the log {log} cannot be read ({error.strerror})")
+    return StartupLog(None, problem)
+
+
+def _verdict(blocks: list[_Block], file: Path) -> StartupLog:
+    texts = {block.text for block in blocks}
+    if len(texts) > 1:
+        shown = ", ".join(sorted(text or "none" for text in texts))
+        return StartupLog(None, f"the log {file.name} holds several start-ups at that time, with {shown}")
+    text = texts.pop()
+    if text is None:
+        return StartupLog(None, f"the start-up settings in {file.name} do not name {MODE_PROPERTY} (Kafka before 3.3?)")
+    try:
+        mode = Mode.parse(text)
+    except ConfigurationError as error:
+        return StartupLog(None, f"start-up log: {error.found}")
+    return StartupLog(mode, f"started with {mode} ({file.name}, {_shown(blocks[-1].moments[0])})")
+
+
+def _why_not(block: _Block, file: Path, started_at: float) -> str:
+    if not block.moments:
+        return f"the last start-up in {file.name} carries no date, so it cannot be told whose it is"
+    moment = block.moments[0]
+    when = "before" if moment < started_at else "long after"
+    return (
+        f"the last start-up in {file.name} is of {_shown(moment)}, {when} this process started ({_shown(started_at)}); "
+        "perhaps its logging is set above INFO, or its dates are of another time zone"
+    )
+
+
+def _is_of_start(moment: float, started_at: float) -> bool:
+    return started_at - _TOLERANCE_SECONDS <= moment <= started_at + STARTUP_SECONDS
+
+
+def _rotated(log: Path, started_at: float) -> list[Path]:
+    """Logs rotated away since the process started, newest first."""
+    candidates = []
+    for path in log.parent.glob(f"{log.name}[.-]*"):
+        if path.suffix in (".gz", ".zip", ".bz2", ".xz", ".zst", ".pid") or not path.is_file():
+            continue
+        written_at = path.stat().st_mtime
+        if written_at >= started_at:
+            candidates.append((written_at, path))
+    return [path for _, path in sorted(candidates, reverse=True)]
+
+
+def _last_blocks(file: Path, started_at: float, zone: tzinfo | None) -> list[_Block]:
+    """The blocks in the last piece of the log that has any, in the order of the file."""
+    with file.open("rb") as stream:
+        end = stream.seek(0, 2)
+        limit = max(0, end - LIMIT_BYTES)
+        position = end
+        while position > limit:
+            start = max(limit, position - CHUNK_BYTES)
+            before = min(start, 4096)  # the head's line may begin in the piece before
+            stream.seek(start - before)
+            chunk = stream.read(before + position - start + _BLOCK_BYTES)
+            heads = [m for m in _HEAD.finditer(chunk, before) if m.start() < before + position - start]
+            if heads:
+                return [_block(chunk, head, zone) for head in heads]
+            oldest = next(_moments(chunk[:_BLOCK_BYTES], zone), None)
+            if oldest is not None and oldest < started_at - 60.0:
+                return []
+            position = start
+    return []
+
+
+def _block(chunk: bytes, head: re.Match[bytes], zone: tzinfo | None) -> _Block:
+    body_end = head.end() + _BLOCK_BYTES
+    other = _OTHER_HEAD.search(chunk, head.end(), body_end)
+    setting = _SETTING.search(chunk, head.end(), other.start() if other else body_end)
+    line_start = chunk.rfind(b"\n", 0, head.start()) + 1
+    line_end = chunk.find(b"\n", head.end())
+    line = chunk[line_start : line_end if line_end >= 0 else len(chunk)]
+    text = setting[1].decode("ascii") if setting else None
+    dated = _DATE.search(line)
+    return _Block(text, _readings(dated, zone) if dated else ())
+
+
+def _moments(text: bytes, zone: tzinfo | None) -> Iterator[float]:
+    for match in _DATE.finditer(text):
+        yield from _readings(match, zone)[:1]
+
+
+def _readings(match: re.Match[bytes], zone: tzinfo | None) -> tuple[float, ...]:
+    """The moments that a date may mean: two in the hour that a zone has twice a year."""
+    date, clock, fraction, offset = (group.decode("ascii") if group else "" for group in match.groups())
+    try:
+        moment = datetime.fromisoformat(f"{date} {clock}").replace(microsecond=int(fraction.ljust(6, "0") or 0))
+    except ValueError:
+        return ()
+    if offset == "Z":
+        return (moment.replace(tzinfo=UTC).timestamp(),)
+    if offset:
+        return (datetime.fromisoformat(f"{moment.isoformat()}{offset[:3]}:{offset[-2:]}").timestamp(),)
+    readings = {moment.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1)}
+    return tuple(sorted(readings))
+
+
+def _shown(moment: float) -> str:
+    return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")

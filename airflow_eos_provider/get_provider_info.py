@@ -1,0 +1,72 @@
+"""What Airflow reads about this package from its ``apache_airflow_provider`` entry point.
+
+The dictionary is validated by Airflow's ``provider_info.schema.json``; the connection's form by the stricter
+``provider.yaml.schema.json``. Both forms of the connection live here (``conn-fields``, ``ui-field-behaviour``) and not in
+the hook, because Airflow 3.2 and later draw the form without importing it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_DOCUMENTATION = "https://kafka.apache.org/documentation/#connect_exactlyoncesource"
+_INTEGRATION = "Kafka Connect exactly-once"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """The description of this provider.
+
+    :returns: a mapping as Airflow's schema wants it.
+    """
+    return {
+        "package-name": "airflow-eos-provider",
+        "name": "Kafka Connect exactly-once",
+        "description": "Exactly-once source support (KIP-618) for Kafka Connect, operated from Airflow.",
+        "integrations": [
+            {"integration-name": _INTEGRATION, "external-doc-url": _DOCUMENTATION, "tags": ["apache", "kafka"]}
+        ],
+        "hooks": [{"integration-name": _INTEGRATION, "python-modules": ["airflow_eos_provider.hooks.kafka_connect"]}],
+        "operators": [
+            {
+                "integration-name": _INTEGRATION,
+                "python-modules": [
+                    "airflow_eos_provider.operators.approval",
+                    "airflow_eos_provider.operators.rolling_upgrade",
+                ],
+            }
+        ],
+        "connection-types": [_kafka_connect_connection()],
+    }
+
+
+def _kafka_connect_connection() -> dict[str, Any]:
+    return {
+        "connection-type": "kafka_connect",
+        "hook-class-name": "airflow_eos_provider.hooks.kafka_connect.KafkaConnectHook",
+        "hook-name": "Kafka Connect",
+        "ui-field-behaviour": {
+            "hidden-fields": ["port", "schema"],
+            "relabeling": {"host": "Bootstrap servers", "login": "REST user", "password": "REST password"},
+            "placeholders": {"host": "broker1:9092,broker2:9092"},
+        },
+        "conn-fields": {
+            "cluster_file": _field(
+                "Cluster file", "A file (eos.yaml) on the Airflow workers that describes the cluster. Other fields win."
+            ),
+            "group_id": _field("Group", "The workers' group.id."),
+            "kafka_conn_id": _field("Kafka connection", "A connection of type kafka that knows the brokers."),
+            "client": _field(
+                "Client properties", "librdkafka properties, such as security.protocol.", type_=["object", "null"]
+            ),
+            "rest": _field("REST settings", "token, ca, client_certificate, verify …", type_=["object", "null"]),
+            "workers": {
+                "label": "Workers",
+                "description": "One entry per worker: url, config, log, pid_file, start …",
+                "schema": {"type": ["array", "null"], "items": {"type": "object"}},
+            },
+        },
+    }
+
+
+def _field(label: str, description: str, *, type_: list[str] | None = None) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": type_ or ["string", "null"]}}

@@ -1,0 +1,237 @@
+"""The hook of the ``kafka_connect`` connection: an Airflow connection becomes the description of a Connect cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseHook
+from airflow.sdk.log import mask_secret
+
+from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.kafka.config import KafkaSettings, is_secret
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+    from airflow_eos_provider.connect.rest import ConnectRest
+
+#: Keys of the extra that the form or a user may leave empty, and that hold structures.
+_STRUCTURES: dict[str, type] = {"client": dict, "rest": dict, "workers": list}
+
+#: What a ``kafka`` connection says about its consumers and producers, which has no meaning for an admin client.
+_NOT_FOR_CLIENTS = frozenset(
+    {"group.id", "group.instance.id", "auto.offset.reset", "isolation.level", "transactional.id", "acks"}
+)
+_NOT_FOR_CLIENTS_PREFIXES = ("enable.auto.", "enable.idempotence", "max.poll.", "session.timeout", "heartbeat.interval")
+
+
+class KafkaConnectHook(BaseHook):
+    """One Kafka Connect cluster, described by a connection of type ``kafka_connect``.
+
+    The extra is the mapping of ``eos.yaml`` (``docs/cluster-file.md``), with two keys more: ``cluster_file``, the path
+    of such a file, and ``kafka_conn_id``, a connection of type ``kafka``. Host gives the bootstrap servers where the
+    extra has none; login and password are for basic authentication with the workers' REST API.
+
+    :param kafka_connect_conn_id: the connection.
+    """
+
+    conn_name_attr = "kafka_connect_conn_id"
+    default_conn_name = "kafka_connect_default"
+    conn_type = "kafka_connect"
+    hook_name = "Kafka Connect"
+
+    def __init__(self, kafka_connect_conn_id: str = default_conn_name) -> None:
+        super().__init__()
+        self.kafka_connect_conn_id = kafka_connect_conn_id
+
+    def get_cluster(self) -> ConnectCluster:
+        """The cluster that the connection describes. Whatever is secret in it is masked in Airflow's logs first.
+
+        :raises ConfigurationError: with the connection's name and what is wrong in it.
+        """
+        connection = self.get_connection(self.kafka_connect_conn_id)
+        try:
+            return self._describe(connection)
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"Connection {self.kafka_connect_conn_id}: {error.found}",
+                expected=error.expected,
+                remedy=error.remedy or "Correct the connection (Admin > Connections), or its AIRFLOW_CONN_… variable.",
+            ) from error
+
+    def get_conn(self) -> ConnectRest:
+        """A REST client of the first worker that answers.
+
+        :raises UnreachableError: no worker answers; with every worker's reason.
+        """
+        cluster = self.get_cluster()
+        problems = []
+        for worker in cluster.workers:
+            client = self._rest_client(cluster, worker.url)
+            try:
+                client.root()
+                return client
+            except EosError as error:
+                client.close()
+                problems.append(error.found)
+        raise UnreachableError("No worker answers: " + " ".join(problems), remedy="See the workers' logs.")
+
+    def rest(self, worker: str) -> ConnectRest:
+        """A REST client of one worker.
+
+        :param worker: ``host:port``, as Connect names the worker.
+        :raises ConfigurationError: the connection describes no such worker.
+        """
+        cluster = self.get_cluster()
+        return self._rest_client(cluster, cluster.worker(worker).url)
+
+    def test_connection(self) -> tuple[bool, str]:
+        """The *Test* button: brokers, group and every worker's REST API, each with its own answer.
+
+        :returns: whether everything answered, and what was found.
+        """
+        try:
+            cluster = self.get_cluster()
+        except EosError as error:
+            return False, str(error)
+        answers = [
+            _answer("Kafka", lambda: _ask_brokers(cluster)),
+            _answer(f"group {cluster.group_id}", lambda: _ask_group(cluster)),
+        ]
+        for worker in cluster.workers:
+            answers.append(_answer(f"worker {worker.worker_id}", lambda url=worker.url: self._ask_worker(cluster, url)))
+        return all(ok for ok, _ in answers), "; ".join(text for _, text in answers)
+
+    def _describe(self, connection: Connection) -> ConnectCluster:
+        extra = _extra(connection)
+        rest = dict(extra.get("rest") or {})
+        if connection.login and "username" not in rest:
+            rest |= {"username": connection.login, "password": connection.password}
+        client = dict(extra.get("client") or {})
+        bootstrap_servers = extra.get("bootstrap_servers") or connection.host
+        kafka_conn_id = extra.pop("kafka_conn_id", None)
+        if kafka_conn_id:
+            properties = self._kafka_properties(str(kafka_conn_id))
+            bootstrap_servers = extra.get("bootstrap_servers") or properties.get("bootstrap.servers")
+            client = {**{k: v for k, v in properties.items() if k != "bootstrap.servers"}, **client}
+        _mask({"rest": rest, "client": client, "workers": extra.get("workers")})
+        cluster_file = extra.pop("cluster_file", None)
+        if cluster_file:
+            return _from_file(Path(str(cluster_file)), extra, bootstrap_servers, client, rest)
+        mapping = {**extra, "bootstrap_servers": bootstrap_servers, "client": client, "rest": rest}
+        return ConnectCluster.from_mapping(mapping)
+
+    def _kafka_properties(self, conn_id: str) -> dict[str, Any]:
+        """The librdkafka properties of a ``kafka`` connection, without those of consumers and producers."""
+        connection = self.get_connection(conn_id)
+        if connection.conn_type != "kafka":
+            raise ConfigurationError(
+                f"kafka_conn_id names {conn_id}, a connection of type {connection.conn_type!r}.",
+                expected="a connection of type 'kafka' (apache-airflow-providers-apache-kafka)",
+            )
+        properties = dict(connection.extra_dejson)
+        callbacks = sorted(name for name in properties if name.endswith("_cb"))
+        if callbacks:
+            raise ConfigurationError(
+                f"The connection {conn_id} gets its credentials from code ({', '.join(callbacks)}).",
+                remedy="Name credentials that need no callback; callbacks are not supported here.",
+            )
+        return {
+            name: value
+            for name, value in properties.items()
+            if name not in _NOT_FOR_CLIENTS and not name.startswith(_NOT_FOR_CLIENTS_PREFIXES)
+        }
+
+    @staticmethod
+    def _rest_client(cluster: ConnectCluster, url: str) -> ConnectRest:
+        from airflow_eos_provider.connect.rest import ConnectRest
+
+        return ConnectRest(url, cluster.rest, retry_seconds=0.0)
+
+    def _ask_worker(self, cluster: ConnectCluster, url: str) -> str:
+        with self._rest_client(cluster, url) as client:
+            return f"Connect {client.root().version}"
+
+
+def _extra(connection: Connection) -> dict[str, Any]:
+    """The extra without its empty fields; structures may also be written as JSON text, as a form leaves them."""
+    extra = {key: value for key, value in connection.extra_dejson.items() if value not in (None, "", {}, [])}
+    for key, kind in _STRUCTURES.items():
+        value = extra.get(key)
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except ValueError:
+                raise ConfigurationError(f"{key} in the extra is not JSON.") from None
+        if key in extra and not isinstance(value, kind):
+            raise ConfigurationError(f"{key} in the extra is a {type(value).__name__}.", expected=kind.__name__)
+        if key in extra:
+            extra[key] = value
+    return extra
+
+
+def _from_file(
+    path: Path, extra: Mapping[str, Any], bootstrap_servers: Any, client: Mapping[str, Any], rest: Mapping[str, Any]
+) -> ConnectCluster:
+    """The file describes the cluster; the connection may say otherwise only about addresses and credentials."""
+    clash = sorted(key for key in extra if key in ("group_id", "workers"))
+    if clash:
+        raise ConfigurationError(
+            f"The extra names a cluster_file and also {' and '.join(clash)}.", remedy="Leave one of the two."
+        )
+    cluster = ConnectCluster.from_file(path)
+    if bootstrap_servers or client:
+        servers = str(bootstrap_servers or cluster.kafka.bootstrap_servers)
+        cluster = replace(cluster, kafka=KafkaSettings.of(servers, {**cluster.kafka.properties, **client}))
+    if rest:
+        described = {"group_id": cluster.group_id, "workers": [{"url": worker.url} for worker in cluster.workers]}
+        stated = ConnectCluster.from_mapping(
+            {**described, "bootstrap_servers": cluster.kafka.bootstrap_servers, "rest": dict(rest)}
+        ).rest
+        names = {"username", "password", "token", "ca", "verify", "client_certificate", "client_key", "timeout_seconds"}
+        cluster = replace(
+            cluster, rest=replace(cluster.rest, **{name: getattr(stated, name) for name in names & rest.keys()})
+        )
+    _mask({"rest": {"password": cluster.rest.password, "token": cluster.rest.token}})
+    _mask({"client": dict(cluster.kafka.properties), "workers": [{"env": dict(w.env)} for w in cluster.workers]})
+    return cluster
+
+
+def _mask(value: Any) -> None:
+    """Tell Airflow's log masking about every value whose name says that it is secret."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            if isinstance(inner, str) and is_secret(str(name)):
+                mask_secret(inner)
+            else:
+                _mask(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            _mask(inner)
+
+
+def _answer(what: str, ask: Callable[[], str]) -> tuple[bool, str]:
+    try:
+        return True, f"{what}: {ask()}"
+    except EosError as error:
+        return False, f"{what}: FAILED. {error.found}"
+
+
+def _ask_brokers(cluster: ConnectCluster) -> str:
+    from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
+
+    admin = QuietAdmin(cluster.kafka)
+    described = admin.answer(admin.client.describe_cluster(request_timeout=CONNECT_SECONDS), "which brokers it has")
+    return f"{len(described.nodes)} brokers"
+
+
+def _ask_group(cluster: ConnectCluster) -> str:
+    from airflow_eos_provider.connect.group import describe_group
+
+    group = describe_group(cluster.kafka, cluster.group_id)
+    return f"{group.state}, {len(group.members)} members"

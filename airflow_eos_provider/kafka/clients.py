@@ -1,0 +1,147 @@
+"""librdkafka clients that stay quiet, and its errors in this package's words."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.kafka.config import KafkaSettings
+
+#: A cluster that has not answered the first question within this many seconds is called unreachable.
+CONNECT_SECONDS = 5.0
+
+#: librdkafka writes to standard error unless it has a logger, and repeats itself for ever while a broker is away. What
+#: it says there reaches the operator once, in an error; whoever wants the lines adds a handler to this logger.
+logger = logging.getLogger("airflow_eos_provider.librdkafka")
+logger.addHandler(logging.NullHandler())
+logger.propagate = False
+
+T = TypeVar("T")
+
+_UNREACHABLE = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError._DESTROY,
+    }
+)
+_REFUSED = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError._SSL,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+
+
+class Complaints:
+    """The last thing that librdkafka complained of in the background; the reason behind a bare time-out.
+
+    :ivar last: its words, None if it was content.
+    :ivar refused: the broker answered, but would not have us (credentials, certificates).
+    """
+
+    def __init__(self) -> None:
+        self.last: str | None = None
+        self.refused = False
+
+    def __call__(self, error: KafkaError) -> None:
+        # "All brokers are down" follows the line that tells why, and says less.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or self.last is None:
+            self.last = error.str()
+        self.refused = self.refused or error.code() in _REFUSED
+
+    def clear(self) -> None:
+        self.last = None
+
+
+class QuietAdmin:
+    """An admin client with its complaints.
+
+    :param settings: the Kafka cluster.
+    :raises ConfigurationError: librdkafka does not take a property.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self.settings = settings
+        self.complaints = Complaints()
+        configuration: dict[str, Any] = {**settings.confluent(), "error_cb": self.complaints}
+        try:
+            self.client = AdminClient(configuration, logger=logger)
+        except (KafkaException, ValueError, TypeError) as error:
+            raise _unfit(error) from None
+
+    def answer(self, future: Future[T], what: str) -> T:
+        """The result of one admin call.
+
+        :param future: as an admin call returns it; the call itself bounds the wait.
+        :param what: the call in words, for errors.
+        :raises UnreachableError: no broker answered in time.
+        :raises ConfigurationError: the broker refused these credentials.
+        :raises EosError: the broker answered with another error.
+        """
+        try:
+            return future.result()
+        except KafkaException as error:
+            raise self.explain(error, what) from error
+
+    def explain(self, error: KafkaException, what: str) -> EosError:
+        """This package's error for one of librdkafka's."""
+        self.client.poll(0)  # serves the callback that tells why
+        return explain(error.args[0], what, self.settings, self.complaints)
+
+
+def quiet_consumer(settings: KafkaSettings, complaints: Complaints, **extra: object) -> Consumer:
+    """A consumer for ``assign``; it joins no group, though librdkafka asks for a group's name all the same.
+
+    :param extra: properties, with underscores for dots; they win over the user's.
+    :raises ConfigurationError: librdkafka does not take a property.
+    """
+    configuration: dict[str, Any] = settings.confluent(
+        **{"group_id": "airflow-eos-provider", "enable_auto_commit": False, "enable_auto_offset_store": False, **extra}
+    )
+    try:
+        return Consumer({**configuration, "error_cb": complaints}, logger=logger)
+    except (KafkaException, ValueError, TypeError) as error:
+        raise _unfit(error) from None
+
+
+def explain(error: KafkaError, what: str, settings: KafkaSettings, complaints: Complaints | None = None) -> EosError:
+    """This package's error for one of librdkafka's.
+
+    :param what: what was being done, as in "the end of topic x".
+    """
+    words = complaints.last if complaints and complaints.last else error.str()
+    if error.code() in _REFUSED or (complaints and complaints.refused):
+        return ConfigurationError(
+            f"The Kafka cluster at {settings.bootstrap_servers} refused to tell {what}: {words}.",
+            remedy="Check the client's credentials and certificates, and the ACLs of its principal.",
+        )
+    if error.code() in _UNREACHABLE:
+        return UnreachableError(
+            f"The Kafka cluster at {settings.bootstrap_servers} did not tell {what}: {words}.",
+            remedy="Check that bootstrap_servers is right, that the brokers run, and security.protocol.",
+        )
+    return EosError(f"Kafka did not tell {what}: {error.str()}.")
+
+
+def _unfit(error: Exception) -> ConfigurationError:
+    words = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+    return ConfigurationError(
+        f"The Kafka client settings are not usable: {words}.", remedy="Correct 'client' in the cluster description."
+    )

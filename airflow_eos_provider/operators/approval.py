@@ -1,0 +1,193 @@
+"""A person approves a plan, and no answer is lost, however quickly it is given.
+
+Airflow 3.3.2 fails a task whose approval is answered at once: the answer queues the task again before the scheduler
+has heard that the process which asked has ended; it then takes that process's end for the end of the new one ("finished
+with state success, but the task instance's state attribute is queued", ``process_executor_events``). Nine of eleven
+answers given within a second of the question were lost so. The answer itself is safe in the database, and it moves with
+the task instance to the next try. So this operator has retries, and a next try does not ask again: it lets a trigger
+read the answer, after a wait that keeps it out of the same race.
+
+An answer counts only for the plan that was shown. What was asked is kept in the task state store, written *after* the
+question was put: a question that clears an older answer away can so never be mistaken for one that was answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
+from airflow.sdk import NEVER_EXPIRE
+from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
+from airflow.sdk.timezone import utcnow
+
+from airflow_eos_provider.operators.failures import no_retry_where_pointless
+from airflow_eos_provider.triggers.approval import ApprovalAnswerTrigger
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_eos_provider.rollout.plan import Plan
+
+#: Key and schema of the note in the task state store. Renaming them breaks runs in flight: they would ask twice.
+ASKED_KEY = "eos_plan_approval"
+ASKED_SCHEMA = 1
+
+#: Each try can lose one answer at most, and only the first try asks; the others are for killed processes.
+RETRIES = 5
+RETRY_DELAY = timedelta(seconds=1)
+
+#: A supervisor may notice only at its next heartbeat (``[workers] min_heartbeat_interval``, 5 s) that its task's
+#: process has ended, and the scheduler looks every second or so. Each further try waits once more as long.
+SETTLE_SECONDS = 8.0
+
+
+class PlanApprovalOperator(ApprovalOperator):
+    """Show a plan in *Required Actions* and wait until a person approves or rejects it.
+
+    The answer may come from Airflow's pages or its REST API (``hitlDetails``). Nothing is approved by time passing: a
+    response timeout fails the task. A rejection fails it too, without a retry, so that the run cannot look well.
+
+    :param plan: the plan as :meth:`~airflow_eos_provider.rollout.plan.Plan.to_dict` gives it.
+    :param reason: why it is asked, shown below the plan.
+    :param response_timeout: how long to wait for an answer; without it, for ever.
+    :param kwargs: of ``ApprovalOperator``, such as ``assigned_users`` and ``notifiers``.
+    :returns: ``{"plan_hash", "approved_by", "approved_at"}``, which the roll wants to see.
+    :raises AirflowFailException: rejected, not answered in time, or the question on display is about another plan.
+    """
+
+    template_fields: Sequence[str] = (*ApprovalOperator.template_fields, "plan", "reason")
+
+    def __init__(self, *, plan: Any, reason: str = "", **kwargs: Any) -> None:
+        kwargs.setdefault("retries", RETRIES)
+        kwargs.setdefault("retry_delay", RETRY_DELAY)
+        kwargs.setdefault("subject", "Approve the rolling upgrade of a Kafka Connect cluster")
+        super().__init__(**kwargs)
+        self.plan = plan
+        self.reason = reason
+
+    def execute(self, context: Context) -> Any:
+        plan = self._read_plan()
+        self.subject = f"Roll Kafka Connect group {plan.group_id} to {plan.target}? (plan {plan.short_hash})"
+        self.body = approval_body(plan, self.reason)
+        asked = context["task_state_store"].get(ASKED_KEY)
+        if isinstance(asked, dict) and asked_for(asked, plan.hash, _clear_number(context)):
+            self._wait_for_the_answer(context, asked)
+        self._ask(context, plan)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Called with a person's answer, by the API server or by :class:`ApprovalAnswerTrigger`."""
+        plan = self._read_plan()
+        asked = context["task_state_store"].get(ASKED_KEY)
+        asked_hash = asked.get("plan_hash") if isinstance(asked, dict) else None
+        if asked_hash != plan.hash:
+            raise AirflowFailException(
+                f"The answer is about plan {asked_hash}, the plan is now {plan.hash}. Start a new run."
+            )
+        # Not ApprovalOperator's own: it skips what follows a rejection, or raises something that is tried again.
+        answer = HITLOperator.execute_complete(self, context=context, event=event)
+        user = (answer["responded_by_user"] or {}).get("name", "nobody")
+        approved = answer["chosen_options"] == [self.APPROVE]
+        self.hitl_summary_extra["approved"] = approved
+        if not approved:
+            raise AirflowFailException(f"Plan {plan.short_hash} was rejected by {user}: nothing is changed.")
+        self.log.info("Plan %s was approved by %s.", plan.short_hash, user)
+        return {"plan_hash": plan.hash, "approved_by": user, "approved_at": answer["responded_at"].isoformat()}
+
+    def process_trigger_event_error(self, event: dict[str, Any]) -> None:
+        """No answer in time, or one that cannot be read: a retry would only ask once more, so there is none."""
+        raise AirflowFailException(f"The plan was not approved ({event['error_type']}): {event['error']}")
+
+    def _read_plan(self) -> Plan:
+        from airflow_eos_provider.rollout.plan import Plan
+
+        with no_retry_where_pointless():
+            return Plan.from_dict(self.plan)
+
+    def _ask(self, context: Context, plan: Plan) -> None:
+        shown = self._put_question(context)
+        if plan.hash not in shown:
+            raise AirflowFailException(
+                "Airflow keeps the text of the first question in a run, and that was about another plan. "
+                f"A person would see the old plan and approve {plan.short_hash}. Start a new run instead of clearing."
+            )
+        context["task_state_store"].set(
+            ASKED_KEY,
+            {
+                "schema": ASKED_SCHEMA,
+                "plan_hash": plan.hash,
+                "clear_number": _clear_number(context),
+                "asked_at": utcnow().isoformat(),
+            },
+            retention=NEVER_EXPIRE,
+        )
+        self.log.info("Waiting for a person to approve plan %s:\n%s", plan.short_hash, self.body)
+        for notifier in self.notifiers:
+            notifier(context)
+        raise TaskAwaitingInput(method_name="execute_complete", timeout=self.response_timeout)
+
+    def _put_question(self, context: Context) -> str:
+        """What ``upsert_hitl_detail`` of the task SDK does, but with the text that is on display as its result."""
+        from airflow.sdk.execution_time.comms import CreateHITLDetailPayload
+        from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+        stored = SUPERVISOR_COMMS.send(
+            CreateHITLDetailPayload(
+                ti_id=context["task_instance"].id,
+                options=self.options,
+                subject=self.subject,
+                body=self.body,
+                defaults=None,
+                multiple=False,
+                params=self.serialized_params,
+                assigned_users=self.assigned_users or [],
+            )
+        )
+        return str(getattr(stored, "body", "") or "")
+
+    def _wait_for_the_answer(self, context: Context, asked: Mapping[str, Any]) -> None:
+        tries = context["task_instance"].try_number
+        self.log.info(
+            "Plan %s was put to a person at %s already; the answer counts, if there is one.",
+            asked["plan_hash"],
+            asked["asked_at"],
+        )
+        deadline = None
+        if self.response_timeout:
+            deadline = datetime.fromisoformat(asked["asked_at"]) + self.response_timeout
+        self.defer(
+            trigger=ApprovalAnswerTrigger(
+                ti_id=context["task_instance"].id,
+                options=self.options,
+                params=self.serialized_params,
+                timeout_datetime=deadline,
+                delay_seconds=SETTLE_SECONDS * max(1, tries - 1),
+            ),
+            method_name="execute_complete",
+        )
+
+
+def asked_for(asked: Mapping[str, Any], plan_hash: str, clear_number: int) -> bool:
+    """Whether this note is about this plan and this attempt of the run; clearing a task means to ask again."""
+    return (
+        asked.get("schema") == ASKED_SCHEMA
+        and asked.get("plan_hash") == plan_hash
+        and asked.get("clear_number") == clear_number
+    )
+
+
+def approval_body(plan: Plan, reason: str) -> str:
+    """What the person sees: the plan with its diff and stand-still times, the whole hash, the reason.
+
+    It depends on nothing else, so the same plan shows the same text.
+    """
+    lines = [plan.markdown(), "", f"Plan hash: `{plan.hash}`"]
+    if reason:
+        lines += ["", f"Reason: {reason}"]
+    lines += ["", "Approving applies exactly this plan; if the cluster moves before that, nothing is done."]
+    return "\n".join(lines)
+
+
+def _clear_number(context: Context) -> int:
+    return context["dag_run"].clear_number or 0

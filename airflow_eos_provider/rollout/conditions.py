@@ -1,0 +1,313 @@
+"""The conditions of the gate (requirement A4): each one function from an observation to a :class:`Check`.
+
+Nothing is decided here; ``gate.py`` asks them all and draws the conclusion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.rollout.checks import Check, failed, inconclusive, passed
+from airflow_eos_provider.rollout.observation import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """States before the roll, so that a task that was broken before is not blamed on it.
+
+    :param connectors: state by connector.
+    :param tasks: state by ``connector/number``.
+    """
+
+    connectors: Mapping[str, str] = field(default_factory=dict)
+    tasks: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, observation: Observation) -> Baseline:
+        statuses = observation.statuses or {}
+        return cls(
+            connectors={name: status.state for name, status in statuses.items()},
+            tasks={f"{n}/{task.number}": task.state for n, status in statuses.items() for task in status.tasks},
+        )
+
+    def to_dict(self) -> dict[str, dict[str, str]]:
+        return {"connectors": dict(self.connectors), "tasks": dict(self.tasks)}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Mapping[str, str]]) -> Baseline:
+        return cls(connectors=dict(document["connectors"]), tasks=dict(document["tasks"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What the gate holds the cluster against.
+
+    :param members: worker ids that must form the group, no more and no fewer.
+    :param baseline: states before the roll.
+    :param modes: the mode that each running worker must be proven to have by now.
+    :param worker_id: the worker that was just restarted; None for a look before the first restart.
+    :param config_sha256: what its file must be.
+    :param restarted_after: its process must have started after this moment (seconds since the epoch).
+    """
+
+    members: frozenset[str]
+    baseline: Baseline
+    modes: Mapping[str, Mode]
+    worker_id: str | None = None
+    config_sha256: str | None = None
+    restarted_after: float = 0.0
+
+
+def process(expectation: Expectation, observation: Observation) -> Check:
+    """The worker runs, as a process started after its file was changed, with the file as planned."""
+    name = "process"
+    if expectation.worker_id is None:
+        return passed(name, "no worker has been restarted yet")
+    worker = observation.worker(expectation.worker_id)
+    if worker.facts.process is None:
+        return failed(name, f"{worker.worker_id} does not run", f"read its log {worker.worker.log}", decisive=True)
+    if worker.facts.process.started_at < expectation.restarted_after:
+        return failed(name, f"{worker.worker_id} still runs as the process from before the restart")
+    if expectation.config_sha256 is not None and worker.facts.config_sha256 != expectation.config_sha256:
+        return failed(
+            name,
+            f"the file of {worker.worker_id} is no longer the one that was written",
+            "somebody else edits it: find out who, then plan again",
+            decisive=True,
+        )
+    return passed(name, f"{worker.worker_id} runs as pid {worker.facts.process.pid}, younger than its file")
+
+
+def rest(expectation: Expectation, observation: Observation) -> Check:
+    """Every expected member's REST API answers, and the herder behind it is healthy."""
+    name = "REST"
+    for worker_id in sorted(expectation.members):
+        worker = observation.worker(worker_id)
+        if not worker.is_healthy:
+            found = worker.rest_problem or f"health is {worker.health.status if worker.health else 'unknown'}"
+            # What another worker does is not the restarted one's fault: stand still, do not put its file back.
+            answer = failed if worker_id == expectation.worker_id else inconclusive
+            return answer(name, f"{worker_id}: {found}", f"read its log {worker.worker.log}")
+    return passed(name, f"{len(expectation.members)} of {len(expectation.members)} workers healthy")
+
+
+def group(expectation: Expectation, observation: Observation) -> Check:
+    """The group is stable, has exactly the expected members, and they follow one leader without an error."""
+    name = "group"
+    if observation.group is None:
+        return inconclusive(name, observation.group_problem or "not readable", "make the broker answer")
+    strangers = set(observation.members) - set(expectation.members)
+    if strangers:
+        return inconclusive(
+            name,
+            f"unexpected member {', '.join(sorted(strangers))}",
+            "stop it, or add it to the cluster file and plan again",
+            decisive=True,
+        )
+    if not observation.group.is_stable:
+        return failed(name, f"state {observation.group.state}, {len(observation.members)} members")
+    missing = set(expectation.members) - set(observation.members)
+    if missing:
+        answer = failed if expectation.worker_id in missing else inconclusive
+        return answer(name, f"missing {', '.join(sorted(missing))}", "read the log of the missing worker")
+    if observation.leader_id is None:
+        return failed(name, "the members do not agree on a leader")
+    errors = {m.assignment.error for m in observation.group.members if m.assignment} - {0}
+    if errors:
+        return failed(name, f"assignment error {errors.pop()} (1 means the leader lags behind in the config topic)")
+    return passed(name, f"stable, {len(observation.members)} members, led by {observation.leader_id}")
+
+
+def config_offsets(expectation: Expectation, observation: Observation) -> Check:
+    """All members work on one config offset, not behind the last record that causes a rebalance."""
+    name = "config offset"
+    if observation.group is None or observation.config is None:
+        problem = observation.group_problem or observation.config_problem or "not readable"
+        return inconclusive(name, problem, "make the config topic readable")
+    assignments = [member.assignment for member in observation.group.members]
+    if not assignments or any(assignment is None for assignment in assignments):
+        return failed(name, "not every member has an assignment")
+    offsets = {assignment.config_offset for assignment in assignments if assignment}
+    if len(offsets) > 1:
+        return failed(name, f"the members are at different offsets: {sorted(offsets)}")
+    (offset,) = offsets
+    # A member's offset is the one after the last record it has read (KafkaConfigBackingStore).
+    if offset <= observation.config.last_rebalance_offset:
+        return failed(
+            name, f"the members are at {offset}, a record at {observation.config.last_rebalance_offset} is to come"
+        )
+    return passed(name, f"all at {offset}")
+
+
+def rebalance_delay(expectation: Expectation, observation: Observation) -> Check:
+    """No scheduled rebalance delay runs and nothing waits to be taken back."""
+    name = "rebalance delay"
+    if observation.group is None:
+        return inconclusive(name, observation.group_problem or "not readable")
+    assignments = [member.assignment for member in observation.group.members if member.assignment]
+    delay_ms = max((assignment.delay_ms for assignment in assignments), default=0)
+    if delay_ms:
+        return failed(name, f"the leader holds lost tasks back for {delay_ms / 1000:.0f} s from its last rebalance")
+    if any(assignment.revoked_connectors or assignment.revoked_tasks for assignment in assignments):
+        return failed(name, "tasks are being revoked: another rebalance follows")
+    return passed(name, "none runs, nothing revoked")
+
+
+def placement(expectation: Expectation, observation: Observation) -> Check:
+    """Every connector and every task of the config topic is placed exactly once, on a member of the group."""
+    name = "placement"
+    if observation.config is None:
+        return inconclusive(name, observation.config_problem or "config topic not readable")
+    where = observation.group.placement if observation.group else None
+    if where is None:
+        return inconclusive(name, "not told while the group is not stable")
+    connectors = [c for placed in where.values() for c in placed.connectors]
+    tasks = [t for placed in where.values() for t in placed.tasks]
+    wanted_tasks = set()
+    for connector in observation.config.connectors.values():
+        if not connector.config:  # only its task count record is left of a deleted connector
+            continue
+        if connectors.count(connector.name) != 1:
+            return failed(name, f"connector {connector.name} is placed {connectors.count(connector.name)} times")
+        if connector.inconsistent:
+            return inconclusive(name, f"the task configs of {connector.name} are not complete in the config topic")
+        wanted_tasks |= {(connector.name, number) for number in range(connector.task_count or 0)}
+    for task in sorted(wanted_tasks):
+        if tasks.count(task) != 1:
+            return failed(name, f"task {task[0]}-{task[1]} is placed {tasks.count(task)} times")
+    surplus = set(tasks) - wanted_tasks
+    if surplus:
+        return failed(name, f"{len(surplus)} tasks are placed that the config topic no longer has")
+    return passed(name, f"{len(connectors)} connectors and {len(tasks)} tasks, each once")
+
+
+def states(expectation: Expectation, observation: Observation) -> Check:
+    """What ran before the roll runs now, where the group has placed it; what was broken before is only named."""
+    name = "states"
+    if observation.statuses is None:
+        return inconclusive(name, observation.statuses_problem or "not readable")
+    for connector in sorted(observation.statuses):
+        finding = _connector_state(connector, expectation, observation)
+        if finding:
+            return failed(name, finding)
+    lost = [task for task, state in expectation.baseline.tasks.items() if _is_lost(task, state, observation)]
+    if lost:
+        return failed(name, f"task {lost[0]} ran before the roll and has no status now")
+    tasks = [task for status in observation.statuses.values() for task in status.tasks]
+    running = sum(task.state == "RUNNING" for task in tasks)
+    broken = sum(task.state == "FAILED" for task in tasks)
+    also = f"; {broken} were FAILED before the roll and still are" if broken else ""
+    return passed(name, f"{running} tasks run{also}")
+
+
+def mode(expectation: Expectation, observation: Observation) -> Check:
+    """Every worker is proven to run in the mode that it should have by now."""
+    name = "mode"
+    for worker_id, wanted in sorted(expectation.modes.items()):
+        seen = observation.worker(worker_id).mode
+        if seen.verdict.mode is None:
+            return inconclusive(name, f"{worker_id}: {seen.reason}", "the layers of evidence are shown by 'eos status'")
+        if seen.verdict.mode is not wanted:
+            return failed(
+                name,
+                f"{worker_id} runs {seen.verdict}, expected {wanted}: {seen.reason}",
+                "see whether something else sets the property: environment, start command, a config provider",
+                decisive=observation.worker(worker_id).is_healthy,
+            )
+    return passed(name, ", ".join(f"{w} {m}" for w, m in sorted(expectation.modes.items())))
+
+
+def fencing_record(expectation: Expectation, observation: Observation) -> Check:
+    """Each source connector with a task on an enabled worker has a task count record after its last task set.
+
+    Before such a task starts, the leader fences the tasks of the last record and writes a new one (KIP-618).
+    """
+    name = "fencing record"
+    if observation.config is None or observation.statuses is None:
+        return inconclusive(name, observation.config_problem or observation.statuses_problem or "not readable")
+    enabled = {w.worker_id for w in observation.workers if w.mode.verdict.mode is Mode.ENABLED}
+    if not enabled:
+        return passed(name, "not due: no worker is enabled")
+    due = sorted(
+        connector
+        for connector, status in observation.statuses.items()
+        if status.type == "source"
+        and any(task.worker_id in enabled and task.state == "RUNNING" for task in status.tasks)
+    )
+    for connector in due:
+        state = observation.config.connectors.get(connector)
+        if state is None or state.task_count_record is None or state.pending_fencing:
+            return failed(
+                name,
+                f"{connector} runs on an enabled worker, but its task count record does not follow its task set",
+                "look for a failed zombie fencing in the leader's log; mostly an ACL is missing",
+            )
+    return passed(name, f"present for {', '.join(due)}" if due else "not due: no source task runs on an enabled worker")
+
+
+Condition = Callable[[Expectation, Observation], Check]
+
+CONDITIONS: tuple[Condition, ...] = (
+    process,
+    rest,
+    group,
+    rebalance_delay,
+    config_offsets,
+    placement,
+    states,
+    mode,
+    fencing_record,
+)
+
+
+def _connector_state(connector: str, expectation: Expectation, observation: Observation) -> str | None:
+    """What is wrong with this connector or one of its tasks; None if nothing is."""
+    status = (observation.statuses or {})[connector]
+    config = observation.config.connectors.get(connector) if observation.config else None
+    wanted = config.target_state if config else "STARTED"
+    if wanted != "STARTED":  # paused or stopped on purpose
+        return None
+    before = expectation.baseline.connectors.get(connector)
+    if before == "RUNNING" and status.state != "RUNNING":
+        return f"connector {connector} is {status.state}, it was RUNNING before the roll"
+    for task in status.tasks:
+        before = expectation.baseline.tasks.get(f"{connector}/{task.number}")
+        if task.state != "RUNNING":
+            if before == "FAILED" and task.state == "FAILED":
+                continue
+            return f"task {connector}-{task.number} is {task.state}, it was {before or 'not there'} before the roll" + (
+                _first_line(task.trace)
+            )
+        finding = _reports_from_elsewhere(connector, task.number, task.worker_id, observation)
+        if finding:
+            return finding
+    return None
+
+
+def _reports_from_elsewhere(connector: str, number: int, worker_id: str, observation: Observation) -> str | None:
+    """A status outlives its worker: RUNNING counts only from the member that the group has placed the task on."""
+    where = observation.group.placement if observation.group else None
+    if where is None:
+        return None
+    placed_on = [w for w, placed in where.items() if (connector, number) in placed.tasks]
+    if placed_on == [worker_id]:
+        return None
+    where_it_is = placed_on[0] if placed_on else "no member"
+    return f"task {connector}-{number} reports from {worker_id}, but is placed on {where_it_is}"
+
+
+def _first_line(trace: str | None) -> str:
+    lines = (trace or "").strip().splitlines()
+    return f": {lines[0][:200]}" if lines else ""
+
+
+def _is_lost(task: str, state: str, observation: Observation) -> bool:
+    """A task that ran before, still belongs to its connector's task set, and has no status at all."""
+    connector, _, number = task.rpartition("/")
+    config = observation.config.connectors.get(connector) if observation.config else None
+    if state != "RUNNING" or config is None or int(number) >= (config.task_count or 0):
+        return False
+    status = (observation.statuses or {}).get(connector)
+    return status is None or int(number) not in {t.number for t in status.tasks}

@@ -1,0 +1,142 @@
+"""What a rollout does next: a pure function of the plan, what has been done, and what is seen now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.rollout.conditions import Baseline, Expectation
+from airflow_eos_provider.rollout.journal import Step, StepStatus
+from airflow_eos_provider.rollout.observation import Observation
+from airflow_eos_provider.rollout.order import next_worker
+from airflow_eos_provider.rollout.plan import ChangeKind, Plan, WorkerChange
+
+
+class ActionKind(StrEnum):
+    """Everything that a rollout can do."""
+
+    CHANGE_FILE = "change the file of a stopped worker"
+    ROLL = "change the file and restart"
+    RESTART = "restart"
+    GATE = "wait for the gate"
+    RESTORE = "put the former file back and restart"
+    REFUSE = "stop: somebody else has changed a file"
+    PAUSE = "stand still"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """The next thing to do, and why."""
+
+    kind: ActionKind
+    worker_id: str = ""
+    reason: str = ""
+
+
+def decide(plan: Plan, steps: Mapping[str, Step], observation: Observation) -> Action:
+    """The next action. Whatever is half done is finished first, whoever began it."""
+    return (
+        _somebody_interferes(plan, observation)
+        or _finish_what_was_begun(plan, steps, observation)
+        or _change_stopped(plan, steps, observation)
+        or _roll_next(plan, steps, observation)
+        or Action(ActionKind.DONE, reason=f"every worker is through to {plan.target}")
+    )
+
+
+def expectation(
+    plan: Plan,
+    steps: Mapping[str, Step],
+    observation: Observation,
+    baseline: Baseline,
+    worker_id: str | None = None,
+) -> Expectation:
+    """What the gate holds the cluster against, for this worker or (None) before the first restart."""
+    through = {w for w, step in steps.items() if step.status is StepStatus.PASSED}
+    members, modes = set(), {}
+    for change in plan.workers:
+        joined = change.worker_id in observation.members
+        if change.mode == "stopped" and not joined:
+            continue
+        members.add(change.worker_id)
+        arrived = change.worker_id in through or change.kind is ChangeKind.NONE or change.mode == "stopped"
+        if arrived or change.worker_id == worker_id:
+            modes[change.worker_id] = plan.target
+        elif change.mode in set(Mode):
+            modes[change.worker_id] = Mode(change.mode)
+    step = steps.get(worker_id) if worker_id else None
+    return Expectation(
+        members=frozenset(members),
+        baseline=baseline,
+        modes=modes,
+        worker_id=worker_id,
+        config_sha256=plan.change(worker_id).config_after if worker_id else None,
+        restarted_after=step.restarted_after if step else 0.0,
+    )
+
+
+def _somebody_interferes(plan: Plan, observation: Observation) -> Action | None:
+    if observation.unknown_members:
+        return Action(
+            ActionKind.PAUSE,
+            reason=f"member {', '.join(observation.unknown_members)} has joined, which the cluster file does not have",
+        )
+    for change in plan.workers:
+        digest = observation.worker(change.worker_id).facts.config_sha256
+        if digest not in (change.config_before, change.config_after):
+            return Action(
+                ActionKind.REFUSE,
+                change.worker_id,
+                f"the file of {change.worker_id} ({change.config}) is neither as planned nor as it was: it was edited",
+            )
+    return None
+
+
+def _finish_what_was_begun(plan: Plan, steps: Mapping[str, Step], observation: Observation) -> Action | None:
+    for worker_id, step in steps.items():
+        change = plan.change(worker_id)
+        facts = observation.worker(worker_id).facts
+        written = facts.config_sha256 == change.config_after
+        if step.status is StepStatus.FAILED and written and change.config_before != change.config_after:
+            return Action(ActionKind.RESTORE, worker_id, "it failed its gate, and its file has not been put back yet")
+        if step.status not in (StepStatus.INTENT, StepStatus.RESTARTED) or change.kind is ChangeKind.FILE_ONLY:
+            continue
+        if not written:
+            return Action(ActionKind.ROLL, worker_id, "its change was announced, but its file is as before")
+        if facts.process is None or facts.process.started_at < step.restarted_after:
+            return Action(ActionKind.RESTART, worker_id, "its file is written, but its process is from before")
+        return Action(ActionKind.GATE, worker_id, "it was restarted, its gate is not passed yet")
+    return None
+
+
+def _change_stopped(plan: Plan, steps: Mapping[str, Step], observation: Observation) -> Action | None:
+    for change in plan.workers:
+        if change.kind is not ChangeKind.FILE_ONLY or _is_through(change, steps):
+            continue
+        if observation.worker(change.worker_id).is_running:
+            return Action(
+                ActionKind.PAUSE,
+                change.worker_id,
+                f"{change.worker_id} was stopped when the plan was made and has been started since",
+            )
+        return Action(ActionKind.CHANGE_FILE, change.worker_id, f"stopped: it will join as {plan.target}")
+    return None
+
+
+def _roll_next(plan: Plan, steps: Mapping[str, Step], observation: Observation) -> Action | None:
+    pending = [c.worker_id for c in plan.workers if c.kind is ChangeKind.ROLL and not _is_through(c, steps)]
+    worker_id = next_worker(pending, observation)
+    if worker_id is None:
+        return None
+    if not observation.worker(worker_id).is_running:
+        return Action(ActionKind.PAUSE, worker_id, f"{worker_id} ran when the plan was made and has stopped since")
+    leads = worker_id == observation.leader_id
+    return Action(ActionKind.ROLL, worker_id, "it leads the group" if leads else "none of the pending workers leads")
+
+
+def _is_through(change: WorkerChange, steps: Mapping[str, Step]) -> bool:
+    step = steps.get(change.worker_id)
+    return step is not None and step.status is StepStatus.PASSED

@@ -1,0 +1,144 @@
+"""May the next worker be restarted? This module answers it (requirement A4).
+
+The answer is yes when every condition (``conditions.py``) has held, on an unchanged group, for several polls in a row
+that together span a heartbeat and a rebalance (``settings.py``). It is no, or cannot be told, when a condition can no
+longer come true, or has not come true by the deadline.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from airflow_eos_provider.rollout.checks import Check, Verdict, overall
+from airflow_eos_provider.rollout.conditions import CONDITIONS, Expectation
+from airflow_eos_provider.rollout.observation import Observation
+
+#: Connect's words in the trace of a task whose zombie fencing failed (DistributedHerder, Worker; 3.3 to 4.3).
+FENCING_FAILURE_WORDS = ("zombie fencing", "fence zombie", "Failed to fence", "fencing of zombie")
+
+
+def evaluate(expectation: Expectation, observation: Observation) -> tuple[Check, ...]:
+    """All conditions, in the order in which an operator would ask for them."""
+    return tuple(condition(expectation, observation) for condition in CONDITIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """How long the gate has held so far.
+
+    :param polls: polls in a row in which every condition held on the same group.
+    :param since: moment of the first of them, seconds since the epoch.
+    :param snapshot: leader and placement at that poll; classic groups show no generation, so this stands in for it.
+    """
+
+    polls: int = 0
+    since: float = 0.0
+    snapshot: object = None
+
+    def after(self, checks: tuple[Check, ...], observation: Observation) -> Hold:
+        """The hold after one more poll."""
+        if overall(checks) is not Verdict.PASS:
+            return Hold()
+        snapshot = _snapshot(observation)
+        if self.polls and snapshot == self.snapshot:
+            return Hold(self.polls + 1, self.since, snapshot)
+        return Hold(1, observation.at, snapshot)
+
+    def is_long_enough(self, *, polls: int, seconds: float, now: float) -> bool:
+        return self.polls >= polls and now - self.since >= seconds
+
+
+@dataclass
+class GateWatch:
+    """One gate being waited for; needs nothing but observations, so a task and a trigger can drive it alike.
+
+    :param polls: polls in a row for which every condition must hold.
+    :param hold_seconds: how long they must hold at least.
+    :param deadline: when the gate is given up, seconds since the epoch.
+    :param tasks: the tasks (``connector/number``) that the restarted worker held, whose stand-still is measured.
+    """
+
+    polls: int
+    hold_seconds: float
+    deadline: float
+    tasks: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+    _hold: Hold = field(default_factory=Hold)
+    _running_since: float | None = None
+
+    def poll(self, expectation: Expectation, observation: Observation) -> Verdict | None:
+        """Take one more observation in.
+
+        :returns: the gate's answer, or None while it has to be waited for.
+        """
+        self.checks = evaluate(expectation, observation)
+        self._hold = self._hold.after(self.checks, observation)
+        self._note_running(observation)
+        if self._hold.is_long_enough(polls=self.polls, seconds=self.hold_seconds, now=observation.at):
+            return Verdict.PASS
+        decisive = [check for check in self.checks if check.decisive and not check.passed]
+        if decisive:
+            return overall(decisive)
+        answer = overall(self.checks)
+        return answer if answer is not Verdict.PASS and observation.at >= self.deadline else None
+
+    def stood_seconds(self, since: float) -> float:
+        """How long the tasks stood still, counted from ``since`` (seconds since the epoch)."""
+        return max(0.0, (self._running_since or since) - since) if self.tasks else 0.0
+
+    def status_line(self) -> str:
+        """What is awaited, and until when, in one line."""
+        open_checks = [check for check in self.checks if not check.passed]
+        held = len(self.checks) - len(open_checks)
+        if not open_checks:
+            return f"all {held} conditions hold; watching for {self.hold_seconds:.0f} s that they stay so"
+        first = open_checks[0]
+        until = time.strftime("%H:%M:%S", time.localtime(self.deadline))
+        return f"{held} of {len(self.checks)} conditions hold; awaiting {first.name}: {first.evidence} (until {until})"
+
+    def _note_running(self, observation: Observation) -> None:
+        if not all(_runs(task, observation) for task in self.tasks):
+            self._running_since = None
+        elif self._running_since is None:
+            self._running_since = observation.at
+
+
+def tasks_with_failed_fencing(expectation: Expectation, observation: Observation) -> tuple[str, ...]:
+    """Connectors with a task that failed in this roll for want of a fencing round.
+
+    Connect never retries a failed round (a leader that was just bounced is enough to fail one), so one restart of
+    the failed tasks is legitimate; upstream's own system test ``test_exactly_once_source`` does the same.
+    """
+    return tuple(
+        sorted(
+            {
+                connector
+                for connector, status in (observation.statuses or {}).items()
+                for task in status.tasks
+                if task.state == "FAILED"
+                and expectation.baseline.tasks.get(f"{connector}/{task.number}") != "FAILED"
+                and any(words in (task.trace or "") for words in FENCING_FAILURE_WORDS)
+            }
+        )
+    )
+
+
+def _runs(task: str, observation: Observation) -> bool:
+    """Whether this task reports RUNNING from the very member that it is placed on, or is no longer wanted."""
+    connector, _, number = task.rpartition("/")
+    config = observation.config.connectors.get(connector) if observation.config else None
+    if config is not None and int(number) >= (config.task_count or 0):
+        return True
+    where = observation.group.placement if observation.group else None
+    status = (observation.statuses or {}).get(connector)
+    if where is None or status is None:
+        return False
+    placed_on = [w for w, placed in where.items() if (connector, int(number)) in placed.tasks]
+    return any(t.number == int(number) and t.state == "RUNNING" and placed_on == [t.worker_id] for t in status.tasks)
+
+
+def _snapshot(observation: Observation) -> object:
+    where = observation.group.placement if observation.group else None
+    placed = {w: (p.connectors, p.tasks) for w, p in where.items()} if where else None
+    return observation.leader_id, placed

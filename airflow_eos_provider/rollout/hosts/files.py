@@ -1,0 +1,245 @@
+"""A worker's properties file replaced in one step: at every moment it is the old one or the new one, whole.
+
+The new bytes go into a second file in the same folder, reach the disk, take over owner, group, permissions and extended
+attributes, and only then the name. Where one of these cannot be kept, the file stays as it is and the reason is raised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
+
+#: The bytes before the last change stand beside the file under this suffix. Renaming it breaks rollouts in flight.
+BACKUP_SUFFIX = ".eos-backup"
+
+_NEW_SUFFIX = ".eos-new"
+
+#: Attributes that the kernel itself maintains; copying them is neither needed nor always allowed.
+_KERNEL_ATTRIBUTES = ("security.ima", "security.evm")
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """One file at one moment.
+
+    :param path: the file itself, behind any symbolic links.
+    :param data: its bytes, never shown.
+    :param modified_at: last change of its content, seconds since the epoch.
+    :param changed_at: last change of anything about it, or of a link on the way to it, seconds since the epoch.
+    """
+
+    path: Path
+    data: bytes = field(repr=False)
+    modified_at: float
+    changed_at: float
+    status: os.stat_result = field(repr=False)
+
+    @property
+    def sha256(self) -> str:
+        return digest(self.data)
+
+
+def digest(data: bytes) -> str:
+    """SHA-256, in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def read(path: Path) -> FileContent:
+    """A file as it is now.
+
+    :raises ConfigurationError: it is missing, unreadable or no ordinary file.
+    """
+    try:
+        links = max((link.lstat().st_ctime for link in _links(path)), default=0.0)
+        target = path.resolve(strict=True)
+        with target.open("rb") as stream:
+            status = os.fstat(stream.fileno())
+            data = stream.read()
+    except FileNotFoundError as error:
+        raise ConfigurationError(f"There is no file {path}.", remedy="Correct the worker's 'config'.") from error
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigurationError(
+            f"The file {path} cannot be read: {reason}.", remedy="Run this as a user who may read the worker's files."
+        ) from error
+    changed_at = max(status.st_ctime, status.st_mtime, links)
+    return FileContent(target, data, status.st_mtime, changed_at, status)
+
+
+def replace(path: Path, data: bytes, *, expect_sha256: str, backup: bool) -> None:
+    """Put new content into a file that is still what it is expected to be.
+
+    :param path: the file; behind a symbolic link the target is replaced and the link kept.
+    :param data: its new bytes.
+    :param expect_sha256: digest of the bytes that are to be replaced.
+    :param backup: keep those bytes beside the file (mode 0600), see :func:`backup_of`.
+    :raises PlanMovedError: the file is another one by now.
+    :raises RefusedError: its owner, group, permissions, attributes or hard links cannot be kept.
+    :raises ConfigurationError: the folder cannot be written.
+    """
+    before = read(path)
+    require(before, expect_sha256)
+    if before.status.st_nlink > 1:
+        raise RefusedError(
+            f"{before.path} has {before.status.st_nlink} names (hard links); a new file would leave the others behind.",
+            remedy="Make it a file of its own.",
+        )
+    with _explained(before.path):
+        if backup:
+            with _new_file(backup_path(before.path)) as descriptor:
+                _write(descriptor, before.data)
+        with _new_file(before.path, still=before) as descriptor:
+            _write(descriptor, data)
+            _take_over(descriptor, before)
+
+
+def backup_of(path: Path, sha256: str) -> bytes:
+    """The bytes that :func:`replace` kept.
+
+    :raises RefusedError: there is no backup, or not of these bytes.
+    """
+    saved = backup_path(path.resolve())
+    try:
+        data = saved.read_bytes()
+    except OSError as error:
+        raise RefusedError(
+            f"The backup {saved} cannot be read: {error.strerror}.", remedy="Put the worker's file back by hand."
+        ) from error
+    if digest(data) != sha256:
+        raise RefusedError(
+            f"The backup {saved} holds other bytes than the worker's file had before the change.",
+            expected=f"SHA-256 {sha256}",
+            remedy="Put the worker's file back by hand.",
+        )
+    return data
+
+
+def backup_path(path: Path) -> Path:
+    """Where the bytes before the last change stand."""
+    return path.with_name(path.name + BACKUP_SUFFIX)
+
+
+def require(content: FileContent, expect_sha256: str) -> None:
+    """Refuse to touch a file that is not the expected one.
+
+    :raises PlanMovedError: its digest is another.
+    """
+    if content.sha256 != expect_sha256:
+        raise PlanMovedError(
+            f"{content.path} was edited: its SHA-256 is {content.sha256[:12]}…",
+            expected=f"{expect_sha256[:12]}…",
+            remedy="Look at what was changed in it, then make a new plan.",
+        )
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _unwritable(path, error.strerror or str(error)) from error
+
+
+def _unwritable(path: Path, reason: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{path} cannot be replaced: {reason}; it is as it was.",
+        expected=f"a folder {path.parent} that this user may write",
+        remedy="Run this as the user who owns the worker's files.",
+    )
+
+
+@contextlib.contextmanager
+def _new_file(path: Path, *, still: FileContent | None = None) -> Iterator[int]:
+    """A file that takes over the name ``path`` when the block ends well, and is removed when it does not.
+
+    :param still: what stands there must be this until the last moment.
+    """
+    temporary = path.with_name(f".{path.name}{_NEW_SUFFIX}")
+    with contextlib.suppress(FileNotFoundError):
+        temporary.unlink()  # left behind by a run that was killed
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            yield descriptor
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if still is not None:
+            _require_untouched(still)
+        os.replace(temporary, path)  # noqa: PTH105 - the one atomic step, by its own name
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _require_untouched(content: FileContent) -> None:
+    now = content.path.stat()
+    was = content.status
+    if (now.st_ino, now.st_size, now.st_mtime_ns) != (was.st_ino, was.st_size, was.st_mtime_ns):
+        raise PlanMovedError(
+            f"{content.path} was edited a moment ago; it is left as it is.",
+            remedy="Look at what was changed in it, then make a new plan.",
+        )
+
+
+def _take_over(descriptor: int, before: FileContent) -> None:
+    """Give the new file owner, group, permissions and extended attributes (access lists among them) of the old."""
+    was = before.status
+    now = os.fstat(descriptor)
+    try:
+        if (now.st_uid, now.st_gid) != (was.st_uid, was.st_gid):
+            os.fchown(descriptor, was.st_uid, was.st_gid)
+        attributes = os.listxattr(before.path)
+        for name in set(os.listxattr(descriptor)) - set(attributes):  # inherited from the folder's access list
+            os.removexattr(descriptor, name)
+        for name in attributes:
+            if name in _KERNEL_ATTRIBUTES:
+                continue
+            value = os.getxattr(before.path, name)
+            if _attribute(descriptor, name) != value:
+                os.setxattr(descriptor, name, value)
+        os.fchmod(descriptor, stat.S_IMODE(was.st_mode))
+    except OSError as error:
+        raise RefusedError(
+            f"Owner, group, permissions and attributes of {before.path} cannot be kept: {error.strerror}. "
+            "The file is as it was.",
+            expected=f"a user who may give a file to {was.st_uid}:{was.st_gid} (now {os.geteuid()}:{os.getegid()})",
+            remedy="Run this as the user who owns the worker's files, or as root.",
+        ) from error
+
+
+def _attribute(descriptor: int, name: str) -> bytes | None:
+    try:
+        return os.getxattr(descriptor, name)
+    except OSError:
+        return None
+
+
+def _links(path: Path) -> Iterator[Path]:
+    """The symbolic links on the way to a file; one that is turned to another file changes what a worker reads."""
+    seen = 0
+    here = path.absolute()
+    for parent in [*reversed(here.parents), here]:
+        while parent.is_symlink() and seen < 40:
+            seen += 1
+            yield parent
+            parent = parent.parent / parent.readlink()

@@ -1,0 +1,121 @@
+"""What is seen of a Connect cluster at one moment: plain values, gathered by ``observer.py``, judged by all others.
+
+A layer that could not be read is None and its ``…_problem`` says why; nobody may take that for "nothing there".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.config_log import ClusterState
+from airflow_eos_provider.connect.group import Member, WorkerGroup
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.modes import WorkerMode
+from airflow_eos_provider.connect.rest import ConnectorStatus, Health, WorkerRoot
+from airflow_eos_provider.kafka.transactions import TransactionDescription
+from airflow_eos_provider.rollout.hosts.process import HostFacts
+from airflow_eos_provider.rollout.settings import rebalance_delay_ms
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerObservation:
+    """One described worker.
+
+    :param facts: what its host tells: file, process.
+    :param mode: the three layers of evidence on its mode and their verdict.
+    :param root: answer of ``GET /``; None if REST did not answer.
+    :param health: answer of ``GET /health``; None if REST did not answer.
+    :param rest_problem: why REST did not answer.
+    """
+
+    worker: WorkerDescription
+    facts: HostFacts
+    mode: WorkerMode
+    root: WorkerRoot | None = None
+    health: Health | None = None
+    rest_problem: str | None = None
+
+    @property
+    def worker_id(self) -> str:
+        return self.worker.worker_id
+
+    @property
+    def is_running(self) -> bool:
+        return self.facts.process is not None
+
+    @property
+    def is_healthy(self) -> bool:
+        """REST answers, and the herder's thread with it; workers before 3.9 have no /health, there REST must do."""
+        return self.root is not None and self.health is not None and self.health.status in ("healthy", "absent")
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The whole cluster at one moment.
+
+    :param at: when, seconds since the epoch, by this machine's clock.
+    :param group: the worker group as the broker describes it.
+    :param config: the config topic, replayed.
+    :param statuses: connectors and tasks as one worker's REST API reports them, by connector.
+    :param transactions: the group's own transactional ids.
+    """
+
+    at: float
+    group_id: str
+    workers: tuple[WorkerObservation, ...]
+    group: WorkerGroup | None = None
+    group_problem: str | None = None
+    config_topic: str | None = None
+    config: ClusterState | None = None
+    config_problem: str | None = None
+    statuses: Mapping[str, ConnectorStatus] | None = field(default=None, repr=False)
+    statuses_problem: str | None = None
+    transactions: tuple[TransactionDescription, ...] | None = None
+    transactions_problem: str | None = None
+
+    def worker(self, worker_id: str) -> WorkerObservation:
+        return next(worker for worker in self.workers if worker.worker_id == worker_id)
+
+    @property
+    def members(self) -> dict[str, Member]:
+        """Members of the group by worker id; empty if the group could not be read."""
+        return {member.worker_id: member for member in self.group.members} if self.group else {}
+
+    @property
+    def leader_id(self) -> str | None:
+        """Worker id of the leader, if all members agree on one."""
+        leader = self.group.leader if self.group else None
+        return leader.worker_id if leader else None
+
+    @property
+    def unknown_members(self) -> tuple[str, ...]:
+        """Members that the cluster description does not have."""
+        described = {worker.worker_id for worker in self.workers}
+        return tuple(sorted(set(self.members) - described))
+
+    @property
+    def stopped(self) -> tuple[WorkerObservation, ...]:
+        """Described workers that neither run nor belong to the group."""
+        members = self.members
+        return tuple(w for w in self.workers if not w.is_running and w.worker_id not in members)
+
+    @property
+    def rebalance_delay_ms(self) -> int:
+        """How long tasks of a worker that left may stay unassigned: the leader's setting, or the longest if unknown."""
+        leader = self.leader_id
+        delays = {w.worker_id: rebalance_delay_ms(w.facts.properties) for w in self.workers}
+        if leader in delays:
+            return delays[leader]
+        return max(delays.values(), default=0)
+
+    def tasks_on(self, worker_id: str) -> frozenset[tuple[str, int]]:
+        """Tasks placed on this worker; empty if the placement cannot be told."""
+        placement = self.group.placement if self.group else None
+        if placement is None or worker_id not in placement:
+            return frozenset()
+        return placement[worker_id].tasks
+
+    def mode_of(self, worker_id: str) -> Mode | None:
+        return self.worker(worker_id).mode.verdict.mode

@@ -1,0 +1,167 @@
+"""Gathers an :class:`Observation`: hosts, REST, group, config topic and transactions, side by side.
+
+Nothing here decides or changes anything. A part that cannot be read becomes a problem in words, never an exception,
+so that one dead worker does not hide the others; only what makes the whole description wrong is raised.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from airflow_eos_provider.connect import modes
+from airflow_eos_provider.connect.cluster import ConnectCluster, WorkerDescription
+from airflow_eos_provider.connect.config_log import ClusterState, read_cluster_state
+from airflow_eos_provider.connect.group import describe_group
+from airflow_eos_provider.connect.rest import ConnectorStatus, ConnectRest, Health, WorkerRoot
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.kafka.transactions import TransactionDescription, TransactionsClient
+from airflow_eos_provider.rollout.hosts.process import HostFacts, ProcessHost
+from airflow_eos_provider.rollout.observation import Observation, WorkerObservation
+
+T = TypeVar("T")
+
+#: A part of one observation that takes longer than this is given up and named.
+PART_TIMEOUT_SECONDS = 15.0
+
+
+class Observer:
+    """Looks at one cluster, as often as asked.
+
+    :param cluster: the description of the cluster.
+    """
+
+    def __init__(self, cluster: ConnectCluster) -> None:
+        self.cluster = cluster
+        self.hosts = {worker.worker_id: ProcessHost(worker) for worker in cluster.workers}
+
+    def observe(self) -> Observation:
+        """One look at everything.
+
+        :raises ConfigurationError: the description is wrong as a whole: no such group, not a Connect group, a REST
+            address that is not Connect.
+        """
+        facts = {worker_id: host.observe() for worker_id, host in self.hosts.items()}
+        config_topic = _common_property(facts, "config.storage.topic")
+        with ThreadPoolExecutor(max_workers=len(self.cluster.workers) + 4) as pool:
+            rest = {w.worker_id: pool.submit(self._ask_worker, w) for w in self.cluster.workers}
+            group = pool.submit(_attempt, lambda: describe_group(self.cluster.kafka, self.cluster.group_id))
+            config = pool.submit(_attempt, lambda: self._read_config(config_topic))
+            transactions = pool.submit(_attempt, self._read_transactions)
+            statuses = pool.submit(self._read_statuses)
+            group_value, group_problem = group.result()
+            config_value, config_problem = config.result()
+            transactions_value, transactions_problem = transactions.result()
+            statuses_value, statuses_problem = statuses.result()
+            answers = {worker_id: future.result() for worker_id, future in rest.items()}
+        # The broker's memory of a transactional leader proves the present only if it is younger than every member.
+        starts = [fact.process.started_at for fact in facts.values() if fact.process]
+        last_start = max(starts) if starts else None
+        leader = group_value.leader.worker_id if group_value and group_value.leader else None
+        if leader in answers and config_topic:
+            evidence = self._leader_evidence(config_topic, last_start)
+            answers[leader].observed = modes.with_leader_evidence(answers[leader].observed, evidence)
+        workers = tuple(
+            self._worker(worker, facts[worker.worker_id], answers[worker.worker_id]) for worker in self.cluster.workers
+        )
+        return Observation(
+            at=time.time(),
+            group_id=self.cluster.group_id,
+            workers=workers,
+            group=group_value,
+            group_problem=group_problem,
+            config_topic=config_topic,
+            config=config_value,
+            config_problem=config_problem,
+            statuses=statuses_value,
+            statuses_problem=statuses_problem,
+            transactions=transactions_value,
+            transactions_problem=transactions_problem,
+        )
+
+    def _worker(self, worker: WorkerDescription, facts: HostFacts, answer: _WorkerAnswer) -> WorkerObservation:
+        return WorkerObservation(
+            worker=worker,
+            facts=facts,
+            mode=modes.judge(worker.worker_id, facts.declared, facts.running, answer.observed),
+            root=answer.root,
+            health=answer.health,
+            rest_problem=answer.problem,
+        )
+
+    def _ask_worker(self, worker: WorkerDescription) -> _WorkerAnswer:
+        answer = _WorkerAnswer()
+        try:
+            with ConnectRest(worker.url, self.cluster.rest, retry_seconds=0.0) as rest:
+                answer.root = rest.root()
+                answer.health = rest.health()
+                answer.observed = modes.probe(rest)
+        except ConfigurationError:
+            raise
+        except EosError as error:
+            answer.problem = error.found
+        return answer
+
+    def _read_config(self, config_topic: str | None) -> ClusterState:
+        if config_topic is None:
+            raise ConfigurationError(
+                "The config topic is not known: the workers' properties files are not readable here or disagree.",
+                remedy="Give 'config' for each worker, or 'eos status --config-topic'.",
+            )
+        return read_cluster_state(self.cluster.kafka, config_topic, timeout_seconds=PART_TIMEOUT_SECONDS)
+
+    def _read_transactions(self) -> tuple[TransactionDescription, ...]:
+        with TransactionsClient(self.cluster.kafka, timeout_seconds=PART_TIMEOUT_SECONDS) as client:
+            own = [t.transactional_id for t in client.list() if is_of_group(t.transactional_id, self.cluster.group_id)]
+            return tuple(sorted(client.describe(own).values()))
+
+    def _leader_evidence(self, config_topic: str, last_start: float | None) -> modes.LeaderEvidence:
+        try:
+            with TransactionsClient(self.cluster.kafka, timeout_seconds=PART_TIMEOUT_SECONDS) as client:
+                return modes.leader_evidence(client, self.cluster.group_id, config_topic, last_start)
+        except EosError as error:
+            return modes.LeaderEvidence(None, f"could not be read: {error.found}")
+
+    def _read_statuses(self) -> tuple[dict[str, ConnectorStatus] | None, str | None]:
+        """From the first worker that answers: any worker knows them all."""
+        problems = []
+        for worker in self.cluster.workers:
+            try:
+                with ConnectRest(worker.url, self.cluster.rest, retry_seconds=0.0) as rest:
+                    return rest.statuses(), None
+            except EosError as error:
+                problems.append(error.found)
+        return None, "; ".join(problems)
+
+
+class _WorkerAnswer:
+    """What one worker's REST API said."""
+
+    def __init__(self) -> None:
+        self.root: WorkerRoot | None = None
+        self.health: Health | None = None
+        self.problem: str | None = None
+        self.observed = modes.Observed(runs_exactly_once=None, detail="REST did not answer", leader_evidence=None)
+
+
+def is_of_group(transactional_id: str, group_id: str) -> bool:
+    """Whether Connect's naming gives this id to this group: its leader's, or a task's ``<group>-<connector>-<n>``."""
+    if transactional_id == f"connect-cluster-{group_id}":
+        return True
+    return transactional_id.startswith(f"{group_id}-") and transactional_id.rpartition("-")[2].isdigit()
+
+
+def _attempt(read: Callable[[], T]) -> tuple[T | None, str | None]:
+    try:
+        return read(), None
+    except ConfigurationError:
+        raise
+    except EosError as error:
+        return None, error.found
+
+
+def _common_property(facts: dict[str, HostFacts], name: str) -> str | None:
+    values = {fact.properties[name] for fact in facts.values() if name in fact.properties}
+    return values.pop() if len(values) == 1 else None

@@ -1,0 +1,87 @@
+"""In which order the workers are restarted, and how long their tasks will stand still.
+
+What was measured decides (``tests/benchmarks/order_of_restarts.py``; docs/order-of-restarts.md has the figures):
+
+* A worker that does not lead leaves its tasks unassigned for the leader's ``scheduled.rebalance.max.delay.ms``, five
+  minutes by default: the leader remembers what it had assigned and waits for the worker to come back (KIP-415).
+* When the leader itself goes, its successor remembers nothing, so it assigns everything at once; a delay that was
+  already running ends as well.
+
+So the leader of the moment is restarted first, again and again. Workers that are not ready come before all others,
+for they hold no tasks and may be what keeps the group from being whole (as in Strimzi's ``KafkaConnectRoller``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from airflow_eos_provider.rollout.observation import Observation, WorkerObservation
+
+#: Seconds from the stop of a worker until its tasks run again, where no rebalance delay adds to it (measured).
+RESTART_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class StandStill:
+    """How long the tasks of one worker will stand still.
+
+    :param worker_id: the worker.
+    :param tasks: how many tasks it holds now.
+    :param best_seconds: if it leads the group when it is restarted.
+    :param worst_seconds: if it does not.
+    :param reason: in words.
+    """
+
+    worker_id: str
+    tasks: int
+    best_seconds: float
+    worst_seconds: float
+    reason: str
+
+    def __str__(self) -> str:
+        if self.best_seconds == self.worst_seconds:
+            return f"about {self.best_seconds:.0f} s: {self.reason}"
+        return f"about {self.best_seconds:.0f} s, at worst {self.worst_seconds:.0f} s: {self.reason}"
+
+
+def next_worker(pending: Iterable[str], observation: Observation) -> str | None:
+    """Which of the pending workers is restarted next; None if none is pending."""
+    candidates = [observation.worker(worker_id) for worker_id in pending]
+    if not candidates:
+        return None
+    return min(candidates, key=lambda worker: _rank(worker, observation)).worker_id
+
+
+def _rank(worker: WorkerObservation, observation: Observation) -> tuple[int, int, str]:
+    if not worker.is_running or not worker.is_healthy:
+        return (0, 0, worker.worker_id)
+    if worker.worker_id == observation.leader_id:
+        return (1, 0, worker.worker_id)
+    # None of the others leads: the one with the fewest tasks leaves the fewest standing for the delay.
+    return (2, len(observation.tasks_on(worker.worker_id)), worker.worker_id)
+
+
+def predict(worker_id: str, observation: Observation) -> StandStill:
+    """How long the tasks of this worker will stand still when its turn comes."""
+    worker = observation.worker(worker_id)
+    tasks = len(observation.tasks_on(worker_id))
+    if not worker.is_running:
+        return StandStill(worker_id, 0, 0.0, 0.0, "it is stopped and holds no tasks; only its file changes")
+    protocol = observation.group.protocol if observation.group else ""
+    delay_seconds = observation.rebalance_delay_ms / 1000
+    if protocol in ("default", "eager"):
+        return StandStill(
+            worker_id, tasks, RESTART_SECONDS, RESTART_SECONDS, "eager protocol: every rebalance stops all tasks"
+        )
+    if worker_id == observation.leader_id:
+        return StandStill(
+            worker_id, tasks, RESTART_SECONDS, RESTART_SECONDS, "it leads the group, so no rebalance delay follows"
+        )
+    return StandStill(
+        worker_id,
+        tasks,
+        RESTART_SECONDS,
+        RESTART_SECONDS + delay_seconds,
+        f"no delay if it leads when its turn comes, else the rebalance delay of {delay_seconds:.0f} s",
+    )

@@ -1,0 +1,240 @@
+"""A plan: what one roll will change, in a form that is shown, hashed, approved and only then applied.
+
+The hash covers the roster, config digests, current and target modes, changed properties and versions. It does not
+cover leader, placement and order, which move by themselves and are decided when the roll acts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
+from airflow_eos_provider.rollout.observation import Observation, WorkerObservation
+from airflow_eos_provider.rollout.order import StandStill, predict
+
+SCHEMA = 1
+SHORT_HASH_LENGTH = 12
+
+
+class ChangeKind(StrEnum):
+    """What a plan does to one worker."""
+
+    ROLL = "change the file and restart"
+    FILE_ONLY = "change the file (stopped: it joins in the new mode)"
+    NONE = "nothing: already there"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerChange:
+    """What a plan does to one worker.
+
+    :param worker_id: ``host:port``.
+    :param kind: what is done.
+    :param mode: its proven mode now, or ``stopped``.
+    :param declared: what its file says now; ``None`` if it says nothing (Connect's default is ``disabled``).
+    :param config: path of its file.
+    :param config_before: SHA-256 of its file now.
+    :param config_after: SHA-256 of its file with the property set.
+    :param version: version of Connect, as ``GET /`` has it; empty while it is stopped.
+    """
+
+    worker_id: str
+    kind: ChangeKind
+    mode: str
+    declared: str | None
+    config: str
+    config_before: str
+    config_after: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One roll of one group to one mode.
+
+    :param group_id: the workers' group.
+    :param kafka_cluster_id: the Kafka cluster it lives on.
+    :param target: the mode that all workers will have.
+    :param workers: what is done to each, ordered by worker id.
+    :param stand_still: a prediction per worker; not part of the hash.
+    """
+
+    group_id: str
+    kafka_cluster_id: str
+    target: Mode
+    workers: tuple[WorkerChange, ...]
+    stand_still: tuple[StandStill, ...] = ()
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over what the plan rests on, in hexadecimal."""
+        content = {
+            "schema": SCHEMA,
+            "group_id": self.group_id,
+            "kafka_cluster_id": self.kafka_cluster_id,
+            "property": MODE_PROPERTY,
+            "target": self.target,
+            "workers": [asdict(change) for change in self.workers],
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def short_hash(self) -> str:
+        return self.hash[:SHORT_HASH_LENGTH]
+
+    @property
+    def nothing_to_do(self) -> bool:
+        return all(change.kind is ChangeKind.NONE for change in self.workers)
+
+    @property
+    def current(self) -> str:
+        """The modes that the running workers have now, e.g. ``disabled`` or ``disabled, preparing``."""
+        return ", ".join(sorted({change.mode for change in self.workers if change.mode != "stopped"})) or "stopped"
+
+    def change(self, worker_id: str) -> WorkerChange:
+        return next(change for change in self.workers if change.worker_id == worker_id)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON: kept in the journal and handed from task to task."""
+        return {
+            "schema": SCHEMA,
+            "hash": self.hash,
+            "group_id": self.group_id,
+            "kafka_cluster_id": self.kafka_cluster_id,
+            "target": str(self.target),
+            "workers": [{**asdict(change), "kind": change.kind.name} for change in self.workers],
+            "stand_still": [asdict(prediction) for prediction in self.stand_still],
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Plan:
+        """Read :meth:`to_dict` back.
+
+        :raises ConfigurationError: another schema, or content that does not match its own hash.
+        """
+        if document.get("schema") != SCHEMA:
+            raise ConfigurationError(f"The plan has schema {document.get('schema')!r}.", expected=str(SCHEMA))
+        plan = cls(
+            group_id=document["group_id"],
+            kafka_cluster_id=document["kafka_cluster_id"],
+            target=Mode(document["target"]),
+            workers=tuple(
+                WorkerChange(**{**change, "kind": ChangeKind[change["kind"]]}) for change in document["workers"]
+            ),
+            stand_still=tuple(StandStill(**prediction) for prediction in document["stand_still"]),
+        )
+        if plan.hash != document.get("hash"):
+            raise ConfigurationError("The plan's content does not match its hash.", remedy="Make a new plan.")
+        return plan
+
+    def markdown(self) -> str:
+        """The plan as a person reads it before saying yes."""
+        predictions = {prediction.worker_id: prediction for prediction in self.stand_still}
+        lines = [
+            f"**Roll group `{self.group_id}` from {self.current} to {self.target}** (plan `{self.short_hash}`)",
+            "",
+            "| worker | runs | tasks | what happens | its tasks stand still |",
+            "|---|---|---|---|---|",
+        ]
+        for change in self.workers:
+            prediction = predictions.get(change.worker_id)
+            tasks = prediction.tasks if prediction else 0
+            shown = str(prediction) if prediction and change.kind is not ChangeKind.NONE else "not at all"
+            lines.append(f"| {change.worker_id} | {change.mode} | {tasks} | {change.kind} | {shown} |")
+        lines += ["", "```diff", *self.diff(), "```", ""]
+        lines.append("One worker at a time; the leader of the moment goes first, since its tasks wait for no delay.")
+        return "\n".join(lines)
+
+    def diff(self) -> list[str]:
+        """The changed lines of the workers' files, and nothing else of them."""
+        lines = []
+        for change in self.workers:
+            if change.config_before == change.config_after:
+                continue
+            lines.append(f"--- {change.config}  ({change.worker_id})")
+            if change.declared is not None:
+                lines.append(f"-{MODE_PROPERTY}={change.declared}")
+            lines.append(f"+{MODE_PROPERTY}={self.target}")
+        return lines or ["  no file changes"]
+
+    def require_unmoved(self, now: Plan) -> None:
+        """Refuse to apply this plan to a cluster that is no longer as it was.
+
+        :param now: a plan for the same target, made from what is seen now.
+        :raises PlanMovedError: naming each thing that has moved.
+        """
+        if now.hash == self.hash:
+            return
+        raise PlanMovedError(
+            f"The cluster has moved since plan {self.short_hash} was made:\n"
+            + "\n".join(f"  - {line}" for line in _differences(self, now)),
+            remedy="Look at what has changed, then make a new plan and apply that one.",
+        )
+
+
+def make_plan(observation: Observation, target: Mode, digest_after: Mapping[str, str]) -> Plan:
+    """What a roll to ``target`` would change. Preflight must have passed.
+
+    :param digest_after: per worker, the SHA-256 that its file would have with the property set.
+    """
+    workers = []
+    for worker in sorted(observation.workers, key=lambda w: w.worker_id):
+        workers.append(_change(worker, target, digest_after[worker.worker_id], worker in observation.stopped))
+    kafka_cluster_ids = {w.root.kafka_cluster_id for w in observation.workers if w.root}
+    return Plan(
+        group_id=observation.group_id,
+        kafka_cluster_id=", ".join(sorted(str(c) for c in kafka_cluster_ids)),
+        target=target,
+        workers=tuple(workers),
+        stand_still=tuple(predict(change.worker_id, observation) for change in workers),
+    )
+
+
+def next_target(observation: Observation) -> Mode:
+    """Where an upgrade goes from here: to preparing until every worker is proven there, then to enabled."""
+    modes = {w.mode.verdict.mode for w in observation.workers if w not in observation.stopped}
+    prepared = all(mode is not None and mode.uses_transactional_leader for mode in modes)
+    return Mode.ENABLED if prepared else Mode.PREPARING
+
+
+def _change(worker: WorkerObservation, target: Mode, after: str, is_stopped: bool) -> WorkerChange:
+    before = worker.facts.config_sha256 or ""
+    mode = "stopped" if is_stopped else str(worker.mode.verdict)
+    if is_stopped:
+        kind = ChangeKind.NONE if before == after else ChangeKind.FILE_ONLY
+    else:
+        kind = ChangeKind.NONE if before == after and worker.mode.verdict.mode is target else ChangeKind.ROLL
+    return WorkerChange(
+        worker_id=worker.worker_id,
+        kind=kind,
+        mode=mode,
+        declared=worker.facts.properties.get(MODE_PROPERTY),
+        config=str(worker.facts.config_path),
+        config_before=before,
+        config_after=after,
+        version=worker.root.version if worker.root else "",
+    )
+
+
+def _differences(then: Plan, now: Plan) -> list[str]:
+    lines = []
+    if then.group_id != now.group_id or then.kafka_cluster_id != now.kafka_cluster_id:
+        lines.append(f"another cluster: {then.group_id} on {then.kafka_cluster_id}, now {now.group_id}")
+    before = {change.worker_id: change for change in then.workers}
+    after = {change.worker_id: change for change in now.workers}
+    lines += [f"{worker_id} is gone from the roster" for worker_id in sorted(before.keys() - after.keys())]
+    lines += [f"{worker_id} is new in the roster" for worker_id in sorted(after.keys() - before.keys())]
+    for worker_id in sorted(before.keys() & after.keys()):
+        old, new = before[worker_id], after[worker_id]
+        if old.config_before != new.config_before:
+            lines.append(f"the file of {worker_id} was edited ({new.config})")
+        for what in ("mode", "version", "config"):
+            if getattr(old, what) != getattr(new, what):
+                lines.append(f"{what} of {worker_id}: {getattr(old, what)}, now {getattr(new, what)}")
+    return lines or ["the plan's content"]

@@ -1,0 +1,247 @@
+"""Carries a plan out: observe, decide, announce in the journal, act, wait for the gate, and again.
+
+Waiting happens in this process. A :class:`GateWatch` needs nothing but observations, so a trigger can drive it as well.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from airflow_eos_provider.connect.mode import MODE_PROPERTY
+from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.errors import EosError, FencedError, GateFailedError, PlanMovedError, RolloutPausedError
+from airflow_eos_provider.rollout.checks import Check, Verdict
+from airflow_eos_provider.rollout.conditions import Baseline
+from airflow_eos_provider.rollout.decision import Action, ActionKind, decide, expectation
+from airflow_eos_provider.rollout.gate import GateWatch, tasks_with_failed_fencing
+from airflow_eos_provider.rollout.journal import Journal, RolloutState, Step, StepStatus
+from airflow_eos_provider.rollout.observation import Observation
+from airflow_eos_provider.rollout.observer import Observer
+from airflow_eos_provider.rollout.plan import Plan
+from airflow_eos_provider.rollout.settings import RolloutSettings
+
+#: What is awaited is said again after this many seconds, so that a quiet log never looks like a dead one.
+REPEAT_SECONDS = 15.0
+
+
+@dataclass
+class Roll:
+    """One rollout in progress.
+
+    :param steps: what the journal says has been done, by worker; kept up to date here.
+    :ivar failed_state: what the rollout is when :meth:`run` raises.
+    """
+
+    plan: Plan
+    baseline: Baseline
+    steps: dict[str, Step]
+    observer: Observer
+    journal: Journal
+    settings: RolloutSettings
+    report: Callable[[str], None]
+    failed_state: RolloutState = RolloutState.PAUSED
+    _calm: bool = field(default=False, init=False)
+    _finished_at_ms: int = field(default=0, init=False)
+
+    def run(self) -> int:
+        """Roll until every worker is through.
+
+        :returns: the broker's time of the last passed gate, milliseconds since the epoch.
+        """
+        while True:
+            observation = self.observer.observe()
+            action = decide(self.plan, self.steps, observation)
+            if action.kind is ActionKind.DONE:
+                self.report(f"Done: {action.reason}.")
+                return self._finished_at_ms
+            self._act(action, observation)
+
+    def _act(self, action: Action, observation: Observation) -> None:
+        match action.kind:
+            case ActionKind.PAUSE:
+                raise RolloutPausedError(
+                    f"The roll stands still: {action.reason}.",
+                    remedy="Settle that, then apply the same plan again; it goes on where it stands.",
+                )
+            case ActionKind.REFUSE:
+                raise PlanMovedError(f"The roll stands still: {action.reason}.", remedy="Put it right or plan again.")
+            case ActionKind.CHANGE_FILE:
+                self._change_stopped(action)
+            case ActionKind.ROLL | ActionKind.RESTART:
+                self._restart(action, observation)
+            case ActionKind.GATE:
+                self._pass_gate(action.worker_id, observation)
+            case ActionKind.RESTORE:
+                self._restore(action.worker_id, (action.reason,))
+
+    def _change_stopped(self, action: Action) -> None:
+        worker_id = action.worker_id
+        self._announce(Step(worker_id, StepStatus.INTENT, time.time(), mode=str(self.plan.target)))
+        self._write_file(worker_id)
+        self.report(f"{worker_id}: file changed; {action.reason}.")
+        self._announce(replace(self.steps[worker_id], status=StepStatus.PASSED, at=time.time()))
+
+    def _restart(self, action: Action, observation: Observation) -> None:
+        worker_id = action.worker_id
+        begun = worker_id in self.steps and self.steps[worker_id].status in (StepStatus.INTENT, StepStatus.RESTARTED)
+        if not self._calm and not begun:
+            self._wait_until_calm(observation)
+            return  # look again: the leader may have moved meanwhile
+        now = time.time()
+        before = self.steps[worker_id] if begun else None
+        tasks = tuple(f"{c}/{n}" for c, n in sorted(observation.tasks_on(worker_id)))
+        step = Step(
+            worker_id,
+            StepStatus.INTENT,
+            now,
+            restarted_after=now,
+            tasks=before.tasks if before else tasks,
+            led=before.led if before else worker_id == observation.leader_id,
+            mode=str(self.plan.target),
+        )
+        self.report(f"{worker_id}: {action.kind} ({action.reason}); it holds {len(step.tasks)} tasks.")
+        self._announce(step)
+        self._calm = False
+        try:
+            self._write_file(worker_id)
+            identity = self.observer.hosts[worker_id].restart(
+                stop_grace_seconds=self.settings.stop_grace_seconds,
+                on_event=lambda event: self.report(f"{worker_id}: {event}"),
+            )
+        except PlanMovedError:
+            raise
+        except EosError as error:
+            self._fail(worker_id, (error.found,))
+        self.report(f"{worker_id}: started as pid {identity.pid}.")
+        self._announce(replace(step, status=StepStatus.RESTARTED, at=time.time()))
+
+    def _write_file(self, worker_id: str) -> None:
+        change = self.plan.change(worker_id)
+        host = self.observer.hosts[worker_id]
+        if host.observe().config_sha256 == change.config_after:
+            return
+        written = host.write_property(MODE_PROPERTY, self.plan.target, expect_sha256=change.config_before)
+        if written != change.config_after:
+            raise PlanMovedError(f"The file of {worker_id} did not become what the plan says.", remedy="Plan again.")
+
+    def _wait_until_calm(self, observation: Observation) -> None:
+        watch = self._watch(None, observation)
+        outcome = self._wait(watch, None)
+        if outcome is not Verdict.PASS:
+            raise RolloutPausedError(
+                "The cluster is not fit for a restart:\n" + _lines(watch.checks),
+                remedy="Settle that, then apply the same plan again.",
+            )
+        self._calm = True
+
+    def _pass_gate(self, worker_id: str, observation: Observation) -> None:
+        watch = self._watch(worker_id, observation)
+        outcome = self._wait(watch, worker_id)
+        if outcome is Verdict.FAIL:
+            self._fail(worker_id, tuple(str(check) for check in watch.checks if not check.passed))
+        if outcome is Verdict.INCONCLUSIVE:
+            raise RolloutPausedError(
+                f"{worker_id} is restarted, but it cannot be told whether it is well:\n{_lines(watch.checks)}",
+                remedy="Settle that, then apply the same plan again; it goes on at this gate.",
+            )
+        step = self.steps[worker_id]
+        now = time.time()
+        passed = replace(
+            step,
+            status=StepStatus.PASSED,
+            at=now,
+            seconds=now - step.restarted_after,
+            tasks_stood_seconds=watch.stood_seconds(step.restarted_after),
+            evidence=tuple(str(check) for check in watch.checks),
+        )
+        self._finished_at_ms = self._announce(passed)
+        self._calm = True
+        self.report(
+            f"{worker_id}: gate passed after {passed.seconds:.1f} s; "
+            f"its {len(step.tasks)} tasks stood still for {passed.tasks_stood_seconds:.1f} s."
+        )
+
+    def _watch(self, worker_id: str | None, observation: Observation) -> GateWatch:
+        properties = observation.worker(worker_id).facts.properties if worker_id else {}
+        timeout = self.settings.gate_timeout(properties, observation.rebalance_delay_ms)
+        step = self.steps.get(worker_id) if worker_id else None
+        return GateWatch(
+            polls=self.settings.polls,
+            hold_seconds=self.settings.hold(properties),
+            deadline=time.time() + timeout,
+            tasks=step.tasks if step else (),
+        )
+
+    def _wait(self, watch: GateWatch, worker_id: str | None) -> Verdict:
+        """Poll until the gate has answered; says what is awaited and until when."""
+        who = worker_id or "before the first restart"
+        said, said_at, healed = "", 0.0, False
+        while True:
+            self.journal.renew()
+            observation = self.observer.observe()
+            expected = expectation(self.plan, self.steps, observation, self.baseline, worker_id)
+            answer = watch.poll(expected, observation)
+            line = watch.status_line()
+            if line != said or time.time() - said_at > REPEAT_SECONDS:
+                self.report(f"{who}: {line}")
+                said, said_at = line, time.time()
+            if answer is not None:
+                return answer
+            failed_fencing = tasks_with_failed_fencing(expected, observation)
+            if failed_fencing and not healed:
+                healed = True
+                self._restart_failed_tasks(failed_fencing, observation)
+            time.sleep(self.settings.poll_interval_seconds)
+
+    def _restart_failed_tasks(self, connectors: tuple[str, ...], observation: Observation) -> None:
+        """One restart, once per gate, of tasks whose fencing failed: Connect never tries that again by itself."""
+        healthy = next((w for w in observation.workers if w.is_healthy), None)
+        if healthy is None:
+            return
+        for connector in connectors:
+            self.report(
+                f"{connector}: a task failed because its zombie fencing failed; restarting its failed tasks once."
+            )
+            with ConnectRest(healthy.worker.url, self.observer.cluster.rest) as rest:
+                rest.restart(connector, include_tasks=True, only_failed=True)
+
+    def _fail(self, worker_id: str, evidence: tuple[str, ...]) -> None:
+        self._announce(replace(self.steps[worker_id], status=StepStatus.FAILED, at=time.time(), evidence=evidence))
+        self._restore(worker_id, evidence)
+
+    def _restore(self, worker_id: str, evidence: tuple[str, ...]) -> None:
+        """Put the worker's former file back, restart it, and stop the roll."""
+        self.failed_state = RolloutState.FAILED
+        change = self.plan.change(worker_id)
+        host = self.observer.hosts[worker_id]
+        outcome = "its former file is back and it was restarted with it"
+        self.report(f"{worker_id}: failed; putting its former file back.")
+        try:
+            if change.config_before != change.config_after:
+                host.restore(expect_sha256=change.config_after, original_sha256=change.config_before)
+            host.restart(
+                stop_grace_seconds=self.settings.stop_grace_seconds,
+                on_event=lambda event: self.report(f"{worker_id}: {event}"),
+            )
+            self._announce(replace(self.steps[worker_id], status=StepStatus.RESTORED, at=time.time()))
+        except FencedError:
+            raise
+        except EosError as error:
+            outcome = f"putting its former file back did not succeed: {error.found}"
+        raise GateFailedError(
+            f"{worker_id} did not pass its gate:\n"
+            + "\n".join(f"  - {line}" for line in evidence)
+            + f"\nNow {outcome}.",
+            remedy="Mend the cause; then apply the same plan again, or plan anew. The other workers are as they are.",
+        )
+
+    def _announce(self, step: Step) -> int:
+        appended_at_ms = self.journal.record(step)
+        self.steps[step.worker_id] = step
+        return appended_at_ms
+
+
+def _lines(checks: tuple[Check, ...]) -> str:
+    return "\n".join(f"  - {check}" for check in checks if not check.passed)

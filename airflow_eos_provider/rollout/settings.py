@@ -1,0 +1,63 @@
+"""How patiently a rollout looks before it goes on; every number with its unit and its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+#: Connect's own defaults (DistributedConfig), for properties that a worker's file does not set.
+DEFAULT_HEARTBEAT_INTERVAL_MS = 3_000
+DEFAULT_SESSION_TIMEOUT_MS = 10_000
+DEFAULT_REBALANCE_DELAY_MS = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutSettings:
+    """Limits of one rollout.
+
+    :param polls: how many polls in a row every gate condition must hold.
+    :param poll_interval_seconds: pause between two polls.
+    :param hold_seconds: how long the conditions must hold at least. Unset: one heartbeat (a member learns of a
+        rebalance by its heartbeat) and two seconds for the rebalance itself; Connect's ``/status`` was seen to say
+        RUNNING three seconds before a rebalance took the tasks away.
+    :param gate_timeout_seconds: when a gate that does not hold is given up. Unset: rebalance delay + session timeout
+        + start-up, since a worker that missed its chance gets its tasks back only when the delay ends.
+    :param startup_seconds: what a worker may need from its start until its group is whole again.
+    :param stop_grace_seconds: how long a worker has to stop by itself before it is killed.
+    :param lease_seconds: how long a silent controller keeps the group to itself; longer than a stop and a start.
+    :param allow_downtime: roll even if no other worker can take over the tasks meanwhile.
+    """
+
+    polls: int = 3
+    poll_interval_seconds: float = 1.0
+    hold_seconds: float | None = None
+    gate_timeout_seconds: float | None = None
+    startup_seconds: float = 120.0
+    stop_grace_seconds: float = 60.0
+    lease_seconds: float = 240.0
+    allow_downtime: bool = False
+
+    def hold(self, worker_properties: Mapping[str, str]) -> float:
+        """Seconds for which the gate of this worker must hold."""
+        if self.hold_seconds is not None:
+            return self.hold_seconds
+        return _ms(worker_properties, "heartbeat.interval.ms", DEFAULT_HEARTBEAT_INTERVAL_MS) / 1000 + 2.0
+
+    def gate_timeout(self, worker_properties: Mapping[str, str], rebalance_delay_ms: int) -> float:
+        """Seconds after which the gate of this worker is given up."""
+        if self.gate_timeout_seconds is not None:
+            return self.gate_timeout_seconds
+        session = _ms(worker_properties, "session.timeout.ms", DEFAULT_SESSION_TIMEOUT_MS) / 1000
+        return rebalance_delay_ms / 1000 + session + self.startup_seconds
+
+
+def rebalance_delay_ms(worker_properties: Mapping[str, str]) -> int:
+    """``scheduled.rebalance.max.delay.ms`` of a worker; it applies to the group while that worker leads it."""
+    return _ms(worker_properties, "scheduled.rebalance.max.delay.ms", DEFAULT_REBALANCE_DELAY_MS)
+
+
+def _ms(properties: Mapping[str, str], name: str, default: int) -> int:
+    try:
+        return int(properties.get(name, default))
+    except ValueError:
+        return default  # the worker itself refuses such a value; its own message is the better one

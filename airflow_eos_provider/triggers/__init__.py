@@ -1,0 +1,3 @@
+"""Airflow triggers: they only read."""
+
+from __future__ import annotations

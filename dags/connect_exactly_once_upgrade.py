@@ -1,0 +1,10 @@
+"""Exactly-once source support for the Kafka Connect cluster of connection ``kafka_connect_default``.
+
+Copy this file once per cluster, with another ``conn_id`` and ``dag_id``.
+"""
+
+from __future__ import annotations
+
+from airflow_eos_provider.dag_factories import upgrade_dag
+
+dag = upgrade_dag(conn_id="kafka_connect_default", dag_id="connect_exactly_once_upgrade")
