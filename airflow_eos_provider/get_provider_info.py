@@ -1,8 +1,8 @@
 """What Airflow reads about this package from its ``apache_airflow_provider`` entry point.
 
 The dictionary is validated by Airflow's ``provider_info.schema.json``; the connection's form by the stricter
-``provider.yaml.schema.json``. Both forms of the connection live here (``conn-fields``, ``ui-field-behaviour``) and not in
-the hook, because Airflow 3.2 and later draw the form without importing it.
+``provider.yaml.schema.json``. The form of the connection lives here (``conn-fields``, ``ui-field-behaviour``) and not
+in the hook, because Airflow 3.2 and later draw it without importing the hook.
 """
 
 from __future__ import annotations

@@ -56,6 +56,15 @@ def apply(
     cluster: ClusterOption = None,
     reason: Annotated[str, typer.Option("--reason", help="Why, for the journal.")] = "",
     allow_downtime: DowntimeOption = False,
+    gate_timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--gate-timeout",
+            min=1.0,
+            metavar="SECONDS",
+            help="When a gate that does not hold is given up; default: rebalance delay + session timeout + 120 s.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Roll the group as planned. Killed and called again with the same hash, it goes on where it stands."""
@@ -66,7 +75,7 @@ def apply(
         report=_report,
         actor=getpass.getuser(),
         reason=reason,
-        settings=RolloutSettings(allow_downtime=allow_downtime),
+        settings=RolloutSettings(allow_downtime=allow_downtime, gate_timeout_seconds=gate_timeout),
     )
     try:
         found = controller.find_plan(plan_hash)

@@ -1,4 +1,4 @@
-"""The description of a Connect cluster: the same mapping in ``eos.yaml`` and in a ``kafka_connect`` connection's extra."""
+"""The description of a Connect cluster: one mapping, in ``eos.yaml`` or in a ``kafka_connect`` connection's extra."""
 
 from __future__ import annotations
 

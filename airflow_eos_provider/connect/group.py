@@ -155,7 +155,7 @@ def describe_group(settings: KafkaSettings, group_id: str, timeout_seconds: floa
     admin = QuietAdmin(settings)
     # librdkafka's group listing waits its whole time for a dead address; this first question tells sooner, and why.
     cluster = admin.client.describe_cluster(request_timeout=min(timeout_seconds, CONNECT_SECONDS))
-    admin.answer(cluster, f"about group {group_id}")
+    admin.answer(cluster, f"describing group {group_id}")
     while True:
         groups = _list(admin, group_id, deadline)
         error = groups[0].error if groups else None
@@ -167,7 +167,7 @@ def describe_group(settings: KafkaSettings, group_id: str, timeout_seconds: floa
     if not groups or (groups[0].state == "Dead" and not groups[0].members):
         raise _no_such_group(settings, group_id, connect_groups(settings, admin=admin, deadline=deadline))
     if error is not None:
-        raise explain(error, f"about group {group_id}", settings)
+        raise explain(error, f"describing group {group_id}", settings)
     if groups[0].protocol_type != PROTOCOL_TYPE:
         raise ConfigurationError(
             f"The group {group_id} is no Connect group, its protocol type is {groups[0].protocol_type or 'unknown'!r}.",
@@ -231,7 +231,7 @@ def _member(
 
 
 def _list(admin: QuietAdmin, group_id: str | None, deadline: float) -> list[Any]:
-    what = f"about group {group_id}" if group_id else "its groups"
+    what = f"describing group {group_id}" if group_id else "listing groups"
     left = max(1.0, deadline - time.monotonic())
     listed = admin.client.list_groups
     try:

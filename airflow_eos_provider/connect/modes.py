@@ -13,12 +13,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import provider_class, references
-from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import ConfigurationError, ConnectRestError, UnreachableError
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+
+if TYPE_CHECKING:  # judging needs neither client
+    from airflow_eos_provider.connect.rest import ConnectRest
+    from airflow_eos_provider.kafka.transactions import TransactionsClient
 
 #: The broker forgets a transactional id that wrote nothing for this many seconds (``transactional.id.expiration.ms``).
 TRANSACTIONAL_ID_EXPIRATION_SECONDS = 7 * 24 * 3600.0
@@ -310,16 +313,19 @@ def probe(rest: ConnectRest) -> Observed:
         if plugin is None:
             wanted = " or ".join(name.rpartition(".")[2] for name in PASSIVE_PLUGINS)
             return Observed(None, f"it has no plugin that may be validated without touching another system ({wanted})")
-        config = {"name": "eos-mode-probe", "connector.class": plugin, "tasks.max": "1", **PASSIVE_PLUGINS[plugin]}
-        validation = rest.validate(plugin, {**config, SUPPORT_PROPERTY: "required"})
+        if any(NOT_ENABLED in error for error in _complaints(rest, plugin, "required")):
+            return Observed(False, "it answers that exactly-once source support is not enabled")
+        # No complaint proves nothing if the worker never looked at the property: nonsense must be complained of.
+        if not _complaints(rest, plugin, "eos-mode-probe"):
+            return Observed(None, f"it does not validate {SUPPORT_PROPERTY} (Kafka before 3.3?)")
     except (ConnectRestError, UnreachableError) as error:
         return Observed(None, f"it did not answer the probe: {error.found}")
-    errors = validation.errors.get(SUPPORT_PROPERTY)
-    if errors is None:
-        return Observed(None, f"it does not know {SUPPORT_PROPERTY} (Kafka before 3.3?)")
-    if any(NOT_ENABLED in error for error in errors):
-        return Observed(False, "it answers that exactly-once source support is not enabled")
     return Observed(True, "it answers that it runs exactly-once source connectors")
+
+
+def _complaints(rest: ConnectRest, plugin: str, level: str) -> tuple[str, ...]:
+    config = {"name": "eos-mode-probe", "connector.class": plugin, "tasks.max": "1", **PASSIVE_PLUGINS[plugin]}
+    return rest.validate(plugin, {**config, SUPPORT_PROPERTY: level}).errors.get(SUPPORT_PROPERTY, ())
 
 
 def with_leader_evidence(observed: Observed, evidence: LeaderEvidence) -> Observed:
@@ -349,7 +355,7 @@ def leader_evidence(
     writes = [p for p in transactions.active_producers(config_topic) if p.producer_id == described.producer_id]
     last = max((p.last_timestamp_ms / 1000 for p in writes), default=None)
     if last is None:
-        return LeaderEvidence(None, f"{transactional_id} exists, but has not written the config topic lately")
+        return LeaderEvidence(None, f"{transactional_id} exists, but no write of it is in memory yet")
     if leader_started_at is None:
         return LeaderEvidence(None, f"{transactional_id} last wrote at {_clock(last)}; the leader's start is not known")
     if last < leader_started_at:

@@ -53,8 +53,8 @@ _LONGEST_PAUSE_SECONDS = 2.0
 #: A worker on the same network that does not take a connection for this long is not there.
 _CONNECT_SECONDS = 5.0
 
-#: An answer that is larger is not kept; a thousand connectors with their traces are far smaller.
-_ANSWER_BYTES = 256 * 1024 * 1024
+#: An answer that is larger is not read on; a thousand connectors with their traces are far smaller.
+_ANSWER_BYTES = 64 * 1024 * 1024
 
 
 class _Worker:
@@ -75,7 +75,7 @@ class _Worker:
         retry_refused: bool = False,
     ) -> None:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or not _parses(url):
             raise ConfigurationError(
                 f"{parts.netloc.rpartition('@')[2] or 'An empty text'} is not the address of a worker.",
                 expected="http://host:port or https://host:port, without user or password",
@@ -123,7 +123,7 @@ class _Worker:
         raise self._no_answer(call, outcome) from outcome
 
     def _no_answer(self, call: Call[Any], error: httpx.HTTPError) -> EosError:
-        words = str(error) or type(error).__name__
+        words = _reason(error)
         what = f"{self.url} did not answer {call.method} {call.path}"
         if isinstance(error, httpx.TimeoutException):
             limit = _CONNECT_SECONDS if isinstance(error, httpx.ConnectTimeout) else self._settings.timeout_seconds
@@ -139,7 +139,7 @@ class _Worker:
             return UnreachableError(
                 f"{what}: {words}.", remedy="Check http against https, and rest.client_certificate."
             )
-        if isinstance(error, httpx.RemoteProtocolError):
+        if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
             return UnreachableError(
                 f"{what}: {words}.",
                 expected="an HTTP answer",
@@ -147,10 +147,25 @@ class _Worker:
             )
         return UnreachableError(f"{what}: {words}.", remedy="Check the address, and that the worker runs.")
 
-    def _answer(self, response: httpx.Response) -> Answer:
-        if len(response.content) > _ANSWER_BYTES:
-            raise not_connect(self.url, f"answered with {len(response.content)} bytes")
-        return Answer(self.url, response.status_code, response.content)
+
+class _Body:
+    """An answer's body as it arrives. httpx bounds the wait for each piece only, so the whole is bounded here."""
+
+    def __init__(self, url: str, limit_seconds: float) -> None:
+        self._url = url
+        self._limit_seconds = limit_seconds
+        self._deadline = time.monotonic() + limit_seconds
+        self._content = bytearray()
+
+    def add(self, piece: bytes) -> None:
+        self._content += piece
+        if len(self._content) > _ANSWER_BYTES:
+            raise not_connect(self._url, f"answered with more than {_ANSWER_BYTES} bytes")
+        if time.monotonic() > self._deadline:
+            raise UnreachableError(f"{self._url} had not answered completely after {self._limit_seconds:g} s.")
+
+    def answer(self, status: int) -> Answer:
+        return Answer(self._url, status, bytes(self._content))
 
 
 class ConnectRest(_Worker):
@@ -175,13 +190,20 @@ class ConnectRest(_Worker):
         while True:
             outcome: Answer | httpx.HTTPError
             try:
-                outcome = self._answer(self._client.request(call.method, self.url + call.path, json=call.body))
+                outcome = self._send(call)
             except httpx.HTTPError as error:
                 outcome = error
             pause = next(pauses, None) if self._must_repeat(outcome) else None
             if pause is None:
                 return self._value(call, outcome)
             time.sleep(pause)
+
+    def _send(self, call: Call[Any]) -> Answer:
+        body = _Body(self.url, self._settings.timeout_seconds)
+        with self._client.stream(call.method, self.url + call.path, json=call.body) as response:
+            for piece in response.iter_bytes():
+                body.add(piece)
+        return body.answer(response.status_code)
 
     def root(self) -> WorkerRoot:
         """Version, commit and Kafka cluster id; the way to tell whether this is a Connect worker at all."""
@@ -244,7 +266,7 @@ class ConnectRest(_Worker):
 
 
 class AsyncConnectRest(_Worker):
-    """The async face, for triggers; what only looks. Parameters as in :class:`_Worker`, errors as in the blocking one."""
+    """The async face, for triggers: what only looks. Parameters and errors as in the blocking one."""
 
     async def __aenter__(self) -> Self:
         self._client = httpx.AsyncClient(**self._client_options())
@@ -261,13 +283,20 @@ class AsyncConnectRest(_Worker):
         while True:
             outcome: Answer | httpx.HTTPError
             try:
-                outcome = self._answer(await self._client.request(call.method, self.url + call.path, json=call.body))
+                outcome = await self._send(call)
             except httpx.HTTPError as error:
                 outcome = error
             pause = next(pauses, None) if self._must_repeat(outcome) else None
             if pause is None:
                 return self._value(call, outcome)
             await asyncio.sleep(pause)
+
+    async def _send(self, call: Call[Any]) -> Answer:
+        body = _Body(self.url, self._settings.timeout_seconds)
+        async with self._client.stream(call.method, self.url + call.path, json=call.body) as response:
+            async for piece in response.aiter_bytes():
+                body.add(piece)
+        return body.answer(response.status_code)
 
     async def root(self) -> WorkerRoot:
         return await self.run(rest_calls.root())
@@ -286,6 +315,25 @@ class AsyncConnectRest(_Worker):
 
     async def validate(self, plugin_class: str, config: Mapping[str, str]) -> Validation:
         return await self.run(rest_calls.validate(plugin_class, config))
+
+
+def _parses(url: str) -> bool:
+    try:
+        return bool(httpx.URL(url).host) and urlsplit(url).port != 0
+    except (httpx.InvalidURL, ValueError):  # a port that is no number or too high, for one
+        return False
+
+
+def _reason(error: BaseException) -> str:
+    """The words of the system where there are some: the async client says only that all attempts failed."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ConnectionRefusedError):
+            return "connection refused"
+        if isinstance(cause, OSError) and cause.strerror:
+            return str(cause)
+        cause = cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__
 
 
 def _tls(settings: RestSettings) -> ssl.SSLContext:

@@ -1,7 +1,7 @@
 """The calls of Connect's REST API as plain values: what to send, and what to make of the answer.
 
-A :class:`Call` knows no HTTP client; ``rest.py`` carries calls out, blocking or async. Answers are typed; an answer that
-is not Connect's is an error, never a guess.
+A :class:`Call` knows no HTTP client; ``rest.py`` carries calls out, blocking or async. Answers are typed; one that is
+not Connect's is an error, never a guess.
 """
 
 from __future__ import annotations
@@ -97,11 +97,11 @@ class Call(Generic[T]):
                 status=answer.status,
                 remedy="Check rest.username, rest.password or rest.token in the cluster description.",
             )
-        if message is None and answer.status == 404 and self.path in ("/", "/connectors"):
-            return not_connect(answer.url, "has nothing at a path that every Connect worker has")
+        if self.path == "/" and 400 <= answer.status < 500 and not answer.is_momentary:
+            return not_connect(answer.url, f"answered GET / with {answer.status}, which no Connect worker does")
         return ConnectRestError(
             f"{answer.url} answered {self.method} {self.path} with {answer.status}: "
-            f"{message or 'no message of Connect (is there a proxy before it?)'}",
+            f"{message or 'no words of Connect (its web server answered, or a proxy)'}",
             status=answer.status,
             remedy="Try again when the group is stable." if answer.is_momentary else None,
         )
@@ -197,7 +197,9 @@ def health() -> Call[Health]:
     def parse(answer: Answer) -> Health:
         if answer.status == 404:
             return Health("absent", "this worker has no health endpoint (it came with Connect 3.9)")
-        document = answer.json()
+        document = _mapping(answer)
+        if "status" not in document and answer.message():  # Connect's general error, as for a request that timed out
+            return Health("unhealthy", answer.message() or "")
         status = document["status"]
         if status not in ("healthy", "starting", "unhealthy"):
             raise ValueError(status)

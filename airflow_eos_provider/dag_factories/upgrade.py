@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,8 @@ DOC = """
 
 Takes every worker from `disabled` over `preparing` to `enabled`, one worker at a time, as KIP-618 demands.
 Before each of the two rolls a person sees the plan (what changes, and how long each worker's tasks will stand still)
-and approves it under **Required actions**. What is approved is what is applied: if the cluster has moved since, the roll
-refuses and nothing is changed.
+and approves it under **Required actions**. What is approved is what is applied: if the cluster has moved since, the
+roll refuses and nothing is changed.
 
 * Started again in the middle, it goes on from what it sees: a finished step is skipped, an enabled cluster is verified.
 * A roll that fails at a worker puts that worker's file back and stops. Mend the cause, then clear the roll's task.
@@ -110,7 +110,5 @@ def _step(
         trigger_rule=TriggerRule.NONE_FAILED if mode is STEPS[-1] else TriggerRule.ALL_SUCCESS,
         **cluster,
     )
-    chain: Sequence[BaseOperator] = (before, planned, approved, rolled, verified)
-    for upstream, downstream in zip(chain, chain[1:], strict=False):
-        upstream >> downstream
+    before >> planned >> approved >> rolled >> verified
     return verified

@@ -65,24 +65,22 @@ class KafkaConnectHook(BaseHook):
             ) from error
 
     def get_conn(self) -> ConnectRest:
-        """A REST client of the first worker that answers.
+        """A REST client of the first worker that answers; it is to be entered by ``with``.
 
         :raises UnreachableError: no worker answers; with every worker's reason.
         """
         cluster = self.get_cluster()
         problems = []
         for worker in cluster.workers:
-            client = self._rest_client(cluster, worker.url)
             try:
-                client.root()
-                return client
+                self._ask_worker(cluster, worker.url)
+                return self._rest_client(cluster, worker.url)
             except EosError as error:
-                client.close()
                 problems.append(error.found)
         raise UnreachableError("No worker answers: " + " ".join(problems), remedy="See the workers' logs.")
 
     def rest(self, worker: str) -> ConnectRest:
-        """A REST client of one worker.
+        """A REST client of one worker; it is to be entered by ``with``.
 
         :param worker: ``host:port``, as Connect names the worker.
         :raises ConfigurationError: the connection describes no such worker.

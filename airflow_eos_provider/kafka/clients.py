@@ -6,7 +6,7 @@ import logging
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
@@ -121,23 +121,37 @@ def quiet_consumer(settings: KafkaSettings, complaints: Complaints, **extra: obj
         raise _unfit(error) from None
 
 
+def quiet_producer(settings: KafkaSettings, complaints: Complaints, **extra: object) -> Producer:
+    """A producer.
+
+    :param extra: properties, with underscores for dots; they win over the user's.
+    :raises ConfigurationError: librdkafka does not take a property.
+    """
+    try:
+        return Producer({**settings.confluent(**extra), "error_cb": complaints}, logger=logger)
+    except (KafkaException, ValueError, TypeError) as error:
+        raise _unfit(error) from None
+
+
 def explain(error: KafkaError, what: str, settings: KafkaSettings, complaints: Complaints | None = None) -> EosError:
     """This package's error for one of librdkafka's.
 
-    :param what: what was being done, as in "the end of topic x".
+    :param what: what was being done, as in "describing topic x".
     """
     words = complaints.last if complaints and complaints.last else error.str()
     if error.code() in _REFUSED or (complaints and complaints.refused):
         return ConfigurationError(
-            f"The Kafka cluster at {settings.bootstrap_servers} refused to tell {what}: {words}.",
+            f"The Kafka cluster at {settings.bootstrap_servers} refused ({what}): {words}.",
             remedy="Check the client's credentials and certificates, and the ACLs of its principal.",
         )
     if error.code() in _UNREACHABLE:
         return UnreachableError(
-            f"The Kafka cluster at {settings.bootstrap_servers} did not tell {what}: {words}.",
+            f"The Kafka cluster at {settings.bootstrap_servers} did not answer ({what}): {words}.",
             remedy="Check that bootstrap_servers is right, that the brokers run, and security.protocol.",
         )
-    return EosError(f"Kafka did not tell {what}: {error.str()}.")
+    return EosError(
+        f"The Kafka cluster at {settings.bootstrap_servers} answered with an error ({what}): {error.str()}."
+    )
 
 
 def _unfit(error: Exception) -> ConfigurationError:

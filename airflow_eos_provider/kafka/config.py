@@ -87,7 +87,7 @@ class KafkaSettings:
             target = _KAFKA_PYTHON_NAMES.get(name)
             if target is None:
                 raise ConfigurationError(
-                    f"The client property {name!r} cannot be used for control messages (kafka-python has no such setting).",
+                    f"The client property {name!r} cannot be used for control messages: kafka-python lacks it.",
                     expected=f"one of {', '.join(sorted(_KAFKA_PYTHON_NAMES))}",
                     remedy="Remove the property, or say the same with one of these.",
                 )

@@ -151,7 +151,7 @@ def _span(settings: KafkaSettings, topic: str, timeout_seconds: float) -> _Span:
     """First and last offsets of every partition."""
     admin = QuietAdmin(settings)
     limit = min(timeout_seconds, CONNECT_SECONDS)
-    what = f"about topic {topic}"
+    what = f"describing topic {topic}"
     try:
         (future,) = admin.client.describe_topics(TopicCollection([topic]), request_timeout=limit).values()
         description = future.result()
@@ -165,8 +165,8 @@ def _span(settings: KafkaSettings, topic: str, timeout_seconds: float) -> _Span:
             ) from error
         raise admin.explain(error, what) from error
     partitions = [TopicPartition(topic, partition.id) for partition in description.partitions]
-    beginnings = _offsets(admin, partitions, _EARLIEST, limit, f"the beginning of topic {topic}")
-    ends = _offsets(admin, partitions, _LATEST, limit, f"the end of topic {topic}")
+    beginnings = _offsets(admin, partitions, _EARLIEST, limit, f"listing the first offsets of {topic}")
+    ends = _offsets(admin, partitions, _LATEST, limit, f"listing the end offsets of {topic}")
     # A retention run between the two questions can move the beginning beyond what the first answer said, never back.
     return _Span(beginnings, ends)
 
@@ -214,8 +214,8 @@ class _Reading:
         while self.to_come:
             if time.monotonic() >= deadline:
                 raise self._too_late()
-            messages = self.consumer.consume(num_messages=_BATCH, timeout=_LOOK_SECONDS)
-            records = [record for message in messages if (record := self._take(message)) is not None]
+            messages = self._look()
+            records = self._take(messages)
             if messages:
                 self.complaints.clear()
             if records:
@@ -223,40 +223,46 @@ class _Reading:
             if progress is not None and messages:
                 progress(sum(min(self.positions[p], self.ends[p]) - self.beginnings[p] for p in self.ends), total)
 
-    def _take(self, message: Message) -> LogRecord | None:
-        """Move the position; the record, if it is one and stands before the end."""
-        error = message.error()
-        if error is not None:
-            self._take_event(message, error)
-            return None
-        partition, offset = _whole(message.partition()), _whole(message.offset())
-        if offset >= self.ends[partition]:  # came after the end was asked for
-            self._reach(partition, self.ends[partition])
-            return None
-        record = LogRecord(self.topic, partition, offset, message.timestamp()[1], message.key(), message.value())
-        self._reach(partition, offset + 1)
-        return record
+    def _look(self) -> list[Message]:
+        """Wait for one event, then take what else is there; ``consume`` alone would wait for a whole batch."""
+        first = self.consumer.poll(_LOOK_SECONDS)
+        return [] if first is None else [first, *self.consumer.consume(num_messages=_BATCH, timeout=0)]
+
+    def _take(self, messages: Sequence[Message]) -> list[LogRecord]:
+        """Move the positions; the records that stand before the ends."""
+        records = []
+        reached: dict[int, int] = {}
+        topic, ends = self.topic, self.ends
+        for message in messages:  # a few microseconds each: this loop is what a large topic costs
+            if (error := message.error()) is not None:
+                self._take_event(message, error)
+                continue
+            partition: Any = message.partition()
+            offset: Any = message.offset()
+            if offset < ends[partition]:  # later ones came after the end was asked for
+                stamp = message.timestamp()[1]
+                records.append(LogRecord(topic, partition, offset, stamp, message.key(), message.value()))
+            reached[partition] = offset + 1
+        for partition, position in reached.items():
+            self._reach(partition, position)
+        return records
 
     def _take_event(self, message: Message, error: KafkaError) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
             # The offset of this event is the position after all markers, aborted and compacted records, which no
             # message tells. Under read_committed it may be the last stable offset, short of the end.
-            partition = _whole(message.partition())
-            self._reach(partition, _whole(message.offset()))
+            partition: Any = message.partition()
+            self._reach(partition, message.offset())
             if partition in self.to_come:
                 self.stood_at_stable_end.add(partition)
         elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            raise explain(error, f"the records of topic {self.topic}", self.settings)
-        elif error.code() in (
-            KafkaError.UNKNOWN_TOPIC_OR_PART,
-            KafkaError._UNKNOWN_TOPIC,
-            KafkaError._UNKNOWN_PARTITION,
-        ):
+            raise explain(error, f"reading topic {self.topic}", self.settings)
+        elif error.code() in _GONE:
             raise EosError(f"The topic {self.topic} went away while it was read.")
         # Anything else is news of the coordinator (we have no group, so no right to it is needed) or of a broker that
         # librdkafka will try again; the deadline bounds that.
 
-    def _reach(self, partition: int, position: int) -> None:
+    def _reach(self, partition: int, position: Any) -> None:
         if position <= self.positions[partition]:
             return
         self.positions[partition] = position
@@ -286,9 +292,3 @@ class _Reading:
                 "producer in the broker's list of transactions.",
             )
         return ReadTimeoutError(f"{found} Records were still coming.", remedy="Allow more time.")
-
-
-def _whole(number: Any) -> int:
-    """confluent-kafka's types say that offset and partition may be None, which they are only before delivery."""
-    assert number is not None
-    return int(number)

@@ -1,10 +1,10 @@
 """``airflow standalone`` in a folder of its own, with every one of its processes known, so that none is left behind.
 
 The components of standalone and the tasks that they run live in process groups and sessions of their own, so neither a
-signal to a group nor the death of the parent ends them all. Three things find them: the tree below the started process,
-written to a file while it lives, with the session it leads, and a variable with a value of its own that all inherit
-(Airflow renames some of its processes, which overwrites what can be seen of it). What a task
-started on purpose to outlive it (a Connect worker that a roll restarted) has a clean environment and is left alone.
+signal to a group nor the death of the parent ends them all. Three things find them: the tree below the started
+process, written to a file while it lives; the session that it leads; and a variable with a value of its own that all
+inherit (Airflow renames some of its processes, which overwrites what can be seen of it). What a task started on purpose
+to outlive it, such as a Connect worker that a roll restarted, has a clean environment and is left alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import secrets
-import socket
 import sys
 import threading
 import time
@@ -26,6 +25,7 @@ import psutil
 
 from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.lab.airflow_rest import AirflowRest
+from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.processes import ProcessIdentity, identify, spawn
 
 #: Inherited by every process of one Airflow of the lab; its value is unlike that of any other.
@@ -299,15 +299,6 @@ def _to_document(process: ProcessIdentity) -> dict[str, float]:
 
 def _from_document(document: Mapping[str, Any]) -> ProcessIdentity:
     return ProcessIdentity(int(document["pid"]), float(document["started_at"]))
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that nobody listens on now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
 
 
 def _unhealthy(rest: AirflowRest) -> list[str]:

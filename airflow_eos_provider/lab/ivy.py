@@ -132,7 +132,7 @@ def _run(command: list[str], progress: Callable[[int], None]) -> None:
         raise UnreachableError(
             f"Ivy fetched {fetched} jars and then failed (exit code {code}):\n" + "\n".join(problems or tail),
             expected="the public Maven repository to be reachable, or all jars to be in the cache already",
-            remedy="Check the network and run the command again; what was fetched before is kept.",
+            remedy="Check the network and run the command again.",
         )
 
 

@@ -88,7 +88,24 @@ class JarLock:
 
     def damaged(self, folder: Path) -> list[Artifact]:
         """The jars that are missing in the folder or are not what was locked; all of 55 MB are read, in 0.1 s."""
-        return [jar for jar, digest in self.digests.items() if sha256(folder / jar.file_name) != digest]
+        return [jar for jar, digest in self.digests.items() if sha256(place(folder, jar)) != digest]
+
+    def strangers(self, folder: Path) -> list[Path]:
+        """Jars in the folder that were never locked; a class path would take them in."""
+        return sorted(set(folder.rglob("*.jar")) - {place(folder, jar) for jar in self.digests})
+
+
+def place(folder: Path, jar: Artifact) -> Path:
+    """Where a jar lies: those with a classifier in a folder of their own, so that a class path can leave them out."""
+    return folder / jar.classifier / jar.file_name
+
+
+def class_path(folder: Path, *, test_connectors: bool = False) -> str:
+    """The class path for ``java -cp``.
+
+    :param test_connectors: with the jar of Connect's own tests, whose connectors then show up among the plugins.
+    """
+    return os.pathsep.join([f"{folder}/*"] + [f"{folder}/test/*"] * test_connectors)
 
 
 def lock_file(version: str) -> Path:
@@ -100,6 +117,14 @@ def cache_folder() -> Path:
     """``$XDG_CACHE_HOME/airflow_eos_provider/jars``, in ``~/.cache`` without that variable."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "airflow_eos_provider" / "jars"
+
+
+def jar_folder(version: str) -> Path:
+    """Where the version's jars lie once they are fetched.
+
+    :raises ConfigurationError: the version is not locked.
+    """
+    return cache_folder() / JarLock.of(version).digest
 
 
 def ensure_jars(
@@ -123,12 +148,14 @@ def ensure_jars(
     """
     lock = JarLock.of(version)
     folder = (cache or cache_folder()) / lock.digest
-    if not lock.damaged(folder):
+    if not lock.damaged(folder) and not lock.strangers(folder):
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     with _only_one(folder.with_name(f"{lock.digest}.lock"), progress):
         for stale in folder.parent.glob(f".fetch-{lock.digest}-*"):  # of a fetch that was killed: we hold its lock
             shutil.rmtree(stale, ignore_errors=True)
+        for stranger in lock.strangers(folder):
+            stranger.unlink()
         missing = lock.damaged(folder)
         if missing:
             _fetch(lock, missing, folder, progress, jvm_options)
@@ -157,7 +184,9 @@ def _fetch(
                     expected=f"SHA-256 {lock.digests[jar]}, as {lock_file(lock.version).name} has it",
                     remedy="Do not use it. Look for what changes downloads between here and the repository.",
                 )
-            arrived.replace(folder / jar.file_name)
+            target = place(folder, jar)
+            target.parent.mkdir(exist_ok=True)
+            arrived.replace(target)
 
 
 @contextmanager

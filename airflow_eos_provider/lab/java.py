@@ -15,17 +15,8 @@ from airflow_eos_provider.errors import ConfigurationError
 #: Kafka 4's brokers and workers need this release of Java.
 REQUIRED_JAVA = 17
 
-#: Every JVM of a lab carries ``-Deos.lab=<the lab's token>``. The token is a random number that is on disk before the
-#: first JVM starts, so a process is known to be this lab's even if its starter died before it could write down the pid.
-MARKER_PROPERTY = "eos.lab"
-
 #: Half the start-up time of the default: the second compiler is not worth waiting for in a lab.
 _FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
-
-
-def marker(token: str) -> str:
-    """The argument by which a JVM is known to belong to the lab with this token."""
-    return f"-D{MARKER_PROPERTY}={token}"
 
 
 def jvm_command(
@@ -34,14 +25,14 @@ def jvm_command(
     *,
     class_path: str,
     heap_megabytes: int,
-    token: str,
+    marker: str,
     log_config: Path | None = None,
 ) -> list[str]:
     """The command that runs a main class.
 
     :param class_path: as ``java -cp`` takes it.
     :param heap_megabytes: the largest heap.
-    :param token: the lab's token.
+    :param marker: the argument that marks the lab's processes (``ownership.marker``).
     :param log_config: log4j2 configuration.
     """
     logging = [f"-Dlog4j2.configurationFile={log_config.as_uri()}"] if log_config else []
@@ -49,7 +40,7 @@ def jvm_command(
         str(java_program()),
         *_FAST_START,
         f"-Xmx{heap_megabytes}m",
-        marker(token),
+        marker,
         *logging,
         "-cp",
         class_path,
@@ -85,6 +76,6 @@ def java_program() -> Path:
 
 
 def java_release(version_text: str) -> int | None:
-    """The feature release that ``java -version`` prints: 17 for ``openjdk version "17.0.15"``, 8 for ``"1.8.0_402"``."""
+    """The feature release that ``java -version`` prints: 17 for ``"17.0.15"``, 8 for ``"1.8.0_402"``."""
     match = re.search(r'version "(?:1\.)?(\d+)', version_text)
     return int(match.group(1)) if match else None

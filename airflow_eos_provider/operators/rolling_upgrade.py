@@ -1,4 +1,4 @@
-"""Operators of a rolling upgrade: preflight, plan, roll, verify. They are thin; ``rollout.controller`` does the work."""
+"""Operators of a rolling upgrade: preflight, plan, roll, verify. Thin; ``rollout.controller`` does the work."""
 
 from __future__ import annotations
 

@@ -5,10 +5,11 @@ Nothing is decided here; ``gate.py`` asks them all and draws the conclusion.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.rollout.checks import Check, failed, inconclusive, passed
 from airflow_eos_provider.rollout.observation import Observation
 
@@ -68,7 +69,7 @@ def process(expectation: Expectation, observation: Observation) -> Check:
     worker = observation.worker(expectation.worker_id)
     if worker.facts.process is None:
         return failed(name, f"{worker.worker_id} does not run", f"read its log {worker.worker.log}", decisive=True)
-    if worker.facts.process.started_at < expectation.restarted_after:
+    if (worker.started_at or 0.0) < expectation.restarted_after:
         return failed(name, f"{worker.worker_id} still runs as the process from before the restart")
     if expectation.config_sha256 is not None and worker.facts.config_sha256 != expectation.config_sha256:
         return failed(
@@ -107,7 +108,7 @@ def group(expectation: Expectation, observation: Observation) -> Check:
             decisive=True,
         )
     if not observation.group.is_stable:
-        return failed(name, f"state {observation.group.state}, {len(observation.members)} members")
+        return failed(name, f"state {observation.group.state}, {len(observation.group.members)} members")
     missing = set(expectation.members) - set(observation.members)
     if missing:
         answer = failed if expectation.worker_id in missing else inconclusive
@@ -134,7 +135,8 @@ def config_offsets(expectation: Expectation, observation: Observation) -> Check:
         return failed(name, f"the members are at different offsets: {sorted(offsets)}")
     (offset,) = offsets
     # A member's offset is the one after the last record it has read (KafkaConfigBackingStore).
-    if offset <= observation.config.last_rebalance_offset:
+    # One that has read nothing, since nothing is there, says -1; then no record can be to come either.
+    if 0 <= observation.config.last_rebalance_offset >= offset:
         return failed(
             name, f"the members are at {offset}, a record at {observation.config.last_rebalance_offset} is to come"
         )
@@ -162,7 +164,7 @@ def placement(expectation: Expectation, observation: Observation) -> Check:
         return inconclusive(name, observation.config_problem or "config topic not readable")
     where = observation.group.placement if observation.group else None
     if where is None:
-        return inconclusive(name, "not told while the group is not stable")
+        return inconclusive(name, observation.group_problem or "not told while the group is not stable")
     connectors = [c for placed in where.values() for c in placed.connectors]
     tasks = [t for placed in where.values() for t in placed.tasks]
     wanted_tasks = set()
@@ -177,24 +179,34 @@ def placement(expectation: Expectation, observation: Observation) -> Check:
     for task in sorted(wanted_tasks):
         if tasks.count(task) != 1:
             return failed(name, f"task {task[0]}-{task[1]} is placed {tasks.count(task)} times")
-    surplus = set(tasks) - wanted_tasks
+    surplus = {f"connector {name}" for name in connectors if name not in observation.config.connectors}
+    surplus |= {f"task {connector}-{number}" for connector, number in set(tasks) - wanted_tasks}
     if surplus:
-        return failed(name, f"{len(surplus)} tasks are placed that the config topic no longer has")
+        return failed(name, f"placed, but no longer in the config topic: {', '.join(sorted(surplus)[:5])}")
     return passed(name, f"{len(connectors)} connectors and {len(tasks)} tasks, each once")
 
 
 def states(expectation: Expectation, observation: Observation) -> Check:
-    """What ran before the roll runs now, where the group has placed it; what was broken before is only named."""
+    """What ran before the roll runs now, where the group has placed it; what was broken before is only named.
+
+    Trouble of what was not there before the roll may be the roll's or its owner's doing: that pauses.
+    """
     name = "states"
     if observation.statuses is None:
         return inconclusive(name, observation.statuses_problem or "not readable")
-    for connector in sorted(observation.statuses):
-        finding = _connector_state(connector, expectation, observation)
-        if finding:
-            return failed(name, finding)
+    troubles = [
+        trouble
+        for connector in sorted(observation.statuses)
+        for trouble in _troubles(connector, expectation, observation)
+    ]
+    worse = [trouble for trouble in troubles if trouble.ran_before]
+    if worse:
+        return failed(name, worse[0].what)
     lost = [task for task, state in expectation.baseline.tasks.items() if _is_lost(task, state, observation)]
     if lost:
         return failed(name, f"task {lost[0]} ran before the roll and has no status now")
+    if troubles:
+        return inconclusive(name, troubles[0].what, "mend, pause or delete it, or wait until it runs")
     tasks = [task for status in observation.statuses.values() for task in status.tasks]
     running = sum(task.state == "RUNNING" for task in tasks)
     broken = sum(task.state == "FAILED" for task in tasks)
@@ -205,12 +217,15 @@ def states(expectation: Expectation, observation: Observation) -> Check:
 def mode(expectation: Expectation, observation: Observation) -> Check:
     """Every worker is proven to run in the mode that it should have by now."""
     name = "mode"
-    for worker_id, wanted in sorted(expectation.modes.items()):
+    # The restarted worker comes first: what is wrong with it outweighs what cannot be told of others.
+    for worker_id, wanted in sorted(expectation.modes.items(), key=lambda item: (item[0] != expectation.worker_id, item)):
         seen = observation.worker(worker_id).mode
         if seen.verdict.mode is None:
             return inconclusive(name, f"{worker_id}: {seen.reason}", "the layers of evidence are shown by 'eos status'")
         if seen.verdict.mode is not wanted:
-            return failed(
+            # Another worker's mode was changed by somebody else: stand still, do not put this one's file back.
+            answer = failed if worker_id == expectation.worker_id else inconclusive
+            return answer(
                 name,
                 f"{worker_id} runs {seen.verdict}, expected {wanted}: {seen.reason}",
                 "see whether something else sets the property: environment, start command, a config provider",
@@ -225,11 +240,11 @@ def fencing_record(expectation: Expectation, observation: Observation) -> Check:
     Before such a task starts, the leader fences the tasks of the last record and writes a new one (KIP-618).
     """
     name = "fencing record"
-    if observation.config is None or observation.statuses is None:
-        return inconclusive(name, observation.config_problem or observation.statuses_problem or "not readable")
     enabled = {w.worker_id for w in observation.workers if w.mode.verdict.mode is Mode.ENABLED}
     if not enabled:
         return passed(name, "not due: no worker is enabled")
+    if observation.config is None or observation.statuses is None:
+        return inconclusive(name, observation.config_problem or observation.statuses_problem or "not readable")
     due = sorted(
         connector
         for connector, status in observation.statuses.items()
@@ -262,40 +277,51 @@ CONDITIONS: tuple[Condition, ...] = (
 )
 
 
-def _connector_state(connector: str, expectation: Expectation, observation: Observation) -> str | None:
-    """What is wrong with this connector or one of its tasks; None if nothing is."""
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    """Something that does not run as it should.
+
+    :param ran_before: it was there before the roll, so the roll has made it worse.
+    """
+
+    what: str
+    ran_before: bool
+
+
+def _troubles(connector: str, expectation: Expectation, observation: Observation) -> Iterator[_Trouble]:
+    """What is wrong with this connector and its tasks."""
     status = (observation.statuses or {})[connector]
-    config = observation.config.connectors.get(connector) if observation.config else None
-    wanted = config.target_state if config else "STARTED"
-    if wanted != "STARTED":  # paused or stopped on purpose
-        return None
+    if not observation.should_run(connector):  # deleted, paused or stopped on purpose
+        return
     before = expectation.baseline.connectors.get(connector)
     if before == "RUNNING" and status.state != "RUNNING":
-        return f"connector {connector} is {status.state}, it was RUNNING before the roll"
+        yield _Trouble(f"connector {connector} is {status.state}, it was RUNNING before the roll", ran_before=True)
+    elif status.state == "RUNNING":
+        placed_on = observation.placed_on(connector)
+        if placed_on is not None and placed_on != [status.worker_id]:
+            what = _reports_from_elsewhere(f"connector {connector}", status.worker_id, placed_on)
+            yield _Trouble(what, ran_before=before is not None)
     for task in status.tasks:
-        before = expectation.baseline.tasks.get(f"{connector}/{task.number}")
-        if task.state != "RUNNING":
-            if before == "FAILED" and task.state == "FAILED":
-                continue
-            return f"task {connector}-{task.number} is {task.state}, it was {before or 'not there'} before the roll" + (
-                _first_line(task.trace)
-            )
-        finding = _reports_from_elsewhere(connector, task.number, task.worker_id, observation)
-        if finding:
-            return finding
-    return None
+        yield from _task_troubles(connector, task, expectation, observation)
 
 
-def _reports_from_elsewhere(connector: str, number: int, worker_id: str, observation: Observation) -> str | None:
-    """A status outlives its worker: RUNNING counts only from the member that the group has placed the task on."""
-    where = observation.group.placement if observation.group else None
-    if where is None:
-        return None
-    placed_on = [w for w, placed in where.items() if (connector, number) in placed.tasks]
-    if placed_on == [worker_id]:
-        return None
-    where_it_is = placed_on[0] if placed_on else "no member"
-    return f"task {connector}-{number} reports from {worker_id}, but is placed on {where_it_is}"
+def _task_troubles(
+    connector: str, task: TaskStatus, expectation: Expectation, observation: Observation
+) -> Iterator[_Trouble]:
+    before = expectation.baseline.tasks.get(f"{connector}/{task.number}")
+    if task.state == "RUNNING":
+        placed_on = observation.placed_on(connector, task.number)
+        if placed_on is not None and placed_on != [task.worker_id]:
+            what = _reports_from_elsewhere(f"task {connector}-{task.number}", task.worker_id, placed_on)
+            yield _Trouble(what, ran_before=before is not None)
+    elif before != "FAILED" or task.state != "FAILED":
+        what = f"task {connector}-{task.number} is {task.state}, it was {before or 'not there'} before the roll"
+        yield _Trouble(what + _first_line(task.trace), ran_before=before is not None)
+
+
+def _reports_from_elsewhere(what: str, worker_id: str, placed_on: list[str]) -> str:
+    """A status outlives its worker: RUNNING counts only from the one member that the group has placed it on."""
+    return f"{what} reports from {worker_id}, but is placed on {' and '.join(placed_on) or 'no member'}"
 
 
 def _first_line(trace: str | None) -> str:
@@ -306,8 +332,7 @@ def _first_line(trace: str | None) -> str:
 def _is_lost(task: str, state: str, observation: Observation) -> bool:
     """A task that ran before, still belongs to its connector's task set, and has no status at all."""
     connector, _, number = task.rpartition("/")
-    config = observation.config.connectors.get(connector) if observation.config else None
-    if state != "RUNNING" or config is None or int(number) >= (config.task_count or 0):
+    if state != "RUNNING" or observation.config is None or not observation.task_should_run(connector, int(number)):
         return False
     status = (observation.statuses or {}).get(connector)
     return status is None or int(number) not in {t.number for t in status.tasks}

@@ -302,7 +302,7 @@ class Controller:
         deadline = time.monotonic() + CALM_SECONDS
         observation = self.observe()
         while not (observation.group and observation.group.is_stable) and time.monotonic() < deadline:
-            if observation.group is None or not observation.members:
+            if observation.group is None or not observation.group.members:
                 break
             time.sleep(self.settings.poll_interval_seconds)
             observation = self.observe()

@@ -9,7 +9,7 @@ from enum import StrEnum
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.rollout.conditions import Baseline, Expectation
 from airflow_eos_provider.rollout.journal import Step, StepStatus
-from airflow_eos_provider.rollout.observation import Observation
+from airflow_eos_provider.rollout.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.order import next_worker
 from airflow_eos_provider.rollout.plan import ChangeKind, Plan, WorkerChange
 
@@ -39,7 +39,7 @@ class Action:
 def decide(plan: Plan, steps: Mapping[str, Step], observation: Observation) -> Action:
     """The next action. Whatever is half done is finished first, whoever began it."""
     return (
-        _somebody_interferes(plan, observation)
+        _somebody_interferes(plan, steps, observation)
         or _finish_what_was_begun(plan, steps, observation)
         or _change_stopped(plan, steps, observation)
         or _roll_next(plan, steps, observation)
@@ -78,38 +78,62 @@ def expectation(
     )
 
 
-def _somebody_interferes(plan: Plan, observation: Observation) -> Action | None:
-    if observation.unknown_members:
-        return Action(
-            ActionKind.PAUSE,
-            reason=f"member {', '.join(observation.unknown_members)} has joined, which the cluster file does not have",
-        )
+def _somebody_interferes(plan: Plan, steps: Mapping[str, Step], observation: Observation) -> Action | None:
+    planned = {change.worker_id for change in plan.workers}
+    missing = sorted(planned - {worker.worker_id for worker in observation.workers})
+    if missing:
+        return Action(ActionKind.REFUSE, missing[0], f"the cluster description no longer has {', '.join(missing)}")
+    strangers = sorted(set(observation.members) - planned)
+    if strangers:
+        return Action(ActionKind.PAUSE, reason=f"member {', '.join(strangers)} has joined, which the plan does not have")
     for change in plan.workers:
-        digest = observation.worker(change.worker_id).facts.config_sha256
-        if digest not in (change.config_before, change.config_after):
+        facts = observation.worker(change.worker_id).facts
+        whose = f"the file of {change.worker_id} ({change.config})"
+        if facts.config_sha256 is None:
+            return Action(ActionKind.PAUSE, change.worker_id, f"{whose} cannot be read: {facts.problem}")
+        if facts.config_sha256 not in _own_digests(change, steps.get(change.worker_id)):
             return Action(
                 ActionKind.REFUSE,
                 change.worker_id,
-                f"the file of {change.worker_id} ({change.config}) is neither as planned nor as it was: it was edited",
+                f"{whose} is neither as planned nor as this roll left it: it was edited",
             )
     return None
+
+
+def _own_digests(change: WorkerChange, step: Step | None) -> tuple[str, ...]:
+    """What this roll may have left in the file. Another's edit to the very same bytes would have no backup."""
+    match step.status if step else None:
+        case None | StepStatus.RESTORED:
+            return (change.config_before,)
+        case StepStatus.RESTARTED | StepStatus.PASSED:
+            return (change.config_after,)
+        case _:  # between the announcement and the result of a write
+            return (change.config_before, change.config_after)
 
 
 def _finish_what_was_begun(plan: Plan, steps: Mapping[str, Step], observation: Observation) -> Action | None:
     for worker_id, step in steps.items():
         change = plan.change(worker_id)
-        facts = observation.worker(worker_id).facts
-        written = facts.config_sha256 == change.config_after
-        if step.status is StepStatus.FAILED and written and change.config_before != change.config_after:
-            return Action(ActionKind.RESTORE, worker_id, "it failed its gate, and its file has not been put back yet")
+        worker = observation.worker(worker_id)
+        written = worker.facts.config_sha256 == change.config_after
+        if step.status is StepStatus.FAILED and not _is_back(change, step, worker):
+            return Action(ActionKind.RESTORE, worker_id, "it failed, and is not back on its former file yet")
         if step.status not in (StepStatus.INTENT, StepStatus.RESTARTED) or change.kind is ChangeKind.FILE_ONLY:
             continue
         if not written:
             return Action(ActionKind.ROLL, worker_id, "its change was announced, but its file is as before")
-        if facts.process is None or facts.process.started_at < step.restarted_after:
+        if worker.started_at is None or worker.started_at < step.restarted_after:
             return Action(ActionKind.RESTART, worker_id, "its file is written, but its process is from before")
         return Action(ActionKind.GATE, worker_id, "it was restarted, its gate is not passed yet")
     return None
+
+
+def _is_back(change: WorkerChange, step: Step, worker: WorkerObservation) -> bool:
+    """Whether a failed worker runs on its former file: as a process from before the roll, or from after the failure."""
+    if worker.started_at is None or worker.facts.config_sha256 != change.config_before:
+        return False
+    is_same_file = change.config_before == change.config_after
+    return is_same_file or not step.restarted_after <= worker.started_at < step.at
 
 
 def _change_stopped(plan: Plan, steps: Mapping[str, Step], observation: Observation) -> Action | None:

@@ -57,7 +57,7 @@ def _roster(observation: Observation) -> list[Finding]:
             found.append(
                 Finding(f"{worker.worker_id} is stopped; by its file it would join as {declared or 'unknown'}")
             )
-        elif worker.worker_id not in observation.members and observation.group is not None:
+        elif observation.group and observation.group.is_stable and worker.worker_id not in observation.members:
             found.append(
                 Finding(
                     f"{worker.worker_id} runs, but is not a member of group {observation.group_id}",

@@ -10,12 +10,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from airflow_eos_provider.rollout.checks import Check, Verdict, overall
+from airflow_eos_provider.rollout.checks import Check, Verdict, inconclusive, overall
 from airflow_eos_provider.rollout.conditions import CONDITIONS, Expectation
 from airflow_eos_provider.rollout.observation import Observation
 
-#: Connect's words in the trace of a task whose zombie fencing failed (DistributedHerder, Worker; 3.3 to 4.3).
-FENCING_FAILURE_WORDS = ("zombie fencing", "fence zombie", "Failed to fence", "fencing of zombie")
+#: Connect's words in the trace of a task whose zombie fencing failed (DistributedHerder, 3.3 to 4.3). A request that
+#: could not be forwarded, since the leader was just bounced, says no such thing; there the frame's name tells.
+FENCING_FAILURE_WORDS = ("zombie fencing", "fenceZombie")
 
 
 def evaluate(expectation: Expectation, observation: Observation) -> tuple[Check, ...]:
@@ -29,7 +30,8 @@ class Hold:
 
     :param polls: polls in a row in which every condition held on the same group.
     :param since: moment of the first of them, seconds since the epoch.
-    :param snapshot: leader and placement at that poll; classic groups show no generation, so this stands in for it.
+    :param snapshot: leader, members and placement at that poll; classic groups show no generation, so this stands in
+        for it. A worker that leaves and comes back is another member.
     """
 
     polls: int = 0
@@ -46,7 +48,7 @@ class Hold:
         return Hold(1, observation.at, snapshot)
 
     def is_long_enough(self, *, polls: int, seconds: float, now: float) -> bool:
-        return self.polls >= polls and now - self.since >= seconds
+        return self.polls >= max(1, polls) and now - self.since >= seconds
 
 
 @dataclass
@@ -74,14 +76,22 @@ class GateWatch:
         """
         self.checks = evaluate(expectation, observation)
         self._hold = self._hold.after(self.checks, observation)
-        self._note_running(observation)
+        self._note_running(expectation, observation)
         if self._hold.is_long_enough(polls=self.polls, seconds=self.hold_seconds, now=observation.at):
             return Verdict.PASS
         decisive = [check for check in self.checks if check.decisive and not check.passed]
         if decisive:
             return overall(decisive)
+        if observation.at < self.deadline:
+            return None
         answer = overall(self.checks)
-        return answer if answer is not Verdict.PASS and observation.at >= self.deadline else None
+        if answer is not Verdict.PASS:
+            return answer
+        if self._hold.since <= self.deadline:  # it began in time, so it may come to its end
+            return None
+        moving = inconclusive("hold", "every condition holds, but the group keeps moving", "find out what moves it")
+        self.checks = (*self.checks, moving)
+        return Verdict.INCONCLUSIVE
 
     def stood_seconds(self, since: float) -> float:
         """How long the tasks stood still, counted from ``since`` (seconds since the epoch)."""
@@ -97,8 +107,8 @@ class GateWatch:
         until = time.strftime("%H:%M:%S", time.localtime(self.deadline))
         return f"{held} of {len(self.checks)} conditions hold; awaiting {first.name}: {first.evidence} (until {until})"
 
-    def _note_running(self, observation: Observation) -> None:
-        if not all(_runs(task, observation) for task in self.tasks):
+    def _note_running(self, expectation: Expectation, observation: Observation) -> None:
+        if any(_stands_still(task, expectation, observation) for task in self.tasks):
             self._running_since = None
         elif self._running_since is None:
             self._running_since = observation.at
@@ -124,21 +134,19 @@ def tasks_with_failed_fencing(expectation: Expectation, observation: Observation
     )
 
 
-def _runs(task: str, observation: Observation) -> bool:
-    """Whether this task reports RUNNING from the very member that it is placed on, or is no longer wanted."""
+def _stands_still(task: str, expectation: Expectation, observation: Observation) -> bool:
+    """Whether this task ran before, should run now, and is not reported RUNNING by the very member it is placed on."""
     connector, _, number = task.rpartition("/")
-    config = observation.config.connectors.get(connector) if observation.config else None
-    if config is not None and int(number) >= (config.task_count or 0):
-        return True
-    where = observation.group.placement if observation.group else None
-    status = (observation.statuses or {}).get(connector)
-    if where is None or status is None:
+    if expectation.baseline.tasks.get(task) != "RUNNING" or not observation.task_should_run(connector, int(number)):
         return False
-    placed_on = [w for w, placed in where.items() if (connector, int(number)) in placed.tasks]
-    return any(t.number == int(number) and t.state == "RUNNING" and placed_on == [t.worker_id] for t in status.tasks)
+    status = (observation.statuses or {}).get(connector)
+    reports = [t for t in status.tasks if t.number == int(number)] if status else []
+    placed_on = observation.placed_on(connector, int(number))
+    return not any(t.state == "RUNNING" and placed_on == [t.worker_id] for t in reports)
 
 
 def _snapshot(observation: Observation) -> object:
     where = observation.group.placement if observation.group else None
     placed = {w: (p.connectors, p.tasks) for w, p in where.items()} if where else None
-    return observation.leader_id, placed
+    members = frozenset(member.member_id for member in observation.members.values())
+    return observation.leader_id, members, placed

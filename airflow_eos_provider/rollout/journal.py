@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import ClusterMetadata, NewTopic  # type: ignore[attr-defined]
 
 from airflow_eos_provider.errors import FencedError, LeaseHeldError, UnreachableError
+from airflow_eos_provider.kafka.clients import Complaints, QuietAdmin, quiet_producer
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.log import read_to_end
 from airflow_eos_provider.processes import ProcessIdentity, identify
@@ -176,7 +177,7 @@ class JournalContent:
 def read_journal(settings: KafkaSettings, group_id: str) -> JournalContent:
     """The journal as committed; empty if this group was never rolled."""
     topic = journal_topic(group_id)
-    if topic not in AdminClient(settings.confluent()).list_topics(timeout=CALL_TIMEOUT_SECONDS).topics:
+    if topic not in _metadata(QuietAdmin(settings)).topics:
         return JournalContent()
     lease: Lease | None = None
     rollouts: dict[str, RolloutRecord] = {}
@@ -234,8 +235,8 @@ class Journal:
         """
         self._require_free(read_journal(self._settings, self._group_id).lease)
         self._create_topic()
-        self._producer = Producer(
-            self._settings.confluent(transactional_id=self._topic, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
+        self._producer = quiet_producer(
+            self._settings, Complaints(), transactional_id=self._topic, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
         )
         self._guarded(lambda producer: producer.init_transactions(CALL_TIMEOUT_SECONDS))
         content = read_journal(self._settings, self._group_id)
@@ -290,8 +291,8 @@ class Journal:
         )
 
     def _create_topic(self) -> None:
-        admin = AdminClient(self._settings.confluent())
-        metadata = admin.list_topics(timeout=CALL_TIMEOUT_SECONDS)
+        admin = QuietAdmin(self._settings)
+        metadata = _metadata(admin)
         if self._topic in metadata.topics:
             return
         topic = NewTopic(
@@ -305,10 +306,10 @@ class Journal:
             },
         )
         try:
-            admin.create_topics([topic], operation_timeout=CALL_TIMEOUT_SECONDS)[self._topic].result()
+            admin.client.create_topics([topic], operation_timeout=CALL_TIMEOUT_SECONDS)[self._topic].result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise UnreachableError(f"The journal topic {self._topic} cannot be created: {error}.") from error
+                raise admin.explain(error, f"whether the journal topic {self._topic} is created") from error
 
     def _write(self, documents: Mapping[str, Mapping[str, Any]], *, step: str, released: bool = False) -> int:
         self._step = step
@@ -349,6 +350,13 @@ class Journal:
                 f"The journal {self._topic} cannot be written: {error.args[0].str()}.",
                 remedy="A step that cannot be announced is not done; make the broker answer and try again.",
             ) from error
+
+
+def _metadata(admin: QuietAdmin) -> ClusterMetadata:
+    try:
+        return admin.client.list_topics(timeout=CALL_TIMEOUT_SECONDS)
+    except KafkaException as error:
+        raise admin.explain(error, "its topics") from error
 
 
 def _boot_id() -> str:

@@ -46,6 +46,13 @@ class WorkerObservation:
         return self.facts.process is not None
 
     @property
+    def started_at(self) -> float | None:
+        """When the worker's process started, true to 10 ms; None while it is stopped."""
+        if self.facts.process is None:
+            return None
+        return self.facts.running.started_at or self.facts.process.started_at
+
+    @property
     def is_healthy(self) -> bool:
         """REST answers, and the herder's thread with it; workers before 3.9 have no /health, there REST must do."""
         return self.root is not None and self.health is not None and self.health.status in ("healthy", "absent")
@@ -80,8 +87,14 @@ class Observation:
 
     @property
     def members(self) -> dict[str, Member]:
-        """Members of the group by worker id; empty if the group could not be read."""
-        return {member.worker_id: member for member in self.group.members} if self.group else {}
+        """Members of the group by worker id; empty if the group could not be read.
+
+        While it rebalances the broker tells no addresses. Such a member is left out then: it is not known who it is,
+        which does not make it a stranger.
+        """
+        if self.group is None:
+            return {}
+        return {m.worker_id: m for m in self.group.members if m.url or self.group.is_stable}
 
     @property
     def leader_id(self) -> str | None:
@@ -116,6 +129,25 @@ class Observation:
         if placement is None or worker_id not in placement:
             return frozenset()
         return placement[worker_id].tasks
+
+    def placed_on(self, connector: str, number: int | None = None) -> list[str] | None:
+        """Workers that the group has placed this connector, or this task of it, on; None if that cannot be told."""
+        placement = self.group.placement if self.group else None
+        if placement is None:
+            return None
+        if number is None:
+            return sorted(w for w, placed in placement.items() if connector in placed.connectors)
+        return sorted(w for w, placed in placement.items() if (connector, number) in placed.tasks)
+
+    def should_run(self, connector: str) -> bool:
+        """Whether the config topic has this connector, neither paused nor stopped. True if it could not be read."""
+        state = self.config.connectors.get(connector) if self.config else None
+        return self.config is None or (state is not None and state.target_state == "STARTED")
+
+    def task_should_run(self, connector: str, number: int) -> bool:
+        """Whether the connector should run and its task set has this task. True if the config topic could not be read."""
+        state = self.config.connectors.get(connector) if self.config else None
+        return self.should_run(connector) and (state is None or number < (state.task_count or 0))
 
     def mode_of(self, worker_id: str) -> Mode | None:
         return self.worker(worker_id).mode.verdict.mode

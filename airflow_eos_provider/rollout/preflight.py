@@ -77,6 +77,8 @@ def roster(observation: Observation, target: Mode, settings: RolloutSettings) ->
     name = "roster"
     if observation.group is None:
         return inconclusive(name, observation.group_problem or "the group is not readable")
+    if not observation.group.is_stable:
+        return inconclusive(name, f"the members are not told while the group is in state {observation.group.state}")
     if observation.unknown_members:
         return failed(
             name,

@@ -106,7 +106,7 @@ class Roll:
         self._calm = False
         try:
             self._write_file(worker_id)
-            identity = self.observer.hosts[worker_id].restart(
+            self.observer.hosts[worker_id].restart(
                 stop_grace_seconds=self.settings.stop_grace_seconds,
                 on_event=lambda event: self.report(f"{worker_id}: {event}"),
             )
@@ -114,7 +114,6 @@ class Roll:
             raise
         except EosError as error:
             self._fail(worker_id, (error.found,))
-        self.report(f"{worker_id}: started as pid {identity.pid}.")
         self._announce(replace(step, status=StepStatus.RESTARTED, at=time.time()))
 
     def _write_file(self, worker_id: str) -> None:

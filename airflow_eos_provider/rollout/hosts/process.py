@@ -26,8 +26,12 @@ from airflow_eos_provider.processes import ProcessIdentity
 from airflow_eos_provider.rollout.hosts import files, worker_process
 from airflow_eos_provider.rollout.hosts.log_tail import tail
 
-#: A worker that ends within this many seconds of its start is taken to have refused its configuration.
-EARLY_END_SECONDS = 3.0
+#: A started worker is watched until it listens, at most this many seconds; one that ends meanwhile has refused its
+#: configuration. A JVM on a busy machine needs some seconds to get there.
+EARLY_END_SECONDS = 10.0
+
+#: Start times of processes and dates of files are known to this many seconds.
+CLOCK_TICK_SECONDS = 0.02
 
 #: After a worker has ended, its port must be free within this many seconds.
 PORT_FREE_SECONDS = 15.0
@@ -200,6 +204,7 @@ class ProcessHost:
         running = self._process()
         if running is not None:
             raise RefusedError(f"{self._worker.worker_id} runs already (pid {running.pid}).")
+        self._let_the_clock_tick()
         written_before = log.stat().st_size if log.exists() else 0
         try:
             identity = processes.spawn(
@@ -214,8 +219,13 @@ class ProcessHost:
         self._require_survival(identity, log, written_before)
         return identity
 
+    def _let_the_clock_tick(self) -> None:
+        """A process that starts in the same tick as its file was written could not be told from one that is older."""
+        age = time.time() - files.read(self._config()).changed_at
+        time.sleep(max(0.0, min(CLOCK_TICK_SECONDS, CLOCK_TICK_SECONDS - age)))
+
     def _require_survival(self, identity: ProcessIdentity, log: Path, written_before: int) -> None:
-        """Wait until the worker listens, or has lived through its first seconds."""
+        """Wait until the worker listens, or has lived through its first seconds; what comes later is the gate's."""
         deadline = time.monotonic() + EARLY_END_SECONDS
         while time.monotonic() < deadline:
             if not identity.is_alive():

@@ -1,0 +1,301 @@
+"""Transactions as the brokers know them. The only module that knows wire messages.
+
+confluent-kafka has no call for transactions, so these go through kafka-python 3: its connections, its coordinator
+look-up and its message classes. The answers are read here, because its own readers give up at the first unknown id and
+at a state of a broker that is younger than they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Iterable
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypeVar
+
+import kafka.errors
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient
+from kafka.protocol.admin.transactions import (
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
+from kafka.protocol.metadata import CoordinatorType
+
+from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.kafka.clients import CONNECT_SECONDS
+from airflow_eos_provider.kafka.config import KafkaSettings
+
+T = TypeVar("T")
+
+#: kafka-python reports each failed attempt; what matters reaches the operator once, in an error.
+logging.getLogger("kafka").addHandler(logging.NullHandler())
+#: At level DEBUG it would write the whole configuration, passwords included.
+logging.getLogger("kafka.admin.client").setLevel(logging.INFO)
+
+#: ListTransactions takes a pattern from this version on (Kafka 4.1, KIP-1152).
+_LIST_WITH_PATTERN = 2
+
+_PAUSE_SECONDS = 0.2
+
+#: States in which a transactional id has no transaction open.
+_NOT_OPEN = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
+
+
+class TransactionListing(NamedTuple):
+    """One transactional id that some broker coordinates."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+
+
+class TransactionDescription(NamedTuple):
+    """What a transactional id's coordinator knows.
+
+    ``state`` is the broker's word (``Empty``, ``Ongoing``, ``PrepareCommit``, ``CompleteAbort`` …); ``timeout_ms`` the
+    transaction timeout of its last producer; ``started_at_ms`` when the open transaction began, by the broker's clock,
+    None if none is open; ``partitions`` the topic partitions in it.
+    """
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started_at_ms: int | None
+    partitions: tuple[tuple[str, int], ...]
+
+
+class ActiveProducer(NamedTuple):
+    """A producer that a partition's leader remembers: idempotent or transactional, not plain.
+
+    ``last_timestamp_ms`` is of its last record or marker, -1 if unknown; ``transaction_start_offset`` where its open
+    transaction begins in this partition, None if none is open.
+    """
+
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    transaction_start_offset: int | None
+
+
+class TransactionsClient:
+    """Looks at transactions; a context manager.
+
+    :param settings: the Kafka cluster.
+    :param timeout_seconds: limit of each call, momentary refusals of a coordinator that moves included.
+    :raises ConfigurationError: on entering: credentials are refused, or a property has no counterpart in kafka-python.
+    :raises UnreachableError: on entering: no broker answers; told after a few seconds.
+    """
+
+    def __init__(self, settings: KafkaSettings, *, timeout_seconds: float = 15.0) -> None:
+        self._settings = settings
+        self._timeout_seconds = timeout_seconds
+        self._admin: Any = None
+
+    def __enter__(self) -> Self:
+        self._admin = self._connect()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def list(self, prefix: str = "") -> tuple[TransactionListing, ...]:
+        """All transactional ids that begin with ``prefix``, in their order; the brokers forget one after 7 idle days.
+
+        :raises UnreachableError: a broker did not answer, so the list would not be whole.
+        :raises EosError: a broker answered with an error.
+        """
+        return self._run(lambda admin: _list(admin, prefix), "listing transactions")
+
+    def describe(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
+        """What the coordinators know of these ids; unknown ones are absent.
+
+        :raises UnreachableError: a coordinator did not answer.
+        :raises ConfigurationError: the principal may not describe one of them.
+        :raises EosError: a broker answered with another error.
+        """
+        wanted = sorted(set(transactional_ids))
+        return self._run(lambda admin: _describe(admin, wanted), "describing transactions") if wanted else {}
+
+    def active_producers(self, topic: str, partition: int = 0) -> tuple[ActiveProducer, ...]:
+        """The producers that the partition's leader remembers, by producer id.
+
+        :raises ConfigurationError: there is no such partition, or the principal may not read the topic.
+        :raises UnreachableError: the leader did not answer.
+        :raises EosError: it answered with another error.
+        """
+        return self._run(
+            lambda admin: _producers(admin, topic, partition), f"describing the producers of {topic}-{partition}"
+        )
+
+    def _run(self, question: Callable[[Any], Coroutine[Any, Any, T]], what: str) -> T:
+        """Ask, and ask again while the answer is only "not now"."""
+        deadline = time.monotonic() + self._timeout_seconds
+        while True:
+            try:
+                if self._admin is None:
+                    self._admin = self._connect()
+                return self._admin._manager.run(question, self._admin)  # type: ignore[no-any-return]
+            except kafka.errors.KafkaError as error:
+                if not _is_momentary(error) or time.monotonic() + _PAUSE_SECONDS >= deadline:
+                    raise self._explain(error, what) from error
+                # A new client has no stale coordinator, leader or connection.
+                self._close()
+                time.sleep(_PAUSE_SECONDS)
+
+    def _connect(self) -> Any:
+        limit_ms = int(min(CONNECT_SECONDS, self._timeout_seconds) * 1000)
+        try:
+            return _Admin(
+                **self._settings.kafka_python(),
+                bootstrap_timeout_ms=limit_ms,
+                request_timeout_ms=int(self._timeout_seconds * 1000),
+            )
+        except kafka.errors.KafkaConfigurationError as error:
+            raise ConfigurationError(f"The Kafka client settings are not usable: {error}.") from None
+        except (kafka.errors.KafkaError, OSError, ValueError) as error:
+            raise self._explain(error, "connecting") from error
+
+    def _close(self) -> None:
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            with contextlib.suppress(Exception):  # the answer is had already, or an error is on its way
+                admin.close()
+
+    def _explain(self, error: Exception, what: str) -> EosError:
+        where = f"The Kafka cluster at {self._settings.bootstrap_servers}"
+        if isinstance(error, _REFUSALS):
+            found = f"{where} refused ({what}): {_words(error)}."
+            return ConfigurationError(found, remedy="Check the client's credentials and its principal's ACLs.")
+        if isinstance(error, kafka.errors.UnknownTopicOrPartitionError):
+            found = f"{where} does not know the partition ({what})."
+            return ConfigurationError(found, remedy="Check the topic's name and bootstrap_servers.")
+        if isinstance(error, kafka.errors.RetriableError | OSError):
+            return UnreachableError(
+                f"{where} did not answer ({what}): {_words(error)}.",
+                remedy="Check that bootstrap_servers is right, that the brokers run, and security.protocol.",
+            )
+        return EosError(f"{where} answered with an error ({what}): {_words(error)}.")
+
+
+_REFUSALS = (
+    kafka.errors.AuthorizationError,
+    kafka.errors.SaslAuthenticationFailedError,
+    kafka.errors.UnsupportedSaslMechanismError,
+)
+
+
+class _Admin(KafkaAdminClient):  # type: ignore[misc]
+    """An admin client whose thread does not outlive a constructor that fails."""
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except BaseException:
+            net = getattr(self, "_net", None)
+            if net is not None:
+                with contextlib.suppress(Exception):
+                    self._client.close()
+                net.stop(timeout_ms=1000)
+            raise
+
+
+def _is_momentary(error: Exception) -> bool:
+    return isinstance(error, kafka.errors.RetriableError) and not isinstance(
+        error, kafka.errors.UnknownTopicOrPartitionError
+    )
+
+
+def _words(error: Exception) -> str:
+    text = str(error).strip().rstrip(".")
+    name = type(error).__name__
+    return text if name in text else f"{name}: {text}" if text else name
+
+
+def _check(code: int, what: str) -> None:
+    if code != 0:
+        raise kafka.errors.for_code(code)(what)
+
+
+async def _list(admin: Any, prefix: str) -> tuple[TransactionListing, ...]:
+    manager = admin._manager
+    request: dict[str, Any] = {"state_filters": [], "producer_id_filters": []}
+    if prefix and manager.broker_version_data.api_version(ListTransactionsRequest) >= _LIST_WITH_PATTERN:
+        # Spares the wire on a large cluster; what counts is the comparison below.
+        request.update(transactional_id_pattern=f"{re.escape(prefix)}.*", min_version=_LIST_WITH_PATTERN)
+    # Each broker tells the ids that it coordinates itself.
+    pending = {
+        broker.node_id: manager.send(ListTransactionsRequest(**request), node_id=broker.node_id)
+        for broker in manager.cluster.brokers()
+    }
+    found: set[TransactionListing] = set()
+    for node_id, future in pending.items():
+        response = await future
+        _check(response.error_code, f"broker {node_id}")
+        found.update(
+            TransactionListing(t.transactional_id, t.transaction_state, t.producer_id)
+            for t in response.transaction_states
+            if t.transactional_id.startswith(prefix)
+        )
+    return tuple(sorted(found))
+
+
+async def _describe(admin: Any, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
+    by_coordinator: defaultdict[int, list[str]] = defaultdict(list)
+    coordinators = await admin._find_coordinator_ids(transactional_ids, key_type=CoordinatorType.TRANSACTION)
+    for transactional_id, node_id in coordinators.items():
+        by_coordinator[node_id].append(transactional_id)
+    pending = [
+        admin._manager.send(DescribeTransactionsRequest(transactional_ids=ids), node_id=node_id)
+        for node_id, ids in by_coordinator.items()
+    ]
+    described = {}
+    for future in pending:
+        for entry in (await future).transaction_states:
+            if entry.error_code == kafka.errors.TransactionalIdNotFoundError.errno:
+                continue
+            _check(entry.error_code, entry.transactional_id)
+            # The broker goes on telling the start of the last transaction after it has ended.
+            is_open = entry.transaction_state not in _NOT_OPEN and entry.transaction_start_time_ms >= 0
+            described[entry.transactional_id] = TransactionDescription(
+                transactional_id=entry.transactional_id,
+                state=entry.transaction_state,
+                producer_id=entry.producer_id,
+                producer_epoch=entry.producer_epoch,
+                timeout_ms=entry.transaction_timeout_ms,
+                started_at_ms=entry.transaction_start_time_ms if is_open else None,
+                partitions=tuple(sorted((topic.topic, p) for topic in entry.topics for p in topic.partitions)),
+            )
+    return described
+
+
+async def _producers(admin: Any, topic: str, partition: int) -> tuple[ActiveProducer, ...]:
+    leaders = await admin._async_get_leader_for_partitions([TopicPartition(topic, partition)])
+    asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[partition])
+    (leader,) = leaders
+    response = await admin._manager.send(DescribeProducersRequest(topics=[asked]), node_id=leader)
+    (answer,) = [p for t in response.topics for p in t.partitions]
+    _check(answer.error_code, f"{topic}-{partition}")
+    return tuple(
+        sorted(
+            ActiveProducer(
+                partition=partition,
+                producer_id=p.producer_id,
+                producer_epoch=p.producer_epoch,
+                last_sequence=p.last_sequence,
+                last_timestamp_ms=p.last_timestamp,
+                transaction_start_offset=p.current_txn_start_offset if p.current_txn_start_offset >= 0 else None,
+            )
+            for p in answer.active_producers
+        )
+    )

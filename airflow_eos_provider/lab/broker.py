@@ -1,0 +1,129 @@
+"""The lab's broker: one real Kafka node that is its own KRaft controller."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_eos_provider.connect.properties import set_property
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.lab.java import jvm_command
+from airflow_eos_provider.lab.ownership import log_tail
+
+#: The broker's heap; the log is the page cache's business.
+HEAP_MEGABYTES = 512
+
+#: Formatting a log folder takes 0.7 s alone.
+FORMAT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """One broker in a lab's folder.
+
+    :param folder: the lab's folder.
+    :param cluster_id: of the Kafka cluster, 22 characters of URL-safe base64.
+    :param port: for clients, on the loopback interface.
+    :param controller_port: for the KRaft controller, on the loopback interface.
+    :param class_path: of Kafka's jars.
+    :param marker: the argument that marks the lab's processes.
+    """
+
+    folder: Path
+    cluster_id: str
+    port: int
+    controller_port: int
+    class_path: str
+    marker: str
+
+    name = "broker"
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "broker.properties"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "broker.log"
+
+    @property
+    def pid_file(self) -> Path:
+        return self.folder / "broker.pid"
+
+    @property
+    def log_folder(self) -> Path:
+        return self.folder / "data" / "broker"
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return (self.port, self.controller_port)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def properties(self) -> dict[str, str]:
+        """The node's settings: Kafka's defaults but for what one small node needs."""
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "log.dirs": str(self.log_folder),
+            "auto.create.topics.enable": "false",
+            # One node holds one replica of everything.
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            # Fewer partitions of the internal topics start and stop faster; 5 still spread over more than one.
+            "offsets.topic.num.partitions": "5",
+            "transaction.state.log.num.partitions": "5",
+            "share.coordinator.state.topic.num.partitions": "1",
+            # A group's first rebalance does not wait for members that may come.
+            "group.initial.rebalance.delay.ms": "0",
+        }
+
+    def prepare(self) -> None:
+        """Write the properties file and format the log folder.
+
+        :raises EosError: Kafka refuses to format it.
+        """
+        write_properties(self.config, self.properties())
+        format_arguments = ["format", "--standalone", "-t", self.cluster_id, "-c", str(self.config)]
+        command = self._command("kafka.tools.StorageTool", format_arguments)
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=FORMAT_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise EosError(f"Formatting {self.log_folder} did not end in {FORMAT_SECONDS:.0f} s.") from error
+        self.log.write_text(done.stdout + done.stderr, encoding="utf-8")
+        if done.returncode != 0:
+            raise EosError(f"Kafka did not format {self.log_folder}:\n{log_tail(self.log)}")
+
+    @property
+    def start_command(self) -> list[str]:
+        return self._command("kafka.Kafka", [str(self.config)])
+
+    def _command(self, main_class: str, arguments: list[str]) -> list[str]:
+        return jvm_command(
+            main_class,
+            arguments,
+            class_path=self.class_path,
+            heap_megabytes=HEAP_MEGABYTES,
+            marker=self.marker,
+            log_config=self.folder / "log4j2.xml",
+        )
+
+
+def write_properties(path: Path, properties: dict[str, str]) -> None:
+    """Write a Java properties file; characters that such a file cannot hold are escaped."""
+    content = b""
+    for name, value in properties.items():
+        content = set_property(content, name, value)
+    path.write_bytes(content)

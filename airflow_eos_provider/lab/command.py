@@ -1,0 +1,123 @@
+"""``eos lab``: the lab on the command line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.lab.jars import DEFAULT_VERSION
+from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.lab.record import LabOptions, LabRecord
+from airflow_eos_provider.lab.status import LabStatus
+from airflow_eos_provider.lab.teardown import take_down
+
+lab_app = typer.Typer(
+    name="lab",
+    no_args_is_help=True,
+    add_completion=False,
+    help="A real Kafka broker and real Connect workers on this machine.",
+)
+
+# One line each, never wrapped or coloured by what stands in it: scripts read the first, people watch the second.
+_out = Console(soft_wrap=True, highlight=False, markup=False)
+_err = Console(soft_wrap=True, highlight=False, markup=False, stderr=True)
+
+Name = Annotated[str, typer.Option("--name", help="Labs of different names run side by side.")]
+Dir = Annotated[Path, typer.Option("--dir", help="The folder that holds the labs' folders.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_DEFAULTS = LabOptions()
+
+
+@lab_app.command()
+def up(
+    name: Name = _DEFAULTS.name,
+    directory: Dir = _DEFAULTS.root,
+    workers: Annotated[int | None, typer.Option(help=f"Connect workers. [default: {_DEFAULTS.workers}]")] = None,
+    brokers: Annotated[int | None, typer.Option(help="Brokers; only 1 so far. [default: 1]")] = None,
+    mode: Annotated[Mode | None, typer.Option(help="exactly.once.source.support. [default: disabled]")] = None,
+    rebalance_delay: Annotated[
+        int | None,
+        typer.Option(
+            metavar="MS",
+            help="scheduled.rebalance.max.delay.ms; Connect's own default is 300000. "
+            f"[default: {_DEFAULTS.rebalance_delay_ms}]",
+        ),
+    ] = None,
+    session_timeout: Annotated[
+        int | None, typer.Option(metavar="MS", help="The workers' session.timeout.ms. [default: Connect's, 10000]")
+    ] = None,
+    connect_version: Annotated[
+        str | None, typer.Option(help=f"Kafka and Connect version. [default: {DEFAULT_VERSION}]")
+    ] = None,
+    test_connectors: Annotated[
+        bool | None, typer.Option("--test-connectors", help="Offer the connectors of Connect's own tests, too.")
+    ] = None,
+    secure: Annotated[bool, typer.Option("--secure", help="TLS and SASL; not available yet.")] = False,
+) -> None:
+    """Start a lab, or what is missing of it, and print one JSON line that tells where it is.
+
+    Options that are not given are the defaults for a new lab, and what they were for one that is there already.
+    """
+    if secure:
+        raise ConfigurationError("--secure is not available yet.", remedy="Leave it out: the lab is on loopback only.")
+    given: dict[str, Any] = {
+        "workers": workers,
+        "brokers": brokers,
+        "mode": mode,
+        "rebalance_delay_ms": rebalance_delay,
+        "session_timeout_ms": session_timeout,
+        "connect_version": connect_version,
+        "test_connectors": test_connectors,
+    }
+    options = LabOptions(name=name, root=directory)
+    record = LabRecord.read(options.folder)
+    if record is not None and record.complete:
+        options = replace(record.options, root=directory)
+    options = replace(options, **{key: value for key, value in given.items() if value is not None})
+    lab = Lab.up(options, progress=_err.print)
+    _out.print(json.dumps(lab.summary()))
+
+
+@lab_app.command()
+def status(name: Name = _DEFAULTS.name, directory: Dir = _DEFAULTS.root, as_json: AsJson = False) -> None:
+    """Show a lab's processes. Exit code 0 if all of them run and answer, 1 if not, 2 if there is no lab."""
+    seen = Lab.load(LabOptions(name=name, root=directory).folder).status()
+    if as_json:
+        _out.print(json.dumps(seen.as_json()))
+    else:
+        _out.print(_table(seen))
+    if not seen.healthy:
+        raise typer.Exit(1)
+
+
+@lab_app.command()
+def down(
+    name: Name = _DEFAULTS.name,
+    directory: Dir = _DEFAULTS.root,
+    keep_data: Annotated[bool, typer.Option("--keep-data", help="Leave the folder for the next 'up'.")] = False,
+) -> None:
+    """Stop everything of a lab, workers first, and remove its folder."""
+    folder = LabOptions(name=name, root=directory).folder
+    if not take_down(folder, keep_data=keep_data, progress=_err.print):
+        _err.print(f"There is no lab in {folder}: nothing to do.")
+
+
+def _table(seen: LabStatus) -> Table:
+    table = Table(title=f"Lab {seen.name}, group {seen.group_id}, in {seen.folder}", title_justify="left")
+    for column in ("process", "pid", "state", "address", "mode in file"):
+        table.add_column(column)
+    for process in seen.processes:
+        state = "ready" if process.ready else "alive, not ready" if process.alive else "not running"
+        table.add_row(process.name, str(process.pid or "-"), state, process.address, process.mode_in_file or "-")
+    for pid in seen.strays:
+        table.add_row("?", str(pid), "left by an interrupted command; 'up' or 'down' stops it", "-", "-")
+    return table

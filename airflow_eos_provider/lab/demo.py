@@ -1,0 +1,331 @@
+"""``eos demo``: the main job on the lab, from start to end, and the proof that it held.
+
+A real Connect cluster is rolled from disabled over preparing to enabled by an Airflow DAG while connectors write; then
+one of its workers is killed, a connector is reconfigured, and every topic is compared with what was put in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.lab.airflow import AirflowLab, AirflowOptions, wait_for_dag
+from airflow_eos_provider.lab.demo_dag import DagRun
+from airflow_eos_provider.lab.demo_load import (
+    FLIGHTS_TOPIC,
+    MIRROR_TASKS_AFTER,
+    MIRROR_TASKS_BEFORE,
+    MIRROR_TOPIC,
+    Load,
+)
+from airflow_eos_provider.lab.demo_report import WORKERS, DemoReport
+from airflow_eos_provider.lab.demo_screen import Screen
+from airflow_eos_provider.lab.drain import Drained, compare, drain, expected_from_file, expected_from_topic
+from airflow_eos_provider.lab.flights import Feeder
+from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.lab.record import LabOptions
+from airflow_eos_provider.lab.teardown import take_down as take_down_lab
+
+DAG_ID = "connect_exactly_once_upgrade"
+CONNECTION_ID = "kafka_connect_default"
+LAB_NAME = "demo"
+
+#: Deadlines, seconds: several times what two cores need, for machines that do more at once.
+_RUNNING_SECONDS = 180.0
+_DAG_SECONDS = 1800.0
+_CATCH_UP_SECONDS = 300.0
+_DRAIN_SECONDS = 300.0
+
+_DAG_FILE = '''\
+"""The upgrade of the demo's cluster. Airflow finds DAGs by the words dag and airflow in a file."""
+
+from __future__ import annotations
+
+from airflow_eos_provider.dag_factories.upgrade import upgrade_dag
+
+dag = upgrade_dag()
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """How the demo is run.
+
+    :param folder: everything of the demo; what an earlier demo left there is taken down and replaced.
+    :param keep: leave lab and Airflow up at the end.
+    :param rate: flights a second.
+    :param days: how many daily intervals to run; kept for the report, interval runs are not built yet.
+    :param rebalance_delay_ms: the workers' ``scheduled.rebalance.max.delay.ms``.
+    """
+
+    folder: Path = Path(".eos/demo")
+    keep: bool = False
+    rate: int = 500
+    days: int = 31
+    rebalance_delay_ms: int = 3000
+
+    @property
+    def report_file(self) -> Path:
+        return self.folder / "report.json"
+
+
+def run_demo(options: DemoOptions, console: Console) -> DemoReport:
+    """Run the demo, show it, write its report.
+
+    Whatever happens, Ctrl-C and SIGTERM included, all that was started is taken down, unless it is to be kept.
+
+    :raises ConfigurationError: another demo is running in the same folder.
+    :raises EosError: the demo broke off; the report is written all the same and says why.
+    """
+    report = DemoReport(days=options.days, rebalance_delay_ms=options.rebalance_delay_ms)
+    with _only_demo_in(options.folder), _signals_as_interrupts(), Screen(console) as screen:
+        demo = _Demo(options, screen, report)
+        try:
+            demo.run()
+        except BaseException as error:
+            report.failure = error.found if isinstance(error, EosError) else f"{type(error).__name__}: {error}"
+            report.interrupted = not isinstance(error, Exception)
+            raise
+        finally:
+            report.timings = screen.timings()
+            report.write(options.report_file)
+            demo.end()
+        report.timings = screen.timings()
+        report.write(options.report_file)
+    report.show(console)
+    return report
+
+
+def take_down(folder: Path, console: Console) -> None:
+    """End what a kept or a killed demo left running in this folder.
+
+    :raises ConfigurationError: a demo is running there right now.
+    """
+    if not folder.is_dir():
+        console.print(f"There is no demo in {folder}.", highlight=False)
+        return
+    with _only_demo_in(folder), _signals_as_interrupts():
+        _clear(folder.resolve(), lambda line: console.print(line, highlight=False))
+    console.print(f"Nothing of the demo in {folder} runs any more.", highlight=False)
+
+
+class _Demo:
+    def __init__(self, options: DemoOptions, screen: Screen, report: DemoReport) -> None:
+        self._options = options
+        self._folder = options.folder.resolve()
+        self._screen = screen
+        self._report = report
+        self._lab: Lab | None = None
+        self._airflow: AirflowLab | None = None
+
+    def run(self) -> None:
+        """Every chapter, in order."""
+        lab = self._start_lab()
+        with Feeder(self._folder / "data" / "flights.jsonl", rate=self._options.rate) as feeder:
+            self._screen.load = lambda: f"{feeder.written:,} flights fed"
+            load = self._start_load(lab, feeder)
+            self._start_airflow(lab)
+            finished_at_ms = self._upgrade()
+            self._kill_a_worker(lab, load)
+            self._fence_the_mirror(load)
+            self._end_load(load, feeder)
+        self._compare(load, feeder.path, finished_at_ms)
+
+    def end(self) -> None:
+        """Take everything down, or tell where it is."""
+        if self._options.keep and not self._report.interrupted:
+            self._tell_what_is_up()
+            return
+        self._screen.step("Taking everything down")
+        with _uninterruptible():
+            _clear(self._folder, self._screen.now, keep_data=not self._report.ok)
+        if not self._report.ok:
+            self._screen.say(f"Logs: {self._folder / 'lab'} and {self._folder / 'airflow'}")
+
+    def _start_lab(self) -> Lab:
+        self._screen.step(f"A Kafka broker and {WORKERS} Connect workers, exactly-once support disabled")
+        _clear(self._folder, self._screen.now)
+        for name in ("lab", "airflow", "data", "dags"):
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+        options = LabOptions(
+            name=LAB_NAME,
+            workers=WORKERS,
+            mode=Mode.DISABLED,
+            rebalance_delay_ms=self._options.rebalance_delay_ms,
+            root=self._folder / "lab",
+        )
+        self._lab = Lab.up(options, self._screen.now)
+        self._screen.say(f"Kafka at {self._lab.bootstrap_servers}; workers: {', '.join(self._lab.connect_urls)}")
+        return self._lab
+
+    def _start_load(self, lab: Lab, feeder: Feeder) -> Load:
+        self._screen.step("Live load: flights into a file, a file source, a mirror with three tasks")
+        load = Load(lab, feeder.path, self._screen.now)
+        load.create()
+        seconds = load.wait_running(MIRROR_TASKS_BEFORE, _RUNNING_SECONDS)
+        self._screen.say(f"all four tasks run ({seconds:.1f} s); {self._options.rate} flights a second")
+        return load
+
+    def _start_airflow(self, lab: Lab) -> None:
+        self._screen.step("Airflow, with the upgrade DAG")
+        dags = self._folder / "dags"
+        dags.mkdir(parents=True, exist_ok=True)
+        (dags / f"{DAG_ID}.py").write_text(_DAG_FILE, encoding="utf-8")
+        connection = {"conn_type": "kafka_connect", "extra": {"cluster_file": str(lab.cluster_file)}}
+        options = AirflowOptions(
+            folder=self._folder / "airflow",
+            dags_folder=dags,
+            connections={CONNECTION_ID: json.dumps(connection)},
+        )
+        self._airflow = AirflowLab.start(options, self._screen.now)
+        self._report.airflow = {"url": self._airflow.url}
+        wait_for_dag(self._airflow, DAG_ID, 120.0, self._screen.now)
+        self._screen.say(f"Airflow at {self._airflow.url} (user admin, password in {self._airflow.password_file})")
+
+    def _upgrade(self) -> int:
+        self._screen.step("The upgrade, by the DAG: disabled → preparing → enabled")
+        assert self._airflow is not None
+        with self._airflow.rest() as rest:
+            run = DagRun(rest, DAG_ID, self._screen)
+            run.start({"reason": "eos demo"})
+            self._report.airflow |= {"dag_id": DAG_ID, "run_id": run.run_id}
+            self._screen.say(f"triggered {DAG_ID} as {run.run_id}")
+            run.follow(_DAG_SECONDS)
+            self._report.approvals = run.approvals
+            self._report.rolls = [run.result(f"roll_{mode}") for mode in (Mode.PREPARING, Mode.ENABLED)]
+        return int(self._report.rolls[-1]["finished_at_ms"])
+
+    def _kill_a_worker(self, lab: Lab, load: Load) -> None:
+        self._screen.step("SIGKILL to the worker that runs the file source")
+        number = load.worker_of_file_task()
+        url = lab.connect_urls[number]
+        started = time.monotonic()
+        lab.stop_worker(number, kill=True)
+        self._screen.now(f"{url} is dead; its successor starts")
+        self._screen.say(f"killed {url} in the midst of its transactions; starting it again, as a supervisor would")
+        lab.start_worker(number)
+        load.wait_running(MIRROR_TASKS_BEFORE, _RUNNING_SECONDS)
+        seconds = round(time.monotonic() - started, 1)
+        self._report.killed = {"worker": url, "tasks_running_again_seconds": seconds}
+        self._screen.say(f"all tasks run again after {seconds} s")
+
+    def _fence_the_mirror(self, load: Load) -> None:
+        self._screen.step(
+            f"The mirror reconfigured from {MIRROR_TASKS_BEFORE} tasks to {MIRROR_TASKS_AFTER}: a fencing round"
+        )
+        fencing = load.reconfigure_mirror(_RUNNING_SECONDS)
+        self._report.fencing = fencing
+        for name, before in sorted(fencing.before.items()):
+            after = fencing.after.get(name)
+            self._screen.say(
+                f"{name}: producer {before.producer_id}, epoch {before.producer_epoch} → "
+                f"{after.producer_epoch if after else 'gone'}"
+            )
+        self._screen.say(f"task count record: {fencing.count_before.count} → {fencing.count_after.count}")
+
+    def _end_load(self, load: Load, feeder: Feeder) -> None:
+        self._screen.step("The end of the file")
+        self._report.load_lasted = feeder.is_running
+        written = feeder.stop()
+        self._report.load = {"lines": written, "rate": self._options.rate}
+        self._screen.say(f"{written:,} flights are in the file; no more are written")
+        load.wait_file_read(_CATCH_UP_SECONDS)
+
+    def _compare(self, load: Load, path: Path, finished_at_ms: int) -> None:
+        self._screen.step("What readers of committed records get")
+        flights = self._drain(load, FLIGHTS_TOPIC)
+        load.wait_mirrored(flights.last_offsets, _CATCH_UP_SECONDS)
+        mirrored = self._drain(load, MIRROR_TOPIC)
+        self._report.source = compare(expected_from_file(path), flights, finished_at_ms)
+        self._report.mirror = compare(expected_from_topic(flights), mirrored, finished_at_ms)
+        for comparison in (self._report.source, self._report.mirror):
+            for example in comparison.examples:
+                self._screen.say(f"{comparison.topic}: {example}", "yellow")
+
+    def _drain(self, load: Load, topic: str) -> Drained:
+        started = time.monotonic()
+        drained = drain(
+            load.cluster.kafka,
+            topic,
+            timeout_seconds=_DRAIN_SECONDS,
+            progress=lambda passed, end: self._screen.now(f"draining {topic}: {passed:,} of {end:,} offsets"),
+        )
+        self._screen.say(f"{topic}: {drained.records:,} records drained in {time.monotonic() - started:.1f} s")
+        return drained
+
+    def _tell_what_is_up(self) -> None:
+        say, folder = self._screen.say, self._options.folder
+        self._screen.step("Everything is left up")
+        if self._airflow is not None:
+            say(f"Airflow: {self._airflow.url}, user admin, password in {self._airflow.password_file}")
+        if self._lab is not None:
+            say(f"Kafka: {self._lab.bootstrap_servers}; Connect: {', '.join(self._lab.connect_urls)}")
+            say(f"Look at it: eos status --cluster {self._lab.cluster_file}")
+        say(f"Take it down: eos demo --down --dir {folder}")
+
+
+def _clear(folder: Path, say: Callable[[str], None], *, keep_data: bool = False) -> None:
+    """End what a demo left in this folder: this one, one that was kept, or one that was killed."""
+    say("stopping Airflow, if any runs here")
+    AirflowLab.clear(folder / "airflow")
+    say("stopping workers and broker, if any run here")
+    take_down_lab(folder / "lab" / LAB_NAME, keep_data=keep_data, progress=say)
+
+
+@contextlib.contextmanager
+def _only_demo_in(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock; the kernel lets go of it when this process ends, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "demo.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigurationError(
+                f"A demo is running in {folder}.", remedy="Wait for its end, or name another folder with --dir."
+            ) from error
+        yield
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _signals_as_interrupts() -> Iterator[None]:
+    """SIGTERM and a closed terminal end the demo as Ctrl-C does, so that what it started is taken down."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _uninterruptible() -> Iterator[None]:
+    """Taking down is bounded and may not be broken off half way."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = {n: signal.signal(n, signal.SIG_IGN) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

@@ -1,0 +1,369 @@
+"""The lab: real Kafka and Connect workers on this machine, started, found again, and taken down without a trace."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+from confluent_kafka.cimpl import NewTopic
+
+from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.lab import jars
+from airflow_eos_provider.lab.broker import Broker, write_properties
+from airflow_eos_provider.lab.ownership import exclusive, marker, own_process, own_processes
+from airflow_eos_provider.lab.ports import free_ports, require_free
+from airflow_eos_provider.lab.record import LabOptions, LabRecord, write_atomically
+from airflow_eos_provider.lab.status import LabStatus, ProcessStatus
+from airflow_eos_provider.lab.teardown import remove_folder, stop_all, take_down
+from airflow_eos_provider.lab.waiting import (
+    broker_answers,
+    is_healthy,
+    wait_for_broker,
+    wait_for_group,
+    wait_for_worker,
+)
+from airflow_eos_provider.lab.worker import Worker
+from airflow_eos_provider.processes import ProcessIdentity, spawn
+
+__all__ = ["Lab", "LabOptions"]
+
+Progress = Callable[[str], None]
+
+#: A topic is made or refused within this time.
+TOPIC_SECONDS = 30.0
+
+
+def _silent(line: str) -> None:
+    """Progress that nobody asked for."""
+
+
+class Lab:
+    """One lab, up or not.
+
+    :ivar root: the lab's own folder.
+    """
+
+    def __init__(self, root: Path, record: LabRecord) -> None:
+        self.root = root
+        self._record = record
+
+    @classmethod
+    def load(cls, root: Path) -> Lab:
+        """The lab whose own folder this is (``<options.root>/<name>``).
+
+        :raises ConfigurationError: there is none, or its start was never finished.
+        """
+        root = root.absolute()
+        record = LabRecord.read(root)
+        if record is None or not record.complete:
+            raise ConfigurationError(
+                f"There is {'no' if record is None else 'only a half-started'} lab in {root}.",
+                remedy="Start one with 'eos lab up'.",
+            )
+        return cls(root, record)
+
+    @classmethod
+    def up(cls, options: LabOptions | None = None, progress: Progress = _silent) -> Lab:
+        """Have this lab up: start it, start what is missing of it, or find that nothing is to be done.
+
+        What a killed ``up`` left behind is cleared first. A lab that was up before goes on with its data.
+
+        :param progress: receives a line for each step.
+        :raises RefusedError: the lab is there with other options.
+        :raises EosError: a part of it does not start; the error shows the end of that part's log.
+        """
+        options = options or LabOptions()
+        root = options.folder
+        with exclusive(root, progress):
+            record = LabRecord.read(root)
+            if record is not None and record.complete:
+                lab = cls(root, record)
+                lab._require(options)
+                lab._start_missing(progress)
+                return lab
+            if root.exists() and record is None and any(entry.name != ".lab.json.new" for entry in root.iterdir()):
+                raise RefusedError(
+                    f"{root} holds something, but not a lab.", remedy="Choose another --name or --dir, or empty it."
+                )
+            if stop_all(root, record):
+                progress("Cleared what an interrupted start had left behind")
+            remove_folder(root)
+            return cls._create(options, progress)
+
+    @classmethod
+    def _create(cls, options: LabOptions, progress: Progress) -> Lab:
+        root = options.folder
+        root.mkdir(parents=True)
+        broker_port, controller_port, *worker_ports = free_ports(2 + options.workers)
+        record = LabRecord(
+            options=options,
+            token=uuid.uuid4().hex,
+            jars=jars.jar_folder(options.connect_version),
+            cluster_id=base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
+            broker_port=broker_port,
+            controller_port=controller_port,
+            worker_ports=tuple(worker_ports),
+        )
+        record.write(root)  # before the first process, so that whoever comes after us can tell them by the token
+        lab = cls(root, record)
+        try:
+            jars.ensure_jars(options.connect_version, progress=progress, jvm_options=[marker(root, record.token)])
+            lab._prepare()
+            lab._start_missing(progress)
+        except BaseException:
+            stop_all(root, record)  # the logs stay, for the error points at them
+            raise
+        lab._save(replace(record, complete=True))
+        return lab
+
+    def _prepare(self) -> None:
+        """Write all files and format the broker's log folder."""
+        shutil.copyfile(Path(__file__).with_name("log4j2.xml"), self.root / "log4j2.xml")
+        for worker in self.workers:
+            self._write_worker(worker, self.options.mode)
+        self._write_cluster_file()
+        self.broker.prepare()
+
+    def _start_missing(self, progress: Progress) -> None:
+        """Start whatever does not run, and wait until everything is ready."""
+        running = {part.name: own_process(part.pid_file, self._record.token) for part in self._parts}
+        for stray in set(own_processes(self.root, self._record.token)) - set(running.values()):
+            progress(f"Stopping pid {stray.pid}, which an interrupted command left behind")
+            stray.stop()
+        missing = [part.name for part in self._parts if running[part.name] is None]
+        if not missing and all(is_healthy(worker.url) for worker in self.workers):
+            return
+        progress(f"Starting {', '.join(missing)}" if missing else "Waiting for a worker that is not healthy")
+        broker_process = running[self.broker.name] or self._spawn(self.broker)
+        wait_for_broker(self.bootstrap_servers, broker_process, self.broker.log)
+        # All workers at once: each spends half of its start waiting.
+        started = [(worker, running[worker.name] or self._spawn(worker)) for worker in self.workers]
+        for worker, process in started:
+            wait_for_worker(worker.url, process, worker.log)
+            progress(f"{worker.name} is ready at {worker.url}")
+        wait_for_group(self.bootstrap_servers, self.group_id, len(started))
+
+    def _spawn(self, part: Broker | Worker) -> ProcessIdentity:
+        for port in part.ports:
+            require_free(port, part.name)
+        return spawn(part.start_command, log=part.log, pid_file=part.pid_file, cwd=self.root)
+
+    def down(self, keep_data: bool = False, progress: Progress = _silent) -> None:
+        """Stop everything, workers first, and remove the lab's folder.
+
+        :param keep_data: leave the folder, so that the next ``up`` goes on where this lab was.
+        :raises EosError: something is left that cannot be stopped or removed.
+        """
+        take_down(self.root, keep_data=keep_data, progress=progress)
+
+    # What it consists of
+
+    @property
+    def options(self) -> LabOptions:
+        """The options that the lab was made with."""
+        return self._record.options
+
+    @property
+    def name(self) -> str:
+        return self.options.name
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.broker.bootstrap_servers
+
+    @property
+    def group_id(self) -> str:
+        return self.options.group
+
+    @property
+    def connect_urls(self) -> list[str]:
+        """The workers' REST addresses, in order."""
+        return [worker.url for worker in self.workers]
+
+    @property
+    def cluster_file(self) -> Path:
+        return self.root / "eos.yaml"
+
+    @property
+    def data_dir(self) -> Path:
+        return self.root / "data"
+
+    @property
+    def broker(self) -> Broker:
+        record = self._record
+        return Broker(
+            folder=self.root,
+            cluster_id=record.cluster_id,
+            port=record.broker_port,
+            controller_port=record.controller_port,
+            class_path=jars.class_path(record.jars),
+            marker=marker(self.root, record.token),
+        )
+
+    @property
+    def workers(self) -> list[Worker]:
+        record = self._record
+        return [
+            Worker(
+                folder=self.root,
+                number=number,
+                port=port,
+                class_path=jars.class_path(record.jars, test_connectors=record.options.test_connectors),
+                marker=marker(self.root, record.token),
+            )
+            for number, port in enumerate(record.worker_ports, start=1)
+        ]
+
+    @property
+    def _parts(self) -> list[Broker | Worker]:
+        return [self.broker, *self.workers]
+
+    def cluster(self) -> ConnectCluster:
+        """The lab as its cluster file describes it."""
+        return ConnectCluster.from_file(self.cluster_file)
+
+    def summary(self) -> dict[str, object]:
+        """What ``eos lab up`` prints."""
+        return {
+            "bootstrap_servers": self.bootstrap_servers,
+            "connect_urls": self.connect_urls,
+            "group_id": self.group_id,
+            "cluster_file": str(self.cluster_file),
+            "data_dir": str(self.data_dir),
+        }
+
+    def status(self) -> LabStatus:
+        """Which processes run and answer now."""
+        token = self._record.token
+        named = [own_process(part.pid_file, token) for part in self._parts]
+        strays = {process.pid for process in own_processes(self.root, token)} - {p.pid for p in named if p}
+        broker, *workers = named
+        processes = [
+            ProcessStatus(
+                name=self.broker.name,
+                pid=broker.pid if broker else None,
+                ready=broker is not None and broker_answers(self.bootstrap_servers),
+                address=self.bootstrap_servers,
+                mode_in_file=None,
+                log=self.broker.log,
+            )
+        ]
+        for worker, process in zip(self.workers, workers, strict=True):
+            processes.append(
+                ProcessStatus(
+                    name=worker.name,
+                    pid=process.pid if process else None,
+                    ready=process is not None and is_healthy(worker.url),
+                    address=worker.url,
+                    mode_in_file=worker.mode_in_file(),
+                    log=worker.log,
+                )
+            )
+        return LabStatus(self.name, self.root, self.bootstrap_servers, self.group_id, tuple(processes), tuple(strays))
+
+    # Single workers
+
+    def worker_process(self, index: int) -> ProcessIdentity | None:
+        """The process of ``connect_urls[index]``, None if it does not run."""
+        return own_process(self.workers[index].pid_file, self._record.token)
+
+    def broker_process(self) -> ProcessIdentity | None:
+        """The broker's process, None if it does not run."""
+        return own_process(self.broker.pid_file, self._record.token)
+
+    def stop_worker(self, index: int, kill: bool = False) -> None:
+        """Stop the worker of ``connect_urls[index]``; nothing to do if it does not run.
+
+        :param kill: by SIGKILL, so that it cannot leave its group; otherwise by SIGTERM.
+        """
+        process = self.worker_process(index)
+        if process is not None:
+            process.stop(kill=kill)
+
+    def start_worker(self, index: int, wait: bool = True) -> ProcessIdentity:
+        """Start the worker of ``connect_urls[index]`` by its properties file as it is now; one that runs is left alone.
+
+        :param wait: return only when it is healthy.
+        :raises EosError: it does not start.
+        """
+        worker = self.workers[index]
+        process = self.worker_process(index) or self._spawn(worker)
+        if wait:
+            wait_for_worker(worker.url, process, worker.log)
+        return process
+
+    def add_worker(self, *, mode: Mode | None = None, listed: bool = True, wait: bool = True) -> int:
+        """Start one more worker.
+
+        :param mode: its mode, the lab's own if not given.
+        :param listed: whether the cluster file shall mention it.
+        :returns: its index in ``connect_urls``.
+        :raises EosError: it does not start.
+        """
+        with exclusive(self.root, _silent):
+            record = LabRecord.read(self.root) or self._record
+            index = len(record.worker_ports)
+            self._save(
+                replace(
+                    record,
+                    worker_ports=(*record.worker_ports, *free_ports(1)),
+                    unlisted=record.unlisted if listed else (*record.unlisted, index),
+                )
+            )
+            self._write_worker(self.workers[index], mode or self.options.mode)
+            self._write_cluster_file()
+            self.start_worker(index, wait=wait)
+        return index
+
+    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Make a topic.
+
+        :param config: the topic's own settings.
+        :raises EosError: the broker refuses, for one because there is such a topic.
+        """
+        admin = QuietAdmin(KafkaSettings.of(self.bootstrap_servers))
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+        admin.answer(admin.client.create_topics([topic], request_timeout=TOPIC_SECONDS)[name], f"Creating {name}")
+
+    # Files
+
+    def _write_worker(self, worker: Worker, mode: Mode) -> None:
+        properties = worker.properties(
+            bootstrap_servers=self.bootstrap_servers,
+            group_id=self.group_id,
+            mode=mode,
+            rebalance_delay_ms=self.options.rebalance_delay_ms,
+            session_timeout_ms=self.options.session_timeout_ms,
+        )
+        write_properties(worker.config, properties)
+
+    def _write_cluster_file(self) -> None:
+        listed = [w for index, w in enumerate(self.workers) if index not in self._record.unlisted]
+        content = {
+            "bootstrap_servers": self.bootstrap_servers,
+            "group_id": self.group_id,
+            "workers": [worker.description() for worker in listed],
+        }
+        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=200)
+        write_atomically(self.cluster_file, f"# Written by 'eos lab up' for the lab {self.name}.\n{text}")
+
+    def _save(self, record: LabRecord) -> None:
+        record.write(self.root)
+        self._record = record
+
+    def _require(self, wanted: LabOptions) -> None:
+        differences = self._record.differences(wanted)
+        if differences:
+            raise RefusedError(
+                f"The lab {self.name} in {self.root} is another one than is asked for: {'; '.join(differences)}.",
+                remedy="Take it down first ('eos lab down'), or give the new one another --name.",
+            )

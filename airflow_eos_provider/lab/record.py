@@ -1,0 +1,149 @@
+"""What kind of lab is wanted, and what is on record about one: ``lab.json``."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.lab.jars import DEFAULT_VERSION, JarLock
+
+#: Version of ``lab.json``. A lab of another version is taken down, not continued.
+SCHEMA = 1
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class LabOptions:
+    """What kind of lab is wanted.
+
+    :param name: labs of different names run side by side.
+    :param workers: number of Connect workers.
+    :param brokers: number of brokers; only 1 so far.
+    :param mode: the workers' ``exactly.once.source.support``.
+    :param rebalance_delay_ms: ``scheduled.rebalance.max.delay.ms``, in milliseconds; Connect's own default is 300000.
+    :param group_id: the workers' ``group.id``, ``connect-<name>`` if not given.
+    :param root: the folder that holds the labs' folders.
+    :param connect_version: of Kafka and Connect.
+    :param session_timeout_ms: the workers' ``session.timeout.ms``, in milliseconds; None is Connect's default (10000).
+    :param test_connectors: also offer the connectors of Connect's own tests (MonitorableSourceConnector and others).
+    :raises ConfigurationError: an option is out of range.
+    """
+
+    name: str = "default"
+    workers: int = 3
+    brokers: int = 1
+    mode: Mode = Mode.DISABLED
+    rebalance_delay_ms: int = 3000
+    group_id: str | None = None
+    root: Path = Path(".eos/lab")
+    connect_version: str = DEFAULT_VERSION
+    session_timeout_ms: int | None = None
+    test_connectors: bool = False
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ConfigurationError(
+                f"A lab cannot be named {self.name!r}.", expected="up to 40 lower-case letters, digits and hyphens"
+            )
+        if not 1 <= self.workers <= 20:
+            raise ConfigurationError(f"{self.workers} workers are asked for.", expected="1 to 20")
+        if self.brokers != 1:
+            raise ConfigurationError(
+                f"{self.brokers} brokers are asked for.", expected="1: the lab cannot start more brokers than one yet"
+            )
+        if self.rebalance_delay_ms < 0:
+            raise ConfigurationError(f"The rebalance delay is {self.rebalance_delay_ms} ms.", expected="0 or more")
+        if self.session_timeout_ms is not None and not 6_000 <= self.session_timeout_ms <= 1_800_000:
+            raise ConfigurationError(
+                f"The session timeout is {self.session_timeout_ms} ms.",
+                expected="6000 to 1800000, which is what the broker allows",
+            )
+
+        if self.group_id is not None and not self.group_id.strip():
+            raise ConfigurationError("The group id is empty.", expected="a name for the workers' group")
+        JarLock.of(self.connect_version)
+
+    @property
+    def folder(self) -> Path:
+        """The lab's own folder, absolute."""
+        return (self.root / self.name).absolute()
+
+    @property
+    def group(self) -> str:
+        return self.group_id or f"connect-{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class LabRecord:
+    """``lab.json``: what must be known to find, check and clear a lab.
+
+    :param token: random; every process of the lab carries it in its command (see :func:`ownership.marker`).
+    :param jars: the folder with Kafka's jars.
+    :param cluster_id: of the Kafka cluster.
+    :param broker_port: for clients.
+    :param controller_port: for the KRaft controller.
+    :param worker_ports: of the workers' REST APIs, in order.
+    :param unlisted: positions of workers that the cluster file does not mention.
+    :param complete: False until the lab was ready for the first time: an incomplete one is cleared, not repaired.
+    """
+
+    options: LabOptions
+    token: str
+    jars: Path
+    cluster_id: str
+    broker_port: int
+    controller_port: int
+    worker_ports: tuple[int, ...]
+    unlisted: tuple[int, ...] = ()
+    complete: bool = False
+
+    def write(self, folder: Path) -> None:
+        """Put the record on disk, whole or not at all."""
+        content = {"schema": SCHEMA, **asdict(self)}
+        write_atomically(folder / "lab.json", json.dumps(content, indent=1, default=str) + "\n")
+
+    @classmethod
+    def read(cls, folder: Path) -> LabRecord | None:
+        """The record of a lab, or None where there is none.
+
+        :raises ConfigurationError: there is one, but it is not one of ours.
+        """
+        path = folder / "lab.json"
+        try:
+            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            if content.pop("schema") != SCHEMA:
+                raise ValueError("another schema")
+            options = content.pop("options")
+            options |= {"mode": Mode(options["mode"]), "root": Path(options["root"])}
+            content |= {"jars": Path(content["jars"]), "unlisted": tuple(content["unlisted"])}
+            content["worker_ports"] = tuple(content["worker_ports"])
+            return cls(options=LabOptions(**options), **content)
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigurationError(
+                f"{path} is not the record of a lab that this version can read ({error}).",
+                remedy="Run 'eos lab down': it stops what belongs to this folder and removes it.",
+            ) from error
+
+    def differences(self, wanted: LabOptions) -> list[str]:
+        """The options in which this lab is not what is wanted, as ``name: found, wanted`` lines."""
+        found, asked = asdict(self.options), asdict(wanted)
+        return [
+            f"{name}: it has {found[name]}, {asked[name]} is asked for"
+            for name in found
+            if name != "root" and found[name] != asked[name]
+        ]
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file's content in one step."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)

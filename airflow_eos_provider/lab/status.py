@@ -1,0 +1,60 @@
+"""What is to be seen of a lab."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStatus:
+    """One process of a lab.
+
+    :param name: ``broker``, ``w1`` and so on.
+    :param pid: None if it does not run.
+    :param ready: whether it answers (a worker: ``/health`` is 200).
+    :param address: ``host:port`` of the broker, REST address of a worker.
+    :param mode_in_file: ``exactly.once.source.support`` in the worker's properties file; None for the broker.
+    """
+
+    name: str
+    pid: int | None
+    ready: bool
+    address: str
+    mode_in_file: str | None
+    log: Path
+
+    @property
+    def alive(self) -> bool:
+        return self.pid is not None
+
+
+@dataclass(frozen=True, slots=True)
+class LabStatus:
+    """A lab and its processes.
+
+    :param strays: pids of processes that carry the lab's marker though no pid file names them.
+    """
+
+    name: str
+    folder: Path
+    bootstrap_servers: str
+    group_id: str
+    processes: tuple[ProcessStatus, ...]
+    strays: tuple[int, ...]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether every process of the lab runs and answers."""
+        return all(process.ready for process in self.processes)
+
+    def as_json(self) -> dict[str, object]:
+        """The status as values that JSON can carry."""
+        return {
+            **asdict(self),
+            "folder": str(self.folder),
+            "processes": [
+                {**asdict(process), "alive": process.alive, "log": str(process.log)} for process in self.processes
+            ],
+            "healthy": self.healthy,
+        }

@@ -1,0 +1,83 @@
+"""Taking a lab down, whatever state it is in."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.lab.ownership import exclusive, own_process, own_processes
+from airflow_eos_provider.lab.record import LabRecord
+from airflow_eos_provider.processes import ProcessIdentity
+
+#: A worker needs 1 to 5 s to leave its group; what has not ended by then is killed.
+GRACE_SECONDS = 20.0
+
+
+def take_down(folder: Path, *, keep_data: bool = False, progress: Callable[[str], None] = lambda line: None) -> bool:
+    """Stop all processes of the lab in this folder and remove the folder.
+
+    Works on half-started labs and on ones whose record or whole folder is gone.
+
+    :param keep_data: leave the folder.
+    :returns: whether there was anything to take down.
+    :raises EosError: something is left that cannot be stopped or removed.
+    """
+    folder = folder.absolute()
+    if not folder.exists() and not own_processes(folder, None):
+        return False
+    with exclusive(folder, progress):
+        try:
+            record = LabRecord.read(folder)
+        except ConfigurationError:  # its processes are known by the folder, too
+            record = None
+        is_lab = (folder / "lab.json").exists()
+        stopped = stop_all(folder, record)
+        if stopped:
+            progress(f"Stopped {stopped} process{'es' * (stopped > 1)}")
+        if is_lab and not keep_data:
+            remove_folder(folder)
+        return is_lab or stopped > 0
+
+
+def stop_all(folder: Path, record: LabRecord | None) -> int:
+    """Stop all processes of a lab: first the workers, which want to say goodbye to the broker, then the broker.
+
+    :returns: how many there were.
+    :raises EosError: some do not end, not even by SIGKILL.
+    """
+    token = record.token if record else None
+    everything = own_processes(folder, token)
+    broker = own_process(folder / "broker.pid", token) if token else None
+    _stop(process for process in everything if process != broker)
+    _stop([broker] if broker else [])
+    left = own_processes(folder, token)
+    _stop(left)
+    left = [process for process in left if process.is_alive()]
+    if left:
+        raise EosError(
+            f"Processes {', '.join(str(process.pid) for process in left)} of the lab in {folder} do not end.",
+            remedy="Look at why the system cannot end them (uninterruptible disk access, another user).",
+        )
+    return len(everything)
+
+
+def _stop(processes: Iterable[ProcessIdentity]) -> None:
+    waiting = list(processes)
+    if waiting:
+        with ThreadPoolExecutor(max_workers=len(waiting)) as pool:
+            list(pool.map(lambda process: process.stop(grace_seconds=GRACE_SECONDS), waiting))
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a lab's folder; what cannot be removed is an error, for a later lab would start on it.
+
+    :raises EosError: something is still there.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():  # a dying process may have written once more
+        shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        raise EosError(f"{folder} cannot be removed.", remedy="Remove it by hand and see who owns what is in it.")

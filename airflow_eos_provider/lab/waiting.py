@@ -1,0 +1,97 @@
+"""The lab's waits: each has a name, a bound, and an error with the end of the log of whoever did not come."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+
+from airflow_eos_provider.errors import EosError, UnreachableError
+from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.lab.ownership import log_tail
+from airflow_eos_provider.processes import ProcessIdentity
+
+#: Alone a broker needs 2 s and a worker 3 s; the bounds are for machines that do much else.
+BROKER_SECONDS = 120.0
+WORKER_SECONDS = 180.0
+GROUP_SECONDS = 60.0
+
+_POLL_SECONDS = 0.1
+
+
+def wait_for_broker(bootstrap_servers: str, process: ProcessIdentity, log: Path) -> None:
+    """Return when the broker answers and has registered itself.
+
+    :raises EosError: it ended.
+    :raises UnreachableError: it does not answer in :data:`BROKER_SECONDS`.
+    """
+    _wait("The broker", lambda: broker_answers(bootstrap_servers), process, log, BROKER_SECONDS)
+
+
+def wait_for_worker(url: str, process: ProcessIdentity, log: Path) -> None:
+    """Return when the worker calls itself healthy: it has read its topics and taken part in a rebalance.
+
+    :raises EosError: it ended.
+    :raises UnreachableError: it is not healthy in :data:`WORKER_SECONDS`.
+    """
+    _wait(f"The worker {url}", lambda: is_healthy(url), process, log, WORKER_SECONDS)
+
+
+def wait_for_group(bootstrap_servers: str, group_id: str, members: int) -> None:
+    """Return when the workers' group is stable and has at least so many members.
+
+    :raises UnreachableError: it is not so in :data:`GROUP_SECONDS`.
+    """
+    admin = QuietAdmin(KafkaSettings.of(bootstrap_servers))
+    deadline = time.monotonic() + GROUP_SECONDS
+    seen = "no answer"
+    while time.monotonic() < deadline:
+        try:
+            groups = admin.client.list_groups(group_id, timeout=5)
+        except KafkaException as error:
+            seen = str(error.args[0])
+        else:
+            seen = next((f"{len(g.members)} members, {g.state}" for g in groups if g.id == group_id), "no such group")
+            if any(g.state == "Stable" and len(g.members) >= members for g in groups if g.id == group_id):
+                return
+        time.sleep(_POLL_SECONDS)
+    raise UnreachableError(
+        f"The group {group_id} did not settle in {GROUP_SECONDS:.0f} s: {seen}.", expected=f"{members} members, Stable"
+    )
+
+
+def is_healthy(url: str, timeout_seconds: float = 5.0) -> bool:
+    """Whether the worker's ``/health`` answers 200 (Connect 3.9 and later)."""
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=timeout_seconds)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def broker_answers(bootstrap_servers: str) -> bool:
+    """Whether the broker answers and has registered itself."""
+    host, _, port = bootstrap_servers.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()  # librdkafka backs off where nobody listens yet
+        return bool(QuietAdmin(KafkaSettings.of(bootstrap_servers)).client.list_topics(timeout=5).brokers)
+    except (OSError, KafkaException):
+        return False
+
+
+def _wait(who: str, ready: Callable[[], bool], process: ProcessIdentity, log: Path, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not ready():
+        if not process.is_alive():
+            raise EosError(f"{who} ended while it started. The end of {log}:\n{log_tail(log)}")
+        if time.monotonic() > deadline:
+            raise UnreachableError(f"{who} is not ready after {seconds:.0f} s. The end of {log}:\n{log_tail(log)}")
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,129 @@
+"""One Connect worker of the lab: real ConnectDistributed with a properties file, port, log and pid file of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.connect.properties import parse
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.lab.java import jvm_command
+
+#: A worker's heap; with a few connectors it uses half of it.
+HEAP_MEGABYTES = 448
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One worker in a lab's folder.
+
+    :param folder: the lab's folder.
+    :param number: 1 for the first worker, ``w1``.
+    :param port: of its REST API, on the loopback interface.
+    :param class_path: of Connect's jars.
+    :param marker: the argument that marks the lab's processes.
+    """
+
+    folder: Path
+    number: int
+    port: int
+    class_path: str
+    marker: str
+
+    @property
+    def name(self) -> str:
+        return f"w{self.number}"
+
+    @property
+    def config(self) -> Path:
+        return self.folder / f"{self.name}.properties"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / f"{self.name}.log"
+
+    @property
+    def pid_file(self) -> Path:
+        return self.folder / f"{self.name}.pid"
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return (self.port,)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def start_command(self) -> list[str]:
+        return jvm_command(
+            "org.apache.kafka.connect.cli.ConnectDistributed",
+            [str(self.config)],
+            class_path=self.class_path,
+            heap_megabytes=HEAP_MEGABYTES,
+            marker=self.marker,
+            log_config=self.folder / "log4j2.xml",
+        )
+
+    def properties(
+        self,
+        *,
+        bootstrap_servers: str,
+        group_id: str,
+        mode: Mode,
+        rebalance_delay_ms: int,
+        session_timeout_ms: int | None = None,
+    ) -> dict[str, str]:
+        """The worker's settings: Connect's defaults but for a small cluster's needs.
+
+        :param rebalance_delay_ms: milliseconds for which a lost worker's tasks wait for it.
+        :param session_timeout_ms: milliseconds, None for Connect's default.
+        """
+        properties = {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": group_id,
+            MODE_PROPERTY: mode.value,
+            "listeners": self.url,
+            "rest.advertised.host.name": "127.0.0.1",
+            "rest.advertised.port": str(self.port),
+            "scheduled.rebalance.max.delay.ms": str(rebalance_delay_ms),
+            "config.storage.topic": f"{group_id}-configs",
+            "config.storage.replication.factor": "1",
+            "offset.storage.topic": f"{group_id}-offsets",
+            "offset.storage.replication.factor": "1",
+            "offset.storage.partitions": "5",
+            "status.storage.topic": f"{group_id}-status",
+            "status.storage.replication.factor": "1",
+            "status.storage.partitions": "1",
+            "offset.flush.interval.ms": "5000",
+            "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+            "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+            "connector.client.config.override.policy": "All",
+            # All plugins of the lab have manifests: half the start-up time of the default, which also scans for others.
+            "plugin.discovery": "service_load",
+        }
+        if session_timeout_ms is not None:
+            properties["session.timeout.ms"] = str(session_timeout_ms)
+            properties["heartbeat.interval.ms"] = str(min(3000, session_timeout_ms // 3))
+        return properties
+
+    def mode_in_file(self) -> Mode | None:
+        """The mode that the properties file holds now; None where the file cannot be read or says nothing valid."""
+        try:
+            return Mode.parse(parse(self.config.read_bytes()).get(MODE_PROPERTY, Mode.DISABLED.value))
+        except (OSError, ConfigurationError):
+            return None
+
+    def description(self) -> dict[str, object]:
+        """The worker's entry in the cluster file."""
+        return {
+            "url": self.url,
+            "host": "process",
+            "config": str(self.config),
+            "log": str(self.log),
+            "pid_file": str(self.pid_file),
+            "start": self.start_command,
+            "cwd": str(self.folder),
+            "env": {},
+        }

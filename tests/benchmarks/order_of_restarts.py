@@ -1,0 +1,144 @@
+"""How long tasks stand still when the leader is restarted first, against a worker that does not lead.
+
+Three workers in ``enabled``, a file source and a mirror with three tasks. Each trial restarts one worker and counts the
+seconds until every task runs again, placed on a member, as a rollout's gate sees it. The leader of the moment is
+restarted three times in a row (so all three workers may get their turn); then one worker that does not lead.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.rollout.conditions import Baseline, Expectation
+from airflow_eos_provider.rollout.gate import evaluate
+from airflow_eos_provider.rollout.observation import Observation
+from airflow_eos_provider.rollout.observer import Observer
+from tests.benchmarks.result import Result
+
+#: Connect's default, and a short one as labs use it.
+DELAYS_MS = (3_000, 300_000)
+LEADER_TRIALS = 3
+
+
+def run(console: Console) -> list[Result]:
+    results = []
+    for delay_ms in DELAYS_MS:
+        with tempfile.TemporaryDirectory() as folder:
+            options = LabOptions(
+                name=f"order-{delay_ms}", mode=Mode.ENABLED, rebalance_delay_ms=delay_ms, root=Path(folder)
+            )
+            lab = Lab.up(options, lambda line: console.print(f"  {line}", style="dim"))
+            try:
+                results.append(_measure(lab, delay_ms, console))
+            finally:
+                lab.down()
+    return results
+
+
+def _measure(lab: Lab, delay_ms: int, console: Console) -> Result:
+    _create_connectors(lab)
+    observer = Observer(lab.cluster())
+    baseline = _wait_until_whole(observer, Baseline(), time.monotonic() + 120)[1]
+    leader_seconds = []
+    restarted = set()
+    for trial in range(LEADER_TRIALS):
+        leader = observer.observe().leader_id
+        assert leader is not None
+        seconds = _restart(observer, leader, baseline, delay_ms)
+        restarted.add(leader)
+        leader_seconds.append(seconds)
+        console.print(f"delay {delay_ms} ms: leader {leader} restarted, trial {trial + 1}: {seconds:.1f} s")
+    observation = observer.observe()
+    other = next(w.worker_id for w in observation.workers if w.worker_id != observation.leader_id)
+    other_seconds = _restart(observer, other, baseline, delay_ms)
+    console.print(f"delay {delay_ms} ms: {other}, which does not lead, restarted: {other_seconds:.1f} s")
+    console.print(f"delay {delay_ms} ms: {len(restarted)} different workers led in {LEADER_TRIALS} restarts")
+    return Result(
+        name=f"stand_still_delay_{delay_ms}_ms",
+        ours=sorted(leader_seconds)[len(leader_seconds) // 2],
+        peer=other_seconds,
+        better="lower",
+        unit="s",
+        what=f"tasks stand still: leader restarted (median of {LEADER_TRIALS}) against a worker that does not lead",
+    )
+
+
+def _create_connectors(lab: Lab) -> None:
+    lines = lab.data_dir / "lines.txt"
+    lines.write_text("".join(f"line {n}\n" for n in range(1000)), encoding="utf-8")
+    for topic in ("lines", "src.lines"):
+        lab.create_topic(topic, 3)
+    with ConnectRest(lab.connect_urls[0]) as rest:
+        rest.create(
+            "lines",
+            {
+                "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+                "tasks.max": "1",
+                "file": str(lines),
+                "topic": "lines",
+            },
+        )
+        rest.create(
+            "mirror",
+            {
+                "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+                "tasks.max": "3",
+                "topics": "lines",
+                "source.cluster.alias": "src",
+                "target.cluster.alias": "dst",
+                "source.cluster.bootstrap.servers": lab.bootstrap_servers,
+                "target.cluster.bootstrap.servers": lab.bootstrap_servers,
+                "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+                "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+                "consumer.isolation.level": "read_committed",
+                "source.consumer.isolation.level": "read_committed",
+                "replication.factor": "1",
+                "offset-syncs.topic.replication.factor": "1",
+                "sync.topic.acls.enabled": "false",
+            },
+        )
+
+
+def _restart(observer: Observer, worker_id: str, baseline: Baseline, delay_ms: int) -> float:
+    started = time.monotonic()
+    observer.hosts[worker_id].restart()
+    whole_at, _ = _wait_until_whole(observer, baseline, started + delay_ms / 1000 + 120)
+    # Whole once is not whole for good: a rebalance may still take the tasks away.
+    _wait_until_whole(observer, baseline, time.monotonic() + delay_ms / 1000 + 120, hold_seconds=8)
+    return whole_at - started
+
+
+def _wait_until_whole(
+    observer: Observer, baseline: Baseline, deadline: float, hold_seconds: float = 5.0
+) -> tuple[float, Baseline]:
+    """Until every condition of the gate has held for a while; when that while began, and the states then."""
+    since: float | None = None
+    checks = ()
+    while time.monotonic() < deadline:
+        observation = observer.observe()
+        checks = evaluate(_expectation(observation, baseline), observation)
+        if not all(check.passed for check in checks) or len(_tasks(observation)) < 4:
+            since = None
+        elif since is None:
+            since = time.monotonic()
+        elif time.monotonic() - since >= hold_seconds:
+            return since, Baseline.of(observation)
+        time.sleep(0.5)
+    raise AssertionError("the group did not become whole: " + "; ".join(str(c) for c in checks if not c.passed))
+
+
+def _expectation(observation: Observation, baseline: Baseline) -> Expectation:
+    return Expectation(
+        members=frozenset(worker.worker_id for worker in observation.workers), baseline=baseline, modes={}
+    )
+
+
+def _tasks(observation: Observation) -> list[str]:
+    return [task.state for status in (observation.statuses or {}).values() for task in status.tasks]

@@ -1,0 +1,85 @@
+"""Labs for the tests: started when first asked for, taken down by identity at the end, whatever happened between."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.teardown import take_down
+from airflow_eos_provider.processes import ProcessIdentity, identify
+
+LabFactory = Callable[..., Lab]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left_running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Fail the session, and clean up, if a process that the tests started outlives them."""
+    began = time.time()
+    yield
+    left = [identity for identity in _started_since(began, tmp_path_factory.getbasetemp()) if _stays(identity)]
+    told = [f"{identity.pid}: {' '.join(identity.command_line())[:200]}" for identity in left]
+    for identity in left:
+        identity.stop(kill=True)
+    assert not told, "The tests left processes behind:\n" + "\n".join(told)
+
+
+def _started_since(began: float, folder: Path) -> list[ProcessIdentity]:
+    """Processes below this one, or that name the tests' folder, started since; not the callers of pytest."""
+    above = {os.getpid(), *(process.pid for process in psutil.Process().parents())}
+    below = {process.pid for process in psutil.Process().children(recursive=True)}
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            if process.pid in above or process.create_time() < began - 1:
+                continue
+            if process.pid in below or any(str(folder) in argument for argument in process.cmdline()):
+                found.append(identify(process.pid))
+    return [identity for identity in found if identity is not None]
+
+
+def _stays(identity: ProcessIdentity) -> bool:
+    """Whether the process is there to stay; one that is just ending gets a moment."""
+    deadline = time.monotonic() + 5
+    while identity.is_alive():
+        if time.monotonic() > deadline:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@contextlib.contextmanager
+def _labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabFactory]:
+    with ExitStack() as folders:
+
+        def start(options: LabOptions | None = None, **overrides: Any) -> Lab:
+            root = tmp_path_factory.mktemp("labs")
+            wanted = replace(options or LabOptions(), **{"root": root, **overrides})
+            folders.callback(take_down, wanted.folder)  # before it is up: a start that fails is cleared, too
+            return Lab.up(wanted)
+
+        yield start
+
+
+@pytest.fixture(scope="module")
+def lab_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabFactory]:
+    """Start labs that live as long as the tests of one module: ``lab_factory(LabOptions(…))`` or by keywords."""
+    with _labs(tmp_path_factory) as start:
+        yield start
+
+
+@pytest.fixture(scope="session")
+def disabled_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Three workers in mode disabled, for tests that leave the workers as they are; connectors of their own are fine."""
+    with _labs(tmp_path_factory) as start:
+        yield start(name="disabled", mode=Mode.DISABLED)

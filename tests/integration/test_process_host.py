@@ -1,0 +1,108 @@
+"""The process host with a real worker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.connect.properties import set_property
+from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.rollout.hosts.process import ProcessHost, WorkerStartError
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: Callable[..., Any]) -> Any:
+    return lab_factory(name="process-host", workers=1, mode=Mode.DISABLED, rebalance_delay_ms=1000)
+
+
+def wait_until_healthy(url: str, seconds: float = 90.0) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            with ConnectRest(url, retry_seconds=0.0) as rest:
+                if rest.health().status == "healthy":
+                    return
+        except EosError:
+            pass
+        assert time.monotonic() < deadline, f"{url} was not healthy within {seconds} s"
+        time.sleep(0.3)
+
+
+def test_a_worker_is_changed_restarted_and_put_back(lab: Any) -> None:
+    (worker,) = lab.cluster().workers
+    host = ProcessHost(worker)
+    before = host.observe()
+    assert before.problem is None
+    assert before.process is not None
+    assert before.running.mode is Mode.DISABLED, before.running.detail
+    assert before.running.reads_file is True
+
+    planned = host.digest_with(MODE_PROPERTY, "preparing")
+    written = host.write_property(MODE_PROPERTY, "preparing", expect_sha256=before.config_sha256 or "")
+    assert written == planned
+    new = host.restart()
+    wait_until_healthy(worker.url)
+    after = host.observe()
+    assert after.process == new
+    assert not before.process.is_alive()
+    assert after.running.mode is Mode.PREPARING, after.running.detail
+    assert after.declared.changed_at is not None
+    assert after.running.started_at is not None
+    assert after.declared.changed_at < after.running.started_at
+
+    host.restore(expect_sha256=written, original_sha256=before.config_sha256 or "")
+    host.restart()
+    wait_until_healthy(worker.url)
+    restored = host.observe()
+    assert restored.config_sha256 == before.config_sha256
+    assert restored.running.mode is Mode.DISABLED
+
+
+def test_a_worker_killed_from_outside_is_seen_and_started_again(lab: Any) -> None:
+    (worker,) = lab.cluster().workers
+    host = ProcessHost(worker)
+    process = host.observe().process
+    assert process is not None
+    process.stop(kill=True)
+    assert host.observe().running.alive is False
+    new = host.restart()
+    wait_until_healthy(worker.url)
+    facts = host.observe()
+    assert facts.process == new
+    assert facts.running.mode is Mode.DISABLED
+
+
+def test_a_worker_that_refuses_its_settings_is_reported_with_what_its_log_says(lab: Any) -> None:
+    (worker,) = lab.cluster().workers
+    assert worker.config is not None
+    host = ProcessHost(worker)
+    good = worker.config.read_bytes()
+    bad = set_property(set_property(good, MODE_PROPERTY, "nonsense"), "ssl.key.password", "canary")
+    worker.config.write_bytes(bad)
+    try:
+        with pytest.raises(WorkerStartError) as caught:
+            host.restart()
+        assert "nonsense" in str(caught.value)
+        assert "canary" not in str(caught.value)
+        assert "would not start" in host.observe().declared.detail
+    finally:
+        worker.config.write_bytes(good)
+        host.restart()
+        wait_until_healthy(worker.url)
+
+
+def test_a_worker_restarted_by_hand_behind_our_back_is_still_known(lab: Any) -> None:
+    (worker,) = lab.cluster().workers
+    assert worker.pid_file is not None
+    hidden = replace(worker, pid_file=worker.pid_file.with_name("lost.pid"))
+    facts = ProcessHost(hidden).observe()
+    assert facts.process == ProcessHost(worker).observe().process
+    assert facts.running.alive is True

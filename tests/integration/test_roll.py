@@ -1,0 +1,291 @@
+"""Real rolls of real workers by ``eos plan`` and ``eos apply``, and what happens when they are disturbed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.connect.properties import parse
+from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.kafka.log import read_to_end
+from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.rollout.journal import RolloutState, StepStatus, read_journal
+from airflow_eos_provider.rollout.observer import Observer
+
+pytestmark = pytest.mark.slow
+
+#: Exit codes of ``eos``, see airflow_eos_provider/errors.py.
+REFUSED, GATE_FAILED = 3, 4
+
+FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+
+
+class Eos:
+    """``eos`` as a person runs it: a process of its own, in a folder of its own."""
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self.lab = lab
+        self.folder = folder
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "airflow_eos_provider.cli", *arguments],
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "COLUMNS": "200", "EOS_CLUSTER": str(self.lab.cluster_file)},
+        )
+
+    def run(self, *arguments: str, expect: int = 0) -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments)
+        try:
+            output, errors = process.communicate(timeout=400)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        assert process.returncode == expect, f"exit {process.returncode}\n{output}\n{errors}"
+        return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
+
+    def plan(self, to: Mode) -> str:
+        return str(json.loads(self.run("plan", "--to", to, "--json").stdout)["hash"])
+
+    def roll(self, to: Mode) -> dict[str, object]:
+        report: dict[str, object] = json.loads(self.run("apply", self.plan(to), "--json").stdout)
+        return report
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: Callable[[LabOptions], Lab]) -> Lab:
+    """Two workers in disabled, with a file source that has three hundred lines to deliver."""
+    lab = lab_factory(LabOptions(name="roll", workers=2, mode=Mode.DISABLED))
+    lab.create_topic("lines", 1)
+    (lab.data_dir / "lines.txt").write_text("".join(f"line {n}\n" for n in range(300)), encoding="utf-8")
+    with ConnectRest(lab.connect_urls[0]) as rest:
+        config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": "lines"}
+        rest.create("lines", {**config, "file": str(lab.data_dir / "lines.txt")})
+    return lab
+
+
+@pytest.fixture
+def eos(lab: Lab, tmp_path: Path) -> Eos:
+    return Eos(lab, tmp_path)
+
+
+@pytest.fixture
+def in_mode(eos: Eos) -> Callable[[Mode], None]:
+    """Brings the group into a mode, by whatever rolls that takes."""
+
+    def bring(mode: Mode) -> None:
+        if mode is Mode.ENABLED and Mode.DISABLED in modes(eos.lab):
+            bring(Mode.PREPARING)
+        if modes(eos.lab) != {mode}:
+            eos.roll(mode)
+
+    return bring
+
+
+def modes(lab: Lab) -> set[Mode | None]:
+    return {worker.mode.verdict.mode for worker in Observer(lab.cluster()).observe().workers}
+
+
+def pids(lab: Lab) -> dict[str, int]:
+    facts = {w.worker_id: w.facts for w in Observer(lab.cluster()).observe().workers}
+    return {worker_id: fact.process.pid for worker_id, fact in facts.items() if fact.process}
+
+
+def files(lab: Lab) -> dict[str, bytes]:
+    return {w.worker_id: w.config.read_bytes() for w in lab.cluster().workers if w.config}
+
+
+def append(lab: Lab, lines: range) -> None:
+    with (lab.data_dir / "lines.txt").open("a", encoding="utf-8") as file:
+        file.writelines(f"line {n}\n" for n in lines)
+
+
+def wait_for(what: str, condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.2)
+
+
+def delivered(lab: Lab) -> Counter[bytes | None]:
+    records = read_to_end(lab.cluster().kafka, "lines").records
+    return Counter(record.value for record in records)
+
+
+@contextlib.contextmanager
+def line_in_log(process: subprocess.Popen[str], pattern: str, seconds: float = 120.0) -> Iterator[str]:
+    """The first line of progress that matches; the process is killed if the body leaves it running."""
+    assert process.stderr is not None
+    try:
+        deadline = time.monotonic() + seconds
+        seen = []
+        for line in process.stderr:
+            seen.append(line)
+            if re.search(pattern, line):
+                yield line
+                return
+            assert time.monotonic() < deadline, f"no line {pattern!r} in {''.join(seen)}"
+        raise AssertionError(f"ended without a line {pattern!r}: {''.join(seen)}")
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def test_a_group_rolls_up_to_enabled_and_back_without_losing_a_line(lab: Lab, eos: Eos) -> None:
+    before = pids(lab)
+    for target in (Mode.PREPARING, Mode.ENABLED, Mode.PREPARING, Mode.DISABLED):
+        start = sum(delivered(lab).values())
+        report = eos.roll(target)
+        assert report["to"] == target
+        assert {worker["mode"] for worker in report["workers"]} == {target}  # type: ignore[index,union-attr]
+        assert modes(lab) == {target}
+        append(lab, range(10_000 + start, 10_100 + start))
+    assert not set(before.values()) & set(pids(lab).values()), "a worker was never restarted"
+    wait_for("all 700 lines", lambda: len(delivered(lab)) == 700)
+    for worker in lab.cluster().workers:
+        assert worker.config is not None
+        assert parse(worker.config.read_bytes())[MODE_PROPERTY] == "disabled"
+
+
+def test_enabled_straight_from_disabled_is_refused_and_nothing_changes(
+    lab: Lab, eos: Eos, in_mode: Callable[[Mode], None]
+) -> None:
+    in_mode(Mode.DISABLED)
+    before = files(lab), pids(lab)
+    refusal = eos.run("plan", "--to", "enabled", expect=REFUSED)
+    assert "roll to preparing first" in refusal.stderr
+    assert (files(lab), pids(lab)) == before
+
+
+def test_a_file_edited_between_plan_and_apply_is_refused(lab: Lab, eos: Eos, in_mode: Callable[[Mode], None]) -> None:
+    in_mode(Mode.DISABLED)
+    plan = eos.plan(Mode.PREPARING)
+    edited = lab.cluster().workers[1].config
+    assert edited is not None
+    original = edited.read_bytes()
+    edited.write_bytes(original + b"# somebody was here\n")
+    before = files(lab), pids(lab)
+    try:
+        refusal = eos.run("apply", plan, expect=REFUSED)
+        assert f"the file of {lab.cluster().workers[1].worker_id} was edited" in refusal.stderr
+        assert (files(lab), pids(lab)) == before
+    finally:
+        edited.write_bytes(original)
+
+
+def test_apply_killed_in_mid_roll_goes_on_where_it_stood(lab: Lab, eos: Eos, in_mode: Callable[[Mode], None]) -> None:
+    in_mode(Mode.DISABLED)
+    before = pids(lab)
+    plan = eos.plan(Mode.PREPARING)
+    first = eos.start("apply", plan)
+    with line_in_log(first, r"gate passed"):
+        first.send_signal(signal.SIGKILL)
+    journal = read_journal(lab.cluster().kafka, lab.group_id)
+    rollout = journal.unfinished(plan)
+    assert rollout is not None, "the killed roll is not in the journal"
+    through = [s.worker_id for s in journal.steps[rollout.rollout_id].values() if s.status is StepStatus.PASSED]
+    assert len(through) == 1
+    restarted_once = pids(lab)[through[0]]
+    assert restarted_once != before[through[0]]
+
+    report = json.loads(eos.run("apply", plan, "--json").stdout)
+
+    assert report["resumed"] is True
+    assert report["rollout_id"] == rollout.rollout_id
+    assert modes(lab) == {Mode.PREPARING}
+    assert pids(lab)[through[0]] == restarted_once, "a finished step was repeated"
+    journal = read_journal(lab.cluster().kafka, lab.group_id)
+    assert journal.rollouts[rollout.rollout_id].state is RolloutState.DONE
+
+
+def test_apply_killed_between_file_and_restart_goes_on(lab: Lab, eos: Eos, in_mode: Callable[[Mode], None]) -> None:
+    in_mode(Mode.DISABLED)
+    plan = eos.plan(Mode.PREPARING)
+    first = eos.start("apply", plan)
+    with line_in_log(first, r"stopping pid"):
+        first.send_signal(signal.SIGKILL)
+    eos.run("apply", plan)
+    assert modes(lab) == {Mode.PREPARING}
+
+
+def test_a_second_controller_is_refused_while_the_first_holds_the_lease(
+    lab: Lab, eos: Eos, in_mode: Callable[[Mode], None]
+) -> None:
+    in_mode(Mode.DISABLED)
+    plan = eos.plan(Mode.PREPARING)
+    first = eos.start("apply", plan)
+    with line_in_log(first, r"before the first restart"):
+        refusal = eos.run("apply", plan, expect=REFUSED)
+        assert f"pid {first.pid}" in refusal.stderr
+        first.communicate(timeout=300)
+    assert first.returncode == 0
+    assert modes(lab) == {Mode.PREPARING}
+
+
+def test_a_failing_gate_puts_the_workers_file_back_and_stops(
+    lab: Lab, eos: Eos, in_mode: Callable[[Mode], None]
+) -> None:
+    """A transaction timeout above the broker's limit does no harm until tasks write in transactions: then they fail."""
+    in_mode(Mode.PREPARING)
+    lab.create_topic("doomed", 1)
+    with ConnectRest(lab.connect_urls[0]) as rest:
+        rest.create(
+            "doomed",
+            {
+                "connector.class": FILE_SOURCE,
+                "tasks.max": "1",
+                "file": str(lab.data_dir / "lines.txt"),
+                "topic": "doomed",
+                "producer.override.transaction.timeout.ms": "3600000",
+            },
+        )
+        wait_for("doomed runs", lambda: [t.state for t in rest.statuses()["doomed"].tasks] == ["RUNNING"])
+    before = files(lab)
+    try:
+        failure = eos.run("apply", eos.plan(Mode.ENABLED), "--gate-timeout", "40", expect=GATE_FAILED)
+        assert "task doomed-0 is FAILED" in failure.stderr
+        assert "its former file is back" in failure.stderr
+        assert files(lab) == before
+        wait_for("both workers prepare again", lambda: modes(lab) == {Mode.PREPARING})
+    finally:
+        with ConnectRest(lab.connect_urls[0]) as rest:
+            rest.delete("doomed")
+
+
+def test_a_worker_that_does_not_start_in_the_new_mode_is_put_back(
+    lab: Lab, eos: Eos, in_mode: Callable[[Mode], None]
+) -> None:
+    """Each start command is wrapped by a script that refuses preparing, as an operator's own check might."""
+    in_mode(Mode.DISABLED)
+    document = yaml.safe_load(lab.cluster_file.read_text(encoding="utf-8"))
+    for worker in document["workers"]:
+        script = (
+            f'grep -q "{MODE_PROPERTY}=preparing" "$0" && {{ echo "preparing is not allowed"; exit 1; }}; exec "$@"'
+        )
+        worker["start"] = ["/bin/sh", "-c", script, worker["config"], *worker["start"]]
+    guarded = eos.folder / "eos.yaml"
+    guarded.write_text(yaml.safe_dump(document), encoding="utf-8")
+    before = files(lab)
+    plan = eos.plan(Mode.PREPARING)
+    failure = eos.run("apply", plan, "--cluster", str(guarded), expect=GATE_FAILED)
+    assert "preparing is not allowed" in failure.stderr
+    assert "its former file is back" in failure.stderr
+    assert files(lab) == before
+    wait_for("both workers run disabled again", lambda: modes(lab) == {Mode.DISABLED})

@@ -1,0 +1,573 @@
+"""Topics, transactions, REST, config topic and group, seen of a real broker and real workers."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from airflow_eos_provider.connect.config_log import ClusterState, read_cluster_state
+from airflow_eos_provider.connect.group import Placement, WorkerGroup, connect_groups, describe_group
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.rest import AsyncConnectRest, ConnectRest
+from airflow_eos_provider.errors import (
+    ConfigurationError,
+    ConnectRestError,
+    ReadTimeoutError,
+    UnreachableError,
+)
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.log import LogRecord, read_to_end, scan_to_end
+from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.lab.broker import write_properties
+from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.ports import free_ports
+from airflow_eos_provider.processes import spawn
+
+pytestmark = pytest.mark.slow
+
+FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+MIRROR_SOURCE = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
+BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Two workers in mode enabled."""
+    root = tmp_path_factory.mktemp("seeing")
+    lab = Lab.up(LabOptions(name="seeing", workers=2, mode=Mode.ENABLED, root=root))
+    try:
+        yield lab
+    finally:
+        lab.down()
+
+
+@pytest.fixture(scope="module")
+def settings(lab: Lab) -> KafkaSettings:
+    return KafkaSettings.of(lab.bootstrap_servers)
+
+
+@pytest.fixture
+def topic(lab: Lab) -> str:
+    """A new topic of one partition."""
+    return new_topic(lab)
+
+
+@pytest.fixture
+def producer(lab: Lab) -> Iterator[Producer]:
+    """A transactional producer; what it left open is aborted at the end."""
+    producer = Producer(
+        {"bootstrap.servers": lab.bootstrap_servers, "transactional.id": f"x-{uuid.uuid4().hex}", "log_level": 2}
+    )
+    producer.init_transactions(30)
+    yield producer
+    producer.purge()
+    producer.flush(5)
+
+
+@pytest.fixture
+def rest(lab: Lab) -> Iterator[ConnectRest]:
+    with ConnectRest(lab.connect_urls[0]) as client:
+        yield client
+
+
+def new_topic(lab: Lab, partitions: int = 1) -> str:
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    lab.create_topic(name, partitions)
+    return name
+
+
+def wait_for(what: str, holds: Callable[[], Any], seconds: float = 60.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := holds()):
+        assert time.monotonic() < deadline, f"{what} did not come within {seconds} s"
+        time.sleep(0.2)
+    return found
+
+
+def values(records: Sequence[LogRecord]) -> list[str]:
+    return [(record.value or b"").decode() for record in records]
+
+
+def send(producer: Producer, topic: str, *texts: str) -> None:
+    for text in texts:
+        producer.produce(topic, text)
+    assert producer.flush(30) == 0
+
+
+class TestReadingToTheEnd:
+    def test_an_aborted_tail_is_passed_and_left_out(
+        self, settings: KafkaSettings, topic: str, producer: Producer
+    ) -> None:
+        producer.begin_transaction()
+        send(producer, topic, "a", "b")
+        producer.commit_transaction(30)
+        producer.begin_transaction()
+        send(producer, topic, "x", "y", "z")
+        producer.abort_transaction(30)
+        found = read_to_end(settings, topic)
+        assert values(found.records) == ["a", "b"]
+        # two records, a marker, three aborted records, a marker
+        assert (found.beginning_offsets, found.end_offsets) == ({0: 0}, {0: 7})
+        everything = read_to_end(settings, topic, isolation="read_uncommitted")
+        assert values(everything.records) == ["a", "b", "x", "y", "z"]
+
+    def test_an_open_transaction_makes_the_read_fail_rather_than_end_early(
+        self, settings: KafkaSettings, topic: str, producer: Producer, lab: Lab
+    ) -> None:
+        send(Producer({"bootstrap.servers": lab.bootstrap_servers}), topic, "before")
+        producer.begin_transaction()
+        send(producer, topic, "open")
+        send(Producer({"bootstrap.servers": lab.bootstrap_servers}), topic, "behind")
+        with pytest.raises(ReadTimeoutError, match=r"partition 0 at position 1 of 3.*open transaction"):
+            read_to_end(settings, topic, timeout_seconds=2)
+        assert values(read_to_end(settings, topic, isolation="read_uncommitted").records) == [
+            "before",
+            "open",
+            "behind",
+        ]
+        producer.commit_transaction(30)
+        assert values(read_to_end(settings, topic).records) == ["before", "open", "behind"]
+
+    def test_a_read_that_waits_goes_on_when_the_transaction_ends(
+        self, settings: KafkaSettings, topic: str, producer: Producer
+    ) -> None:
+        producer.begin_transaction()
+        send(producer, topic, "a")
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(read_to_end, settings, topic, timeout_seconds=20)
+            with pytest.raises(TimeoutError):
+                reading.result(timeout=1.5)
+            producer.commit_transaction(30)
+            assert values(reading.result(timeout=10).records) == ["a"]
+
+    def test_records_that_come_during_the_read_are_left_out(
+        self, settings: KafkaSettings, topic: str, lab: Lab
+    ) -> None:
+        plain = Producer({"bootstrap.servers": lab.bootstrap_servers})
+        send(plain, topic, *(str(n) for n in range(9000)))
+        batches: list[int] = []
+
+        def count(batch: Sequence[LogRecord]) -> None:
+            if not batches:
+                send(plain, topic, "late", "later")
+            batches.append(len(batch))
+
+        steps: list[tuple[int, int]] = []
+        ends = scan_to_end(settings, topic, count, progress=lambda done, of: steps.append((done, of)))
+        assert ends == {0: 9000}
+        assert sum(batches) == 9000
+        assert len(batches) > 1
+        assert steps[-1] == (9000, 9000)
+        assert steps == sorted(steps)
+
+    def test_all_partitions_are_read_also_empty_ones(self, settings: KafkaSettings, lab: Lab) -> None:
+        topic = new_topic(lab, 3)
+        plain = Producer({"bootstrap.servers": lab.bootstrap_servers})
+        for number in range(10):
+            plain.produce(topic, str(number), partition=number % 2)
+        assert plain.flush(30) == 0
+        found = read_to_end(settings, topic)
+        assert sorted(values(found.records)) == sorted(str(n) for n in range(10))
+        assert found.end_offsets == {0: 5, 1: 5, 2: 0}
+
+    def test_an_empty_topic_has_nothing(self, settings: KafkaSettings, topic: str) -> None:
+        assert read_to_end(settings, topic).records == ()
+
+    def test_a_topic_whose_beginning_was_deleted_begins_later(
+        self, settings: KafkaSettings, topic: str, lab: Lab
+    ) -> None:
+        send(Producer({"bootstrap.servers": lab.bootstrap_servers}), topic, "a", "b", "c")
+        admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers})
+        for future in admin.delete_records([TopicPartition(topic, 0, 2)]).values():
+            future.result(timeout=30)
+        found = read_to_end(settings, topic)
+        assert values(found.records) == ["c"]
+        assert (found.beginning_offsets, found.end_offsets) == ({0: 2}, {0: 3})
+
+    def test_an_unknown_topic_is_named_and_not_created(self, settings: KafkaSettings) -> None:
+        for _ in range(2):
+            with pytest.raises(ConfigurationError, match="There is no topic nowhere"):
+                read_to_end(settings, "nowhere")
+
+    def test_no_group_is_left_behind(self, settings: KafkaSettings, topic: str, lab: Lab) -> None:
+        send(Producer({"bootstrap.servers": lab.bootstrap_servers}), topic, "a")
+        read_to_end(settings, topic)
+        groups = AdminClient({"bootstrap.servers": lab.bootstrap_servers}).list_groups(timeout=10)
+        assert "airflow-eos-provider" not in {group.id for group in groups}
+        assert lab.group_id in {group.id for group in groups}  # so there was something to look at
+
+
+class TestTransactions:
+    def test_an_open_transaction_is_listed_described_and_seen_in_its_partition(
+        self, settings: KafkaSettings, topic: str, producer: Producer, lab: Lab
+    ) -> None:
+        began = time.time()
+        producer.begin_transaction()
+        send(producer, topic, "open")
+        with TransactionsClient(settings) as transactions:
+            (listed,) = [t for t in transactions.list("x-") if t.state == "Ongoing"]
+            unlike = transactions.list("-")
+            described = transactions.describe([listed.transactional_id, "nobody"])
+            (active,) = transactions.active_producers(topic)
+            producer.commit_transaction(30)
+            after = transactions.describe([listed.transactional_id])[listed.transactional_id]
+            (finished,) = transactions.active_producers(topic)
+        found = described[listed.transactional_id]
+        assert set(described) == {listed.transactional_id}
+        assert (found.state, found.partitions, found.timeout_ms) == ("Ongoing", ((topic, 0),), 60_000)
+        assert found.started_at_ms is not None
+        assert abs(found.started_at_ms / 1000 - began) < 30
+        assert (active.producer_id, active.transaction_start_offset) == (found.producer_id, 0)
+        assert (after.state, after.started_at_ms, after.partitions) == ("CompleteCommit", None, ())
+        assert finished.transaction_start_offset is None
+        assert unlike == ()  # a prefix, not a part
+
+    def test_the_list_without_a_prefix_has_the_leader(self, settings: KafkaSettings, lab: Lab) -> None:
+        with TransactionsClient(settings) as transactions:
+            assert f"connect-cluster-{lab.group_id}" in {t.transactional_id for t in transactions.list()}
+
+    def test_a_pattern_in_a_prefix_is_only_text(self, settings: KafkaSettings) -> None:
+        with TransactionsClient(settings) as transactions:
+            assert transactions.list(".*") == ()
+
+    def test_nothing_to_describe_is_nothing(self, settings: KafkaSettings) -> None:
+        with TransactionsClient(settings) as transactions:
+            assert transactions.describe([]) == {}
+
+    @pytest.mark.parametrize("partition", [0, 7])
+    def test_an_unknown_partition_is_named(self, settings: KafkaSettings, topic: str, partition: int) -> None:
+        name = topic if partition else "nowhere"
+        with (
+            TransactionsClient(settings) as transactions,
+            pytest.raises(ConfigurationError, match=f"producers of {name}-{partition}"),
+        ):
+            transactions.active_producers(name, partition)
+
+
+class TestRest:
+    def test_a_real_worker_answers(self, rest: ConnectRest) -> None:
+        root = rest.root()
+        assert root.version == "4.3.1"
+        assert root.kafka_cluster_id
+        assert rest.health().status == "healthy"
+        assert FILE_SOURCE in {plugin.plugin_class for plugin in rest.plugins()}
+
+    def test_validation_shows_what_this_worker_can_do(self, rest: ConnectRest, tmp_path: Path) -> None:
+        config = {"name": "v", "topic": "t", "file": str(tmp_path / "f"), "tasks.max": "1"}
+        assert rest.validate(FILE_SOURCE, {**config, "exactly.once.support": "required"}).error_count == 0
+        wrong = rest.validate(FILE_SOURCE, {**config, "tasks.max": "many"})
+        assert wrong.error_count > 0
+        assert "tasks.max" in wrong.errors
+
+    def test_an_unknown_plugin_and_an_unknown_connector_are_connects_errors(self, rest: ConnectRest) -> None:
+        with pytest.raises(ConnectRestError, match="NoSuchPlugin"):
+            rest.validate("NoSuchPlugin", {})
+        with pytest.raises(ConnectRestError, match="nobody") as caught:
+            rest.connector_config("nobody")
+        assert caught.value.status == 404
+
+    def test_a_name_with_spaces_and_signs_comes_through(self, rest: ConnectRest, topic: str, tmp_path: Path) -> None:
+        name = "täsk & co + 100%?"
+        config = {"connector.class": FILE_SOURCE, "file": str(tmp_path / "f"), "topic": topic}
+        rest.create(name, config, "STOPPED")
+        try:
+            assert rest.connector_config(name)["topic"] == topic
+            wait_for("status", lambda: name in rest.statuses())
+        finally:
+            rest.delete(name)
+
+    def test_the_brokers_port_is_not_taken_for_a_worker(self, lab: Lab) -> None:
+        with ConnectRest(f"http://{lab.bootstrap_servers}") as rest, pytest.raises(UnreachableError, match="REST port"):
+            rest.root()
+
+    def test_the_async_face_sees_the_same(self, lab: Lab, rest: ConnectRest) -> None:
+        async def ask() -> tuple[Any, ...]:
+            async with AsyncConnectRest(lab.connect_urls[0]) as other:
+                return await other.root(), await other.health(), await other.plugins()
+
+        assert asyncio.run(ask()) == (rest.root(), rest.health(), rest.plugins())
+
+
+class TestClusterState:
+    """One connector's life, in the config topic and in the group."""
+
+    def state(self, lab: Lab, settings: KafkaSettings) -> ClusterState:
+        return read_cluster_state(settings, f"{lab.group_id}-configs")
+
+    def test_a_connector_from_creation_to_deletion(self, lab: Lab, settings: KafkaSettings, rest: ConnectRest) -> None:
+        name = f"mirror-{uuid.uuid4().hex[:6]}"
+        source = new_topic(lab, 3)
+        config = mirror(lab, source)
+
+        rest.create(name, config, "STOPPED")
+        state = wait_for("the record", lambda: (s := self.state(lab, settings)) if name in s.connectors else None)
+        created = state.connectors[name]
+        assert (created.target_state, created.task_count, created.pending_fencing) == ("STOPPED", None, False)
+        assert state.last_rebalance_offset == created.config_offset
+        assert created.config["topics"] == source
+
+        rest.resume(name)
+        fenced = wait_for("three tasks", lambda: self.fenced(lab, settings, name, 3))
+        assert fenced.target_state == "STARTED"
+        assert not fenced.inconsistent
+        assert fenced.task_set is not None
+        assert len(fenced.task_set.configs) == 3
+        wait_for("running tasks", lambda: running(rest, name, 3))
+
+        before = self.state(lab, settings)
+        rest.pause(name)
+        after = wait_for("the pause", lambda: self.with_state(lab, settings, name, "PAUSED"))
+        assert after.end_offset > before.end_offset
+        assert after.last_rebalance_offset == before.last_rebalance_offset
+        assert max(describe_group(settings, lab.group_id).config_offsets.values()) > after.last_rebalance_offset
+        assert max(describe_group(settings, lab.group_id).config_offsets.values()) < after.end_offset
+
+        rest.resume(name)
+        rest.put_config(name, {**config, "tasks.max": "2"})
+        refenced = wait_for("two tasks", lambda: self.fenced(lab, settings, name, 2))
+        assert refenced.commit_offset > fenced.commit_offset
+
+        rest.stop(name)
+        stopped = wait_for("the stop", lambda: self.with_state(lab, settings, name, "STOPPED")).connectors[name]
+        assert (stopped.task_count, stopped.pending_fencing) == (0, True)
+
+        rest.delete(name)
+        gone = wait_for("the deletion", lambda: s if name not in (s := self.state(lab, settings)).connectors else None)
+        assert gone.task_count_records[name].count == 2
+        assert gone.unknown == gone.malformed == ()
+        assert gone.last_rebalance_offset > before.last_rebalance_offset
+
+    def test_a_transactional_leader_leaves_gaps_that_prove_it(
+        self, lab: Lab, settings: KafkaSettings, rest: ConnectRest, tmp_path: Path
+    ) -> None:
+        config = {"connector.class": FILE_SOURCE, "file": str(tmp_path / "f"), "topic": new_topic(lab)}
+        rest.put_config("gaps", config)
+        rest.put_config("gaps", {**config, "batch.size": "7"})  # the second record of one key: no compaction so far
+        state = wait_for(
+            "a commit after it", lambda: self.fenced(lab, settings, "gaps", 1) and self.state(lab, settings)
+        )
+        rest.delete("gaps")
+        assert state.marker_gaps
+        raw = read_to_end(settings, f"{lab.group_id}-configs", isolation="read_uncommitted")
+        assert not set(state.marker_gaps) & {record.offset for record in raw.records}
+
+    def test_the_session_key_is_nowhere(self, lab: Lab, settings: KafkaSettings) -> None:
+        secrets = session_keys(lab)
+        assert secrets  # so there was something to find
+        shown = repr(self.state(lab, settings))
+        assert not [secret for secret in secrets if secret in shown or secret[:10] in shown]
+
+    def test_another_topic_is_no_config_topic(self, lab: Lab, settings: KafkaSettings) -> None:
+        with pytest.raises(ConfigurationError, match="5 partitions"):
+            read_cluster_state(settings, f"{lab.group_id}-offsets")
+
+    def test_an_open_transaction_of_the_leader_is_told(
+        self, lab: Lab, settings: KafkaSettings, producer: Producer
+    ) -> None:
+        topic = new_topic(lab)
+        producer.begin_transaction()
+        send(producer, topic, "open")
+        with pytest.raises(ReadTimeoutError, match="open transaction"):
+            read_cluster_state(settings, topic, timeout_seconds=1.5)
+        producer.abort_transaction(30)
+
+    def fenced(self, lab: Lab, settings: KafkaSettings, name: str, count: int) -> Any:
+        found = self.state(lab, settings).connectors.get(name)
+        if found and found.task_count == count == found.task_count_record and not found.pending_fencing:
+            return found
+        return None
+
+    def with_state(self, lab: Lab, settings: KafkaSettings, name: str, target: str) -> ClusterState | None:
+        state = self.state(lab, settings)
+        return state if state.connectors[name].target_state == target else None
+
+
+class TestGroup:
+    def test_placement_is_where_the_statuses_say_through_every_rebalance(
+        self, lab: Lab, settings: KafkaSettings, rest: ConnectRest
+    ) -> None:
+        first, second = (worker_id(url) for url in lab.connect_urls)
+        rest.put_config("group-a", mirror(lab, new_topic(lab, 3)))
+        rest.put_config("group-b", mirror(lab, new_topic(lab, 3)))
+        wait_for("six tasks", lambda: running(rest, "group-a", 3) and running(rest, "group-b", 3))
+        group = self.settled(lab, settings, rest)
+        assert (group.protocol, group.protocol_type) == ("sessioned", "connect")
+        assert {member.worker_id for member in group.members} == {first, second}
+        assert [member.problem for member in group.members] == [None, None]
+        assert all(placed.tasks for placed in (group.placement or {}).values())
+
+        index = 1 if group.leader and group.leader.worker_id == first else 0
+        other = worker_id(lab.connect_urls[1 - index])
+        lab.stop_worker(index)  # not the leader: its tasks wait for the delay of 3 s
+        with ConnectRest(lab.connect_urls[1 - index]) as rest_of_other:
+            waiting = wait_for("the delay", lambda: (g := describe_group(settings, lab.group_id)).delay_ms and g)
+            assert waiting.placement is not None
+            assert set(waiting.placement) == {other}
+            assert len(waiting.placement[other].tasks) < 6
+            wait_for(
+                "all on one", lambda: running(rest_of_other, "group-a", 3) and running(rest_of_other, "group-b", 3)
+            )
+            alone = self.settled(lab, settings, rest_of_other)
+            assert alone.placement is not None
+            assert len(alone.placement[other].tasks) == 6
+
+        lab.start_worker(index)
+        wait_for("both again", lambda: self.shared(lab, settings))
+        again = self.settled(lab, settings, rest)
+        assert again.delay_ms == 0
+        for name in ("group-a", "group-b"):
+            rest.delete(name)
+
+    def settled(self, lab: Lab, settings: KafkaSettings, rest: ConnectRest) -> WorkerGroup:
+        """The group, as soon as placement and statuses agree for all connectors."""
+
+        def look() -> WorkerGroup | None:
+            group = describe_group(settings, lab.group_id)
+            told = {
+                (name, task.number): task.worker_id
+                for name, status in rest.statuses().items()
+                for task in status.tasks
+                if task.state == "RUNNING"
+            }
+            placed = {task: w for w, placement in (group.placement or {}).items() for task in placement.tasks}
+            return group if placed and placed == told else None
+
+        found: WorkerGroup = wait_for("agreement of placement and statuses", look)
+        return found
+
+    def shared(self, lab: Lab, settings: KafkaSettings) -> bool:
+        placement = describe_group(settings, lab.group_id).placement or {}
+        return len(placement) == 2 and all(placed.tasks for placed in placement.values())
+
+    def test_a_group_that_does_not_exist_is_answered_with_those_that_do(
+        self, lab: Lab, settings: KafkaSettings
+    ) -> None:
+        with pytest.raises(ConfigurationError, match=f"no group nobody.*{lab.group_id}"):
+            describe_group(settings, "nobody")
+        assert lab.group_id in connect_groups(settings)
+
+    def test_a_consumer_group_is_refused_with_the_reason(self, lab: Lab, settings: KafkaSettings, topic: str) -> None:
+        name = f"consumers-{uuid.uuid4().hex[:6]}"
+        consumer = Consumer({"bootstrap.servers": lab.bootstrap_servers, "group.id": name})
+        try:
+            consumer.subscribe([topic])
+            wait_for("the consumer in its group", lambda: consumer.poll(0.2) or consumer.assignment())
+            with pytest.raises(ConfigurationError, match="protocol type is 'consumer'"):
+                describe_group(settings, name)
+            assert name not in connect_groups(settings)
+        finally:
+            consumer.close()
+
+    @pytest.mark.parametrize(("protocol", "name"), [("eager", "default"), ("compatible", "compatible")])
+    def test_the_older_protocols_of_real_workers_are_understood(
+        self, lab: Lab, settings: KafkaSettings, tmp_path: Path, protocol: str, name: str
+    ) -> None:
+        worker = replace(lab.workers[0], folder=tmp_path, number=9, port=free_ports(1)[0])
+        group_id = f"connect-{protocol}"
+        properties = worker.properties(
+            bootstrap_servers=lab.bootstrap_servers, group_id=group_id, mode=Mode.DISABLED, rebalance_delay_ms=3000
+        )
+        write_properties(worker.config, {**properties, "connect.protocol": protocol})
+        shutil.copy(lab.root / "log4j2.xml", tmp_path)
+        process = spawn(worker.start_command, log=worker.log, pid_file=worker.pid_file)
+        try:
+            with ConnectRest(worker.url, retry_refused=True, retry_seconds=60) as rest:
+                wait_for("health", lambda: rest.health().status == "healthy")
+                for connector in ("one", "two"):
+                    config = {"connector.class": FILE_SOURCE, "file": str(tmp_path / "f"), "topic": new_topic(lab)}
+                    rest.put_config(connector, config)
+                    wait_for("its task", lambda connector=connector: running(rest, connector, 1))
+                everything = Placement(frozenset({"one", "two"}), frozenset({("one", 0), ("two", 0)}))
+                found = wait_for(
+                    "the whole placement",
+                    lambda: (
+                        (g := describe_group(settings, group_id)).placement == {worker_id(worker.url): everything} and g
+                    ),
+                )
+            assert found.protocol == name
+            assert found.leader is not None
+            assert found.leader.url.rstrip("/") == worker.url
+        finally:
+            process.stop()
+
+
+def test_a_broker_that_hangs_is_given_up_in_time(lab: Lab, settings: KafkaSettings, topic: str) -> None:
+    send(Producer({"bootstrap.servers": lab.bootstrap_servers}), topic, "a")
+    identity = lab.broker_process()
+    assert identity is not None
+    broker = psutil.Process(identity.pid)
+    started = time.monotonic()
+
+    def transactions() -> Any:
+        with TransactionsClient(settings, timeout_seconds=2) as client:
+            return client.list()
+
+    questions: list[Callable[[], Any]] = [
+        lambda: read_to_end(settings, topic, timeout_seconds=2),
+        transactions,
+        lambda: describe_group(settings, lab.group_id, timeout_seconds=2),
+        lambda: read_cluster_state(settings, topic, timeout_seconds=2),
+    ]
+    broker.send_signal(signal.SIGSTOP)
+    try:
+        with ThreadPoolExecutor(len(questions)) as pool:
+            answers = [pool.submit(question) for question in questions]
+            errors = [answer.exception(timeout=20) for answer in answers]
+    finally:
+        broker.send_signal(signal.SIGCONT)
+    assert [type(error) for error in errors] == [UnreachableError] * len(questions), errors
+    assert time.monotonic() - started < 8
+
+
+def mirror(lab: Lab, topic: str) -> dict[str, str]:
+    return {
+        "connector.class": MIRROR_SOURCE,
+        "tasks.max": "3",
+        "topics": topic,
+        "source.cluster.alias": "src",
+        "target.cluster.alias": "dst",
+        "source.cluster.bootstrap.servers": lab.bootstrap_servers,
+        "target.cluster.bootstrap.servers": lab.bootstrap_servers,
+        "key.converter": BYTES,
+        "value.converter": BYTES,
+        "replication.factor": "1",
+        "offset-syncs.topic.replication.factor": "1",
+        "consumer.isolation.level": "read_committed",
+        "source.consumer.isolation.level": "read_committed",
+    }
+
+
+def running(rest: ConnectRest, name: str, tasks: int) -> bool:
+    status = rest.statuses().get(name)
+    return status is not None and [task.state for task in status.tasks] == ["RUNNING"] * tasks
+
+
+def worker_id(url: str) -> str:
+    return url.removeprefix("http://")
+
+
+def session_keys(lab: Lab) -> list[str]:
+    """The session keys themselves, read without the code under test, to look for them."""
+    consumer = Consumer({"bootstrap.servers": lab.bootstrap_servers, "group.id": "test", "enable.partition.eof": True})
+    secrets = []
+    try:
+        consumer.assign([TopicPartition(f"{lab.group_id}-configs", 0, 0)])
+        while not (message := wait_for("the topic's end", lambda: consumer.poll(1.0))).error():
+            if message.key() == b"session-key":
+                secrets.append(message.value().decode().split('"')[3])
+    finally:
+        consumer.close()
+    return secrets

@@ -1,0 +1,79 @@
+"""What the tests of the Airflow layer share: a home of their own, a state store in memory, a plan."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+# Airflow reads its home when it is first imported, so this stands before every import of it.
+os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="eos-airflow-home-")
+os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+
+import pytest
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.rollout.order import StandStill
+from airflow_eos_provider.rollout.plan import ChangeKind, Plan, WorkerChange
+
+ROOT = Path(__file__).parents[3]
+
+
+class MemoryStore:
+    """Stands in for the task state store, which only a running task has; it keeps what Airflow would keep."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.retentions: dict[str, Any] = {}
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self.values.get(key, default)
+
+    def set(self, key: str, value: Any, *, retention: Any = None) -> None:
+        self.values[key] = value
+        self.retentions[key] = retention
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def context(store: MemoryStore) -> dict[str, Any]:
+    task_instance = SimpleNamespace(id="018f0000-0000-7000-8000-000000000001", try_number=1)
+    return {
+        "task_state_store": store,
+        "task_instance": task_instance,
+        "ti": task_instance,
+        "dag_run": SimpleNamespace(
+            clear_number=0, dag_id="upgrade", run_id="manual", triggering_user_name="ada", conf={}
+        ),
+    }
+
+
+def plan_for(target: Mode = Mode.PREPARING, *, group_id: str = "connect", mode: str = "disabled") -> Plan:
+    kind = ChangeKind.NONE if mode == target else ChangeKind.ROLL
+    change = WorkerChange(
+        worker_id="w1:8083",
+        kind=kind,
+        mode=mode,
+        declared=mode,
+        config="/etc/w1.properties",
+        config_before="a" * 64,
+        config_after=("a" if kind is ChangeKind.NONE else "b") * 64,
+        version="4.3.1",
+    )
+    return Plan(group_id, "cluster", target, (change,), (StandStill("w1:8083", 2, 15.0, 15.0, "it leads the group"),))
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return plan_for()
+
+
+@pytest.fixture
+def make_plan() -> Any:
+    return plan_for

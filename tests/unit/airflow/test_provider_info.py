@@ -1,0 +1,54 @@
+"""Airflow accepts what the package says about itself."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import airflow
+import jsonschema
+import pytest
+
+from airflow_eos_provider.get_provider_info import get_provider_info
+
+AIRFLOW = Path(airflow.__path__[0])
+
+
+def schema(name: str) -> dict[str, Any]:
+    return json.loads((AIRFLOW / name).read_text(encoding="utf-8"))
+
+
+def test_airflows_schema_accepts_the_provider_info() -> None:
+    jsonschema.validate(get_provider_info(), schema("provider_info.schema.json"))
+
+
+def test_the_stricter_schema_of_provider_files_accepts_the_connection_form() -> None:
+    connection_types = schema("provider.yaml.schema.json")["properties"]["connection-types"]
+    jsonschema.validate(get_provider_info()["connection-types"], connection_types)
+
+
+def test_the_hook_and_the_connection_type_name_each_other() -> None:
+    described = get_provider_info()["connection-types"][0]
+    module, _, name = described["hook-class-name"].rpartition(".")
+    hook = getattr(importlib.import_module(module), name)
+    assert hook.conn_type == described["connection-type"] == "kafka_connect"
+    assert hook.hook_name == described["hook-name"]
+
+
+@pytest.mark.parametrize("kind", ["hooks", "operators"])
+def test_every_module_that_is_named_can_be_imported(kind: str) -> None:
+    modules = [module for entry in get_provider_info()[kind] for module in entry["python-modules"]]
+    assert modules
+    for module in modules:
+        importlib.import_module(module)
+
+
+def test_airflow_offers_the_connection_type_with_its_form() -> None:
+    from airflow.providers_manager import ProvidersManager
+
+    manager = ProvidersManager()
+    assert manager.hooks["kafka_connect"].hook_name == "Kafka Connect"
+    assert "extra__kafka_connect__workers" in manager.connection_form_widgets
+    assert manager.field_behaviours["kafka_connect"]["relabeling"]["host"] == "Bootstrap servers"

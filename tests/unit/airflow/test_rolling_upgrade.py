@@ -1,0 +1,224 @@
+"""The operators hand plan and approval to the core, and turn its answers into what Airflow should do next."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import NEVER_EXPIRE
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from airflow_eos_provider import errors
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.operators import rolling_upgrade
+from airflow_eos_provider.operators.failures import no_retry_where_pointless
+from airflow_eos_provider.operators.rolling_upgrade import (
+    ConnectPlanOperator,
+    ConnectPreflightOperator,
+    ConnectRollingUpgradeOperator,
+    ConnectVerifyOperator,
+    TaskStateCheckpoint,
+)
+from airflow_eos_provider.rollout import controller as core
+from airflow_eos_provider.rollout.checks import failed, passed
+from airflow_eos_provider.rollout.plan import Plan
+from airflow_eos_provider.rollout.preflight import Preflight
+
+
+class Core:
+    """Stands in for the controller, which needs a cluster; the system tests drive the real one.
+
+    :ivar made_with: the keyword arguments of the last controller.
+    """
+
+    def __init__(self) -> None:
+        self.made_with: dict[str, Any] = {}
+        self.next_plan: Any = None
+        self.error: Exception | None = None
+        self.preflight_result = Preflight(Mode.PREPARING, (passed("group", "stable"),))
+        self.planned_for: list[Mode | None] = []
+        self.applied: list[Plan] = []
+        self.during_apply: Any = lambda: None
+        self.observer = SimpleNamespace(observe=lambda: "an observation")
+
+    def __call__(self, cluster: Any, **kwargs: Any) -> Core:
+        self.made_with = kwargs
+        return self
+
+    def observe(self) -> Any:
+        return SimpleNamespace(workers=(), stopped=())
+
+    def preflight(self, target: Mode) -> Preflight:
+        return self.preflight_result
+
+    verify = preflight
+
+    def plan(self, target: Mode | None = None) -> Plan:
+        self.planned_for.append(target)
+        return self.next_plan
+
+    def apply(self, plan: Plan) -> Any:
+        if self.error:
+            raise self.error
+        self.applied.append(plan)
+        self.made_with["report"]("w1:8083: gate passed")
+        self.during_apply()
+        self.observer.observe()
+        return SimpleNamespace(to_dict=lambda: {"rollout_id": "r1", "to": str(plan.target)})
+
+
+@pytest.fixture
+def controller(monkeypatch: pytest.MonkeyPatch) -> Core:
+    fake = Core()
+    monkeypatch.setattr(core, "Controller", fake)
+    monkeypatch.setattr(rolling_upgrade.KafkaConnectHook, "get_cluster", lambda self: "a cluster")
+    return fake
+
+
+def roll(plan: Plan, **kwargs: Any) -> ConnectRollingUpgradeOperator:
+    return ConnectRollingUpgradeOperator(task_id="roll", conn_id="c", plan=plan.to_dict(), **kwargs)
+
+
+def test_a_roll_applies_the_plan_and_returns_the_report(controller: Core, context: dict[str, Any], plan: Plan) -> None:
+    approval = {"plan_hash": plan.hash, "approved_by": "grace"}
+    report = roll(plan, approval=approval, reason="audit").execute(context)
+    assert report == {"rollout_id": "r1", "to": "preparing"}
+    assert controller.applied == [plan]
+    assert controller.made_with["reason"] == "audit"
+    assert controller.made_with["actor"] == "airflow upgrade/manual, approved by grace"
+
+
+def test_a_roll_refuses_a_plan_that_was_not_the_approved_one(
+    controller: Core, context: dict[str, Any], plan: Plan
+) -> None:
+    with pytest.raises(AirflowFailException, match="not the one that was approved"):
+        roll(plan, approval={"plan_hash": "another"}).execute(context)
+    assert not controller.applied
+
+
+def test_progress_reaches_the_task_log_line_by_line(
+    controller: Core, context: dict[str, Any], plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = roll(plan)
+    lines: list[str] = []
+    monkeypatch.setattr(operator.log, "info", lambda message, *arguments: lines.append(message % arguments))
+    operator.execute(context)
+    assert lines == ["w1:8083: gate passed"]
+
+
+def test_a_killed_roll_stops_before_it_looks_again_so_before_its_next_action(
+    controller: Core, context: dict[str, Any], plan: Plan
+) -> None:
+    operator = roll(plan)
+    controller.during_apply = operator.on_kill
+    with pytest.raises(errors.RolloutPausedError, match="no further action"):
+        operator.execute(context)
+
+
+def test_the_settings_of_the_dag_reach_the_controller(controller: Core, context: dict[str, Any], plan: Plan) -> None:
+    roll(plan, settings={"polls": 7}).execute(context)
+    assert controller.made_with["settings"].polls == 7
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.ConfigurationError("x"),
+        errors.RefusedError("x"),
+        errors.PlanMovedError("x"),
+        errors.GateFailedError("x"),
+        errors.FencedError("x"),
+    ],
+)
+def test_what_needs_a_person_is_not_retried(error: Exception) -> None:
+    with pytest.raises(AirflowFailException), no_retry_where_pointless():
+        raise error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [errors.LeaseHeldError("x"), errors.UnreachableError("x"), errors.RolloutPausedError("x"), OSError("x")],
+)
+def test_what_may_mend_itself_is_retried(error: Exception) -> None:
+    with pytest.raises(type(error)), no_retry_where_pointless():
+        raise error
+
+
+def test_a_roll_has_retries_so_that_a_killed_process_is_resumed(plan: Plan) -> None:
+    operator = roll(plan)
+    assert operator.retries >= 2
+    # A dead process whose death cannot be proven holds its lease for this long.
+    lease = core.RolloutSettings().lease_seconds
+    assert operator.retries * operator.retry_delay.total_seconds() > lease
+
+
+def test_the_checkpoint_keeps_documents_with_schema_and_clear_number_for_ever(store: Any) -> None:
+    TaskStateCheckpoint(store, 3).set("eos_rollout", {"rollout_id": "r1"})
+    assert store.values["eos_rollout"] == {"schema": 1, "clear_number": 3, "document": {"rollout_id": "r1"}}
+    assert store.retentions["eos_rollout"] is NEVER_EXPIRE
+    assert TaskStateCheckpoint(store, 4).get("eos_rollout") == {"rollout_id": "r1"}
+
+
+def test_a_checkpoint_of_another_schema_is_not_read(store: Any) -> None:
+    store.values["eos_rollout"] = {"schema": 99, "document": {}}
+    assert TaskStateCheckpoint(store, 0).get("eos_rollout") is None
+    assert TaskStateCheckpoint(store, 0).get("missing") is None
+
+
+def planning(target: str) -> ConnectPlanOperator:
+    return ConnectPlanOperator(task_id="plan", conn_id="c", target=target)
+
+
+def test_the_first_step_is_planned_as_the_next_step_so_that_it_never_leads_back(
+    controller: Core, context: dict[str, Any], make_plan: Any
+) -> None:
+    controller.next_plan = make_plan(Mode.PREPARING)
+    assert planning("preparing").execute(context) == controller.next_plan.to_dict()
+    assert controller.planned_for == [None]
+
+
+def test_the_first_step_is_skipped_on_a_cluster_that_is_prepared(
+    controller: Core, context: dict[str, Any], make_plan: Any
+) -> None:
+    controller.next_plan = make_plan(Mode.ENABLED, mode="preparing")
+    with pytest.raises(AirflowSkipException, match="Nothing to do"):
+        planning("preparing").execute(context)
+
+
+def test_the_second_step_is_planned_on_a_cluster_that_is_prepared(
+    controller: Core, context: dict[str, Any], make_plan: Any
+) -> None:
+    controller.next_plan = make_plan(Mode.ENABLED, mode="preparing")
+    assert planning("enabled").execute(context)["target"] == "enabled"
+    assert controller.planned_for == [Mode.ENABLED]
+
+
+def test_both_steps_are_skipped_on_a_cluster_that_is_enabled(
+    controller: Core, context: dict[str, Any], make_plan: Any
+) -> None:
+    controller.next_plan = make_plan(Mode.ENABLED, mode="enabled")
+    for target in ("preparing", "enabled"):
+        with pytest.raises(AirflowSkipException, match="run in enabled"):
+            planning(target).execute(context)
+
+
+def test_a_preflight_that_failed_fails_the_task_with_its_reason(controller: Core, context: dict[str, Any]) -> None:
+    controller.preflight_result = Preflight(Mode.PREPARING, (failed("roster", "w9 is not described", "add it"),))
+    with pytest.raises(AirflowFailException, match="w9 is not described"):
+        ConnectPreflightOperator(task_id="preflight", conn_id="c").execute(context)
+
+
+def test_a_preflight_that_passed_returns_its_findings(controller: Core, context: dict[str, Any]) -> None:
+    result = ConnectPreflightOperator(task_id="preflight", conn_id="c").execute(context)
+    assert result["verdict"] == "pass"
+
+
+def test_a_verification_returns_what_was_proven(controller: Core, context: dict[str, Any]) -> None:
+    result = ConnectVerifyOperator(task_id="verify", conn_id="c", target="enabled").execute(context)
+    assert result["verdict"] == "pass"
+
+
+def test_a_target_that_is_no_mode_fails_for_good(controller: Core, context: dict[str, Any]) -> None:
+    with pytest.raises(AirflowFailException, match="disabled, preparing or enabled"):
+        planning("on").execute(context)

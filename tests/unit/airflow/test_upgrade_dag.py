@@ -1,0 +1,83 @@
+"""The DAG that users get: its order, its trigger rules, its form."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.exceptions import ParamValidationError
+from airflow.sdk import DAG
+
+from airflow_eos_provider.dag_factories import upgrade_dag
+from airflow_eos_provider.operators.approval import PlanApprovalOperator
+
+DAGS = Path(__file__).parents[3] / "dags"
+
+
+@pytest.fixture(scope="module")
+def dag() -> DAG:
+    return upgrade_dag(conn_id="cluster_7", dag_id="upgrade_7", pool="cluster_7_pool")
+
+
+def test_the_dags_of_the_repository_load_without_errors() -> None:
+    bag = DagBag(DAGS)
+    assert bag.import_errors == {}
+    assert "connect_exactly_once_upgrade" in bag.dags
+
+
+def test_the_two_rolls_come_in_the_order_of_kip_618_each_behind_an_approval(dag: DAG) -> None:
+    assert [task.task_id for task in dag.topological_sort()] == [
+        "preflight",
+        *("plan_preparing", "approve_preparing", "roll_preparing", "verify_preparing"),
+        *("plan_enabled", "approve_enabled", "roll_enabled", "verify_enabled"),
+    ]
+
+
+def test_nothing_is_rolled_without_plan_and_approval_of_the_same_step(dag: DAG) -> None:
+    for mode in ("preparing", "enabled"):
+        roll = dag.get_task(f"roll_{mode}")
+        assert roll.upstream_task_ids == {f"plan_{mode}", f"approve_{mode}"}
+        assert isinstance(dag.get_task(f"approve_{mode}"), PlanApprovalOperator)
+
+
+def test_the_second_step_goes_on_behind_a_skipped_first_but_not_behind_a_failed_one(dag: DAG) -> None:
+    assert dag.get_task("plan_enabled").trigger_rule == "none_failed"
+    assert dag.get_task("verify_enabled").trigger_rule == "none_failed"
+    for task_id in ("approve_preparing", "roll_preparing", "verify_preparing", "approve_enabled", "roll_enabled"):
+        assert dag.get_task(task_id).trigger_rule == "all_success"
+
+
+def test_one_run_at_a_time_and_none_by_itself(dag: DAG) -> None:
+    assert dag.max_active_runs == 1
+    assert dag.schedule is None
+    assert not dag.catchup
+
+
+def test_the_pool_holds_for_every_task(dag: DAG) -> None:
+    assert {task.pool for task in dag.tasks} == {"cluster_7_pool"}
+
+
+def test_the_form_asks_for_a_reason_and_not_for_a_cluster(dag: DAG) -> None:
+    assert set(dag.params) == {"reason"}
+    with pytest.raises(ParamValidationError):
+        dag.params["reason"] = ""
+
+
+def test_the_cluster_is_named_by_the_dag(dag: DAG) -> None:
+    assert {task.conn_id for task in dag.tasks if hasattr(task, "conn_id")} == {"cluster_7"}
+    assert "cluster_7" in str(dag.doc_md)
+
+
+def test_who_may_approve_and_for_how_long_can_be_said() -> None:
+    dag = upgrade_dag(
+        dag_id="guarded",
+        response_timeout=timedelta(hours=2),
+        approval={"assigned_users": [{"id": "1", "name": "ada"}]},
+    )
+    for task_id in ("approve_preparing", "approve_enabled"):
+        task = dag.get_task(task_id)
+        assert task.response_timeout == timedelta(hours=2)
+        assert task.assigned_users == [{"id": "1", "name": "ada"}]
+        assert task.defaults is None

@@ -1,0 +1,458 @@
+"""The REST client against a real HTTP server on the loopback that answers as Connect does, or as it should not."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.connect import rest_calls
+from airflow_eos_provider.connect.cluster import RestSettings
+from airflow_eos_provider.connect.rest import AsyncConnectRest, ConnectRest, TaskStatus
+from airflow_eos_provider.errors import (
+    ConfigurationError,
+    ConnectRestError,
+    EosError,
+    NotKafkaConnectError,
+    UnreachableError,
+)
+
+ROOT = {"version": "4.3.1", "commit": "abc", "kafka_cluster_id": "xyz"}
+REBALANCE = {
+    "error_code": 409,
+    "message": "Cannot complete request because of a conflicting operation (e.g. rebalance)",
+}
+CANARY = "canary-7f3a"
+
+
+class Worker:
+    """An HTTP server with answers in stock: by method and path, the last one for ever."""
+
+    def __init__(self) -> None:
+        self.answers: dict[tuple[str, str], list[tuple[int, Any, dict[str, str]]]] = {}
+        self.requests: list[tuple[str, str, dict[str, str], Any]] = []
+        worker = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_one_request(self) -> None:
+                self.raw_requestline = self.rfile.readline(65537)
+                if not self.raw_requestline or not self.parse_request():
+                    self.close_connection = True
+                    return
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                sent = json.loads(body) if body else None
+                worker.requests.append((self.command, self.path, dict(self.headers), sent))
+                stock = worker.answers.get((self.command, self.path))
+                status, document, headers = (404, {"error_code": 404, "message": "HTTP 404 Not Found"}, {})
+                if stock:
+                    status, document, headers = stock.pop(0) if len(stock) > 1 else stock[0]
+                data = document if isinstance(document, bytes) else json.dumps(document).encode()
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(0 if status == 204 else len(data)))
+                self.end_headers()
+                if status != 204:
+                    self.wfile.write(data)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_port}"
+
+    def says(self, method: str, path: str, *answers: tuple[int, Any] | tuple[int, Any, dict[str, str]]) -> None:
+        self.answers[method, path] = [(a[0], a[1], a[2] if len(a) == 3 else {}) for a in answers]
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    server = Worker()
+    server.thread.start()
+    yield server
+    server.server.shutdown()
+    server.server.server_close()
+    server.thread.join(5)
+
+
+@pytest.fixture
+def rest(worker: Worker) -> Iterator[ConnectRest]:
+    with ConnectRest(worker.url, retry_seconds=1.0) as client:
+        yield client
+
+
+class TestAnswers:
+    def test_root_tells_version_commit_and_cluster(self, worker: Worker, rest: ConnectRest) -> None:
+        worker.says("GET", "/", (200, ROOT))
+        assert rest.root() == rest_calls.WorkerRoot("4.3.1", "abc", "xyz")
+
+    @pytest.mark.parametrize(
+        ("status", "document", "expected"),
+        [
+            (200, {"status": "healthy", "message": "fine"}, "healthy"),
+            (503, {"status": "starting", "message": "wait"}, "starting"),
+            (500, {"status": "unhealthy", "message": "stuck"}, "unhealthy"),
+            (500, {"error_code": 500, "message": "Request timed out"}, "unhealthy"),
+            (404, {"error_code": 404, "message": "HTTP 404 Not Found"}, "absent"),
+            (404, b"<html>", "absent"),
+        ],
+    )
+    def test_health_has_four_answers(
+        self, worker: Worker, rest: ConnectRest, status: int, document: Any, expected: str
+    ) -> None:
+        worker.says("GET", "/health", (status, document))
+        assert rest.health().status == expected
+
+    def test_all_statuses_come_in_one_request(self, worker: Worker, rest: ConnectRest) -> None:
+        path = "/connectors?expand=status&expand=info"
+        entry = {
+            "status": {
+                "name": "a",
+                "connector": {"state": "RUNNING", "worker_id": "w:1"},
+                "tasks": [
+                    {"id": 1, "state": "FAILED", "worker_id": "w:2", "trace": "boom"},
+                    {"id": 0, "state": "RUNNING", "worker_id": "w:1"},
+                ],
+                "type": "source",
+            },
+            "info": {"name": "a", "config": {"password": CANARY}, "tasks": [], "type": "source"},
+        }
+        worker.says("GET", path, (200, {"b": {"info": {"config": {}, "type": "sink"}}, "a": entry}))
+        found = rest.statuses()
+        assert list(found) == ["a", "b"]
+        assert found["a"].tasks == (TaskStatus(0, "RUNNING", "w:1"), TaskStatus(1, "FAILED", "w:2", "boom"))
+        assert (found["a"].type, found["a"].state, found["a"].worker_id) == ("source", "RUNNING", "w:1")
+        assert (found["b"].type, found["b"].state, found["b"].tasks) == ("sink", "UNKNOWN", ())
+        assert found["a"].config["password"] == CANARY
+        assert CANARY not in repr(found)
+        assert len(worker.requests) == 1
+
+    def test_names_are_quoted(self, worker: Worker, rest: ConnectRest) -> None:
+        worker.says("GET", "/connectors/a%2Fb%20%3Fc/config", (200, {"k": "v"}))
+        assert rest.connector_config("a/b ?c") == {"k": "v"}
+
+    def test_validation_keeps_the_properties_with_errors(self, worker: Worker, rest: ConnectRest) -> None:
+        configs = [{"value": {"name": "x", "errors": []}}, {"value": {"name": "y", "errors": ["bad", "worse"]}}]
+        worker.says(
+            "PUT", "/connector-plugins/P/config/validate", (200, {"name": "P", "error_count": 2, "configs": configs})
+        )
+        found = rest.validate("P", {"name": "a"})
+        assert (found.error_count, found.errors) == (2, {"y": ("bad", "worse")})
+        assert worker.requests[0][3] == {"connector.class": "P", "name": "a"}
+
+    def test_plugins_offsets_and_names_are_typed(self, worker: Worker, rest: ConnectRest) -> None:
+        worker.says("GET", "/connector-plugins", (200, [{"class": "P", "type": "source", "version": "1"}]))
+        worker.says("GET", "/connectors", (200, ["b", "a"]))
+        worker.says("GET", "/connectors/a/offsets", (200, {"offsets": [{"partition": {"f": 1}, "offset": None}]}))
+        assert rest.plugins() == (rest_calls.Plugin("P", "source", "1"),)
+        assert rest.connectors() == ("a", "b")
+        assert rest.offsets("a") == (rest_calls.ConnectorOffset({"f": 1}, None),)
+
+    @pytest.mark.parametrize(
+        ("act", "sent"),
+        [
+            (lambda r: r.create("a", {"k": "v"}), ("POST", "/connectors", {"name": "a", "config": {"k": "v"}})),
+            (
+                lambda r: r.create("a", {}, "STOPPED"),
+                ("POST", "/connectors", {"name": "a", "config": {}, "initial_state": "STOPPED"}),
+            ),
+            (lambda r: r.put_config("a", {"k": "v"}), ("PUT", "/connectors/a/config", {"k": "v"})),
+            (lambda r: r.delete("a"), ("DELETE", "/connectors/a", None)),
+            (lambda r: r.stop("a"), ("PUT", "/connectors/a/stop", None)),
+            (lambda r: r.pause("a"), ("PUT", "/connectors/a/pause", None)),
+            (lambda r: r.resume("a"), ("PUT", "/connectors/a/resume", None)),
+            (
+                lambda r: r.restart("a", include_tasks=True, only_failed=True),
+                ("POST", "/connectors/a/restart?includeTasks=true&onlyFailed=true", None),
+            ),
+        ],
+    )
+    def test_each_change_sends_what_connect_expects(
+        self, worker: Worker, rest: ConnectRest, act: Callable[[ConnectRest], None], sent: tuple[str, str, Any]
+    ) -> None:
+        worker.says(sent[0], sent[1], (204, None))
+        act(rest)
+        method, path, _, body = worker.requests[0]
+        assert (method, path, body) == sent
+
+
+class TestRetries:
+    def test_a_rebalance_is_waited_out(self, worker: Worker, rest: ConnectRest) -> None:
+        worker.says("PUT", "/connectors/a/stop", (409, REBALANCE), (409, REBALANCE), (204, None))
+        rest.stop("a")
+        assert len(worker.requests) == 3
+
+    def test_a_rebalance_without_end_becomes_an_error_in_time(self, worker: Worker, rest: ConnectRest) -> None:
+        worker.says("PUT", "/connectors/a/stop", (409, REBALANCE))
+        started = time.monotonic()
+        with pytest.raises(ConnectRestError, match="rebalance") as caught:
+            rest.stop("a")
+        assert caught.value.status == 409
+        assert time.monotonic() - started < 3
+        assert len(worker.requests) > 1
+
+    def test_a_name_that_is_taken_is_not_a_rebalance(self, worker: Worker, rest: ConnectRest) -> None:
+        worker.says("POST", "/connectors", (409, {"error_code": 409, "message": "Connector a already exists"}))
+        with pytest.raises(ConnectRestError, match="already exists"):
+            rest.create("a", {})
+        assert len(worker.requests) == 1
+
+    def test_no_time_for_retries_means_one_attempt(self, worker: Worker) -> None:
+        worker.says("GET", "/connectors", (409, REBALANCE))
+        with ConnectRest(worker.url, retry_seconds=0) as rest, pytest.raises(ConnectRestError):
+            rest.connectors()
+        assert len(worker.requests) == 1
+
+    def test_another_error_is_not_repeated(self, worker: Worker, rest: ConnectRest) -> None:
+        worker.says("GET", "/connectors", (500, {"error_code": 500, "message": "Request timed out"}))
+        with pytest.raises(ConnectRestError, match="500: Request timed out"):
+            rest.connectors()
+        assert len(worker.requests) == 1
+
+    def test_a_refused_connection_is_repeated_only_where_asked(self, worker: Worker) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+            started = time.monotonic()
+            with ConnectRest(url) as rest, pytest.raises(UnreachableError):
+                rest.root()
+            assert time.monotonic() - started < 1
+            with ConnectRest(url, retry_refused=True, retry_seconds=1.5) as rest, pytest.raises(UnreachableError):
+                rest.root()
+            assert time.monotonic() - started > 1
+
+
+class TestWhatIsNotConnect:
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            (200, b"<html>hello</html>"),
+            (200, {}),
+            (200, []),
+            (200, {"version": "1"}),
+            (404, b"<html>"),
+            (404, {"message": "Not Found"}),
+            (405, b""),
+            (302, b"", {"Location": "http://127.0.0.1:1/elsewhere"}),
+        ],
+        ids=lambda answer: str(answer[:2]),
+    )
+    def test_root_says_so(self, worker: Worker, rest: ConnectRest, answer: Any) -> None:
+        worker.says("GET", "/", answer)
+        with pytest.raises(NotKafkaConnectError, match="Expected: the REST API of a Kafka Connect worker"):
+            rest.root()
+
+    @pytest.mark.parametrize("document", [b"<html>", {"a": 1}, ["a"], None, 7, {"a": {"status": {"tasks": [{}]}}}])
+    def test_statuses_say_so(self, worker: Worker, rest: ConnectRest, document: Any) -> None:
+        worker.says("GET", "/connectors?expand=status&expand=info", (200, document))
+        with pytest.raises(NotKafkaConnectError):
+            rest.statuses()
+
+    def test_redirects_are_not_followed(self, worker: Worker, rest: ConnectRest) -> None:
+        worker.says("GET", "/connectors", (307, b"", {"Location": "/elsewhere"}))
+        with pytest.raises(NotKafkaConnectError, match="redirect"):
+            rest.connectors()
+        assert [request[1] for request in worker.requests] == ["/connectors"]
+
+    def test_a_port_that_does_not_speak_http_is_named(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+
+            def answer() -> None:
+                connection, _ = server.accept()
+                connection.recv(100)
+                connection.close()
+
+            thread = threading.Thread(target=answer, daemon=True)
+            thread.start()
+            url = f"http://127.0.0.1:{server.getsockname()[1]}"
+            with ConnectRest(url) as rest, pytest.raises(UnreachableError, match="REST port"):
+                rest.root()
+            thread.join(5)
+
+
+class TestUnreachable:
+    def test_a_host_without_a_name_is_named(self) -> None:
+        with (
+            ConnectRest("http://nohost.invalid:8083") as rest,
+            pytest.raises(UnreachableError, match=r"nohost\.invalid:8083 did not answer GET /"),
+        ):
+            rest.root()
+
+    def test_a_worker_that_is_stuck_is_given_up(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            settings = RestSettings(timeout_seconds=0.5)
+            started = time.monotonic()
+            with (
+                ConnectRest(f"http://127.0.0.1:{server.getsockname()[1]}", settings) as rest,
+                pytest.raises(UnreachableError, match=r"within 0\.5 s"),
+            ):
+                rest.root()
+            assert time.monotonic() - started < 2
+
+    def test_an_answer_that_trickles_is_given_up(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            ended = threading.Event()
+
+            def trickle() -> None:
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(1000)
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+                    while not ended.wait(0.1):
+                        try:
+                            connection.sendall(b" ")
+                        except OSError:
+                            return
+
+            thread = threading.Thread(target=trickle, daemon=True)
+            thread.start()
+            started = time.monotonic()
+            with (
+                ConnectRest(f"http://127.0.0.1:{server.getsockname()[1]}", RestSettings(timeout_seconds=0.5)) as rest,
+                pytest.raises(UnreachableError, match="not answered completely"),
+            ):
+                rest.root()
+            assert time.monotonic() - started < 3
+            ended.set()
+            thread.join(5)
+
+    @pytest.mark.parametrize("url", ["", "8083", "ftp://h:1", "http://", "http://h:99999", f"http://u:{CANARY}@h:1"])
+    def test_an_address_that_is_none_is_refused_without_showing_credentials(self, url: str) -> None:
+        with pytest.raises(ConfigurationError) as caught:
+            ConnectRest(url)
+        assert CANARY not in str(caught.value)
+
+
+class TestSecrets:
+    def test_an_error_shows_connects_words_cut_and_never_the_request(self, worker: Worker, rest: ConnectRest) -> None:
+        worker.says("POST", "/connectors", (400, {"error_code": 400, "message": "bad value " * 200}))
+        with pytest.raises(ConnectRestError) as caught:
+            rest.create("a", {"password": CANARY})
+        assert worker.requests[0][3]["config"]["password"] == CANARY  # so there was something to show
+        assert CANARY not in str(caught.value)
+        assert "bad value" in str(caught.value)
+        assert len(str(caught.value)) < 700
+
+    def test_a_call_does_not_show_its_body(self) -> None:
+        assert CANARY not in repr(rest_calls.create("a", {"password": CANARY}))
+        assert CANARY not in repr(rest_calls.Answer("u", 200, CANARY.encode()))
+
+    def test_credentials_are_sent_and_never_shown(self, worker: Worker) -> None:
+        worker.says("GET", "/connectors", (401, b""))
+        with ConnectRest(worker.url, RestSettings(username="me", password=CANARY)) as rest:
+            with pytest.raises(ConnectRestError, match=r"refused GET /connectors: 401") as caught:
+                rest.connectors()
+            assert CANARY not in f"{caught.value} {rest!r}"
+        with ConnectRest(worker.url, RestSettings(token=CANARY)) as rest, pytest.raises(ConnectRestError):
+            rest.connectors()
+        basic = base64.b64encode(f"me:{CANARY}".encode()).decode()
+        sent = [headers["Authorization"] for _, _, headers, _ in worker.requests]
+        assert sent == [f"Basic {basic}", f"Bearer {CANARY}"]
+
+    def test_proxies_of_the_environment_are_not_used(self, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, "http://127.0.0.1:1")
+        worker.says("GET", "/", (200, ROOT))
+        with ConnectRest(worker.url) as rest:
+            assert rest.root().version == "4.3.1"
+
+
+class TestTls:
+    @pytest.fixture
+    def certificate(self, tmp_path: Path) -> Path:
+        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+        command += ["-addext", "subjectAltName=IP:127.0.0.1", "-out", "cert.pem", "-keyout", "key.pem"]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+        return tmp_path / "cert.pem"
+
+    @pytest.fixture
+    def secure(self, worker: Worker, certificate: Path) -> str:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+        worker.server.socket = context.wrap_socket(worker.server.socket, server_side=True)
+        worker.says("GET", "/", (200, ROOT))
+        return worker.url.replace("http:", "https:")
+
+    def test_a_certificate_of_nobody_is_refused(self, secure: str) -> None:
+        with ConnectRest(secure) as rest, pytest.raises(UnreachableError, match=r"not trusted(.|\n)*rest\.ca"):
+            rest.root()
+
+    def test_the_authority_that_was_named_is_trusted(self, secure: str, certificate: Path) -> None:
+        with ConnectRest(secure, RestSettings(ca=certificate)) as rest:
+            assert rest.root().version == "4.3.1"
+
+    def test_verification_can_be_turned_off_by_hand(self, secure: str) -> None:
+        with ConnectRest(secure, RestSettings(verify=False)) as rest:
+            assert rest.root().version == "4.3.1"
+
+    def test_plain_http_to_a_tls_port_is_told(self, secure: str) -> None:
+        with ConnectRest(secure.replace("https:", "http:")) as rest, pytest.raises(EosError):
+            rest.root()
+
+    def test_a_file_that_is_missing_is_named(self, tmp_path: Path) -> None:
+        with (
+            pytest.raises(ConfigurationError, match="certificate files"),
+            ConnectRest("https://127.0.0.1:1", RestSettings(ca=tmp_path / "none.pem")),
+        ):
+            pass
+
+    def test_an_encrypted_key_is_refused_without_asking_on_the_terminal(self, certificate: Path) -> None:
+        key = certificate.with_name("key.pem")
+        locked = certificate.with_name("locked.pem")
+        command = ["openssl", "pkey", "-in", str(key), "-aes256", "-passout", "pass:x1234", "-out", str(locked)]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        settings = RestSettings(client_certificate=certificate, client_key=locked)
+        with pytest.raises(ConfigurationError, match="passphrase"), ConnectRest("https://127.0.0.1:1", settings):
+            pass
+
+
+def test_the_async_face_gives_the_same_answers(worker: Worker) -> None:
+    worker.says("GET", "/", (409, REBALANCE), (200, ROOT))
+    worker.says("GET", "/health", (200, {"status": "healthy", "message": ""}))
+    worker.says("GET", "/connectors", (200, ["a"]))
+    worker.says("GET", "/connectors?expand=status&expand=info", (200, {}))
+    worker.says("GET", "/connector-plugins", (200, []))
+    worker.says("PUT", "/connector-plugins/P/config/validate", (400, {"error_code": 400, "message": "no"}))
+
+    async def ask() -> tuple[Any, ...]:
+        async with AsyncConnectRest(worker.url) as rest:
+            with pytest.raises(ConnectRestError, match="no"):
+                await rest.validate("P", {})
+            return tuple(
+                await asyncio.gather(rest.root(), rest.health(), rest.connectors(), rest.statuses(), rest.plugins())
+            )
+
+    assert asyncio.run(ask()) == (
+        rest_calls.WorkerRoot("4.3.1", "abc", "xyz"),
+        rest_calls.Health("healthy", ""),
+        ("a",),
+        {},
+        (),
+    )
+
+
+def test_the_async_face_tells_the_same_errors() -> None:
+    async def ask() -> None:
+        async with AsyncConnectRest("http://127.0.0.1:1") as rest:
+            await rest.root()
+
+    with pytest.raises(UnreachableError, match="refused"):
+        asyncio.run(ask())

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.lab.record import LabOptions, LabRecord
+
+RECORD = LabRecord(
+    options=LabOptions(name="a", workers=2, mode=Mode.PREPARING),
+    token="t",
+    jars=Path("/jars"),
+    cluster_id="c",
+    broker_port=1,
+    controller_port=2,
+    worker_ports=(3, 4),
+    unlisted=(1,),
+    complete=True,
+)
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    RECORD.write(tmp_path)
+    assert LabRecord.read(tmp_path) == RECORD
+
+
+def test_no_record_is_no_error(tmp_path: Path) -> None:
+    assert LabRecord.read(tmp_path) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 99}', '{"schema": 1, "options": {"mode": "fast"}}'])
+def test_a_record_that_cannot_be_read_names_the_way_out(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lab.json").write_text(text)
+    with pytest.raises(ConfigurationError, match="eos lab down"):
+        LabRecord.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ({"name": "../x"}, "cannot be named"),
+        ({"name": "Big"}, "cannot be named"),
+        ({"workers": 0}, "0 workers"),
+        ({"brokers": 3}, "3 brokers"),
+        ({"rebalance_delay_ms": -1}, "-1 ms"),
+        ({"session_timeout_ms": 100}, "100 ms"),
+        ({"connect_version": "3.9.2"}, "no locked jars"),
+        ({"group_id": " "}, "group"),
+    ],
+)
+def test_options_out_of_range_are_refused(option: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        LabOptions(**option)
+
+
+def test_the_folder_is_absolute_wherever_the_lab_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert LabOptions(name="a").folder == tmp_path / ".eos/lab/a"
+
+
+def test_a_lab_with_other_options_is_told_by_the_options_that_differ() -> None:
+    wanted = LabOptions(name="a", workers=3, mode=Mode.PREPARING, root=Path("/elsewhere"))
+    assert RECORD.differences(wanted) == ["workers: it has 2, 3 is asked for"]

@@ -1,0 +1,327 @@
+"""What a roll does next, from a fresh start, on every way it may be taken up again, and when somebody interferes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.rollout.conditions import Baseline
+from airflow_eos_provider.rollout.decision import Action, ActionKind, decide, expectation
+from airflow_eos_provider.rollout.journal import Step, StepStatus
+from airflow_eos_provider.rollout.plan import ChangeKind, Plan
+
+W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
+NOW = 1_000_000.0
+
+DISABLED, PREPARING, ENABLED = Mode.DISABLED, Mode.PREPARING, Mode.ENABLED
+INTENT, RESTARTED, PASSED = StepStatus.INTENT, StepStatus.RESTARTED, StepStatus.PASSED
+FAILED, RESTORED = StepStatus.FAILED, StepStatus.RESTORED
+
+
+def step(worker_id: str, status: StepStatus, *, announced: float = NOW - 100, at: float = NOW - 80) -> Step:
+    """Announced first, then (unless it is only that) seen to go further."""
+    return Step(worker_id, status, announced if status is INTENT else at, restarted_after=announced)
+
+
+def done(*steps: Step) -> dict[str, Step]:
+    return {each.worker_id: each for each in steps}
+
+
+class Roll:
+    """A roll from disabled to preparing, with what the journal says of it."""
+
+    def __init__(self, cluster: Any, target: Mode = PREPARING) -> None:
+        self.cluster = cluster
+        self.plan: Plan = cluster.plan(target)
+
+    def next(self, *steps: Step) -> Action:
+        return decide(self.plan, done(*steps), self.cluster.observe())
+
+    def kind(self, *steps: Step) -> tuple[ActionKind, str]:
+        action = self.next(*steps)
+        assert action.reason, "whatever is done, the log says why"
+        return action.kind, action.worker_id
+
+
+@pytest.fixture
+def roll(cluster: Any) -> Roll:
+    return Roll(cluster)
+
+
+# from a fresh start
+
+
+def test_the_leader_of_the_moment_goes_first(roll: Roll) -> None:
+    roll.cluster.leader = W3
+    assert roll.next() == Action(ActionKind.ROLL, W3, "it leads the group")
+
+
+def test_the_next_leader_goes_next(roll: Roll) -> None:
+    roll.cluster.roll(W1, PREPARING, at=NOW - 90).leader = W3
+    assert roll.kind(step(W1, PASSED)) == (ActionKind.ROLL, W3)
+
+
+def test_when_no_pending_worker_leads_the_one_with_the_fewest_tasks_goes(roll: Roll) -> None:
+    roll.cluster.roll(W1, PREPARING, at=NOW - 90)
+    assert roll.next(step(W1, PASSED)) == Action(ActionKind.ROLL, W3, "none of the pending workers leads")
+
+
+def test_done_when_every_worker_is_through(roll: Roll) -> None:
+    for worker_id in (W1, W2, W3):
+        roll.cluster.roll(worker_id, PREPARING, at=NOW - 90)
+    action = roll.next(*(step(w, PASSED) for w in (W1, W2, W3)))
+    assert action == Action(ActionKind.DONE, reason="every worker is through to preparing")
+
+
+def test_a_worker_that_is_there_already_is_left_alone(cluster: Any) -> None:
+    roll = Roll(cluster.roll(W1, PREPARING, at=NOW - 900))
+    assert roll.plan.change(W1).kind is ChangeKind.NONE
+    assert roll.kind() == (ActionKind.ROLL, W3)
+
+
+def test_nothing_is_done_where_nothing_is_to_do(cluster_in: Any) -> None:
+    assert Roll(cluster_in(PREPARING)).kind() == (ActionKind.DONE, "")
+
+
+def test_a_worker_whose_file_is_newer_than_its_process_is_restarted(cluster_in: Any) -> None:
+    """The file says preparing already, the process runs disabled: the digest stays, the restart is due."""
+    cluster = cluster_in(PREPARING).edit_file(W2, DISABLED).start(W2, at=NOW - 900).edit_file(W2, PREPARING)
+    roll = Roll(cluster)
+    assert roll.plan.change(W2).kind is ChangeKind.ROLL
+    assert roll.kind() == (ActionKind.ROLL, W2)
+
+
+# stopped workers
+
+
+def test_a_stopped_workers_file_is_changed_before_any_restart(cluster: Any) -> None:
+    roll = Roll(cluster.stop(W2))
+    assert roll.plan.change(W2).kind is ChangeKind.FILE_ONLY
+    assert roll.kind() == (ActionKind.CHANGE_FILE, W2)
+
+
+def test_a_stopped_workers_file_that_was_not_confirmed_is_changed_again(cluster: Any) -> None:
+    """Killed between the announcement and the confirmation: the write is done again, whether it had happened or not."""
+    roll = Roll(cluster.stop(W2))
+    assert roll.kind(step(W2, INTENT)) == (ActionKind.CHANGE_FILE, W2)
+    cluster.edit_file(W2, PREPARING)
+    assert roll.kind(step(W2, INTENT)) == (ActionKind.CHANGE_FILE, W2)
+
+
+def test_after_the_stopped_workers_the_running_ones_follow(cluster: Any) -> None:
+    roll = Roll(cluster.stop(W2))
+    cluster.edit_file(W2, PREPARING)
+    assert roll.kind(step(W2, PASSED)) == (ActionKind.ROLL, W1)
+
+
+def test_a_stopped_worker_that_was_started_before_its_file_was_changed_pauses(cluster: Any) -> None:
+    roll = Roll(cluster.stop(W2))
+    cluster.start(W2, at=NOW - 5, mode=DISABLED)
+    assert roll.kind() == (ActionKind.PAUSE, W2)
+    assert "has been started since" in roll.next().reason
+
+
+def test_a_stopped_worker_that_joins_in_the_new_mode_is_welcome(cluster: Any) -> None:
+    roll = Roll(cluster.stop(W2))
+    cluster.edit_file(W2, PREPARING).start(W2, at=NOW - 5)
+    assert roll.kind(step(W2, PASSED)) == (ActionKind.ROLL, W1)
+
+
+def test_a_worker_that_has_stopped_since_the_plan_pauses(roll: Roll) -> None:
+    roll.cluster.stop(W2)
+    assert roll.kind() == (ActionKind.PAUSE, W2)
+    assert "has stopped since" in roll.next().reason
+
+
+# taken up again
+
+
+def test_killed_after_the_announcement_the_write_is_done(roll: Roll) -> None:
+    assert roll.kind(step(W2, INTENT)) == (ActionKind.ROLL, W2)
+
+
+def test_killed_after_the_write_the_restart_is_done(roll: Roll) -> None:
+    roll.cluster.edit_file(W2, PREPARING)
+    assert roll.kind(step(W2, INTENT)) == (ActionKind.RESTART, W2)
+
+
+def test_killed_between_stop_and_start_the_start_is_done(roll: Roll) -> None:
+    roll.cluster.edit_file(W2, PREPARING).stop(W2)
+    assert roll.kind(step(W2, INTENT)) == (ActionKind.RESTART, W2)
+
+
+@pytest.mark.parametrize("status", [INTENT, RESTARTED])
+def test_killed_after_the_restart_its_gate_is_waited_for(roll: Roll, status: StepStatus) -> None:
+    roll.cluster.roll(W2, PREPARING, at=NOW - 90)
+    assert roll.kind(step(W2, status)) == (ActionKind.GATE, W2)
+
+
+def test_a_restarted_worker_that_died_meanwhile_is_started_again(roll: Roll) -> None:
+    roll.cluster.roll(W2, PREPARING, at=NOW - 90).stop(W2)
+    assert roll.kind(step(W2, RESTARTED)) == (ActionKind.RESTART, W2)
+
+
+def test_killed_after_the_failed_gate_the_former_file_is_put_back(roll: Roll) -> None:
+    roll.cluster.roll(W2, PREPARING, at=NOW - 90)
+    assert roll.kind(step(W2, FAILED)) == (ActionKind.RESTORE, W2)
+
+
+def test_killed_between_putting_the_file_back_and_the_restart_the_restart_is_done(roll: Roll) -> None:
+    """The process still runs what the failed file said."""
+    roll.cluster.roll(W2, PREPARING, at=NOW - 90).edit_file(W2, DISABLED)
+    assert roll.kind(step(W2, FAILED)) == (ActionKind.RESTORE, W2)
+
+
+def test_killed_while_the_failed_worker_was_down_it_is_started(roll: Roll) -> None:
+    roll.cluster.stop(W2)
+    assert roll.kind(step(W2, FAILED)) == (ActionKind.RESTORE, W2)
+
+
+def test_killed_before_the_restoration_was_confirmed_the_worker_is_rolled_again(roll: Roll) -> None:
+    roll.cluster.start(W2, at=NOW - 70)
+    assert roll.kind(step(W2, FAILED)) == (ActionKind.ROLL, W1)
+    roll.cluster.leader = W2
+    assert roll.kind(step(W2, FAILED)) == (ActionKind.ROLL, W2)
+
+
+def test_a_worker_that_failed_before_anything_was_done_to_it_is_not_bounced_for_nothing(roll: Roll) -> None:
+    """Its file could not be written, say; its process is the old one."""
+    roll.cluster.leader = W2
+    assert roll.kind(step(W2, FAILED)) == (ActionKind.ROLL, W2)
+
+
+def test_a_restored_worker_is_rolled_again_when_the_plan_is_applied_again(roll: Roll) -> None:
+    roll.cluster.start(W1, at=NOW - 70)
+    assert roll.kind(step(W1, RESTORED)) == (ActionKind.ROLL, W1)
+
+
+def test_what_was_begun_is_finished_before_the_leader_is_rolled(roll: Roll) -> None:
+    roll.cluster.leader = W3
+    assert roll.kind(step(W2, INTENT)) == (ActionKind.ROLL, W2)
+
+
+def test_what_was_begun_is_finished_before_a_stopped_workers_file_is_changed(cluster: Any) -> None:
+    roll = Roll(cluster.stop(W3))
+    cluster.roll(W2, PREPARING, at=NOW - 90)
+    assert roll.kind(step(W2, RESTARTED)) == (ActionKind.GATE, W2)
+
+
+def test_a_worker_that_is_through_is_not_touched_again(roll: Roll) -> None:
+    roll.cluster.roll(W1, PREPARING, at=NOW - 90)
+    assert roll.next(step(W1, PASSED)).worker_id != W1
+
+
+# somebody interferes
+
+
+def test_a_stranger_in_the_group_pauses(roll: Roll) -> None:
+    roll.cluster.join("w9:8083")
+    assert roll.next().kind is ActionKind.PAUSE
+    assert "w9:8083" in roll.next().reason
+
+
+def test_a_member_that_was_described_after_the_plan_was_made_pauses(roll: Roll) -> None:
+    newcomer = replace(roll.cluster.workers[W3].worker, url="http://w9:8083")
+    roll.cluster.join("w9:8083").workers["w9:8083"] = replace(roll.cluster.workers[W3], worker=newcomer)
+    assert roll.next().kind is ActionKind.PAUSE
+    assert "w9:8083" in roll.next().reason
+
+
+def test_a_planned_worker_that_is_no_longer_described_is_refused(roll: Roll) -> None:
+    del roll.cluster.workers[W3]
+    assert roll.next().kind is ActionKind.REFUSE
+    assert W3 in roll.next().reason
+
+
+def test_a_rebalance_makes_no_strangers(roll: Roll) -> None:
+    roll.cluster.rebalancing()
+    assert roll.next().kind is ActionKind.ROLL
+
+
+def test_a_rebalance_after_a_restart_leads_to_the_gate(roll: Roll) -> None:
+    roll.cluster.roll(W2, PREPARING, at=NOW - 90).rebalancing()
+    assert roll.kind(step(W2, RESTARTED)) == (ActionKind.GATE, W2)
+
+
+@pytest.mark.parametrize("worker_id", [W1, W2, W3])
+def test_an_edited_file_is_refused(roll: Roll, worker_id: str) -> None:
+    roll.cluster.facts(worker_id, config_sha256="edited")
+    assert roll.kind() == (ActionKind.REFUSE, worker_id)
+
+
+def test_an_edited_file_of_a_worker_that_needs_no_change_is_refused(cluster: Any) -> None:
+    roll = Roll(cluster.roll(W1, PREPARING, at=NOW - 900))
+    cluster.facts(W1, config_sha256="edited")
+    assert roll.kind() == (ActionKind.REFUSE, W1)
+
+
+def test_a_file_that_somebody_else_has_changed_as_planned_is_refused(roll: Roll) -> None:
+    """Nothing was announced, so there is no backup that a failing gate could put back."""
+    roll.cluster.edit_file(W2, PREPARING)
+    assert roll.kind() == (ActionKind.REFUSE, W2)
+
+
+@pytest.mark.parametrize("status", [RESTARTED, PASSED])
+def test_a_file_that_somebody_has_put_back_is_refused(roll: Roll, status: StepStatus) -> None:
+    roll.cluster.roll(W2, PREPARING, at=NOW - 90).edit_file(W2, DISABLED)
+    assert roll.kind(step(W2, status)) == (ActionKind.REFUSE, W2)
+
+
+def test_an_edited_file_is_refused_even_of_a_worker_in_the_middle_of_its_roll(roll: Roll) -> None:
+    roll.cluster.roll(W2, PREPARING, at=NOW - 90).facts(W2, config_sha256="edited")
+    assert roll.kind(step(W2, RESTARTED)) == (ActionKind.REFUSE, W2)
+
+
+def test_a_file_that_cannot_be_read_pauses(roll: Roll) -> None:
+    roll.cluster.facts(W2, config_sha256=None, problem="w2.properties is not readable")
+    assert roll.kind() == (ActionKind.PAUSE, W2)
+    assert "not readable" in roll.next().reason
+
+
+# what the gate holds the cluster against
+
+
+def test_in_mid_roll_the_modes_are_mixed_as_far_as_the_roll_has_come(roll: Roll) -> None:
+    expected = expectation(roll.plan, done(step(W1, PASSED)), roll.cluster.observe(), Baseline(), W2)
+    assert expected.modes == {W1: PREPARING, W2: PREPARING, W3: DISABLED}
+    assert expected.members == {W1, W2, W3}
+    assert expected.config_sha256 == roll.plan.change(W2).config_after
+
+
+def test_before_the_first_restart_the_modes_are_as_planned_from(roll: Roll) -> None:
+    expected = expectation(roll.plan, {}, roll.cluster.observe(), Baseline())
+    assert expected.modes == {W1: DISABLED, W2: DISABLED, W3: DISABLED}
+    assert expected.worker_id is None
+
+
+def test_a_restored_worker_is_expected_in_its_former_mode(roll: Roll) -> None:
+    expected = expectation(roll.plan, done(step(W1, RESTORED)), roll.cluster.observe(), Baseline(), W2)
+    assert expected.modes[W1] is DISABLED
+
+
+def test_the_process_must_be_younger_than_the_announcement(roll: Roll) -> None:
+    steps = done(step(W2, RESTARTED, announced=NOW - 33))
+    assert expectation(roll.plan, steps, roll.cluster.observe(), Baseline(), W2).restarted_after == NOW - 33
+
+
+def test_a_stopped_worker_is_not_expected_in_the_group(cluster: Any) -> None:
+    roll = Roll(cluster.stop(W2))
+    expected = expectation(roll.plan, {}, cluster.observe(), Baseline())
+    assert expected.members == {W1, W3}
+    assert W2 not in expected.modes
+
+
+def test_a_stopped_worker_that_joins_is_expected_in_the_new_mode(cluster: Any) -> None:
+    roll = Roll(cluster.stop(W2))
+    cluster.edit_file(W2, PREPARING).start(W2, at=NOW - 5)
+    expected = expectation(roll.plan, done(step(W2, PASSED)), cluster.observe(), Baseline())
+    assert expected.members == {W1, W2, W3}
+    assert expected.modes[W2] is PREPARING
+
+
+def test_a_worker_that_is_there_already_is_expected_to_stay_there(cluster: Any) -> None:
+    roll = Roll(cluster.roll(W1, PREPARING, at=NOW - 900))
+    assert expectation(roll.plan, {}, cluster.observe(), Baseline()).modes[W1] is PREPARING

@@ -1,0 +1,67 @@
+"""The package as it is built and installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import airflow_eos_provider
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_pyspark_and_pyspark_client_agree_since_they_own_one_folder() -> None:
+    import pyspark
+
+    assert metadata.version("pyspark") == metadata.version("pyspark-client") == pyspark.__version__
+
+
+def test_pyspark_has_its_jars_for_the_lab_needs_the_ivy_among_them() -> None:
+    import pyspark
+
+    assert list((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+
+
+def test_the_installed_version_is_the_one_in_the_source() -> None:
+    assert metadata.version("airflow-eos-provider") == airflow_eos_provider.__version__
+
+
+def test_airflow_finds_the_provider_by_its_entry_point() -> None:
+    (entry,) = [
+        entry
+        for entry in metadata.entry_points(group="apache_airflow_provider")
+        if entry.value.startswith("airflow_eos_provider.")
+    ]
+    assert entry.load()()["package-name"] == "airflow-eos-provider"
+
+
+@pytest.mark.slow
+def test_the_wheel_contains_every_module_and_nothing_of_the_tests(tmp_path: Path) -> None:
+    uv = shutil.which("uv")
+    assert uv is not None, "uv is a prerequisite: pip install uv"
+    subprocess.run(
+        [uv, "build", "--wheel", "--out-dir", str(tmp_path)], cwd=ROOT, check=True, capture_output=True, timeout=300
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    package = ROOT / "airflow_eos_provider"
+    sources = {
+        str(path.relative_to(ROOT))
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc"
+    }
+    assert sources, "there is nothing to compare with"
+    assert sources <= names
+    assert {name.split("/")[0] for name in names} == {
+        "airflow_eos_provider",
+        f"airflow_eos_provider-{airflow_eos_provider.__version__}.dist-info",
+    }
+    (entry_points,) = [name for name in names if name.endswith("entry_points.txt")]
+    with zipfile.ZipFile(wheel) as archive:
+        assert "apache_airflow_provider" in archive.read(entry_points).decode()
