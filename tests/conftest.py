@@ -80,6 +80,6 @@ def lab_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabFactory
 
 @pytest.fixture(scope="session")
 def disabled_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Three workers in mode disabled, for tests that leave the workers as they are; connectors of their own are fine."""
+    """Three workers in mode disabled, for tests that leave the workers alone; connectors of their own are fine."""
     with _labs(tmp_path_factory) as start:
         yield start(name="disabled", mode=Mode.DISABLED)

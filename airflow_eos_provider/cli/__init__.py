@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 
 import typer
-from rich.console import Console
 
 from airflow_eos_provider import __version__
 from airflow_eos_provider.cli import discover, rollout, status
+from airflow_eos_provider.cli.common import console, progress_console
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.lab.command import lab_app
 from airflow_eos_provider.lab.demo_command import demo
@@ -30,7 +30,7 @@ app.add_typer(lab_app, name="lab", help="A real Kafka with real Connect workers 
 
 def _print_version(value: bool) -> None:
     if value:
-        Console().print(f"airflow-eos-provider {__version__}")
+        console.print(f"airflow-eos-provider {__version__}")
         raise typer.Exit
 
 
@@ -46,5 +46,5 @@ def main() -> None:
     try:
         app()
     except EosError as error:
-        Console(stderr=True, highlight=False).print(f"error: {error}", markup=False)
+        progress_console.print(f"error: {error}", markup=False, soft_wrap=True)
         sys.exit(error.exit_code)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,8 +23,18 @@ ClusterOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 
-console = Console(highlight=False)
-progress_console = Console(stderr=True, highlight=False)
+#: Width of what is printed into a file or a pipe, where no terminal says how wide it is.
+PIPE_WIDTH = 160
+
+
+def _console(*, stderr: bool = False) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
+    return Console(stderr=stderr, highlight=False, width=width)
+
+
+console = _console()
+progress_console = _console(stderr=True)
 
 
 def load_cluster(path: Path | None) -> ConnectCluster:

@@ -90,7 +90,7 @@ def apply(
 
 
 def _report(line: str) -> None:
-    progress_console.print(f"{time.strftime('%H:%M:%S')}  {line}", markup=False)
+    progress_console.print(f"{time.strftime('%H:%M:%S')}  {line}", markup=False, soft_wrap=True)
 
 
 def _keep(made: Plan) -> None:

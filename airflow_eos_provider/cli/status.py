@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from airflow_eos_provider.cli.common import ClusterOption, JsonOption, console, load_cluster, print_json
@@ -12,6 +13,7 @@ from airflow_eos_provider.rollout.findings import Finding, findings
 from airflow_eos_provider.rollout.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.observer import Observer
 
+_REST_SHOWS = {True: "enabled", False: "not enabled", None: "unknown"}
 _MODE_STYLES = {"enabled": "green", "preparing": "cyan", "disabled": "white", "unknown": "bold yellow"}
 
 
@@ -133,25 +135,20 @@ def _show_group(observation: Observation) -> None:
 
 
 def _show_workers(observation: Observation) -> None:
-    table = Table(title="Workers", title_justify="left")
-    table.add_column("worker", no_wrap=True)
-    for column in ("mode", "file says", "process runs", "REST shows", "up since", "tasks", "health"):
-        table.add_column(column, overflow="fold")
+    table = _table("Workers")
+    for column in ("worker (* leads)", "mode", "file", "process", "REST", "since", "tasks", "health"):
+        table.add_column(column, overflow="fold", no_wrap=column == "mode")
     for worker in observation.workers:
         mode = worker.mode
-        leads = " (leads)" if worker.worker_id == observation.leader_id else ""
         stopped = worker in observation.stopped
         verdict = "stopped" if stopped else str(mode.verdict)
-        started = worker.facts.process.started_at if worker.facts.process else None
         table.add_row(
-            worker.worker_id + leads,
+            worker.worker_id + ("*" if worker.worker_id == observation.leader_id else ""),
             f"[{_MODE_STYLES.get(verdict, 'dim')}]{verdict}[/]",
             str(mode.declared.mode or "unknown"),
             "-" if stopped else str(mode.running.mode or "unknown"),
-            "-"
-            if stopped
-            else {True: "enabled", False: "not enabled", None: "unknown"}[mode.observed.runs_exactly_once],
-            time.strftime("%m-%d %H:%M:%S", time.localtime(started)) if started else "-",
+            "-" if stopped else _REST_SHOWS[mode.observed.runs_exactly_once],
+            _since(worker.started_at),
             str(len(observation.tasks_on(worker.worker_id))),
             worker.health.status if worker.health else "-",
         )
@@ -159,14 +156,26 @@ def _show_workers(observation: Observation) -> None:
         table.add_row(member, "[bold yellow]unknown[/]", "not in the cluster file", *["-"] * 5)
     console.print(table)
     for worker in observation.workers:
-        console.print(f"  {worker.worker_id}: {worker.mode.reason}", style="dim", markup=False)
+        console.print(f"  {worker.worker_id}: {worker.mode.reason}", style="dim", markup=False, soft_wrap=True)
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+
+
+def _since(started_at: float | None) -> str:
+    """Clock time of a start today, else its date."""
+    if started_at is None:
+        return "-"
+    started, today = time.localtime(started_at), time.localtime()
+    return time.strftime("%H:%M:%S" if started[:3] == today[:3] else "%Y-%m-%d", started)
 
 
 def _show_connectors(observation: Observation) -> None:
     if not observation.statuses:
         console.print("Connectors: none" if observation.statuses is not None else "Connectors: not readable")
         return
-    table = Table(title="Connectors", title_justify="left")
+    table = _table("Connectors")
     for column in ("connector", "type", "state", "tasks: state, where placed", "task count record", "fencing"):
         table.add_column(column, overflow="fold")
     for document in _connector_documents(observation):
@@ -201,7 +210,7 @@ def _show_transactions(observation: Observation) -> None:
     if not observation.transactions:
         console.print("Transactional ids of the group: none")
         return
-    table = Table(title="Transactional ids of the group", title_justify="left")
+    table = _table("Transactional ids of the group")
     for column in ("id", "state", "producer id", "epoch", "timeout", "open for"):
         table.add_column(column)
     for transaction in observation.transactions:

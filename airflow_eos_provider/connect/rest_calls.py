@@ -103,8 +103,16 @@ class Call(Generic[T]):
             f"{answer.url} answered {self.method} {self.path} with {answer.status}: "
             f"{message or 'no words of Connect (its web server answered, or a proxy)'}",
             status=answer.status,
-            remedy="Try again when the group is stable." if answer.is_momentary else None,
+            remedy=self._remedy(answer, message),
         )
+
+    def _remedy(self, answer: Answer, message: str | None) -> str | None:
+        if answer.is_momentary:
+            return "Try again when the group is stable."
+        if answer.status == 400 and message is None and ("%2F" in self.path or "%25" in self.path):
+            # Jetty 12 calls such a path ambiguous; seen with 4.3.1.
+            return "Connect 4 takes a connector with / or % in its name, but then no address with that name."
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from airflow_eos_provider.lab.demo_screen import Screen
 from airflow_eos_provider.lab.drain import Drained, compare, drain, expected_from_file, expected_from_topic
 from airflow_eos_provider.lab.flights import Feeder
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.lab.ports import require_free
 from airflow_eos_provider.lab.record import LabOptions
 from airflow_eos_provider.lab.teardown import take_down as take_down_lab
 
@@ -48,6 +49,7 @@ _RUNNING_SECONDS = 180.0
 _DAG_SECONDS = 1800.0
 _CATCH_UP_SECONDS = 300.0
 _DRAIN_SECONDS = 300.0
+_PORT_SECONDS = 15.0
 
 _DAG_FILE = '''\
 """The upgrade of the demo's cluster. Airflow finds DAGs by the words dag and airflow in a file."""
@@ -216,6 +218,7 @@ class _Demo:
         lab.stop_worker(number, kill=True)
         self._screen.now(f"{url} is dead; its successor starts")
         self._screen.say(f"killed {url} in the midst of its transactions; starting it again, as a supervisor would")
+        _wait_port_free(lab.workers[number].port)
         lab.start_worker(number)
         load.wait_running(MIRROR_TASKS_BEFORE, _RUNNING_SECONDS)
         seconds = round(time.monotonic() - started, 1)
@@ -283,6 +286,20 @@ def _clear(folder: Path, say: Callable[[str], None], *, keep_data: bool = False)
     AirflowLab.clear(folder / "airflow")
     say("stopping workers and broker, if any run here")
     take_down_lab(folder / "lab" / LAB_NAME, keep_data=keep_data, progress=say)
+
+
+def _wait_port_free(port: int) -> None:
+    """A killed process of many threads is a zombie, and so counts as dead, a moment before its last thread closes its
+    sockets.
+    """
+    deadline = time.monotonic() + _PORT_SECONDS
+    while True:
+        try:
+            return require_free(port, "the worker's successor")
+        except EosError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
 
 
 @contextlib.contextmanager

@@ -218,7 +218,9 @@ def mode(expectation: Expectation, observation: Observation) -> Check:
     """Every worker is proven to run in the mode that it should have by now."""
     name = "mode"
     # The restarted worker comes first: what is wrong with it outweighs what cannot be told of others.
-    for worker_id, wanted in sorted(expectation.modes.items(), key=lambda item: (item[0] != expectation.worker_id, item)):
+    for worker_id, wanted in sorted(
+        expectation.modes.items(), key=lambda item: (item[0] != expectation.worker_id, item)
+    ):
         seen = observation.worker(worker_id).mode
         if seen.verdict.mode is None:
             return inconclusive(name, f"{worker_id}: {seen.reason}", "the layers of evidence are shown by 'eos status'")

@@ -55,7 +55,7 @@ def expectation(
     worker_id: str | None = None,
 ) -> Expectation:
     """What the gate holds the cluster against, for this worker or (None) before the first restart."""
-    through = {w for w, step in steps.items() if step.status is StepStatus.PASSED}
+    through = {w for w, step in steps.items() if step.status in (StepStatus.PASSED, StepStatus.RESTARTED)}
     members, modes = set(), {}
     for change in plan.workers:
         joined = change.worker_id in observation.members
@@ -85,7 +85,9 @@ def _somebody_interferes(plan: Plan, steps: Mapping[str, Step], observation: Obs
         return Action(ActionKind.REFUSE, missing[0], f"the cluster description no longer has {', '.join(missing)}")
     strangers = sorted(set(observation.members) - planned)
     if strangers:
-        return Action(ActionKind.PAUSE, reason=f"member {', '.join(strangers)} has joined, which the plan does not have")
+        return Action(
+            ActionKind.PAUSE, reason=f"member {', '.join(strangers)} has joined, which the plan does not have"
+        )
     for change in plan.workers:
         facts = observation.worker(change.worker_id).facts
         whose = f"the file of {change.worker_id} ({change.config})"
@@ -112,7 +114,8 @@ def _own_digests(change: WorkerChange, step: Step | None) -> tuple[str, ...]:
 
 
 def _finish_what_was_begun(plan: Plan, steps: Mapping[str, Step], observation: Observation) -> Action | None:
-    for worker_id, step in steps.items():
+    # An announced restart comes before a gate: a worker that may be down would keep every gate shut.
+    for worker_id, step in sorted(steps.items(), key=lambda item: item[1].status is not StepStatus.INTENT):
         change = plan.change(worker_id)
         worker = observation.worker(worker_id)
         written = worker.facts.config_sha256 == change.config_after

@@ -116,19 +116,24 @@ class Plan:
     def from_dict(cls, document: Mapping[str, Any]) -> Plan:
         """Read :meth:`to_dict` back.
 
-        :raises ConfigurationError: another schema, or content that does not match its own hash.
+        :raises ConfigurationError: another schema, no plan at all, or content that does not match its own hash.
         """
         if document.get("schema") != SCHEMA:
             raise ConfigurationError(f"The plan has schema {document.get('schema')!r}.", expected=str(SCHEMA))
-        plan = cls(
-            group_id=document["group_id"],
-            kafka_cluster_id=document["kafka_cluster_id"],
-            target=Mode(document["target"]),
-            workers=tuple(
-                WorkerChange(**{**change, "kind": ChangeKind[change["kind"]]}) for change in document["workers"]
-            ),
-            stand_still=tuple(StandStill(**prediction) for prediction in document["stand_still"]),
-        )
+        try:
+            plan = cls(
+                group_id=document["group_id"],
+                kafka_cluster_id=document["kafka_cluster_id"],
+                target=Mode(document["target"]),
+                workers=tuple(
+                    WorkerChange(**{**change, "kind": ChangeKind[change["kind"]]}) for change in document["workers"]
+                ),
+                stand_still=tuple(StandStill(**prediction) for prediction in document["stand_still"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigurationError(
+                f"The document is no plan of this schema ({type(error).__name__}: {error}).", remedy="Make a new plan."
+            ) from error
         if plan.hash != document.get("hash"):
             raise ConfigurationError("The plan's content does not match its hash.", remedy="Make a new plan.")
         return plan
@@ -225,7 +230,10 @@ def _change(worker: WorkerObservation, target: Mode, after: str, is_stopped: boo
 def _differences(then: Plan, now: Plan) -> list[str]:
     lines = []
     if then.group_id != now.group_id or then.kafka_cluster_id != now.kafka_cluster_id:
-        lines.append(f"another cluster: {then.group_id} on {then.kafka_cluster_id}, now {now.group_id}")
+        lines.append(
+            f"another cluster: {then.group_id} on {then.kafka_cluster_id}, "
+            f"now {now.group_id} on {now.kafka_cluster_id or 'unknown'}"
+        )
     before = {change.worker_id: change for change in then.workers}
     after = {change.worker_id: change for change in now.workers}
     lines += [f"{worker_id} is gone from the roster" for worker_id in sorted(before.keys() - after.keys())]

@@ -110,8 +110,10 @@ def group_is_calm(observation: Observation, target: Mode, settings: RolloutSetti
     """The group is stable; a roll does not start in the middle of a rebalance."""
     if observation.group is None:
         return inconclusive("group", observation.group_problem or "not readable")
-    if not observation.group.is_stable or observation.leader_id is None:
+    if not observation.group.is_stable:
         return inconclusive("group", f"state {observation.group.state}", "wait until the rebalance is over")
+    if observation.leader_id is None:
+        return inconclusive("group", "the members do not agree on a leader", "look again in a moment; read their logs")
     return passed("group", f"stable, protocol {observation.group.protocol}, led by {observation.leader_id}")
 
 
@@ -120,7 +122,8 @@ def workers_answer(observation: Observation, target: Mode, settings: RolloutSett
     name = "REST"
     for worker in _running(observation):
         if not worker.is_healthy:
-            return failed(name, f"{worker.worker_id}: {worker.rest_problem or 'not healthy'}", "see its log")
+            found = worker.rest_problem or f"health is {worker.health.status if worker.health else 'unknown'}"
+            return failed(name, f"{worker.worker_id}: {found}", f"read its log {worker.worker.log}")
     clusters = {worker.root.kafka_cluster_id for worker in observation.workers if worker.root}
     if len(clusters) > 1:
         return failed(name, f"the workers sit on different Kafka clusters: {', '.join(sorted(map(str, clusters)))}")
@@ -174,7 +177,11 @@ def files(observation: Observation, target: Mode, settings: RolloutSettings) -> 
 
 
 def proven_modes(observation: Observation, target: Mode, settings: RolloutSettings) -> Check:
-    """Every running worker's mode is proven, and the target may follow it (KIP-618: enabled only after preparing)."""
+    """Every running worker's mode is proven, and the target may live beside it while the roll goes on.
+
+    A disabled leader writes the config topic without transactions, so enabled workers could not be protected from it:
+    from disabled to enabled and back the way leads through preparing (KIP-618).
+    """
     name = "modes"
     modes = {}
     for worker in _running(observation):
@@ -186,14 +193,13 @@ def proven_modes(observation: Observation, target: Mode, settings: RolloutSettin
                 "'eos status' shows the layers of evidence; a restart of that worker often settles it",
             )
         modes[worker.worker_id] = mode
-    if target is Mode.ENABLED:
-        unprepared = sorted(w for w, mode in modes.items() if not mode.uses_transactional_leader)
-        if unprepared:
-            return failed(
-                name,
-                f"{', '.join(unprepared)} still run{'s' if len(unprepared) == 1 else ''} disabled",
-                "roll to preparing first: 'eos plan --to preparing'",
-            )
+    apart = {w: mode for w, mode in sorted(modes.items()) if not mode.may_live_beside(target)}
+    if apart:
+        return failed(
+            name,
+            f"{', '.join(apart)} still run{'s' if len(apart) == 1 else ''} {next(iter(apart.values()))}",
+            "roll to preparing first: 'eos plan --to preparing'",
+        )
     return passed(name, ", ".join(f"{w} {m}" for w, m in sorted(modes.items())) or "no worker runs")
 
 
@@ -214,6 +220,13 @@ def connectors(observation: Observation, target: Mode, settings: RolloutSettings
     problem = observation.statuses_problem or observation.config_problem
     if observation.statuses is None or observation.config is None:
         return inconclusive("connectors", problem or "not readable", "make REST and the config topic readable")
+    incomplete = sorted(name for name, state in observation.config.connectors.items() if state.inconsistent)
+    if incomplete:
+        return inconclusive(
+            "connectors",
+            f"the task configs of {', '.join(incomplete)} are not complete in the config topic",
+            "write its configuration once more (PUT it as it is), or delete it; Connect starts none of its tasks",
+        )
     tasks = sum(len(status.tasks) for status in observation.statuses.values())
     broken = sorted(n for n, s in observation.statuses.items() if any(t.state == "FAILED" for t in s.tasks))
     also = f"; FAILED tasks already now in {', '.join(broken)}" if broken else ""

@@ -19,7 +19,8 @@ from airflow_eos_provider.rollout.gate import GateWatch, tasks_with_failed_fenci
 from airflow_eos_provider.rollout.journal import Journal, RolloutState, Step, StepStatus
 from airflow_eos_provider.rollout.observation import Observation
 from airflow_eos_provider.rollout.observer import Observer
-from airflow_eos_provider.rollout.plan import Plan
+from airflow_eos_provider.rollout.order import leader_that_ends_delay
+from airflow_eos_provider.rollout.plan import ChangeKind, Plan
 from airflow_eos_provider.rollout.settings import RolloutSettings
 
 #: What is awaited is said again after this many seconds, so that a quiet log never looks like a dead one.
@@ -43,6 +44,7 @@ class Roll:
     report: Callable[[str], None]
     failed_state: RolloutState = RolloutState.PAUSED
     _calm: bool = field(default=False, init=False)
+    _delay_ended_for: set[str] = field(default_factory=set, init=False)
     _finished_at_ms: int = field(default=0, init=False)
 
     def run(self) -> int:
@@ -100,8 +102,14 @@ class Roll:
             tasks=before.tasks if before else tasks,
             led=before.led if before else worker_id == observation.leader_id,
             mode=str(self.plan.target),
+            seconds=before.seconds if before else 0.0,
+            tasks_stood_seconds=before.tasks_stood_seconds if before else 0.0,
         )
         self.report(f"{worker_id}: {action.kind} ({action.reason}); it holds {len(step.tasks)} tasks.")
+        self._announce_and_restart(step)
+
+    def _announce_and_restart(self, step: Step) -> None:
+        worker_id = step.worker_id
         self._announce(step)
         self._calm = False
         try:
@@ -138,6 +146,8 @@ class Roll:
     def _pass_gate(self, worker_id: str, observation: Observation) -> None:
         watch = self._watch(worker_id, observation)
         outcome = self._wait(watch, worker_id)
+        if outcome is None:
+            return  # another worker was restarted on this one's behalf: look again
         if outcome is Verdict.FAIL:
             self._fail(worker_id, tuple(str(check) for check in watch.checks if not check.passed))
         if outcome is Verdict.INCONCLUSIVE:
@@ -151,8 +161,8 @@ class Roll:
             step,
             status=StepStatus.PASSED,
             at=now,
-            seconds=now - step.restarted_after,
-            tasks_stood_seconds=watch.stood_seconds(step.restarted_after),
+            seconds=step.seconds + now - step.restarted_after,
+            tasks_stood_seconds=step.tasks_stood_seconds + watch.stood_seconds(step.restarted_after),
             evidence=tuple(str(check) for check in watch.checks),
         )
         self._finished_at_ms = self._announce(passed)
@@ -173,8 +183,11 @@ class Roll:
             tasks=step.tasks if step else (),
         )
 
-    def _wait(self, watch: GateWatch, worker_id: str | None) -> Verdict:
-        """Poll until the gate has answered; says what is awaited and until when."""
+    def _wait(self, watch: GateWatch, worker_id: str | None) -> Verdict | None:
+        """Poll until the gate has answered; says what is awaited and until when.
+
+        :returns: the answer; None if the leader was restarted meanwhile to end a rebalance delay.
+        """
         who = worker_id or "before the first restart"
         said, said_at, healed = "", 0.0, False
         while True:
@@ -192,7 +205,35 @@ class Roll:
             if failed_fencing and not healed:
                 healed = True
                 self._restart_failed_tasks(failed_fencing, observation)
+            if worker_id is not None and self._end_delay(worker_id, observation):
+                return None
             time.sleep(self.settings.poll_interval_seconds)
+
+    def _end_delay(self, worker_id: str, observation: Observation) -> bool:
+        """Restart the leader, which is through, once more, where that ends a rebalance delay sooner than waiting."""
+        leader = leader_that_ends_delay(observation, self._in_target_mode())
+        everybody = expectation(self.plan, self.steps, observation, self.baseline, worker_id).members
+        if leader is None or worker_id in self._delay_ended_for or everybody != observation.members.keys():
+            return False
+        self._delay_ended_for.add(worker_id)
+        now = time.time()
+        tasks = tuple(f"{c}/{n}" for c, n in sorted(observation.tasks_on(leader)))
+        before = self.steps.get(leader) or Step(leader, StepStatus.PASSED, now, led=True, mode=str(self.plan.target))
+        self.report(
+            f"{leader}: restart once more; it leads, is through, and its successor waits for no rebalance delay."
+        )
+        step = replace(before, status=StepStatus.INTENT, at=now, restarted_after=now, tasks=tasks)
+        if leader == worker_id:
+            waited = now - before.restarted_after
+            stood = before.tasks_stood_seconds + (waited if before.tasks else 0.0)
+            step = replace(step, seconds=before.seconds + waited, tasks_stood_seconds=stood)
+        self._announce_and_restart(step)
+        return True
+
+    def _in_target_mode(self) -> set[str]:
+        through = {c.worker_id for c in self.plan.workers if c.kind is ChangeKind.NONE and c.mode != "stopped"}
+        arrived = (StepStatus.PASSED, StepStatus.RESTARTED)
+        return through | {worker_id for worker_id, step in self.steps.items() if step.status in arrived}
 
     def _restart_failed_tasks(self, connectors: tuple[str, ...], observation: Observation) -> None:
         """One restart, once per gate, of tasks whose fencing failed: Connect never tries that again by itself."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from airflow_eos_provider.errors import ConfigurationError
 
 #: Connect's own defaults (DistributedConfig), for properties that a worker's file does not set.
 DEFAULT_HEARTBEAT_INTERVAL_MS = 3_000
 DEFAULT_SESSION_TIMEOUT_MS = 10_000
 DEFAULT_REBALANCE_DELAY_MS = 300_000
+
+_DURATIONS = ("poll_interval_seconds", "hold_seconds", "gate_timeout_seconds", "startup_seconds", "stop_grace_seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,20 @@ class RolloutSettings:
     stop_grace_seconds: float = 60.0
     lease_seconds: float = 240.0
     allow_downtime: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse limits with which a gate would pass unseen or never be given up.
+
+        :raises ConfigurationError: naming the setting.
+        """
+        if self.polls < 1:
+            raise ConfigurationError(f"polls is {self.polls}.", expected="1 or more")
+        if not (math.isfinite(self.lease_seconds) and self.lease_seconds > 0):
+            raise ConfigurationError(f"lease_seconds is {self.lease_seconds}.", expected="more than 0 seconds")
+        for name in _DURATIONS:
+            seconds = getattr(self, name)
+            if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
+                raise ConfigurationError(f"{name} is {seconds}.", expected="0 or more seconds")
 
     def hold(self, worker_properties: Mapping[str, str]) -> float:
         """Seconds for which the gate of this worker must hold."""

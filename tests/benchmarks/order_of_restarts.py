@@ -2,7 +2,8 @@
 
 Three workers in ``enabled``, a file source and a mirror with three tasks. Each trial restarts one worker and counts the
 seconds until every task runs again, placed on a member, as a rollout's gate sees it. The leader of the moment is
-restarted three times in a row (so all three workers may get their turn); then one worker that does not lead.
+restarted three times in a row; then one worker that does not lead, and right after it the leader, which should end the
+delay; last one worker that does not lead, with the delay waited out.
 """
 
 from __future__ import annotations
@@ -36,38 +37,53 @@ def run(console: Console) -> list[Result]:
             )
             lab = Lab.up(options, lambda line: console.print(f"  {line}", style="dim"))
             try:
-                results.append(_measure(lab, delay_ms, console))
+                results += _measure(lab, delay_ms, console)
             finally:
                 lab.down()
     return results
 
 
-def _measure(lab: Lab, delay_ms: int, console: Console) -> Result:
+def _measure(lab: Lab, delay_ms: int, console: Console) -> list[Result]:
     _create_connectors(lab)
     observer = Observer(lab.cluster())
     baseline = _wait_until_whole(observer, Baseline(), time.monotonic() + 120)[1]
     leader_seconds = []
-    restarted = set()
+    led = []
     for trial in range(LEADER_TRIALS):
         leader = observer.observe().leader_id
         assert leader is not None
-        seconds = _restart(observer, leader, baseline, delay_ms)
-        restarted.add(leader)
-        leader_seconds.append(seconds)
-        console.print(f"delay {delay_ms} ms: leader {leader} restarted, trial {trial + 1}: {seconds:.1f} s")
+        led.append(leader)
+        leader_seconds.append(_restart(observer, [leader], baseline, delay_ms))
+        console.print(f"delay {delay_ms} ms: leader {leader} restarted, trial {trial + 1}: {leader_seconds[-1]:.1f} s")
+    console.print(f"delay {delay_ms} ms: {len(set(led))} different workers led in {LEADER_TRIALS} restarts")
+    ended = _restart(observer, [_follower(observer), None], baseline, delay_ms)
+    console.print(f"delay {delay_ms} ms: a follower restarted, then the leader: {ended:.1f} s")
+    waited = _restart(observer, [_follower(observer)], baseline, delay_ms)
+    console.print(f"delay {delay_ms} ms: a follower restarted, the delay waited out: {waited:.1f} s")
+    median = sorted(leader_seconds)[len(leader_seconds) // 2]
+    return [
+        Result(
+            f"stand_still_leader_delay_{delay_ms}_ms",
+            median,
+            waited,
+            "lower",
+            "s",
+            f"tasks stand still: leader restarted (median of {LEADER_TRIALS}) against a follower restarted",
+        ),
+        Result(
+            f"stand_still_ended_delay_{delay_ms}_ms",
+            ended,
+            waited,
+            "lower",
+            "s",
+            "tasks stand still: follower restarted, then the leader to end the delay, against the delay waited out",
+        ),
+    ]
+
+
+def _follower(observer: Observer) -> str:
     observation = observer.observe()
-    other = next(w.worker_id for w in observation.workers if w.worker_id != observation.leader_id)
-    other_seconds = _restart(observer, other, baseline, delay_ms)
-    console.print(f"delay {delay_ms} ms: {other}, which does not lead, restarted: {other_seconds:.1f} s")
-    console.print(f"delay {delay_ms} ms: {len(restarted)} different workers led in {LEADER_TRIALS} restarts")
-    return Result(
-        name=f"stand_still_delay_{delay_ms}_ms",
-        ours=sorted(leader_seconds)[len(leader_seconds) // 2],
-        peer=other_seconds,
-        better="lower",
-        unit="s",
-        what=f"tasks stand still: leader restarted (median of {LEADER_TRIALS}) against a worker that does not lead",
-    )
+    return next(w.worker_id for w in observation.workers if w.worker_id != observation.leader_id)
 
 
 def _create_connectors(lab: Lab) -> None:
@@ -106,13 +122,27 @@ def _create_connectors(lab: Lab) -> None:
         )
 
 
-def _restart(observer: Observer, worker_id: str, baseline: Baseline, delay_ms: int) -> float:
+def _restart(observer: Observer, workers: list[str | None], baseline: Baseline, delay_ms: int) -> float:
+    """Restart workers one after the other, each when the group is stable again; None is the leader of that moment."""
     started = time.monotonic()
-    observer.hosts[worker_id].restart()
-    whole_at, _ = _wait_until_whole(observer, baseline, started + delay_ms / 1000 + 120)
-    # Whole once is not whole for good: a rebalance may still take the tasks away.
-    _wait_until_whole(observer, baseline, time.monotonic() + delay_ms / 1000 + 120, hold_seconds=8)
+    deadline = started + delay_ms / 1000 + 120
+    for position, worker_id in enumerate(workers):
+        if position:
+            _wait_until_joined(observer, deadline)
+        chosen = worker_id or observer.observe().leader_id
+        assert chosen is not None
+        observer.hosts[chosen].restart()
+    whole_at, _ = _wait_until_whole(observer, baseline, deadline, hold_seconds=8)
     return whole_at - started
+
+
+def _wait_until_joined(observer: Observer, deadline: float) -> None:
+    while time.monotonic() < deadline:
+        observation = observer.observe()
+        if observation.leader_id and len(observation.members) == len(observation.workers):
+            return
+        time.sleep(0.5)
+    raise AssertionError("the restarted worker did not join")
 
 
 def _wait_until_whole(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -97,11 +98,15 @@ class Cluster:
             verdicts[worker_id] = judge(worker_id, fact.declared, change(fact.running), observed)
         return verdicts
 
-    def roll(self, mode: Mode, *worker_ids: str) -> None:
-        for worker_id in worker_ids or tuple(self.hosts):
+    def change(self, mode: Mode, *worker_ids: str) -> None:
+        """Bring workers (all, if none is named) into a mode, all at once: no connector is there to mind it."""
+        chosen = worker_ids or tuple(self.hosts)
+        for worker_id in chosen:
             host = self.hosts[worker_id]
             host.write_property(MODE_PROPERTY, mode, expect_sha256=host.observe().config_sha256 or "")
-            host.restart()
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda worker_id: self.hosts[worker_id].restart(), chosen))
+        for worker_id in chosen:
             self.wait_until_joined(worker_id)
 
     def wait_until_joined(self, worker_id: str) -> None:
@@ -136,9 +141,10 @@ def lab(lab_factory: Callable[..., Any]) -> Any:
 def cluster(lab: Any) -> Cluster:
     """Three workers that run ``disabled``, whatever the test before has made of them."""
     cluster = Cluster.of(lab.cluster())
-    for worker_id, mode in cluster.modes().items():
-        if mode.verdict is not ModeVerdict.DISABLED or mode.disagreements:
-            cluster.roll(Mode.DISABLED, worker_id)
+    modes = cluster.modes().items()
+    others = [w for w, mode in modes if mode.verdict is not ModeVerdict.DISABLED or mode.disagreements]
+    if others:
+        cluster.change(Mode.DISABLED, *others)
     return cluster
 
 
@@ -161,7 +167,7 @@ def test_without_file_and_log_only_the_leader_tells_disabled_from_preparing(clus
 def test_each_mode_is_told_with_all_layers_agreeing(cluster: Cluster) -> None:
     for mode in Mode:
         if mode is not Mode.DISABLED:
-            cluster.roll(mode)
+            cluster.change(mode)
         modes = cluster.modes()
         assert verdicts(modes) == [mode] * 3, [m.reason for m in modes.values()]
         assert [m.disagreements for m in modes.values()] == [()] * 3
@@ -174,8 +180,8 @@ def test_each_mode_is_told_with_all_layers_agreeing(cluster: Cluster) -> None:
         evidence = cluster.leader_evidence()
         assert evidence.transactional is mode.uses_transactional_leader, evidence.detail
     # Down again: the transactional id lingers, which must not pass for a leader that still uses it.
-    cluster.roll(Mode.PREPARING)
-    cluster.roll(Mode.DISABLED)
+    cluster.change(Mode.PREPARING)
+    cluster.change(Mode.DISABLED)
     cluster.let_the_leader_write()
     modes = cluster.modes()
     assert verdicts(modes) == ["disabled"] * 3, [m.reason for m in modes.values()]
@@ -185,8 +191,8 @@ def test_each_mode_is_told_with_all_layers_agreeing(cluster: Cluster) -> None:
 
 def test_a_mixed_cluster_with_one_worker_stopped_is_told_worker_by_worker(cluster: Cluster) -> None:
     first, second, _third = cluster.hosts
-    cluster.roll(Mode.PREPARING, first)
-    cluster.roll(Mode.ENABLED, second)
+    cluster.change(Mode.PREPARING, first)
+    cluster.change(Mode.ENABLED, second)
     assert verdicts(cluster.modes()) == ["preparing", "enabled", "disabled"]
     cluster.hosts[first].stop()
     stopped = cluster.modes()[first]

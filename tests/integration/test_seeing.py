@@ -30,9 +30,9 @@ from airflow_eos_provider.errors import (
 )
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.log import LogRecord, read_to_end, scan_to_end
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.kafka.transactions import TransactionDescription, TransactionsClient
 from airflow_eos_provider.lab.broker import write_properties
-from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.processes import spawn
 
@@ -44,14 +44,9 @@ BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(lab_factory: Callable[..., Lab]) -> Lab:
     """Two workers in mode enabled."""
-    root = tmp_path_factory.mktemp("seeing")
-    lab = Lab.up(LabOptions(name="seeing", workers=2, mode=Mode.ENABLED, root=root))
-    try:
-        yield lab
-    finally:
-        lab.down()
+    return lab_factory(name="seeing", workers=2, mode=Mode.ENABLED)
 
 
 @pytest.fixture(scope="module")
@@ -222,8 +217,8 @@ class TestTransactions:
             unlike = transactions.list("-")
             described = transactions.describe([listed.transactional_id, "nobody"])
             (active,) = transactions.active_producers(topic)
-            producer.commit_transaction(30)
-            after = transactions.describe([listed.transactional_id])[listed.transactional_id]
+            producer.commit_transaction(30)  # returns when the decision is written, before the markers are
+            after = wait_for("the end", lambda: completed(transactions.describe([listed.transactional_id])))
             (finished,) = transactions.active_producers(topic)
         found = described[listed.transactional_id]
         assert set(described) == {listed.transactional_id}
@@ -280,7 +275,7 @@ class TestRest:
         assert caught.value.status == 404
 
     def test_a_name_with_spaces_and_signs_comes_through(self, rest: ConnectRest, topic: str, tmp_path: Path) -> None:
-        name = "täsk & co + 100%?"
+        name = "täsk & co; #1 + a=b?"
         config = {"connector.class": FILE_SOURCE, "file": str(tmp_path / "f"), "topic": topic}
         rest.create(name, config, "STOPPED")
         try:
@@ -288,6 +283,11 @@ class TestRest:
             wait_for("status", lambda: name in rest.statuses())
         finally:
             rest.delete(name)
+
+    @pytest.mark.parametrize("name", ["a/b", "100%"])
+    def test_a_name_that_connect_cannot_address_is_explained(self, rest: ConnectRest, name: str) -> None:
+        with pytest.raises(ConnectRestError, match="no address with that name"):
+            rest.connector_config(name)
 
     def test_the_brokers_port_is_not_taken_for_a_worker(self, lab: Lab) -> None:
         with ConnectRest(f"http://{lab.bootstrap_servers}") as rest, pytest.raises(UnreachableError, match="REST port"):
@@ -313,7 +313,7 @@ class TestClusterState:
         config = mirror(lab, source)
 
         rest.create(name, config, "STOPPED")
-        state = wait_for("the record", lambda: (s := self.state(lab, settings)) if name in s.connectors else None)
+        state = wait_for("the record", lambda: s if name in (s := self.state(lab, settings)).connectors else None)
         created = state.connectors[name]
         assert (created.target_state, created.task_count, created.pending_fencing) == ("STOPPED", None, False)
         assert state.last_rebalance_offset == created.config_offset
@@ -553,6 +553,11 @@ def mirror(lab: Lab, topic: str) -> dict[str, str]:
 def running(rest: ConnectRest, name: str, tasks: int) -> bool:
     status = rest.statuses().get(name)
     return status is not None and [task.state for task in status.tasks] == ["RUNNING"] * tasks
+
+
+def completed(described: dict[str, TransactionDescription]) -> TransactionDescription | None:
+    (only,) = described.values()
+    return only if only.state == "CompleteCommit" else None
 
 
 def worker_id(url: str) -> str:

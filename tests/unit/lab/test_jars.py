@@ -130,3 +130,10 @@ def test_without_pyspark_the_error_names_the_extra(monkeypatch: pytest.MonkeyPat
 
 def _must_not_be_called(*_: Any, **__: Any) -> list[Artifact]:
     raise AssertionError("fetched again")
+
+
+def test_the_cache_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert jars.jar_folder(VERSION) == tmp_path / "airflow_eos_provider" / "jars" / JarLock.of(VERSION).digest
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert jars.cache_folder() == Path.home() / ".cache" / "airflow_eos_provider" / "jars"

@@ -1,0 +1,305 @@
+"""The lab by its command line, as people and scripts use it, and by its Python face."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.lab.jars import DEFAULT_VERSION, JarLock, ensure_jars, place
+from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.ownership import MARKER_PROPERTY
+from airflow_eos_provider.lab.record import LabRecord
+from airflow_eos_provider.lab.teardown import take_down
+
+COMMAND_SECONDS = 300
+
+
+def eos_lab(*arguments: str, cwd: Path, code: int = 0) -> str:
+    """Run ``eos lab …`` and return what it printed on standard output."""
+    command = [sys.executable, "-m", "airflow_eos_provider.lab", *arguments]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
+    assert done.returncode == code, done.stderr
+    return done.stdout
+
+
+def marked(folder: Path) -> list[int]:
+    """The pids of all processes that carry the marker of a lab in this folder, found without the lab's own code."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        line = " ".join(process.info["cmdline"] or [])
+        if f"-D{MARKER_PROPERTY}=" in line and f":{folder} " in line and process.status() != psutil.STATUS_ZOMBIE:
+            found.append(process.pid)
+    return found
+
+
+def pids(lab: Lab) -> dict[str, int | None]:
+    return {process.name: process.pid for process in lab.status().processes}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a lab of two workers, started by the command; ``line`` holds what that printed."""
+    home = tmp_path_factory.mktemp("home")
+    try:
+        (home / "line").write_text(eos_lab("up", "--workers", "2", cwd=home))
+        yield home
+    finally:
+        take_down(LabOptions(root=home / ".eos/lab").folder)
+
+
+@pytest.fixture(scope="module")
+def lab(home: Path) -> Lab:
+    return Lab.load(home / ".eos/lab/default")
+
+
+def test_up_prints_one_json_line_that_tells_where_the_lab_is(home: Path) -> None:
+    line = (home / "line").read_text()
+    assert line.count("\n") == 1
+    told = json.loads(line)
+    assert set(told) == {"bootstrap_servers", "connect_urls", "group_id", "cluster_file", "data_dir"}
+    assert told["group_id"] == "connect-default"
+    assert told["cluster_file"] == str(home / ".eos/lab/default/eos.yaml")
+    assert [httpx.get(f"{url}/health").status_code for url in told["connect_urls"]] == [200, 200]
+
+
+def test_the_cluster_file_describes_the_workers_that_run(lab: Lab) -> None:
+    cluster = ConnectCluster.from_file(lab.cluster_file)
+    assert [worker.url for worker in cluster.workers] == lab.connect_urls
+    for index, worker in enumerate(cluster.workers):
+        process = lab.worker_process(index)
+        assert process is not None
+        assert worker.pid_file is not None
+        assert worker.pid_file.read_text() == f"{process.pid}\n"
+        assert process.command_line() == list(worker.start)
+
+
+def test_a_workers_log_dates_the_block_that_tells_its_mode(lab: Lab) -> None:
+    log = lab.workers[0].log.read_text()
+    block = re.search(r"^\[(\S+ \S+)\] INFO DistributedConfig values: *\n((?:\t.*\n)+)", log, re.MULTILINE)
+    assert block is not None
+    assert "\texactly.once.source.support = disabled\n" in block.group(2)
+    began = time.mktime(time.strptime(block.group(1), "%Y-%m-%d %H:%M:%S,%f"))
+    process = lab.worker_process(0)
+    assert process is not None
+    assert 0 <= began - int(process.started_at) < 60
+
+
+def test_the_workers_form_one_group_and_run_a_connector(lab: Lab, tmp_path: Path) -> None:
+    source = tmp_path / "lines.txt"
+    source.write_text("one\n")
+    lab.create_topic("lines", 2)
+    config = {"connector.class": "FileStreamSource", "file": str(source), "topic": "lines"}
+    for url in lab.connect_urls:  # either worker takes it, and passes it on if the other one leads
+        answer = httpx.put(f"{url}/connectors/lines/config", json=config, timeout=60)
+        assert answer.status_code in (200, 201)
+    plugins = {plugin["class"] for plugin in httpx.get(f"{lab.connect_urls[0]}/connector-plugins").json()}
+    assert "org.apache.kafka.connect.mirror.MirrorSourceConnector" in plugins
+    assert not any("integration" in plugin for plugin in plugins), "Connect's own tests were not asked for"
+
+
+def test_a_topic_that_is_there_already_is_an_error(lab: Lab) -> None:
+    lab.create_topic("twice")
+    with pytest.raises(EosError, match="twice"):
+        lab.create_topic("twice")
+
+
+def test_a_second_up_changes_nothing_and_says_the_same(home: Path, lab: Lab) -> None:
+    before = pids(lab)
+    assert eos_lab("up", cwd=home) == (home / "line").read_text()
+    assert pids(lab) == before
+
+
+def test_a_lab_is_not_changed_to_other_options_behind_ones_back(home: Path, lab: Lab) -> None:
+    before = pids(lab)
+    assert eos_lab("up", "--mode", "enabled", cwd=home, code=3) == ""
+    assert pids(lab) == before
+
+
+def test_status_tells_the_processes_and_ends_with_0_while_all_is_well(home: Path, lab: Lab) -> None:
+    told = json.loads(eos_lab("status", "--json", cwd=home))
+    assert told["healthy"]
+    assert [process["name"] for process in told["processes"]] == ["broker", "w1", "w2"]
+    assert {process["mode_in_file"] for process in told["processes"][1:]} == {"disabled"}
+    shown = eos_lab("status", cwd=home)
+    assert all(f"{process['pid']}" in shown for process in told["processes"])
+
+
+def test_a_killed_worker_is_told_by_status_and_started_again_by_up(home: Path, lab: Lab) -> None:
+    before = pids(lab)
+    lab.stop_worker(1, kill=True)
+    told = json.loads(eos_lab("status", "--json", cwd=home, code=1))
+    assert [process["alive"] for process in told["processes"]] == [True, True, False]
+    assert eos_lab("up", cwd=home) == (home / "line").read_text()
+    after = pids(lab)
+    assert (after["broker"], after["w1"]) == (before["broker"], before["w1"])
+    assert after["w2"] not in (None, before["w2"])
+
+
+def test_a_foreign_process_that_took_over_a_workers_pid_is_left_alone(home: Path, lab: Lab) -> None:
+    lab.stop_worker(1)
+    with subprocess.Popen(["sleep", "120"]) as foreign:
+        try:
+            lab.workers[1].pid_file.write_text(f"{foreign.pid}\n")
+            assert lab.worker_process(1) is None
+            lab.stop_worker(1, kill=True)
+            eos_lab("up", cwd=home)
+            assert foreign.poll() is None
+        finally:
+            foreign.kill()
+    assert lab.status().healthy
+
+
+def test_a_worker_whose_pid_was_never_written_down_is_replaced(home: Path, lab: Lab) -> None:
+    lost = lab.worker_process(1)
+    assert lost is not None
+    lab.workers[1].pid_file.unlink()
+    assert lab.status().strays == (lost.pid,)
+    eos_lab("up", cwd=home)
+    assert not lost.is_alive()
+    assert lab.status().healthy
+
+
+def test_a_worker_that_does_not_start_shows_the_end_of_its_log(lab: Lab) -> None:
+    lab.stop_worker(1)
+    good = lab.workers[1].config.read_bytes()
+    try:
+        lab.workers[1].config.write_bytes(good + b"exactly.once.source.support=perhaps\n")
+        with pytest.raises(EosError, match=r"ended while it started[\s\S]*Invalid value perhaps"):
+            lab.start_worker(1)
+    finally:
+        lab.workers[1].config.write_bytes(good)
+        lab.start_worker(1)
+
+
+def test_one_more_worker_joins_and_may_stay_out_of_the_cluster_file(lab: Lab) -> None:
+    index = lab.add_worker(mode=Mode.PREPARING, listed=False)
+    try:
+        assert index == 2
+        assert lab.status().processes[3].mode_in_file == "preparing"
+        assert lab.connect_urls[2] not in [worker.url for worker in lab.cluster().workers]
+        assert members(lab) == 3
+    finally:
+        lab.stop_worker(index)
+
+
+def members(lab: Lab) -> int:
+    admin = QuietAdmin(KafkaSettings.of(lab.bootstrap_servers)).client
+    return len(admin.list_groups(lab.group_id, timeout=10)[0].members)
+
+
+@pytest.mark.slow
+def test_another_lab_runs_beside_it(home: Path, lab: Lab) -> None:
+    before = pids(lab)
+    eos_lab("up", "--name", "other", "--workers", "1", "--mode", "enabled", cwd=home)
+    other = Lab.load(home / ".eos/lab/other")
+    assert other.status().healthy
+    assert other.group_id != lab.group_id
+    eos_lab("down", "--name", "other", cwd=home)
+    assert marked(other.root) == []
+    assert not other.root.exists()
+    assert pids(lab) == before
+
+
+@pytest.mark.slow
+def test_a_lab_goes_on_with_its_data_and_then_leaves_nothing(tmp_path: Path) -> None:
+    options = ("--workers", "1", "--dir", str(tmp_path))
+    first = eos_lab("up", *options, cwd=tmp_path)
+    lab = Lab.load(tmp_path / "default")
+    lab.create_topic("kept")
+    eos_lab("down", "--dir", str(tmp_path), "--keep-data", cwd=tmp_path)
+    assert marked(lab.root) == []
+    assert eos_lab("up", *options, cwd=tmp_path) == first
+    assert "kept" in QuietAdmin(KafkaSettings.of(lab.bootstrap_servers)).client.list_topics(timeout=10).topics
+    eos_lab("down", "--dir", str(tmp_path), cwd=tmp_path)
+    assert marked(lab.root) == []
+    assert [entry.name for entry in tmp_path.iterdir()] == [".default.lock"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["lab.json", "data", "broker.pid", "w1.pid"])
+def test_what_a_killed_up_left_behind_is_gone_after_down(moment: str, tmp_path: Path) -> None:
+    folder = tmp_path / "default"
+    kill_up_when(lambda: (folder / moment).exists(), tmp_path)
+    eos_lab("down", "--dir", str(tmp_path), cwd=tmp_path)
+    assert marked(folder) == []
+    assert not folder.exists()
+
+
+@pytest.mark.slow
+def test_what_a_killed_up_left_behind_does_not_hinder_the_next(tmp_path: Path) -> None:
+    folder = tmp_path / "default"
+    kill_up_when(lambda: (folder / "w1.pid").exists(), tmp_path)
+    left = marked(folder)
+    assert left, "the test kills too late or too early: nothing was left behind"
+    try:
+        eos_lab("up", "--dir", str(tmp_path), "--workers", "1", cwd=tmp_path)
+        assert len(marked(folder)) == 2
+        assert not set(left) & set(marked(folder))
+    finally:
+        take_down(folder)
+
+
+@pytest.mark.slow
+def test_two_ups_at_once_make_one_lab(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "airflow_eos_provider.lab", "up", "--workers", "1", "--dir", str(tmp_path)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    try:
+        first, second = (process.communicate(timeout=COMMAND_SECONDS)[0] for process in both)
+        assert first == second
+        assert len(marked(tmp_path / "default")) == 2
+    finally:
+        take_down(tmp_path / "default")
+
+
+def test_processes_are_found_when_the_folder_was_removed_under_them(tmp_path: Path) -> None:
+    folder = tmp_path / "default"
+    kill_up_when(lambda: (folder / "broker.pid").exists(), tmp_path)
+    assert marked(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    eos_lab("down", "--dir", str(tmp_path), cwd=tmp_path)
+    assert marked(folder) == []
+
+
+def kill_up_when(reached: Callable[[], bool], root: Path) -> None:
+    """Start ``eos lab up`` and kill it by SIGKILL at a moment of its start."""
+    command = [sys.executable, "-m", "airflow_eos_provider.lab", "up", "--workers", "1", "--dir", str(root)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as up:
+        deadline = time.monotonic() + COMMAND_SECONDS
+        while not reached():
+            assert up.poll() is None, "up ended before it came to that moment"
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        os.kill(up.pid, signal.SIGKILL)
+    record = LabRecord.read(root / "default")
+    assert record is not None
+    assert not record.complete
+
+
+def test_a_corrupted_jar_in_the_cache_is_found_and_fetched_again(tmp_path: Path) -> None:
+    good = ensure_jars()
+    cached = shutil.copytree(good, tmp_path / good.name)
+    victim = next(jar for jar in JarLock.of(DEFAULT_VERSION).digests if jar.name == "connect-file")
+    with place(cached, victim).open("r+b") as jar:
+        jar.seek(100)
+        jar.write(b"\0\0\0\0")
+    told: list[str] = []
+    assert ensure_jars(cache=tmp_path, progress=told.append) == cached
+    assert place(cached, victim).read_bytes() == place(good, victim).read_bytes()
+    assert told[0].startswith("Fetching 1 jar of Kafka")

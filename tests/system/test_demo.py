@@ -1,0 +1,147 @@
+"""The demo itself as a test: the main job with everything real, from one command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from airflow_eos_provider.lab.airflow import AirflowLab, AirflowRecord
+from airflow_eos_provider.lab.ownership import own_processes
+
+#: Hard limits, seconds. Two cores need less than half of the first; the others come from the demo's own bounds.
+DEMO_SECONDS = 900
+START_SECONDS = 240
+END_SECONDS = 120
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(DEMO_SECONDS + 60)]
+
+
+def start_demo(folder: Path, *options: str) -> subprocess.Popen[bytes]:
+    output = (folder.parent / f"{folder.name}.out").open("wb")
+    with output:
+        return subprocess.Popen(
+            [str(Path(sys.executable).parent / "eos"), "demo", "--dir", str(folder), *options],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+
+
+def output_of(folder: Path) -> str:
+    return (folder.parent / f"{folder.name}.out").read_text(encoding="utf-8", errors="replace")
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Whatever runs for a demo in this folder: JVMs by their marker, Airflow by its record, the rest by arguments."""
+    found = {process.pid for process in own_processes(folder / "lab" / "demo", None)}
+    airflow = AirflowLab.load(folder / "airflow")
+    if airflow is not None:
+        found |= {process.pid for process in airflow.processes()}
+    for process in psutil.process_iter():
+        try:
+            if any(str(folder) in argument for argument in process.cmdline()):
+                found.add(process.pid)
+        except psutil.Error:
+            continue
+    return sorted(found - {os.getpid()})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "demo"
+    yield path
+    subprocess.run(
+        [str(Path(sys.executable).parent / "eos"), "demo", "--down", "--dir", str(path)],
+        check=True,
+        timeout=END_SECONDS,
+    )
+
+
+def wait_for_output(folder: Path, text: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while text not in output_of(folder):
+        assert process.poll() is None, output_of(folder)[-3000:]
+        assert time.monotonic() < deadline, output_of(folder)[-3000:]
+        time.sleep(0.3)
+
+
+def test_the_demo_holds_every_promise_and_leaves_nothing_running(folder: Path) -> None:
+    process = start_demo(folder, "--days", "0")
+    try:
+        code = process.wait(timeout=DEMO_SECONDS)
+    finally:
+        process.kill()
+    assert code == 0, output_of(folder)[-5000:]
+    report: dict[str, Any] = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+
+    assert report["ok"] is True
+    assert all(report["checks"].values()), report["checks"]
+    assert (report["upgrade"]["from"], report["upgrade"]["to"]) == ("disabled", "enabled")
+    assert [worker["mode"] for worker in report["upgrade"]["workers"]] == ["preparing"] * 3 + ["enabled"] * 3
+    assert len({worker["worker"] for worker in report["upgrade"]["workers"]}) == 3
+    assert all(worker["seconds"] > 0 for worker in report["upgrade"]["workers"])
+
+    for topic in (report["source"], report["mirror"]):
+        assert (topic["missing"], topic["duplicates"], topic["unexpected"]) == (0, 0, 0)
+        assert topic["records"] > 5000
+        # The kill and the fencing fell into this time, or "nothing double since enabled" would say little.
+        assert topic["records_since"] > 1000
+    assert report["source"]["expected"] == report["load"]["lines"]
+    assert report["source"]["records"] == report["source"]["expected"] + report["source"]["duplicates_before_enabled"]
+
+    (fencing,) = report["fencing"]
+    assert [name.rpartition("-")[2] for name in fencing["ids"]] == ["0", "1", "2"]
+    assert all(after > before for before, after in fencing["epochs"])
+    assert fencing["task_count_record"]["before"]["tasks"] == 3
+    assert fencing["task_count_record"]["after"]["tasks"] == 2
+
+    assert report["intervals"] == []
+    assert report["airflow"]["url"].startswith("http://127.0.0.1:")
+    assert AirflowRecord.read(folder / "airflow") is not None  # so the next line has something to look for
+    assert processes_of(folder) == []
+
+
+def test_ctrl_c_takes_everything_down(folder: Path) -> None:
+    process = start_demo(folder)
+    try:
+        wait_for_output(folder, "all four tasks run", process)
+        assert len(processes_of(folder)) >= 4
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=END_SECONDS) == 130
+    finally:
+        process.kill()
+    assert "Broken off" in output_of(folder)
+    assert json.loads((folder / "report.json").read_text())["ok"] is False
+    assert processes_of(folder) == []
+
+
+def test_what_a_killed_demo_left_is_taken_down_and_a_second_demo_in_its_folder_is_refused(folder: Path) -> None:
+    process = start_demo(folder)
+    try:
+        wait_for_output(folder, "Airflow starts", process)
+        second = subprocess.run(
+            [str(Path(sys.executable).parent / "eos"), "demo", "--dir", str(folder)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert second.returncode == 2
+        assert "A demo is running in" in second.stderr
+    finally:
+        process.kill()
+        process.wait(timeout=10)
+    assert len(processes_of(folder)) >= 5
+    down = [str(Path(sys.executable).parent / "eos"), "demo", "--down", "--dir", str(folder)]
+    subprocess.run(down, check=True, timeout=END_SECONDS)
+    assert processes_of(folder) == []

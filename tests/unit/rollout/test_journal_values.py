@@ -1,0 +1,132 @@
+"""The journal's values: who holds a lease and when it ends, and which rollout can be taken up again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+
+import pytest
+
+from airflow_eos_provider.processes import identify
+from airflow_eos_provider.rollout.journal import (
+    JournalContent,
+    Lease,
+    Owner,
+    RolloutRecord,
+    RolloutState,
+    journal_topic,
+)
+
+NOW = 1_000_000.0
+
+
+@pytest.fixture
+def me() -> Owner:
+    return Owner.this_process()
+
+
+@pytest.fixture
+def other_process() -> Iterator[subprocess.Popen[bytes]]:
+    """A live process that is not this one; gone when the test ends."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()
+
+
+def lease(owner: Owner, *, expires_at: float = NOW + 60.0, released: bool = False) -> Lease:
+    return Lease(owner, "20260101-preparing-abc", "ann", "w2:8083: intent", expires_at, released)
+
+
+def test_a_live_owners_lease_is_held_until_it_expires(me: Owner) -> None:
+    assert lease(me).is_held(NOW)
+    assert lease(me).is_held(NOW + 59.9)
+    assert not lease(me).is_held(NOW + 60.0)
+
+
+def test_a_released_lease_is_free_at_once(me: Owner) -> None:
+    assert not lease(me, released=True).is_held(NOW)
+
+
+def test_the_lease_of_a_process_that_is_proven_dead_is_free_at_once(
+    me: Owner, other_process: subprocess.Popen[bytes]
+) -> None:
+    identity = identify(other_process.pid)
+    assert identity is not None
+    owner = replace(me, pid=identity.pid, started_at=identity.started_at)
+    assert lease(owner).is_held(NOW)
+    other_process.kill()
+    other_process.wait(timeout=10)
+    assert not lease(owner).is_held(NOW)
+
+
+def test_a_pid_that_was_given_to_another_process_proves_its_owner_dead(me: Owner) -> None:
+    assert replace(me, started_at=me.started_at - 3_600.0).is_proven_dead
+
+
+def test_a_machine_that_was_booted_since_proves_its_owner_dead(me: Owner) -> None:
+    assert replace(me, boot="another boot").is_proven_dead
+
+
+def test_of_another_machine_nothing_is_proven(me: Owner) -> None:
+    """The pid may be unused here, or another's; the lease has to run out."""
+    elsewhere = replace(me, host="another.example", boot="another boot", pid=os.getpid(), started_at=0.0)
+    assert not elsewhere.is_proven_dead
+    assert lease(elsewhere).is_held(NOW)
+    assert not lease(elsewhere).is_held(NOW + 60.0)
+
+
+def test_two_controllers_of_one_process_are_not_one_owner(me: Owner) -> None:
+    assert Owner.this_process() != me
+
+
+def test_an_owner_is_shown_as_an_operator_would_look_for_it(me: Owner) -> None:
+    assert str(me) == f"pid {os.getpid()} on {me.host}"
+
+
+def test_a_lease_survives_being_written_down(me: Owner) -> None:
+    document = asdict(lease(me))
+    assert Lease(**{**document, "owner": Owner(**document["owner"])}) == lease(me)
+
+
+def test_each_group_has_a_journal_of_its_own() -> None:
+    assert journal_topic("lab") == "eos-rollout-lab"
+    assert journal_topic("lab") != journal_topic("lab2")
+
+
+# which rollout is taken up again
+
+
+def rollout(name: str, state: RolloutState, *, started_at: float, plan: str = "p1") -> RolloutRecord:
+    return RolloutRecord(name, {"hash": plan}, {}, state, started_at)
+
+
+def content(*rollouts: RolloutRecord) -> JournalContent:
+    return JournalContent(rollouts={record.rollout_id: record for record in rollouts})
+
+
+@pytest.mark.parametrize("state", [RolloutState.RUNNING, RolloutState.PAUSED, RolloutState.FAILED])
+def test_an_open_rollout_of_the_same_plan_is_taken_up(state: RolloutState) -> None:
+    record = rollout("r1", state, started_at=1.0)
+    assert content(record).unfinished("p1") == record
+
+
+@pytest.mark.parametrize("state", [RolloutState.DONE, RolloutState.SUPERSEDED])
+def test_a_closed_rollout_is_not_taken_up(state: RolloutState) -> None:
+    assert content(rollout("r1", state, started_at=1.0)).unfinished("p1") is None
+
+
+def test_another_plans_rollout_is_not_taken_up() -> None:
+    assert content(rollout("r1", RolloutState.RUNNING, started_at=1.0, plan="p2")).unfinished("p1") is None
+
+
+def test_of_several_open_rollouts_the_newest_is_taken_up() -> None:
+    old = rollout("r1", RolloutState.PAUSED, started_at=1.0)
+    new = rollout("r2", RolloutState.PAUSED, started_at=2.0)
+    done = rollout("r3", RolloutState.DONE, started_at=3.0)
+    assert content(new, old, done).unfinished("p1") == new
+
+
+def test_an_empty_journal_has_nothing_to_take_up() -> None:
+    assert JournalContent().unfinished("p1") is None

@@ -1,0 +1,301 @@
+"""Every reason against a roll is found before anything is touched; each is told by its own check."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.modes import ModeVerdict
+from airflow_eos_provider.connect.rest import Health, WorkerRoot
+from airflow_eos_provider.errors import RefusedError, RolloutPausedError
+from airflow_eos_provider.rollout import preflight
+from airflow_eos_provider.rollout.checks import Check, Verdict
+from airflow_eos_provider.rollout.preflight import Preflight, kafka_version
+from airflow_eos_provider.rollout.settings import RolloutSettings
+
+W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
+DISABLED, PREPARING, ENABLED = Mode.DISABLED, Mode.PREPARING, Mode.ENABLED
+FAIL, INCONCLUSIVE = Verdict.FAIL, Verdict.INCONCLUSIVE
+
+
+def check(cluster: Any, target: Mode = PREPARING, **settings: Any) -> Preflight:
+    return preflight.check(cluster.observe(), target, RolloutSettings(**settings))
+
+
+def not_passed(result: Preflight) -> dict[str, Verdict]:
+    return {finding.name: finding.verdict for finding in result.findings}
+
+
+def answer(result: Preflight, name: str) -> Check:
+    return next(each for each in result.checks if each.name == name)
+
+
+def runs_version(version: str) -> Any:
+    return lambda c: c.worker(W2, root=WorkerRoot(version, "abc", "kafka-1"))
+
+
+def file_says(**properties: str) -> Any:
+    names = {name.replace("_", "."): value for name, value in properties.items()}
+    return lambda c: c.facts(W2, properties={**c.workers[W2].facts.properties, **names})
+
+
+def shared_file(cluster: Any) -> None:
+    cluster.facts(W3, config_path=cluster.workers[W2].facts.config_path)
+
+
+def without_start_command(cluster: Any) -> None:
+    cluster.facts(W2, problem="it has no 'start'")
+
+
+def only_one_runs(cluster: Any) -> None:
+    cluster.stop(W2).stop(W3)
+
+
+def test_a_healthy_cluster_may_be_rolled_to_preparing(cluster: Any) -> None:
+    result = check(cluster)
+    assert not_passed(result) == {}
+    assert result.verdict is Verdict.PASS
+    result.require()
+
+
+REASONS: dict[str, tuple[Any, str, Verdict, str]] = {
+    "a member that is not described": (
+        lambda c: c.join("w9:8083"),
+        "roster",
+        FAIL,
+        "member w9:8083 of the group is not in the cluster description",
+    ),
+    "a running worker that is no member": (
+        lambda c: c.leave(W2),
+        "roster",
+        FAIL,
+        "w2:8083 runs (pid 996400), but is not a member of group lab",
+    ),
+    "a member whose process is not found here": (
+        lambda c: c.facts(W2, process=None),
+        "roster",
+        FAIL,
+        "w2:8083 is a member of the group, but no process of it is found",
+    ),
+    "no common leader": (
+        lambda c: c.assign(W2, leader="connect-w3:8083-1"),
+        "group",
+        INCONCLUSIVE,
+        "the members do not agree on a leader",
+    ),
+    "a silent worker": (
+        lambda c: c.worker(W2, root=None, health=None, rest_problem="http://w2:8083 refused the connection"),
+        "REST",
+        FAIL,
+        "w2:8083: http://w2:8083 refused the connection",
+    ),
+    "an unhealthy worker": (
+        lambda c: c.worker(W2, health=Health("unhealthy", "the herder is stuck")),
+        "REST",
+        FAIL,
+        "w2:8083: health is unhealthy",
+    ),
+    "two Kafka clusters": (
+        lambda c: c.worker(W2, root=WorkerRoot("4.3.1", "abc", "kafka-2")),
+        "REST",
+        FAIL,
+        "different Kafka clusters: kafka-1, kafka-2",
+    ),
+    "a worker before KIP-618": (runs_version("3.2.3"), "version", FAIL, "w2:8083 runs Kafka Connect 3.2.3"),
+    "a Confluent worker before KIP-618": (runs_version("7.2.1-ccs"), "version", FAIL, "runs Kafka Connect 7.2.1-ccs"),
+    "a version that says nothing": (runs_version("unknown"), "version", INCONCLUSIVE, "version 'unknown'"),
+    "a file that cannot be used": (
+        lambda c: c.facts(W2, problem="/etc/w2 is not readable"),
+        "worker files",
+        FAIL,
+        "w2:8083: /etc/w2 is not readable",
+    ),
+    "no start command": (without_start_command, "worker files", FAIL, "it has no 'start'"),
+    "one file for two workers": (
+        shared_file,
+        "worker files",
+        FAIL,
+        "w3:8083 and w2:8083 share the file /etc/connect/w2.properties",
+    ),
+    "a file of another group": (
+        file_says(group_id="elsewhere"),
+        "worker files",
+        FAIL,
+        "w2.properties says group.id=elsewhere, the cluster description says lab",
+    ),
+    "two config topics": (lambda c: c.see(config_topic=None), "worker files", FAIL, "config.storage.topic"),
+    "a mode that is not proven": (
+        lambda c: c.prove(W2, ModeVerdict.UNKNOWN, "its log is gone"),
+        "modes",
+        INCONCLUSIVE,
+        "the mode of w2:8083 is unknown: its log is gone",
+    ),
+    "a single worker": (only_one_runs, "downtime", FAIL, "w1:8083 is the only worker that runs"),
+    "an unreadable config topic": (
+        lambda c: c.see(config=None, config_problem="an open transaction holds it back"),
+        "connectors",
+        INCONCLUSIVE,
+        "an open transaction holds it back",
+    ),
+    "unreadable statuses": (
+        lambda c: c.see(statuses=None, statuses_problem="no worker answers"),
+        "connectors",
+        INCONCLUSIVE,
+        "no worker answers",
+    ),
+    "incomplete task configs": (
+        lambda c: c.connector("mirror", inconsistent=True),
+        "connectors",
+        INCONCLUSIVE,
+        "the task configs of mirror are not complete in the config topic",
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_each_reason_against_a_roll_is_told_by_its_check_alone(cluster: Any, reason: str) -> None:
+    broken, name, verdict, evidence = REASONS[reason]
+    broken(cluster)
+    result = check(cluster)
+    assert not_passed(result) == {name: verdict}
+    assert evidence in answer(result, name).evidence
+    with pytest.raises(RefusedError if verdict is FAIL else RolloutPausedError) as refused:
+        result.require()
+    assert evidence in refused.value.found
+    assert refused.value.exit_code == (3 if verdict is FAIL else 5)
+
+
+@pytest.mark.parametrize(
+    ("target", "running"), [(ENABLED, DISABLED), (DISABLED, ENABLED)]
+)
+def test_disabled_and_enabled_never_share_a_group(cluster_in: Any, target: Mode, running: Mode) -> None:
+    cluster = cluster_in(PREPARING).roll(W2, running, at=1.0)
+    result = check(cluster, target)
+    assert not_passed(result) == {"modes": FAIL}
+    assert f"w2:8083 still runs {running}" in answer(result, "modes").evidence
+    assert answer(result, "modes").remedy == "roll to preparing first: 'eos plan --to preparing'"
+
+
+def test_all_that_are_in_the_way_are_named(cluster: Any) -> None:
+    evidence = answer(check(cluster.roll(W2, PREPARING, at=1.0), ENABLED), "modes").evidence
+    assert evidence == "w1:8083, w3:8083 still run disabled"
+
+
+@pytest.mark.parametrize(
+    ("current", "target"),
+    [(PREPARING, ENABLED), (ENABLED, PREPARING), (PREPARING, DISABLED), (ENABLED, ENABLED), (DISABLED, DISABLED)],
+)
+def test_neighbouring_modes_may_follow_each_other_there_and_back(
+    cluster_in: Any, current: Mode, target: Mode
+) -> None:
+    assert not_passed(check(cluster_in(current), target)) == {}
+
+
+def test_a_group_that_shares_both_modes_already_may_be_rolled_to_preparing(cluster: Any) -> None:
+    assert not_passed(check(cluster.roll(W2, ENABLED, at=1.0), PREPARING)) == {}
+
+
+def test_an_unreadable_group_pauses(cluster: Any) -> None:
+    cluster.group_problem = "no broker answers"
+    result = check(cluster)
+    assert not_passed(result) == {"roster": INCONCLUSIVE, "group": INCONCLUSIVE}
+    assert "no broker answers" in answer(result, "group").evidence
+
+
+def test_a_rebalance_pauses_and_refuses_nothing(cluster: Any) -> None:
+    """While it lasts the broker tells no addresses, so nobody can be called a stranger or missing."""
+    result = check(cluster.rebalancing())
+    assert not_passed(result) == {"roster": INCONCLUSIVE, "group": INCONCLUSIVE}
+    assert "PreparingRebalance" in answer(result, "group").evidence
+
+
+def test_a_stopped_worker_is_named_and_hinders_nothing(cluster: Any) -> None:
+    result = check(cluster.stop(W3))
+    assert not_passed(result) == {}
+    assert answer(result, "roster").evidence == "2 members, all described; w3:8083 stopped"
+
+
+def test_a_stopped_worker_does_not_keep_the_group_from_enabled(cluster_in: Any) -> None:
+    """Its file is changed before any restart, so it can never join as disabled."""
+    assert not_passed(check(cluster_in(PREPARING).edit_file(W3, DISABLED).stop(W3), ENABLED)) == {}
+
+
+def test_downtime_may_be_accepted(cluster: Any) -> None:
+    only_one_runs(cluster)
+    assert not_passed(check(cluster, allow_downtime=True)) == {}
+
+
+def test_tasks_that_are_broken_already_are_named_and_hinder_nothing(cluster: Any) -> None:
+    result = check(cluster.task("mirror", 1, state="FAILED"))
+    assert not_passed(result) == {}
+    assert answer(result, "connectors").evidence == "3 connectors, 5 tasks; FAILED tasks already now in mirror"
+
+
+def test_all_reasons_are_told_at_once_and_a_failure_outweighs_a_doubt(cluster: Any) -> None:
+    cluster.join("w9:8083").prove(W2, ModeVerdict.UNKNOWN)
+    with pytest.raises(RefusedError) as refused:
+        check(cluster).require()
+    assert "w9:8083" in refused.value.found
+    assert "the mode of w2:8083 is unknown" in refused.value.found
+    assert refused.value.remedy is not None
+    assert refused.value.remedy.count("eos discover") == 1
+
+
+def test_the_answers_are_shown_and_handed_on(cluster: Any) -> None:
+    result = check(cluster.join("w9:8083"))
+    assert "| roster | fail | member w9:8083 of the group" in result.markdown()
+    document = result.to_dict()
+    assert (document["target"], document["verdict"]) == ("preparing", "fail")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("3.3.0", (3, 3)),
+        ("4.3.1", (4, 3)),
+        ("3.10.0-SNAPSHOT", (3, 10)),
+        ("7.2.9-ccs", (3, 2)),
+        ("7.3.0-ccs", (3, 3)),
+        ("7.3.0-ce", (3, 3)),
+        ("8.0.0-ccs", (4, 0)),
+        ("3.4.0.redhat-00006", (3, 4)),
+        ("2.8", (2, 8)),
+        ("unknown", None),
+        ("", None),
+    ],
+)
+def test_versions_are_read_as_kafkas_own(text: str, number: tuple[int, int] | None) -> None:
+    assert kafka_version(text) == number
+
+
+@pytest.mark.parametrize("version", ["3.3.0", "7.3.0-ccs", "3.10.0"])
+def test_the_first_version_with_exactly_once_is_new_enough(cluster: Any, version: str) -> None:
+    assert not_passed(check(runs_version(version)(cluster))) == {}
+
+
+# after a roll
+
+
+def test_a_roll_is_verified_when_every_member_is_proven_there(cluster_in: Any) -> None:
+    result = preflight.verify(cluster_in(ENABLED).observe(), ENABLED)
+    assert result.passed
+    assert answer(result, W2).evidence == "enabled: as its log says"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"), [(ModeVerdict.PREPARING, FAIL), (ModeVerdict.UNKNOWN, INCONCLUSIVE)]
+)
+def test_a_member_that_is_not_proven_there_is_told(cluster_in: Any, verdict: ModeVerdict, expected: Verdict) -> None:
+    result = preflight.verify(cluster_in(ENABLED).prove(W2, verdict).observe(), ENABLED)
+    assert not_passed(result) == {W2: expected}
+
+
+def test_a_stopped_worker_is_verified_by_how_it_will_join(cluster_in: Any) -> None:
+    cluster = cluster_in(ENABLED).stop(W2)
+    assert preflight.verify(cluster.observe(), ENABLED).passed
+    cluster.edit_file(W2, PREPARING)
+    result = preflight.verify(cluster.observe(), ENABLED)
+    assert not_passed(result) == {W2: FAIL}
+    assert "will join as preparing" in answer(result, W2).evidence
