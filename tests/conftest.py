@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -20,6 +22,7 @@ from airflow_eos_provider.lab.teardown import take_down
 from airflow_eos_provider.processes import ProcessIdentity, identify
 
 LabFactory = Callable[..., Lab]
+Guard = Callable[[Path], None]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -58,13 +61,44 @@ def _stays(identity: ProcessIdentity) -> bool:
     return False
 
 
+#: Takes down the labs in the folders it has been told of once its standard input ends, which it does with the tests.
+_GUARDIAN = """
+import sys
+from pathlib import Path
+from airflow_eos_provider.lab.teardown import take_down
+for folder in sys.stdin.read().splitlines():
+    take_down(Path(folder))
+"""
+
+
+@pytest.fixture(scope="session")
+def guard(nothing_is_left_running: None) -> Iterator[Guard]:
+    """Name a lab's folder before the lab is up, and it is taken down even if the tests are killed or time out.
+
+    A test that runs into its time limit ends the whole of pytest without any clean-up, so another process does it.
+    """
+    command = [sys.executable, "-c", _GUARDIAN]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True) as guardian:
+        assert guardian.stdin is not None
+        stdin = guardian.stdin
+
+        def take_note(folder: Path) -> None:
+            stdin.write(f"{folder}\n")
+            stdin.flush()
+
+        yield take_note
+        stdin.close()
+        assert guardian.wait(timeout=120) == 0
+
+
 @contextlib.contextmanager
-def _labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabFactory]:
+def _labs(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[LabFactory]:
     with ExitStack() as folders:
 
         def start(options: LabOptions | None = None, **overrides: Any) -> Lab:
             root = tmp_path_factory.mktemp("labs")
             wanted = replace(options or LabOptions(), **{"root": root, **overrides})
+            guard(wanted.folder)
             folders.callback(take_down, wanted.folder)  # before it is up: a start that fails is cleared, too
             return Lab.up(wanted)
 
@@ -72,14 +106,14 @@ def _labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabFactory]:
 
 
 @pytest.fixture(scope="module")
-def lab_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabFactory]:
+def lab_factory(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[LabFactory]:
     """Start labs that live as long as the tests of one module: ``lab_factory(LabOptions(…))`` or by keywords."""
-    with _labs(tmp_path_factory) as start:
+    with _labs(tmp_path_factory, guard) as start:
         yield start
 
 
 @pytest.fixture(scope="session")
-def disabled_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def disabled_lab(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[Lab]:
     """Three workers in mode disabled, for tests that leave the workers alone; connectors of their own are fine."""
-    with _labs(tmp_path_factory) as start:
+    with _labs(tmp_path_factory, guard) as start:
         yield start(name="disabled", mode=Mode.DISABLED)

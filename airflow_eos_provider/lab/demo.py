@@ -45,11 +45,13 @@ CONNECTION_ID = "kafka_connect_default"
 LAB_NAME = "demo"
 
 #: Deadlines, seconds: several times what two cores need, for machines that do more at once.
-_RUNNING_SECONDS = 180.0
-_DAG_SECONDS = 1800.0
+RUNNING_SECONDS = 180.0
+_DAG_SECONDS = 3600.0
 _CATCH_UP_SECONDS = 300.0
 _DRAIN_SECONDS = 300.0
 _PORT_SECONDS = 15.0
+
+LONG_DELAY_MS = 60_000
 
 _DAG_FILE = '''\
 """The upgrade of the demo's cluster. Airflow finds DAGs by the words dag and airflow in a file."""
@@ -68,16 +70,28 @@ class DemoOptions:
 
     :param folder: everything of the demo; what an earlier demo left there is taken down and replaced.
     :param keep: leave lab and Airflow up at the end.
-    :param rate: flights a second.
+    :param rate: flights a second; None chooses one at which they last until the end.
     :param days: how many daily intervals to run; kept for the report, interval runs are not built yet.
     :param rebalance_delay_ms: the workers' ``scheduled.rebalance.max.delay.ms``.
     """
 
     folder: Path = Path(".eos/demo")
     keep: bool = False
-    rate: int = 500
+    rate: int | None = None
     days: int = 31
     rebalance_delay_ms: int = 3000
+
+    @property
+    def flights_per_second(self) -> int:
+        """The rate: 500, or less where tasks may have to wait for a long rebalance delay, so that flights remain."""
+        if self.rate is not None:
+            return self.rate
+        return 500 if self.rebalance_delay_ms <= LONG_DELAY_MS else 200
+
+    @property
+    def running_seconds(self) -> float:
+        """Deadline for tasks to run again: the tasks of a killed worker wait for the rebalance delay."""
+        return RUNNING_SECONDS + self.rebalance_delay_ms / 1000
 
     @property
     def report_file(self) -> Path:
@@ -136,7 +150,7 @@ class _Demo:
     def run(self) -> None:
         """Every chapter, in order."""
         lab = self._start_lab()
-        with Feeder(self._folder / "data" / "flights.jsonl", rate=self._options.rate) as feeder:
+        with Feeder(self._folder / "data" / "flights.jsonl", rate=self._options.flights_per_second) as feeder:
             self._screen.load = lambda: f"{feeder.written:,} flights fed"
             load = self._start_load(lab, feeder)
             self._start_airflow(lab)
@@ -177,8 +191,8 @@ class _Demo:
         self._screen.step("Live load: flights into a file, a file source, a mirror with three tasks")
         load = Load(lab, feeder.path, self._screen.now)
         load.create()
-        seconds = load.wait_running(MIRROR_TASKS_BEFORE, _RUNNING_SECONDS)
-        self._screen.say(f"all four tasks run ({seconds:.1f} s); {self._options.rate} flights a second")
+        seconds = load.wait_running(MIRROR_TASKS_BEFORE, self._options.running_seconds)
+        self._screen.say(f"all four tasks run ({seconds:.1f} s); {self._options.flights_per_second} flights a second")
         return load
 
     def _start_airflow(self, lab: Lab) -> None:
@@ -220,7 +234,7 @@ class _Demo:
         self._screen.say(f"killed {url} in the midst of its transactions; starting it again, as a supervisor would")
         _wait_port_free(lab.workers[number].port)
         lab.start_worker(number)
-        load.wait_running(MIRROR_TASKS_BEFORE, _RUNNING_SECONDS)
+        load.wait_running(MIRROR_TASKS_BEFORE, self._options.running_seconds)
         seconds = round(time.monotonic() - started, 1)
         self._report.killed = {"worker": url, "tasks_running_again_seconds": seconds}
         self._screen.say(f"all tasks run again after {seconds} s")
@@ -229,21 +243,21 @@ class _Demo:
         self._screen.step(
             f"The mirror reconfigured from {MIRROR_TASKS_BEFORE} tasks to {MIRROR_TASKS_AFTER}: a fencing round"
         )
-        fencing = load.reconfigure_mirror(_RUNNING_SECONDS)
+        fencing = load.reconfigure_mirror(self._options.running_seconds)
         self._report.fencing = fencing
         for name, before in sorted(fencing.before.items()):
-            after = fencing.after.get(name)
-            self._screen.say(
-                f"{name}: producer {before.producer_id}, epoch {before.producer_epoch} → "
-                f"{after.producer_epoch if after else 'gone'}"
-            )
+            seen, after = fencing.fenced.get(name), fencing.after.get(name)
+            steps = [f"epoch {before.producer_epoch}", f"now {after.producer_epoch}" if after else "now gone"]
+            if seen is not None:
+                steps.insert(1, f"fenced at {seen.producer_epoch} (transaction timeout {seen.timeout_ms} ms)")
+            self._screen.say(f"{name}: producer {before.producer_id}, {' → '.join(steps)}")
         self._screen.say(f"task count record: {fencing.count_before.count} → {fencing.count_after.count}")
 
     def _end_load(self, load: Load, feeder: Feeder) -> None:
         self._screen.step("The end of the file")
         self._report.load_lasted = feeder.is_running
         written = feeder.stop()
-        self._report.load = {"lines": written, "rate": self._options.rate}
+        self._report.load = {"lines": written, "rate": self._options.flights_per_second}
         self._screen.say(f"{written:,} flights are in the file; no more are written")
         load.wait_file_read(_CATCH_UP_SECONDS)
 

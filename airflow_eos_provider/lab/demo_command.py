@@ -21,7 +21,12 @@ def demo(
     down: Annotated[
         bool, typer.Option("--down", help="Only take down what a demo with --keep, or a killed one, left up.")
     ] = False,
-    rate: Annotated[int, typer.Option("--rate", min=1, max=5000, help="Flights a second.")] = 500,
+    rate: Annotated[
+        int | None,
+        typer.Option(
+            "--rate", min=1, max=5000, help="Flights a second; default 500, or 200 where a long delay is asked for."
+        ),
+    ] = None,
     days: Annotated[
         int,
         typer.Option(

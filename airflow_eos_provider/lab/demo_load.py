@@ -32,6 +32,7 @@ TOPIC_CONFIG = {"message.timestamp.type": "LogAppendTime"}
 #: Statuses may be three seconds older than a rebalance, so tasks count as running when they have for this long.
 _HELD_SECONDS = 4.0
 _POLL_SECONDS = 0.7
+_FENCING_POLL_SECONDS = 0.05
 
 Now = Callable[[str], None]
 
@@ -44,30 +45,49 @@ class LoadError(EosError):
 class Fencing:
     """What a fencing round did to a connector's transactional ids.
 
-    :param before: epoch by transactional id.
-    :param after: the same once the new tasks ran.
+    A later epoch alone is no proof: since KIP-890 every transaction that ends raises it. Whoever fences, however, names
+    its own transaction timeout, which is not the tasks'; it stands until the id's next owner begins.
+
+    :param before: by transactional id, before the round.
+    :param fenced: the ids that were seen with the timeout of the one who fences. A new task may begin before anyone
+        looks, but the id of a task that is no more stays so.
+    :param after: by transactional id, once the new tasks ran.
     :param count_before: the task count record before, that is how many ids the round had to fence.
     :param count_after: the record that the round wrote.
     """
 
     connector: str
     before: Mapping[str, TransactionDescription]
+    fenced: Mapping[str, TransactionDescription]
     after: Mapping[str, TransactionDescription]
     count_before: TaskCountRecord
     count_after: TaskCountRecord
 
     @property
-    def every_id_was_fenced(self) -> bool:
-        """Whether each id of the old tasks has gone on to a later epoch, also that of the task that is no more."""
+    def every_id_went_on(self) -> bool:
+        """Whether each id of the old tasks has a later epoch; without that, none was fenced."""
         return len(self.before) == self.count_before.count and all(
             _is_later(self.before[name], self.after.get(name)) for name in self.before
+        )
+
+    @property
+    def retired_ids_were_fenced(self) -> bool:
+        """Whether the ids of the tasks that are no more were fenced, and nobody has used them since."""
+        retired = [name for name in self.before if int(name.rpartition("-")[2]) >= self.count_after.count]
+        return bool(retired) and all(
+            name in self.fenced
+            and name in self.after
+            and self.after[name].timeout_ms == self.fenced[name].timeout_ms != self.before[name].timeout_ms
+            and self.after[name].producer_epoch == self.fenced[name].producer_epoch
+            for name in retired
         )
 
     @property
     def is_real(self) -> bool:
         """Whether a round took place: the ids are fenced, and a new task count record stands in the config topic."""
         return (
-            self.every_id_was_fenced
+            self.every_id_went_on
+            and self.retired_ids_were_fenced
             and self.count_after.offset > self.count_before.offset
             and self.count_after.count == MIRROR_TASKS_AFTER
         )
@@ -78,6 +98,12 @@ class Fencing:
             "connector": self.connector,
             "ids": ids,
             "epochs": [[self.before[i].producer_epoch, self.after[i].producer_epoch] for i in ids if i in self.after],
+            "fenced_epochs": {i: self.fenced[i].producer_epoch for i in ids if i in self.fenced},
+            "timeouts_ms": {
+                i: {"task": self.before[i].timeout_ms, "fenced": self.fenced[i].timeout_ms}
+                for i in ids
+                if i in self.fenced
+            },
             "producer_ids": [self.before[i].producer_id for i in ids],
             "task_count_record": {
                 "before": {"tasks": self.count_before.count, "offset": self.count_before.offset},
@@ -178,22 +204,45 @@ class Load:
         raise LoadError(f"The group places the task of {FILE_CONNECTOR} nowhere.")
 
     def reconfigure_mirror(self, deadline_seconds: float) -> Fencing:
-        """Take the mirror from three tasks to two and watch the fencing round that this causes."""
-        before = self._transactions()
+        """Take the mirror from three tasks to two and watch the fencing round that this causes.
+
+        :raises LoadError: no round is seen by the deadline.
+        """
+        ids = [f"{self.cluster.group_id}-{MIRROR_CONNECTOR}-{number}" for number in range(MIRROR_TASKS_BEFORE)]
         count_before = self._task_count_record()
-        with self.rest() as rest:
-            rest.put_config(MIRROR_CONNECTOR, mirror_config(self._lab.bootstrap_servers, MIRROR_TASKS_AFTER))
-        started = time.monotonic()
-        while (count_after := self._task_count_record()).offset == count_before.offset:
+        with TransactionsClient(self.cluster.kafka) as transactions:
+            before = transactions.describe(ids)
+            with self.rest() as rest:
+                rest.put_config(MIRROR_CONNECTOR, mirror_config(self._lab.bootstrap_servers, MIRROR_TASKS_AFTER))
+            fenced, count_after = self._watch_fencing(transactions, before, count_before, deadline_seconds)
+            self.wait_running(MIRROR_TASKS_AFTER, deadline_seconds)
+            after = transactions.describe(ids)
+        return Fencing(MIRROR_CONNECTOR, before, fenced, after, count_before, count_after)
+
+    def _watch_fencing(
+        self,
+        transactions: TransactionsClient,
+        before: Mapping[str, TransactionDescription],
+        count_before: TaskCountRecord,
+        deadline_seconds: float,
+    ) -> tuple[dict[str, TransactionDescription], TaskCountRecord]:
+        """Look at the ids many times a second, for a new task soon covers the traces, until the record is there."""
+        fenced: dict[str, TransactionDescription] = {}
+        started = asked_at = time.monotonic()
+        while True:
+            for name, description in transactions.describe(before).items():
+                if description.timeout_ms != before[name].timeout_ms:
+                    fenced[name] = description
             elapsed = time.monotonic() - started
+            if time.monotonic() - asked_at >= _POLL_SECONDS:
+                count_after = self._task_count_record()
+                if count_after.offset > count_before.offset:
+                    return fenced, count_after
+                asked_at = time.monotonic()
             if elapsed > deadline_seconds:
-                raise LoadError(
-                    f"{MIRROR_CONNECTOR} was reconfigured, and {elapsed:.0f} s later no round has fenced it."
-                )
-            self._now(f"fencing ({elapsed:.0f} s): waiting for the new task count record in the config topic")
-            time.sleep(_POLL_SECONDS)
-        self.wait_running(MIRROR_TASKS_AFTER, deadline_seconds)
-        return Fencing(MIRROR_CONNECTOR, before, self._transactions(), count_before, count_after)
+                raise LoadError(f"{MIRROR_CONNECTOR} was reconfigured; {elapsed:.0f} s later no round has fenced it.")
+            self._now(f"fencing ({elapsed:.0f} s): ids fenced so far: {len(fenced)}; awaiting the task count record")
+            time.sleep(_FENCING_POLL_SECONDS)
 
     def wait_file_read(self, deadline_seconds: float) -> None:
         """Wait until the file source's committed offset is the file's end."""
@@ -277,11 +326,6 @@ class Load:
                     state, worker_id = states.get(number, ("UNKNOWN", "nowhere"))
                     return f"task {name}-{number} is {state} on {worker_id}"
         return None
-
-    def _transactions(self) -> dict[str, TransactionDescription]:
-        names = [f"{self.cluster.group_id}-{MIRROR_CONNECTOR}-{number}" for number in range(MIRROR_TASKS_BEFORE)]
-        with TransactionsClient(self.cluster.kafka) as client:
-            return client.describe(names)
 
     def _task_count_record(self) -> TaskCountRecord:
         worker = self.cluster.workers[0]

@@ -148,7 +148,7 @@ def _fencing_table(fencing: Fencing) -> Table:
         f"→ {after.count} (offset {after.offset})",
         title_justify="left",
     )
-    for column in ("transactional id", "producer id", "epoch before", "epoch after"):
+    for column in ("transactional id", "producer id", "epoch before", "seen fenced at epoch", "epoch after"):
         table.add_column(column)
     for name in sorted(fencing.before):
         now = fencing.after.get(name)
@@ -156,42 +156,37 @@ def _fencing_table(fencing: Fencing) -> Table:
             name,
             str(fencing.before[name].producer_id),
             str(fencing.before[name].producer_epoch),
+            _fenced_cell(fencing, name),
             "gone" if now is None else str(now.producer_epoch),
         )
     return table
 
 
+def _fenced_cell(fencing: Fencing, name: str) -> str:
+    seen = fencing.fenced.get(name)
+    if seen is None:
+        return "the new task was quicker"
+    return f"{seen.producer_epoch} (timeout {fencing.before[name].timeout_ms} → {seen.timeout_ms} ms)"
+
+
 def _topics_table(comparisons: list[Comparison]) -> Table:
+    """One column per topic: topics are few, and what is told of each is much."""
     table = Table(title="What readers of committed records get", title_justify="left")
-    table.add_column("topic")
-    table.add_column("compared with")
-    for column in (
-        "records",
-        "expected",
-        "missing",
-        "unexpected",
-        "double before enabled",
-        "since enabled",
-        "double since",
-    ):
-        table.add_column(column, justify="right")
+    table.add_column("")
     for comparison in comparisons:
-        table.add_row(
-            comparison.topic,
-            comparison.against,
-            *(
-                f"{number:,}"
-                for number in (
-                    comparison.records,
-                    comparison.expected,
-                    comparison.missing,
-                    comparison.unexpected,
-                    comparison.duplicates_before,
-                    comparison.records_since,
-                    comparison.duplicates,
-                )
-            ),
-        )
+        table.add_column(comparison.topic, justify="right")
+    rows: list[tuple[str, list[str]]] = [
+        ("compared with", [c.against for c in comparisons]),
+        ("records expected", [f"{c.expected:,}" for c in comparisons]),
+        ("records found", [f"{c.records:,}" for c in comparisons]),
+        ("missing", [f"{c.missing:,}" for c in comparisons]),
+        ("unexpected", [f"{c.unexpected:,}" for c in comparisons]),
+        ("double, appended before every worker was enabled", [f"{c.duplicates_before:,}" for c in comparisons]),
+        ("appended since", [f"{c.records_since:,}" for c in comparisons]),
+        ("double since", [f"{c.duplicates:,}" for c in comparisons]),
+    ]
+    for name, values in rows:
+        table.add_row(name, *values)
     return table
 
 

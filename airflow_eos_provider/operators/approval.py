@@ -1,11 +1,15 @@
 """A person approves a plan, and no answer is lost, however quickly it is given.
 
-Airflow 3.3.2 fails a task whose approval is answered at once: the answer queues the task again before the scheduler
-has heard that the process which asked has ended; it then takes that process's end for the end of the new one ("finished
-with state success, but the task instance's state attribute is queued", ``process_executor_events``). Nine of eleven
-answers given within a second of the question were lost so. The answer itself is safe in the database, and it moves with
-the task instance to the next try. So this operator has retries, and a next try does not ask again: it lets a trigger
-read the answer, after a wait that keeps it out of the same race.
+Airflow 3.3.2 loses answers that come at once, in two ways; both were seen in one of two such answers.
+
+* The answer queues the task again before the scheduler has heard that the process which asked has ended. It then takes
+  that process's end for the end of the new one and fails the task ("finished with state success, but the task
+  instance's state attribute is queued", ``process_executor_events``). The answer itself is safe in the database and
+  moves with the task instance to the next try. So this operator has retries, and a next try does not ask again: it
+  lets a trigger read the answer, after a wait that keeps it out of the same race.
+* The answer and the parking of the task cross each other. Row locks forbid that, but SQLite has none: the task is
+  parked with its answer beside it and nobody looks again. So the task is parked with a deadline, at which the scheduler
+  looks for an answer (``check_awaiting_input_timeouts``); if there is none, the task parks itself again.
 
 An answer counts only for the plan that was shown. What was asked is kept in the task state store, written *after* the
 question was put: a question that clears an older answer away can so never be mistaken for one that was answered.
@@ -15,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
 from airflow.sdk import NEVER_EXPIRE
@@ -41,6 +45,11 @@ RETRY_DELAY = timedelta(seconds=1)
 #: A supervisor may notice only at its next heartbeat (``[workers] min_heartbeat_interval``, 5 s) that its task's
 #: process has ended, and the scheduler looks every second or so. Each further try waits once more as long.
 SETTLE_SECONDS = 8.0
+
+#: When a parked task is looked at again: after as long as the question stands already, but within these limits. Only
+#: an answer given in the moment of parking can need it, so the looks become rare: each one starts a process.
+FIRST_LOOK = timedelta(seconds=20)
+LAST_LOOK = timedelta(hours=1)
 
 
 class PlanApprovalOperator(ApprovalOperator):
@@ -80,11 +89,12 @@ class PlanApprovalOperator(ApprovalOperator):
         """Called with a person's answer, by the API server or by :class:`ApprovalAnswerTrigger`."""
         plan = self._read_plan()
         asked = context["task_state_store"].get(ASKED_KEY)
-        asked_hash = asked.get("plan_hash") if isinstance(asked, dict) else None
-        if asked_hash != plan.hash:
+        if not isinstance(asked, dict) or asked.get("plan_hash") != plan.hash:
             raise AirflowFailException(
-                f"The answer is about plan {asked_hash}, the plan is now {plan.hash}. Start a new run."
+                f"The answer is about {asked and asked.get('plan_hash')}, the plan is now {plan.hash}. Start a new run."
             )
+        if event.get("error_type") == "timeout" and not self._is_too_late(asked):
+            self._park(asked)
         # Not ApprovalOperator's own: it skips what follows a rejection, or raises something that is tried again.
         answer = HITLOperator.execute_complete(self, context=context, event=event)
         user = (answer["responded_by_user"] or {}).get("name", "nobody")
@@ -112,20 +122,28 @@ class PlanApprovalOperator(ApprovalOperator):
                 "Airflow keeps the text of the first question in a run, and that was about another plan. "
                 f"A person would see the old plan and approve {plan.short_hash}. Start a new run instead of clearing."
             )
-        context["task_state_store"].set(
-            ASKED_KEY,
-            {
-                "schema": ASKED_SCHEMA,
-                "plan_hash": plan.hash,
-                "clear_number": _clear_number(context),
-                "asked_at": utcnow().isoformat(),
-            },
-            retention=NEVER_EXPIRE,
-        )
+        asked = {
+            "schema": ASKED_SCHEMA,
+            "plan_hash": plan.hash,
+            "clear_number": _clear_number(context),
+            "asked_at": utcnow().isoformat(),
+        }
+        context["task_state_store"].set(ASKED_KEY, asked, retention=NEVER_EXPIRE)
         self.log.info("Waiting for a person to approve plan %s:\n%s", plan.short_hash, self.body)
         for notifier in self.notifiers:
             notifier(context)
-        raise TaskAwaitingInput(method_name="execute_complete", timeout=self.response_timeout)
+        self._park(asked)
+
+    def _park(self, asked: Mapping[str, Any]) -> NoReturn:
+        """Wait without a process, until an answer comes or the next look is due."""
+        now = utcnow()
+        pause = min(max(now - _asked_at(asked), FIRST_LOOK), LAST_LOOK)
+        if self.response_timeout:
+            pause = min(pause, max(_asked_at(asked) + self.response_timeout - now, timedelta()))
+        raise TaskAwaitingInput(method_name="execute_complete", timeout=pause)
+
+    def _is_too_late(self, asked: Mapping[str, Any]) -> bool:
+        return self.response_timeout is not None and utcnow() >= _asked_at(asked) + self.response_timeout
 
     def _put_question(self, context: Context) -> str:
         """What ``upsert_hitl_detail`` of the task SDK does, but with the text that is on display as its result."""
@@ -153,9 +171,7 @@ class PlanApprovalOperator(ApprovalOperator):
             asked["plan_hash"],
             asked["asked_at"],
         )
-        deadline = None
-        if self.response_timeout:
-            deadline = datetime.fromisoformat(asked["asked_at"]) + self.response_timeout
+        deadline = _asked_at(asked) + self.response_timeout if self.response_timeout else None
         self.defer(
             trigger=ApprovalAnswerTrigger(
                 ti_id=context["task_instance"].id,
@@ -187,6 +203,10 @@ def approval_body(plan: Plan, reason: str) -> str:
         lines += ["", f"Reason: {reason}"]
     lines += ["", "Approving applies exactly this plan; if the cluster moves before that, nothing is done."]
     return "\n".join(lines)
+
+
+def _asked_at(asked: Mapping[str, Any]) -> datetime:
+    return datetime.fromisoformat(asked["asked_at"])
 
 
 def _clear_number(context: Context) -> int:

@@ -13,6 +13,9 @@ from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.rollout.checks import Check, failed, inconclusive, passed
 from airflow_eos_provider.rollout.observation import Observation
 
+#: A process younger than this that does not answer yet is called starting: Connect's port answers 404 for a while.
+STARTING_SECONDS = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
@@ -88,6 +91,8 @@ def rest(expectation: Expectation, observation: Observation) -> Check:
         worker = observation.worker(worker_id)
         if not worker.is_healthy:
             found = worker.rest_problem or f"health is {worker.health.status if worker.health else 'unknown'}"
+            if worker.started_at is not None and observation.at - worker.started_at < STARTING_SECONDS:
+                found = f"still starting ({found.partition(', which')[0]})"
             # What another worker does is not the restarted one's fault: stand still, do not put its file back.
             answer = failed if worker_id == expectation.worker_id else inconclusive
             return answer(name, f"{worker_id}: {found}", f"read its log {worker.worker.log}")

@@ -56,6 +56,7 @@ def expectation(
 ) -> Expectation:
     """What the gate holds the cluster against, for this worker or (None) before the first restart."""
     through = {w for w, step in steps.items() if step.status in (StepStatus.PASSED, StepStatus.RESTARTED)}
+    half_done = {w for w, step in steps.items() if step.status is StepStatus.INTENT}  # may run either mode
     members, modes = set(), {}
     for change in plan.workers:
         joined = change.worker_id in observation.members
@@ -65,7 +66,7 @@ def expectation(
         arrived = change.worker_id in through or change.kind is ChangeKind.NONE or change.mode == "stopped"
         if arrived or change.worker_id == worker_id:
             modes[change.worker_id] = plan.target
-        elif change.mode in set(Mode):
+        elif change.mode in set(Mode) and change.worker_id not in half_done:
             modes[change.worker_id] = Mode(change.mode)
     step = steps.get(worker_id) if worker_id else None
     return Expectation(

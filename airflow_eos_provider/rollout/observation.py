@@ -145,7 +145,7 @@ class Observation:
         return self.config is None or (state is not None and state.target_state == "STARTED")
 
     def task_should_run(self, connector: str, number: int) -> bool:
-        """Whether the connector should run and its task set has this task. True if the config topic could not be read."""
+        """Whether the connector should run and its task set has this task. True if that could not be read."""
         state = self.config.connectors.get(connector) if self.config else None
         return self.should_run(connector) and (state is None or number < (state.task_count or 0))
 

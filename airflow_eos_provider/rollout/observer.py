@@ -56,7 +56,7 @@ class Observer:
             statuses_value, statuses_problem = statuses.result()
             answers = {worker_id: future.result() for worker_id, future in rest.items()}
         # The broker's memory of a transactional leader proves the present only if it is younger than every member.
-        starts = [fact.process.started_at for fact in facts.values() if fact.process]
+        starts = [fact.running.started_at for fact in facts.values() if fact.running.started_at is not None]
         last_start = max(starts) if starts else None
         leader = group_value.leader.worker_id if group_value and group_value.leader else None
         if leader in answers and config_topic:

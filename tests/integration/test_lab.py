@@ -53,10 +53,20 @@ def pids(lab: Lab) -> dict[str, int | None]:
     return {process.name: process.pid for process in lab.status().processes}
 
 
+@pytest.fixture
+def root(tmp_path: Path, guard: Callable[[Path], None]) -> Iterator[Path]:
+    """A folder for a test's own lab, named ``default``; it is taken down even if the test or pytest is cut off."""
+    guard(tmp_path / "default")
+    yield tmp_path
+    take_down(tmp_path / "default")
+
+
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def home(tmp_path_factory: pytest.TempPathFactory, guard: Callable[[Path], None]) -> Iterator[Path]:
     """A folder with a lab of two workers, started by the command; ``line`` holds what that printed."""
     home = tmp_path_factory.mktemp("home")
+    for name in ("default", "other"):
+        guard(home / ".eos/lab" / name)
     try:
         (home / "line").write_text(eos_lab("up", "--workers", "2", cwd=home))
         yield home
@@ -218,62 +228,56 @@ def test_another_lab_runs_beside_it(home: Path, lab: Lab) -> None:
 
 
 @pytest.mark.slow
-def test_a_lab_goes_on_with_its_data_and_then_leaves_nothing(tmp_path: Path) -> None:
-    options = ("--workers", "1", "--dir", str(tmp_path))
-    first = eos_lab("up", *options, cwd=tmp_path)
-    lab = Lab.load(tmp_path / "default")
+def test_a_lab_goes_on_with_its_data_and_then_leaves_nothing(root: Path) -> None:
+    options = ("--workers", "1", "--dir", str(root))
+    first = eos_lab("up", *options, cwd=root)
+    lab = Lab.load(root / "default")
     lab.create_topic("kept")
-    eos_lab("down", "--dir", str(tmp_path), "--keep-data", cwd=tmp_path)
+    eos_lab("down", "--dir", str(root), "--keep-data", cwd=root)
     assert marked(lab.root) == []
-    assert eos_lab("up", *options, cwd=tmp_path) == first
+    assert eos_lab("up", *options, cwd=root) == first
     assert "kept" in QuietAdmin(KafkaSettings.of(lab.bootstrap_servers)).client.list_topics(timeout=10).topics
-    eos_lab("down", "--dir", str(tmp_path), cwd=tmp_path)
+    eos_lab("down", "--dir", str(root), cwd=root)
     assert marked(lab.root) == []
-    assert [entry.name for entry in tmp_path.iterdir()] == [".default.lock"]
+    assert [entry.name for entry in root.iterdir()] == [".default.lock"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["lab.json", "data", "broker.pid", "w1.pid"])
-def test_what_a_killed_up_left_behind_is_gone_after_down(moment: str, tmp_path: Path) -> None:
-    folder = tmp_path / "default"
-    kill_up_when(lambda: (folder / moment).exists(), tmp_path)
-    eos_lab("down", "--dir", str(tmp_path), cwd=tmp_path)
+def test_what_a_killed_up_left_behind_is_gone_after_down(moment: str, root: Path) -> None:
+    folder = root / "default"
+    kill_up_when(lambda: (folder / moment).exists(), root)
+    eos_lab("down", "--dir", str(root), cwd=root)
     assert marked(folder) == []
     assert not folder.exists()
 
 
 @pytest.mark.slow
-def test_what_a_killed_up_left_behind_does_not_hinder_the_next(tmp_path: Path) -> None:
-    folder = tmp_path / "default"
-    kill_up_when(lambda: (folder / "w1.pid").exists(), tmp_path)
+def test_what_a_killed_up_left_behind_does_not_hinder_the_next(root: Path) -> None:
+    folder = root / "default"
+    kill_up_when(lambda: (folder / "w1.pid").exists(), root)
     left = marked(folder)
     assert left, "the test kills too late or too early: nothing was left behind"
-    try:
-        eos_lab("up", "--dir", str(tmp_path), "--workers", "1", cwd=tmp_path)
-        assert len(marked(folder)) == 2
-        assert not set(left) & set(marked(folder))
-    finally:
-        take_down(folder)
+    eos_lab("up", "--dir", str(root), "--workers", "1", cwd=root)
+    assert len(marked(folder)) == 2
+    assert not set(left) & set(marked(folder))
 
 
 @pytest.mark.slow
-def test_two_ups_at_once_make_one_lab(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "airflow_eos_provider.lab", "up", "--workers", "1", "--dir", str(tmp_path)]
+def test_two_ups_at_once_make_one_lab(root: Path) -> None:
+    command = [sys.executable, "-m", "airflow_eos_provider.lab", "up", "--workers", "1", "--dir", str(root)]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    try:
-        first, second = (process.communicate(timeout=COMMAND_SECONDS)[0] for process in both)
-        assert first == second
-        assert len(marked(tmp_path / "default")) == 2
-    finally:
-        take_down(tmp_path / "default")
+    first, second = (process.communicate(timeout=COMMAND_SECONDS)[0] for process in both)
+    assert first == second != ""
+    assert len(marked(root / "default")) == 2
 
 
-def test_processes_are_found_when_the_folder_was_removed_under_them(tmp_path: Path) -> None:
-    folder = tmp_path / "default"
-    kill_up_when(lambda: (folder / "broker.pid").exists(), tmp_path)
+def test_processes_are_found_when_the_folder_was_removed_under_them(root: Path) -> None:
+    folder = root / "default"
+    kill_up_when(lambda: (folder / "broker.pid").exists(), root)
     assert marked(folder)
     shutil.rmtree(folder, ignore_errors=True)
-    eos_lab("down", "--dir", str(tmp_path), cwd=tmp_path)
+    eos_lab("down", "--dir", str(root), cwd=root)
     assert marked(folder) == []
 
 

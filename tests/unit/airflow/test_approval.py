@@ -14,7 +14,14 @@ from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput, Task
 from airflow.sdk.execution_time import task_runner
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.operators.approval import ASKED_KEY, RETRIES, PlanApprovalOperator, approval_body
+from airflow_eos_provider.operators.approval import (
+    ASKED_KEY,
+    FIRST_LOOK,
+    LAST_LOOK,
+    RETRIES,
+    PlanApprovalOperator,
+    approval_body,
+)
 from airflow_eos_provider.rollout.plan import Plan
 from airflow_eos_provider.triggers.approval import ApprovalAnswerTrigger
 
@@ -103,13 +110,46 @@ def test_an_answer_with_no_option_is_no_approval(requests: Requests, context: di
         operator.execute_complete(context, {**answer(), "chosen_options": []})
 
 
-def test_an_answer_that_never_comes_fails_the_task_for_good(
+NO_ANSWER = {"error": "no answer in time", "error_type": "timeout"}
+
+
+def test_an_answer_that_does_not_come_in_time_fails_the_task_for_good(
+    requests: Requests, context: dict[str, Any], plan: Plan, store: Any
+) -> None:
+    operator = operator_for(plan, response_timeout=timedelta(hours=1))
+    ask(operator, context)
+    store.values[ASKED_KEY]["asked_at"] = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    with pytest.raises(AirflowFailException, match="not approved"):
+        operator.execute_complete(context, NO_ANSWER)
+
+
+def test_a_parked_task_is_looked_at_again_soon_since_an_answer_may_have_crossed_the_parking(
     requests: Requests, context: dict[str, Any], plan: Plan
+) -> None:
+    with pytest.raises(TaskAwaitingInput) as parked:
+        operator_for(plan).execute(context)
+    assert parked.value.timeout == FIRST_LOOK
+
+
+def test_a_look_that_finds_no_answer_parks_the_task_again_for_longer_and_longer(
+    requests: Requests, context: dict[str, Any], plan: Plan, store: Any
 ) -> None:
     operator = operator_for(plan)
     ask(operator, context)
-    with pytest.raises(AirflowFailException, match="not approved"):
-        operator.execute_complete(context, {"error": "no answer in time", "error_type": "timeout"})
+    for stands, pause in ((5, FIRST_LOOK), (600, timedelta(seconds=600)), (86_400, LAST_LOOK)):
+        store.values[ASKED_KEY]["asked_at"] = (datetime.now(UTC) - timedelta(seconds=stands)).isoformat()
+        with pytest.raises(TaskAwaitingInput) as parked:
+            operator.execute_complete(context, NO_ANSWER)
+        assert abs(parked.value.timeout - pause) < timedelta(seconds=5)
+    assert len(requests.sent) == 1, "asking again would wipe out an answer"
+
+
+def test_a_look_never_comes_later_than_the_deadline_for_the_answer(
+    requests: Requests, context: dict[str, Any], plan: Plan
+) -> None:
+    with pytest.raises(TaskAwaitingInput) as parked:
+        operator_for(plan, response_timeout=timedelta(seconds=5)).execute(context)
+    assert parked.value.timeout <= timedelta(seconds=5)
 
 
 def test_the_next_try_does_not_ask_again_but_lets_a_trigger_read_the_answer(

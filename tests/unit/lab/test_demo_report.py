@@ -16,17 +16,24 @@ from airflow_eos_provider.lab.demo_load import Fencing
 from airflow_eos_provider.lab.demo_report import DemoReport
 from airflow_eos_provider.lab.drain import Comparison
 
-
-def described(number: int, epoch: int, producer_id: int = 7) -> TransactionDescription:
-    return TransactionDescription(f"g-mirror-{number}", "CompleteCommit", producer_id, epoch, 90_000, None, ())
+TASK_TIMEOUT_MS, FENCING_TIMEOUT_MS = 60_000, 90_000
 
 
-def fencing(after: dict[int, int] | None = None) -> Fencing:
-    epochs = {0: 4, 1: 4, 2: 3} if after is None else after
+def described(
+    number: int, epoch: int, producer_id: int = 7, timeout_ms: int = TASK_TIMEOUT_MS
+) -> TransactionDescription:
+    return TransactionDescription(f"g-mirror-{number}", "CompleteCommit", producer_id, epoch, timeout_ms, None, ())
+
+
+def fencing(after: dict[int, TransactionDescription] | None = None) -> Fencing:
+    """A round that took the ids 0 to 2 from epoch 2 to 3; then new tasks began as 0 and 1, and wrote."""
+    fenced = described(2, 3, timeout_ms=FENCING_TIMEOUT_MS)
+    after = {0: described(0, 9), 1: described(1, 9), 2: fenced} if after is None else after
     return Fencing(
         connector="mirror",
         before={f"g-mirror-{n}": described(n, 2) for n in range(3)},
-        after={f"g-mirror-{n}": described(n, epoch) for n, epoch in epochs.items()},
+        fenced={"g-mirror-2": fenced},
+        after={f"g-mirror-{n}": description for n, description in after.items()},
         count_before=TaskCountRecord(count=3, offset=20),
         count_after=TaskCountRecord(count=2, offset=40),
     )
@@ -83,8 +90,7 @@ def test_a_demo_in_which_everything_held_is_ok() -> None:
         (change(approvals=("approve_enabled",)), "both plans were approved in Airflow"),
         (change(killed={}), "all tasks ran again after a worker was killed"),
         (change(fencing=None), "the reconfigured mirror was fenced"),
-        (change(fencing=fencing({0: 4, 1: 4, 2: 2})), "the reconfigured mirror was fenced"),
-        (change(fencing=fencing({0: 4, 1: 4})), "the reconfigured mirror was fenced"),
+        (change(fencing=replace(fencing(), fenced={})), "the reconfigured mirror was fenced"),
         (change(load_lasted=False), "the load lasted until then"),
         (change(source=replace(comparison("flights"), missing=1)), "flights: nothing is missing"),
         (change(source=replace(comparison("flights"), unexpected=1)), "flights: nothing is missing"),
@@ -117,10 +123,29 @@ def test_a_demo_that_broke_off_is_not_ok_even_if_all_checks_held() -> None:
     assert not report.ok
 
 
+@pytest.mark.parametrize(
+    ("number", "after"),
+    [
+        pytest.param(0, described(0, 2), id="an id in use did not go on"),
+        pytest.param(2, described(2, 2), id="the retired id did not go on"),
+        pytest.param(2, described(2, 9), id="the retired id went on by transactions of a task that lives on"),
+        pytest.param(2, described(2, 4, timeout_ms=FENCING_TIMEOUT_MS), id="the retired id was used after the round"),
+    ],
+)
+def test_what_only_looks_like_a_fencing_round_is_none(number: int, after: TransactionDescription) -> None:
+    real = fencing()
+    assert real.is_real
+    assert not replace(real, after={**real.after, f"g-mirror-{number}": after}).is_real
+
+
+def test_an_id_that_is_gone_was_not_fenced() -> None:
+    assert not fencing({0: described(0, 9), 1: described(1, 9)}).is_real
+
+
 def test_a_new_producer_id_counts_as_a_later_epoch() -> None:
     real = fencing()
-    after = {**real.after, "g-mirror-2": described(2, 0, producer_id=8)}
-    assert replace(real, after=after).every_id_was_fenced
+    after = {**real.after, "g-mirror-0": described(0, 0, producer_id=8)}
+    assert replace(real, after=after).is_real
 
 
 def test_a_record_that_was_there_before_is_no_new_round() -> None:
@@ -136,7 +161,7 @@ def test_the_report_file_has_the_keys_that_scripts_rely_on(tmp_path: Path) -> No
     assert {"records", "missing", "duplicates", "duplicates_before_enabled"} <= set(report["source"])
     assert report["source"]["duplicates_before_enabled"] == 3
     assert report["fencing"][0]["ids"] == ["g-mirror-0", "g-mirror-1", "g-mirror-2"]
-    assert report["fencing"][0]["epochs"] == [[2, 4], [2, 4], [2, 3]]
+    assert report["fencing"][0]["epochs"] == [[2, 9], [2, 9], [2, 3]]
     assert report["intervals"] == []
     assert "airflow" in report
     assert report["seconds"] == 3.5

@@ -19,13 +19,28 @@ from airflow_eos_provider.lab.teardown import take_down
 Start = Callable[..., int]
 
 
+#: Tells that it runs, sleeps, and on SIGTERM writes the time into the file of its last argument (a JVM has no such
+#: manners); a moment later than asked, as a JVM does.
+STAND_IN = """
+import signal, sys, time
+def end(*_):
+    time.sleep(0.2)
+    if sys.argv[-1].startswith("/"):
+        open(sys.argv[-1], "w").write(str(time.time_ns()))
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+print(flush=True)
+time.sleep(120)
+"""
+
+
 @pytest.fixture
 def start() -> Iterator[Start]:
     """Start a process with some arguments, which stands for a JVM (nothing here depends on what runs)."""
     with ExitStack() as stack:
 
         def run(*arguments: str) -> int:
-            command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(120)", *arguments]
+            command = [sys.executable, "-c", STAND_IN, *arguments]
             process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
             stack.callback(process.kill)
             assert process.stdout is not None
@@ -93,12 +108,25 @@ def test_down_stops_what_is_the_labs_and_nothing_else(tmp_path: Path, start: Sta
     folder = tmp_path / "lab"
     record(folder, "ours")
     ours, unrecorded = start(marker(folder, "ours")), start(marker(folder, "ours"))
-    foreign, neighbour = start(str(folder)), start(marker(tmp_path / "lab2", "theirs"))
+    foreign, neighbour = start(f"--in={folder}"), start(marker(tmp_path / "lab2", "theirs"))
     (folder / "broker.pid").write_text(f"{ours}\n")
     (folder / "w1.pid").write_text(f"{foreign}\n")
     assert take_down(folder)
     assert [alive(pid) for pid in (ours, unrecorded, foreign, neighbour)] == [False, False, True, True]
     assert not folder.exists()
+
+
+def test_down_stops_the_workers_before_the_broker(tmp_path: Path, start: Start) -> None:
+    folder = tmp_path / "lab"
+    record(folder, "ours")
+    names = ("w1", "broker", "w2")  # the broker in the middle, so that no order of pids or starts hides the rule
+    for name in names:
+        pid = start(marker(folder, "ours"), str(tmp_path / name))
+        (folder / f"{name}.pid").write_text(f"{pid}\n")
+    take_down(folder)
+    ended = {name: int((tmp_path / name).read_text()) for name in names}
+    # The stand-ins take 0.2 s to end, so one that was asked only after the others had ended is later by that.
+    assert ended["broker"] - max(ended["w1"], ended["w2"]) > 150_000_000
 
 
 def test_down_works_with_a_record_that_cannot_be_read(tmp_path: Path, start: Start) -> None:

@@ -1,4 +1,4 @@
-"""A Connect cluster as plain values: healthy as built, then one thing broken at a time, so that tests read as sentences."""
+"""A Connect cluster as plain values: healthy as built, then one thing broken at a time; tests read as sentences."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ class Cluster:
         )
 
     def _member(self, worker_id: str) -> Member:
-        if not self.state == "Stable":
+        if self.state != "Stable":
             # describe_group gives such a member its member id for a name, since the broker tells no address
             return Member(
                 self.member_ids[worker_id], "connect", "/127.0.0.1", url="", worker_id=self.member_ids[worker_id]

@@ -302,6 +302,26 @@ def test_a_restored_worker_is_expected_in_its_former_mode(roll: Roll) -> None:
     assert expected.modes[W1] is DISABLED
 
 
+def test_the_leader_restarted_once_more_in_anothers_gate_is_expected_in_the_new_mode(roll: Roll) -> None:
+    """It ends a rebalance delay (order.py); meanwhile two workers are under way."""
+    steps = done(step(W1, RESTARTED), step(W2, RESTARTED))
+    expected = expectation(roll.plan, steps, roll.cluster.observe(), Baseline(), W2)
+    assert expected.modes == {W1: PREPARING, W2: PREPARING, W3: DISABLED}
+
+
+def test_of_a_worker_whose_restart_was_only_announced_no_mode_is_expected(roll: Roll) -> None:
+    """Killed in the middle of that second restart: the leader may run either, and its own gate will ask."""
+    steps = done(step(W2, RESTARTED), step(W1, INTENT))
+    expected = expectation(roll.plan, steps, roll.cluster.observe(), Baseline(), W2)
+    assert expected.modes == {W2: PREPARING, W3: DISABLED}
+    assert expected.members == {W1, W2, W3}
+
+
+def test_an_announced_restart_is_in_the_new_mode_by_its_own_gate(roll: Roll) -> None:
+    expected = expectation(roll.plan, done(step(W2, INTENT)), roll.cluster.observe(), Baseline(), W2)
+    assert expected.modes[W2] is PREPARING
+
+
 def test_the_process_must_be_younger_than_the_announcement(roll: Roll) -> None:
     steps = done(step(W2, RESTARTED, announced=NOW - 33))
     assert expectation(roll.plan, steps, roll.cluster.observe(), Baseline(), W2).restarted_after == NOW - 33

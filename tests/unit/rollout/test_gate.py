@@ -228,10 +228,15 @@ def test_a_task_that_shall_not_run_any_more_does_not_hide_the_others_stand_still
 
 #: What Connect leaves in a task's status when the leader was bounced under its request: no word of zombies in the
 #: message, since a ConnectRestException is not wrapped; only the frames tell (RestClient and DistributedHerder, 4.3.1).
-FORWARDING_FAILED = """org.apache.kafka.connect.runtime.rest.errors.ConnectRestException: IO Error trying to forward REST request: Connection refused
-\tat org.apache.kafka.connect.runtime.rest.RestClient.httpRequest(RestClient.java:167)
-\tat org.apache.kafka.connect.runtime.distributed.DistributedHerder.lambda$fenceZombieSourceTasks$1(DistributedHerder.java:1305)
-"""
+FORWARDING_FAILED = "\n\tat ".join(
+    (
+        "org.apache.kafka.connect.runtime.rest.errors.ConnectRestException: "
+        "IO Error trying to forward REST request: Connection refused",
+        "org.apache.kafka.connect.runtime.rest.RestClient.httpRequest(RestClient.java)",
+        "org.apache.kafka.connect.runtime.distributed.DistributedHerder"
+        ".lambda$fenceZombieSourceTasks$1(DistributedHerder.java)",
+    )
+)
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_a_leader_that_is_through_is_restarted_to_end_a_long_delay(cluster: Any)
     ("case", "through"),
     [
         pytest.param(lambda c: c, {W1}, id="no delay runs"),
-        pytest.param(lambda c: c.assign(W2, delay_ms=30_000), {W1}, id="the delay is as short as a restart and another"),
+        pytest.param(lambda c: c.assign(W2, delay_ms=30_000), {W1}, id="the delay is as short as two restarts"),
         pytest.param(lambda c: c.assign(W2, delay_ms=293_987), {W2, W3}, id="the leader's own turn is still to come"),
         pytest.param(lambda c: c.assign(W2, delay_ms=293_987).rebalancing(), {W1}, id="a rebalance runs"),
         pytest.param(lambda c: c.assign(W2, delay_ms=293_987, leader="x"), {W1}, id="the leader is not known"),

@@ -157,9 +157,7 @@ def test_mixed_modes_are_all_named(cluster: Any) -> None:
     assert cluster.roll(W1, PREPARING, at=1.0).plan().current == "disabled, preparing"
 
 
-@pytest.mark.parametrize(
-    ("mode", "target"), [(DISABLED, PREPARING), (PREPARING, ENABLED), (ENABLED, ENABLED)]
-)
+@pytest.mark.parametrize(("mode", "target"), [(DISABLED, PREPARING), (PREPARING, ENABLED), (ENABLED, ENABLED)])
 def test_an_upgrade_goes_step_by_step(cluster_in: Any, mode: Mode, target: Mode) -> None:
     assert next_target(cluster_in(mode).observe()) is target
 

@@ -167,9 +167,7 @@ def test_each_reason_against_a_roll_is_told_by_its_check_alone(cluster: Any, rea
     assert refused.value.exit_code == (3 if verdict is FAIL else 5)
 
 
-@pytest.mark.parametrize(
-    ("target", "running"), [(ENABLED, DISABLED), (DISABLED, ENABLED)]
-)
+@pytest.mark.parametrize(("target", "running"), [(ENABLED, DISABLED), (DISABLED, ENABLED)])
 def test_disabled_and_enabled_never_share_a_group(cluster_in: Any, target: Mode, running: Mode) -> None:
     cluster = cluster_in(PREPARING).roll(W2, running, at=1.0)
     result = check(cluster, target)
@@ -187,9 +185,7 @@ def test_all_that_are_in_the_way_are_named(cluster: Any) -> None:
     ("current", "target"),
     [(PREPARING, ENABLED), (ENABLED, PREPARING), (PREPARING, DISABLED), (ENABLED, ENABLED), (DISABLED, DISABLED)],
 )
-def test_neighbouring_modes_may_follow_each_other_there_and_back(
-    cluster_in: Any, current: Mode, target: Mode
-) -> None:
+def test_neighbouring_modes_may_follow_each_other_there_and_back(cluster_in: Any, current: Mode, target: Mode) -> None:
     assert not_passed(check(cluster_in(current), target)) == {}
 
 
@@ -284,9 +280,7 @@ def test_a_roll_is_verified_when_every_member_is_proven_there(cluster_in: Any) -
     assert answer(result, W2).evidence == "enabled: as its log says"
 
 
-@pytest.mark.parametrize(
-    ("verdict", "expected"), [(ModeVerdict.PREPARING, FAIL), (ModeVerdict.UNKNOWN, INCONCLUSIVE)]
-)
+@pytest.mark.parametrize(("verdict", "expected"), [(ModeVerdict.PREPARING, FAIL), (ModeVerdict.UNKNOWN, INCONCLUSIVE)])
 def test_a_member_that_is_not_proven_there_is_told(cluster_in: Any, verdict: ModeVerdict, expected: Verdict) -> None:
     result = preflight.verify(cluster_in(ENABLED).prove(W2, verdict).observe(), ENABLED)
     assert not_passed(result) == {W2: expected}

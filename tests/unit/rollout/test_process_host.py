@@ -452,6 +452,17 @@ class TestRestarting:
         assert host.observe().process == new
         assert events == [f"stopping pid {old.pid}", f"started as pid {new.pid}"]
 
+    def test_a_worker_with_a_stale_pid_file_is_not_started_a_second_time(self, worker: WorkerDescription) -> None:
+        host = started(worker)
+        old = host.observe().process
+        assert old is not None
+        assert worker.pid_file is not None
+        worker.pid_file.unlink()
+        new = host.restart()
+        assert not old.is_alive()
+        assert new.is_alive()
+        assert worker.pid_file.read_text() == f"{new.pid}\n"
+
     def test_a_stopped_worker_is_just_started(self, worker: WorkerDescription) -> None:
         assert ProcessHost(worker).restart().is_alive()
 
