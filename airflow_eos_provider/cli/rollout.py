@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import getpass
 import json
+import signal
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -70,9 +71,11 @@ def apply(
     """Roll the group as planned. Killed and called again with the same hash, it goes on where it stands."""
     if len(plan_hash) < 8:
         raise typer.BadParameter("give at least 8 digits of the hash")
+    interrupted = _Interrupt()
     controller = Controller(
         load_cluster(cluster),
         report=_report,
+        stop_requested=interrupted.is_set,
         actor=getpass.getuser(),
         reason=reason,
         settings=RolloutSettings(allow_downtime=allow_downtime, gate_timeout_seconds=gate_timeout),
@@ -82,11 +85,37 @@ def apply(
     except PlanMovedError:
         _explain_what_moved(controller, plan_hash)
         raise
-    report = controller.apply(found)
+    with interrupted:
+        report = controller.apply(found)
     if as_json:
         print_json(report.to_dict())
     else:
         _show_report(report)
+
+
+class _Interrupt:
+    """Ctrl-C or SIGTERM: the first asks the roll to stop between two actions, the second ends it at once."""
+
+    def __init__(self) -> None:
+        self._set = False
+        self._former: dict[int, Any] = {}
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def __enter__(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._former[number] = signal.signal(number, self._note)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._former.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _frame: object) -> None:
+        if self._set:
+            raise KeyboardInterrupt
+        self._set = True
+        _report("Stopping before the next action; once more to stop at once.")
 
 
 def _report(line: str) -> None:

@@ -144,7 +144,7 @@ def replay(records: Iterable[LogRecord], end_offset: int) -> ClusterState:
     """
     replayed = _Replay()
     offsets = _Offsets()
-    for record in map(_without_session_key, records):
+    for record in records:
         offsets.take(record)
         replayed.take(record)
     return ClusterState(
@@ -219,16 +219,17 @@ class _Replay:
             self.last_rebalance_offset = offset
             return
         config = _properties(value)
-        if name not in self.configs and self._is_new(name, offset):
+        if self._is_new(name, offset):
             self.last_rebalance_offset = offset
         self.configs[name] = (config, offset)
         self._mentioned.setdefault(name, offset)
 
     def _is_new(self, name: str, offset: int) -> bool:
-        """Whether a connector whose first record here stands at this offset was certainly created by it.
+        """Whether a ``connector-`` record at this offset certainly created the connector.
 
-        A record about it further up is left from an earlier record of its config that compaction took; only the
-        initial target state of its creation (KIP-980) stands directly before it, in the same transaction.
+        It did if no record further up speaks of it. One that does belongs to an earlier configuration, whose record
+        compaction may have taken; only the initial target state of a creation (KIP-980) stands directly before it,
+        in the same transaction.
         """
         mentioned = self._mentioned.get(name)
         return mentioned is None or (name in self.target_states and mentioned == offset - 1)

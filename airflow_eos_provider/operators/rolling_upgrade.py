@@ -10,7 +10,6 @@ from airflow.sdk import NEVER_EXPIRE, BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.errors import RolloutPausedError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_eos_provider.rollout.controller import Controller
-    from airflow_eos_provider.rollout.observation import Observation
     from airflow_eos_provider.rollout.preflight import Preflight
 
 #: Schema of a document in the task state store. Changing it breaks runs in flight.
@@ -196,31 +194,17 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
                 checkpoint=TaskStateCheckpoint(context["task_state_store"], dag_run.clear_number or 0),
                 actor=self._actor(context),
                 reason=self.reason,
+                stop_requested=lambda: self._killed,
             )
-            self._stop_before_the_next_action_when_killed(controller)
             return controller.apply(plan).to_dict()
 
     def on_kill(self) -> None:
-        """Runs inside the signal handler: only take note. The roll stops before its next action."""
-        self._killed = True
+        """Runs inside the signal handler: only take note. The roll stops before its next action.
 
-    def _stop_before_the_next_action_when_killed(self, controller: Controller) -> None:
-        """A roll observes before each decision and between two polls, so that is where it can stop safely.
-
-        Raising from the signal handler instead could hit the moment in which a worker is stopped and not yet started.
-        Airflow itself kills the process five seconds later; then the next attempt takes it up from what it observes.
+        Raising here instead could hit the moment in which a worker is stopped and not yet started. Airflow itself kills
+        the process five seconds later; then the next attempt takes it up from what it observes.
         """
-        observe = controller.observer.observe
-
-        def observe_unless_killed() -> Observation:
-            if self._killed:
-                raise RolloutPausedError(
-                    "The task was killed, so no further action is begun; the cluster is left as it is.",
-                    remedy="Clear this task to go on with the same plan, or start a new run.",
-                )
-            return observe()
-
-        controller.observer.observe = observe_unless_killed  # type: ignore[method-assign]
+        self._killed = True
 
     def _actor(self, context: Context) -> str:
         dag_run = context["dag_run"]

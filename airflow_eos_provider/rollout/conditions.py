@@ -174,8 +174,6 @@ def placement(expectation: Expectation, observation: Observation) -> Check:
     tasks = [t for placed in where.values() for t in placed.tasks]
     wanted_tasks = set()
     for connector in observation.config.connectors.values():
-        if not connector.config:  # only its task count record is left of a deleted connector
-            continue
         if connectors.count(connector.name) != 1:
             return failed(name, f"connector {connector.name} is placed {connectors.count(connector.name)} times")
         if connector.inconsistent:

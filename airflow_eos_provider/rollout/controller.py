@@ -99,6 +99,7 @@ class Controller:
     :param checkpoint: the caller's own note of the rollout.
     :param actor: who asked for it, for the journal.
     :param reason: why, for the journal.
+    :param stop_requested: asked between two actions whether a roll shall end, leaving everything as it is.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class Controller:
         actor: str = "",
         reason: str = "",
         settings: RolloutSettings = RolloutSettings(),  # noqa: B008 (frozen)
+        stop_requested: Callable[[], bool] = lambda: False,
     ) -> None:
         self.cluster = cluster
         self.observer = Observer(cluster)
@@ -118,6 +120,7 @@ class Controller:
         self._checkpoint = checkpoint
         self._actor = actor
         self._reason = reason
+        self._stop_requested = stop_requested
 
     def observe(self) -> Observation:
         """One look at the cluster."""
@@ -243,6 +246,7 @@ class Controller:
             journal=journal,
             settings=self.settings,
             report=self._report,
+            stop_requested=self._stop_requested,
         )
         try:
             finished_at_ms = roll.run()

@@ -32,6 +32,7 @@ class Roll:
     """One rollout in progress.
 
     :param steps: what the journal says has been done, by worker; kept up to date here.
+    :param stop_requested: asked between two actions whether the roll shall end, leaving everything as it is.
     :ivar failed_state: what the rollout is when :meth:`run` raises.
     """
 
@@ -42,6 +43,7 @@ class Roll:
     journal: Journal
     settings: RolloutSettings
     report: Callable[[str], None]
+    stop_requested: Callable[[], bool] = lambda: False
     failed_state: RolloutState = RolloutState.PAUSED
     _calm: bool = field(default=False, init=False)
     _delay_ended_for: set[str] = field(default_factory=set, init=False)
@@ -53,6 +55,7 @@ class Roll:
         :returns: the broker's time of the last passed gate, milliseconds since the epoch.
         """
         while True:
+            self._stop_if_requested()
             observation = self.observer.observe()
             action = decide(self.plan, self.steps, observation)
             if action.kind is ActionKind.DONE:
@@ -77,6 +80,14 @@ class Roll:
                 self._pass_gate(action.worker_id, observation)
             case ActionKind.RESTORE:
                 self._restore(action.worker_id, (action.reason,))
+
+    def _stop_if_requested(self) -> None:
+        """Asked between two actions only: within one, a worker may be stopped and not yet started."""
+        if self.stop_requested():
+            raise RolloutPausedError(
+                "The roll was asked to stop: no further action is begun, the cluster is left as it is.",
+                remedy="Apply the same plan again to go on where it stands.",
+            )
 
     def _change_stopped(self, action: Action) -> None:
         worker_id = action.worker_id
@@ -191,6 +202,7 @@ class Roll:
         who = worker_id or "before the first restart"
         said, said_at, healed = "", 0.0, False
         while True:
+            self._stop_if_requested()
             self.journal.renew()
             observation = self.observer.observe()
             expected = expectation(self.plan, self.steps, observation, self.baseline, worker_id)

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from airflow_eos_provider.connect import config_log
 from airflow_eos_provider.connect.config_log import ClusterState, ConnectorConfigState, TaskCountRecord, replay
+from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.log import LogRecord
 
 CANARY = base64.b64encode(b"canary-canary-canary-canary-1234").decode()
@@ -286,7 +288,23 @@ class TestSecrets:
         shown = [repr(cluster), str(cluster), repr(only(cluster)), repr(records)]
         assert cluster.connectors["a"].config["password"] == CANARY  # so there was something to find
         assert not [text for text in shown if CANARY in text or CANARY[:8] in text]
-        assert cluster.malformed == ()  # the value of a session key is not even parsed
+        assert cluster.malformed == cluster.unknown == ()  # the value of a session key is not even parsed
+
+    def test_the_session_key_is_dropped_where_the_topic_is_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        kept: list[LogRecord] = []
+
+        def scan(settings: object, topic: str, on_records: Any, **limits: object) -> dict[int, int]:
+            on_records([record(0, *session_key()), record(1, *connector())])
+            return {0: 2}
+
+        def keep(records: list[LogRecord], end_offset: int) -> ClusterState:
+            kept.extend(records)
+            return replay(records, end_offset)
+
+        monkeypatch.setattr(config_log, "scan_to_end", scan)  # what a broker sends cannot be watched from outside
+        monkeypatch.setattr(config_log, "replay", keep)
+        config_log.read_cluster_state(KafkaSettings.of("127.0.0.1:1"), "configs")
+        assert [(entry.key, entry.value is None) for entry in kept] == [(b"session-key", True), (b"connector-a", False)]
 
     def test_a_malformed_value_is_in_no_error(self) -> None:
         try:

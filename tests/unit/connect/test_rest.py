@@ -315,7 +315,7 @@ class TestUnreachable:
                 connection, _ = server.accept()
                 with connection:
                     connection.recv(1000)
-                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n")
                     while not ended.wait(0.1):
                         try:
                             connection.sendall(b" ")

@@ -23,7 +23,7 @@ def test_the_text_of_a_record_and_of_a_read_leaves_values_out() -> None:
 
 
 def test_a_broker_that_is_not_there_is_reported_within_seconds_with_the_reason(
-    capfd: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     started = time.monotonic()
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1.*Connection refused"):
@@ -31,6 +31,7 @@ def test_a_broker_that_is_not_there_is_reported_within_seconds_with_the_reason(
     assert time.monotonic() - started < 8
     shown = capfd.readouterr()
     assert (shown.out, shown.err) == ("", "")  # librdkafka's own lines do not spill over the operator's screen
+    assert caplog.records == []  # nor into the log of the task that asked
 
 
 def test_transactions_of_a_broker_that_is_not_there_are_reported_within_seconds(

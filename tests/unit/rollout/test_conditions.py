@@ -44,8 +44,8 @@ def test_all_conditions_hold_for_a_worker_that_came_back_well(gate: Any) -> None
         (lambda c: c.facts(W2, process=None), "process", FAIL, "does not run"),
         (lambda c: c.facts(W2, config_sha256="edited"), "process", FAIL, "no longer the one that was written"),
         # REST: the restarted worker's silence is its own fault, another one's is not
-        (lambda c: c.unhealthy(W2), "REST", FAIL, "w2:8083: health is starting"),
-        (lambda c: c.worker(W2, root=None, rest_problem="refused"), "REST", FAIL, "w2:8083: refused"),
+        (lambda c: c.unhealthy(W2), "REST", FAIL, "w2:8083: still starting (health is starting)"),
+        (lambda c: c.worker(W2, root=None, rest_problem="refused"), "REST", FAIL, "w2:8083: still starting (refused)"),
         (lambda c: c.unhealthy(W1), "REST", INCONCLUSIVE, "w1:8083: health is starting"),
         (lambda c: c.kill(W3).prove(W3, ModeVerdict.DISABLED), "REST", INCONCLUSIVE, "w3:8083"),
         # group
@@ -105,12 +105,24 @@ def test_an_unreadable_group_leaves_what_rests_on_it_open(gate: Any) -> None:
     checks = {check.name: check for check in evaluate(gate.expected_before, gate.cluster.observe())}
     open_ones = {name: check.verdict for name, check in checks.items() if not check.passed}
     assert open_ones == dict.fromkeys(("group", "rebalance delay", "config offset", "placement"), INCONCLUSIVE)
-    assert checks["placement"].evidence == "no broker answers"
+    assert {checks[name].evidence for name in open_ones} == {"no broker answers"}
 
 
 def test_an_unreadable_config_topic_leaves_what_rests_on_it_open(gate: Any) -> None:
     gate.cluster.see(config=None, config_problem="an open transaction holds it back")
+    gate.cluster.status("sink", tasks=())  # nor can it be told whether that task is still wanted
     assert not_passed(gate) == dict.fromkeys(("config offset", "placement"), INCONCLUSIVE)
+    assert {answers(gate)[name].evidence for name in not_passed(gate)} == {"an open transaction holds it back"}
+
+
+def test_a_member_that_was_told_nothing_yet_is_waited_for(gate: Any) -> None:
+    group = gate.cluster.observe().group
+    untold = tuple(replace(m, assignment=None) if m.worker_id == W2 else m for m in group.members)
+    gate.cluster.see(group=replace(group, members=untold))
+    assert answers(gate)["config offset"].verdict is FAIL
+    assert answers(gate)["config offset"].evidence == "not every member has an assignment"
+    assert answers(gate)["placement"].verdict is INCONCLUSIVE
+    assert not any(check.decisive for check in answers(gate).values())
 
 
 def test_a_rebalance_is_waited_for_and_nobody_in_it_is_a_stranger(gate: Any) -> None:
@@ -174,6 +186,7 @@ def test_a_connector_that_is_not_placed_exactly_once_does_not_pass(gate: Any, ti
         gate.cluster.placed[worker_id][0].discard("sink")
     for worker_id in (W2, W3)[:times]:
         gate.cluster.placed[worker_id][0].add("sink")
+    assert answers(gate)["placement"].verdict is FAIL
     assert answers(gate)["placement"].evidence == f"connector sink is placed {times} times"
     assert set(not_passed(gate)) == {"placement", "states"}
 
@@ -203,6 +216,11 @@ def test_a_worker_too_old_for_health_is_judged_by_its_rest_alone(gate: Any) -> N
     assert not_passed(gate) == {}
 
 
+def test_silence_is_no_longer_called_starting_when_the_process_is_old_enough(gate: Any) -> None:
+    gate.cluster.unhealthy(W2).at += 3_600.0
+    assert answers(gate)["REST"].evidence == "w2:8083: health is starting"
+
+
 def test_before_the_first_restart_there_is_no_process_to_judge(gate: Any) -> None:
     expected = expectation(gate.plan, {}, gate.cluster.observe(), gate.baseline)
     assert next(c for c in evaluate(expected, gate.cluster.observe()) if c.name == "process").passed
@@ -217,6 +235,13 @@ def test_a_group_without_any_connector_is_not_behind(gate: Any) -> None:
         gate.cluster.assign(worker_id, config_offset=-1)
     gate.cluster.last_rebalance_offset = -1
     assert not_passed(gate) == {}
+
+
+def test_the_very_first_record_may_be_the_one_to_come(gate: Any) -> None:
+    for worker_id in (W1, W2, W3):
+        gate.cluster.assign(worker_id, config_offset=0)
+    gate.cluster.last_rebalance_offset = 0
+    assert not_passed(gate) == {"config offset": FAIL}
 
 
 def test_the_end_of_the_config_topic_may_run_ahead_of_the_members(gate: Any) -> None:
@@ -237,10 +262,28 @@ def test_a_task_that_was_broken_before_is_named_and_not_blamed(gate: Any) -> Non
     assert "1 were FAILED before the roll and still are" in answers(gate)["states"].evidence
 
 
-def test_a_connector_that_was_broken_before_is_not_blamed(gate: Any) -> None:
+def test_a_connector_that_was_broken_before_is_not_blamed_wherever_it_failed(gate: Any) -> None:
     gate.baseline = Baseline({**gate.baseline.connectors, "sink": "FAILED"}, {**gate.baseline.tasks})
-    gate.cluster.status("sink", state="FAILED")
+    gate.cluster.status("sink", state="FAILED", worker_id=W3)
     assert not_passed(gate) == {}
+
+
+def test_a_task_that_was_broken_before_and_now_waits_for_its_turn_is_waited_for(gate: Any) -> None:
+    gate.baseline = Baseline({**gate.baseline.connectors}, {**gate.baseline.tasks, "mirror/1": "FAILED"})
+    gate.cluster.task("mirror", 1, state="UNASSIGNED")
+    assert not_passed(gate) == {"states": FAIL}
+
+
+def test_a_task_that_was_broken_before_is_not_missed(gate: Any) -> None:
+    gate.baseline = Baseline({**gate.baseline.connectors}, {**gate.baseline.tasks, "sink/0": "FAILED"})
+    gate.cluster.status("sink", tasks=())
+    assert not_passed(gate) == {}
+
+
+def test_a_connector_without_any_status_is_missed(gate: Any) -> None:
+    del gate.cluster.statuses["sink"]
+    assert not_passed(gate) == {"states": FAIL}
+    assert answers(gate)["states"].evidence == "task sink/0 ran before the roll and has no status now"
 
 
 def test_a_broken_task_does_not_excuse_its_siblings(gate: Any) -> None:
@@ -342,6 +385,13 @@ def test_what_cannot_be_read_leaves_the_fencing_record_open(gate_of: Any) -> Non
     gate = gate_of(target=Mode.ENABLED, current=Mode.PREPARING)
     gate.cluster.see(statuses=None, statuses_problem="no REST")
     assert not_passed(gate) == dict.fromkeys(("states", "fencing record"), INCONCLUSIVE)
+    assert answers(gate)["fencing record"].evidence == "no REST"
+
+
+def test_an_unreadable_config_topic_leaves_the_fencing_record_open(enabling: Any) -> None:
+    enabling.cluster.see(config=None, config_problem="held back")
+    assert answers(enabling)["fencing record"].verdict is INCONCLUSIVE
+    assert answers(enabling)["fencing record"].evidence == "held back"
 
 
 @pytest.fixture

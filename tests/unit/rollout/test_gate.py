@@ -187,6 +187,22 @@ def test_running_from_a_dead_worker_does_not_end_the_stand_still(watch: GateWatc
     assert watch.stood_seconds(SINCE) == 34.0
 
 
+def test_a_task_without_a_status_stands_still(watch: GateWatch, gate: Any) -> None:
+    status = gate.cluster.statuses.pop("sink")
+    poll(watch, gate, NOW)
+    gate.cluster.statuses["sink"] = status
+    poll(watch, gate, NOW + 4)
+    assert watch.stood_seconds(SINCE) == 34.0
+
+
+def test_tasks_whose_placement_is_not_told_stand_still(watch: GateWatch, gate: Any) -> None:
+    gate.cluster.rebalancing()
+    poll(watch, gate, NOW)
+    gate.cluster.state = "Stable"
+    poll(watch, gate, NOW + 4)
+    assert watch.stood_seconds(SINCE) == 34.0
+
+
 def test_tasks_that_stop_again_stand_still_until_they_run_again(watch: GateWatch, gate: Any) -> None:
     poll(watch, gate, NOW)
     gate.cluster.task("sink", 0, state="UNASSIGNED")
