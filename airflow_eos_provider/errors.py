@@ -60,9 +60,7 @@ class ConnectRestError(EosError):
 
     exit_code = 6
 
-    def __init__(
-        self, found: str, *, status: int = 0, expected: str | None = None, remedy: str | None = None
-    ) -> None:
+    def __init__(self, found: str, *, status: int = 0, expected: str | None = None, remedy: str | None = None) -> None:
         super().__init__(found, expected=expected, remedy=remedy)
         self.status = status
 

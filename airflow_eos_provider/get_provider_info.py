@@ -35,6 +35,7 @@ def get_provider_info() -> dict[str, Any]:
                 ],
             }
         ],
+        "triggers": [{"integration-name": _INTEGRATION, "python-modules": ["airflow_eos_provider.triggers.approval"]}],
         "connection-types": [_kafka_connect_connection()],
     }
 

@@ -225,7 +225,7 @@ def _ask_brokers(cluster: ConnectCluster) -> str:
 
     admin = QuietAdmin(cluster.kafka)
     described = admin.answer(admin.client.describe_cluster(request_timeout=CONNECT_SECONDS), "which brokers it has")
-    return f"{len(described.nodes)} brokers"
+    return f"{len(described.nodes)} broker{'' if len(described.nodes) == 1 else 's'}"
 
 
 def _ask_group(cluster: ConnectCluster) -> str:

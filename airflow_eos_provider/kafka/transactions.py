@@ -34,8 +34,9 @@ T = TypeVar("T")
 
 #: kafka-python reports each failed attempt; what matters reaches the operator once, in an error.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
-#: At level DEBUG it would write the whole configuration, passwords included.
-logging.getLogger("kafka.admin.client").setLevel(logging.INFO)
+#: At level DEBUG the one would write the whole configuration, the other every request, passwords included.
+for _name in ("kafka.admin.client", "kafka.net.connection"):
+    logging.getLogger(_name).setLevel(logging.INFO)
 
 #: ListTransactions takes a pattern from this version on (Kafka 4.1, KIP-1152).
 _LIST_WITH_PATTERN = 2

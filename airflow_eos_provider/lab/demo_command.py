@@ -65,6 +65,10 @@ def demo(
         console.print(Text("Broken off; nothing of the demo is left running.", style="yellow"))
         raise typer.Exit(130) from None
     console.print(Text(f"Report: {options.report_file}"))
+    if keep:
+        console.print(
+            Text(f"Left up: Airflow at {report.airflow['url']}, and the lab. Down: eos demo --down --dir {folder}")
+        )
     if not report.ok:
         failed = [promise for promise, held in report.checks.items() if not held]
         console.print(Text(f"NOT everything held: {'; '.join(failed)}.", style="bold red"))

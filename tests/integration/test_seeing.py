@@ -234,9 +234,21 @@ class TestTransactions:
         with TransactionsClient(settings) as transactions:
             assert f"connect-cluster-{lab.group_id}" in {t.transactional_id for t in transactions.list()}
 
-    def test_a_pattern_in_a_prefix_is_only_text(self, settings: KafkaSettings) -> None:
+    @pytest.mark.parametrize("prefix", [".*", "connect.", "connect-("])
+    def test_a_pattern_in_a_prefix_is_only_text(self, settings: KafkaSettings, prefix: str) -> None:
         with TransactionsClient(settings) as transactions:
-            assert transactions.list(".*") == ()
+            assert transactions.list("connect-")  # so there was something to match
+            assert transactions.list(prefix) == ()
+
+    def test_a_broker_that_takes_no_pattern_gives_the_same_list(
+        self, settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with TransactionsClient(settings) as transactions:
+            expected = transactions.list("connect-")
+            # Brokers before 4.1 are not in the lab.
+            monkeypatch.setattr("airflow_eos_provider.kafka.transactions._LIST_WITH_PATTERN", 99)
+            assert transactions.list("connect-") == expected
+            assert expected != transactions.list()
 
     def test_nothing_to_describe_is_nothing(self, settings: KafkaSettings) -> None:
         with TransactionsClient(settings) as transactions:

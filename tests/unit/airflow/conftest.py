@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import tempfile
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.rollout.order import StandStill
 from airflow_eos_provider.rollout.plan import ChangeKind, Plan, WorkerChange
 
-ROOT = Path(__file__).parents[3]
+atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
 
 
 class MemoryStore:

@@ -37,7 +37,7 @@ def test_the_hook_and_the_connection_type_name_each_other() -> None:
     assert hook.hook_name == described["hook-name"]
 
 
-@pytest.mark.parametrize("kind", ["hooks", "operators"])
+@pytest.mark.parametrize("kind", ["hooks", "operators", "triggers"])
 def test_every_module_that_is_named_can_be_imported(kind: str) -> None:
     modules = [module for entry in get_provider_info()[kind] for module in entry["python-modules"]]
     assert modules

@@ -40,7 +40,6 @@ class Core:
         self.planned_for: list[Mode | None] = []
         self.applied: list[Plan] = []
         self.during_apply: Any = lambda: None
-        self.observer = SimpleNamespace(observe=lambda: "an observation")
 
     def __call__(self, cluster: Any, **kwargs: Any) -> Core:
         self.made_with = kwargs
@@ -64,7 +63,6 @@ class Core:
         self.applied.append(plan)
         self.made_with["report"]("w1:8083: gate passed")
         self.during_apply()
-        self.observer.observe()
         return SimpleNamespace(to_dict=lambda: {"rollout_id": "r1", "to": str(plan.target)})
 
 
@@ -107,13 +105,20 @@ def test_progress_reaches_the_task_log_line_by_line(
     assert lines == ["w1:8083: gate passed"]
 
 
-def test_a_killed_roll_stops_before_it_looks_again_so_before_its_next_action(
+def test_a_killed_roll_is_asked_to_stop_and_not_interrupted(
     controller: Core, context: dict[str, Any], plan: Plan
 ) -> None:
     operator = roll(plan)
-    controller.during_apply = operator.on_kill
-    with pytest.raises(errors.RolloutPausedError, match="no further action"):
-        operator.execute(context)
+    asked: list[bool] = []
+
+    def kill_in_the_middle() -> None:
+        asked.append(controller.made_with["stop_requested"]())
+        operator.on_kill()  # as Airflow's signal handler calls it
+        asked.append(controller.made_with["stop_requested"]())
+
+    controller.during_apply = kill_in_the_middle
+    operator.execute(context)
+    assert asked == [False, True]
 
 
 def test_the_settings_of_the_dag_reach_the_controller(controller: Core, context: dict[str, Any], plan: Plan) -> None:

@@ -40,6 +40,8 @@ def test_nothing_is_rolled_without_plan_and_approval_of_the_same_step(dag: DAG) 
         roll = dag.get_task(f"roll_{mode}")
         assert roll.upstream_task_ids == {f"plan_{mode}", f"approve_{mode}"}
         assert isinstance(dag.get_task(f"approve_{mode}"), PlanApprovalOperator)
+        assert roll.plan.operator.task_id == f"plan_{mode}"
+        assert roll.approval.operator.task_id == f"approve_{mode}"
 
 
 def test_the_second_step_goes_on_behind_a_skipped_first_but_not_behind_a_failed_one(dag: DAG) -> None:

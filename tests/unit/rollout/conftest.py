@@ -96,12 +96,7 @@ class Cluster:
     def stop(self, worker_id: str) -> Cluster:
         """Gone as the group has noticed it: no process, no member; its tasks went to the first worker that is left."""
         self.kill(worker_id)
-        connectors, tasks = self.placed.pop(worker_id)
-        heir = min(self.placed)
-        self.placed[heir] = (self.placed[heir][0] | connectors, self.placed[heir][1] | tasks)
-        if self.leader == worker_id:
-            self.leader = heir
-        return self._follow_placement()
+        return self._hand_over(worker_id)
 
     def kill(self, worker_id: str) -> Cluster:
         """Its process is gone, and the group has not noticed yet."""
@@ -167,10 +162,7 @@ class Cluster:
 
     def leave(self, worker_id: str) -> Cluster:
         """Out of the group, its tasks taken over; its process runs on."""
-        connectors, tasks = self.placed.pop(worker_id)
-        heir = min(self.placed)
-        self.placed[heir] = (self.placed[heir][0] | connectors, self.placed[heir][1] | tasks)
-        return self._follow_placement()
+        return self._hand_over(worker_id)
 
     def rebalancing(self) -> Cluster:
         """A rebalance runs: the broker knows the members' ids, and tells none of their bytes."""
@@ -306,7 +298,14 @@ class Cluster:
             on = next(w for w, (placed, _) in self.placed.items() if name in placed)
             self.statuses[name] = ConnectorStatus(name, kind, "RUNNING", on, tasks=tasks)
 
-    def _follow_placement(self) -> Cluster:
+    def _hand_over(self, worker_id: str) -> Cluster:
+        connectors, tasks = self.placed.pop(worker_id)
+        if not self.placed:  # the last one has left
+            return self
+        heir = min(self.placed)
+        self.placed[heir] = (self.placed[heir][0] | connectors, self.placed[heir][1] | tasks)
+        if self.leader == worker_id:
+            self.leader = heir
         assert self.statuses is not None
         self._report_placement(*((name, status.type) for name, status in self.statuses.items()))
         return self

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.modes import ModeVerdict
 from airflow_eos_provider.rollout.conditions import Baseline
 from airflow_eos_provider.rollout.decision import Action, ActionKind, decide, expectation
 from airflow_eos_provider.rollout.journal import Step, StepStatus
@@ -180,6 +181,18 @@ def test_killed_while_the_failed_worker_was_down_it_is_started(roll: Roll) -> No
     assert roll.kind(step(W2, FAILED)) == (ActionKind.RESTORE, W2)
 
 
+def test_a_failed_worker_that_was_restarted_by_hand_with_the_failed_file_is_put_back(roll: Roll) -> None:
+    roll.cluster.roll(W2, PREPARING, at=NOW - 10)
+    assert roll.kind(step(W2, FAILED)) == (ActionKind.RESTORE, W2)
+
+
+def test_where_only_a_restart_was_due_there_is_no_file_to_put_back(cluster_in: Any) -> None:
+    cluster = cluster_in(PREPARING).edit_file(W2, DISABLED).start(W2, at=NOW - 900).edit_file(W2, PREPARING)
+    roll = Roll(cluster)
+    cluster.start(W2, at=NOW - 90)
+    assert roll.kind(step(W2, FAILED)) == (ActionKind.ROLL, W2)
+
+
 def test_killed_before_the_restoration_was_confirmed_the_worker_is_rolled_again(roll: Roll) -> None:
     roll.cluster.start(W2, at=NOW - 70)
     assert roll.kind(step(W2, FAILED)) == (ActionKind.ROLL, W1)
@@ -207,6 +220,16 @@ def test_what_was_begun_is_finished_before_a_stopped_workers_file_is_changed(clu
     roll = Roll(cluster.stop(W3))
     cluster.roll(W2, PREPARING, at=NOW - 90)
     assert roll.kind(step(W2, RESTARTED)) == (ActionKind.GATE, W2)
+
+
+@pytest.mark.parametrize("leader_first", [True, False])
+def test_a_restart_that_was_only_announced_is_done_before_anothers_gate_is_waited_for(
+    roll: Roll, leader_first: bool
+) -> None:
+    """Killed while the leader was restarted once more in w2's gate; the journal keeps no order between the two."""
+    roll.cluster.roll(W1, PREPARING, at=NOW - 190).roll(W2, PREPARING, at=NOW - 90)
+    steps = [step(W1, INTENT, announced=NOW - 10), step(W2, RESTARTED)]
+    assert roll.kind(*(steps if leader_first else reversed(steps))) == (ActionKind.RESTART, W1)
 
 
 def test_a_worker_that_is_through_is_not_touched_again(roll: Roll) -> None:
@@ -340,6 +363,22 @@ def test_a_stopped_worker_that_joins_is_expected_in_the_new_mode(cluster: Any) -
     expected = expectation(roll.plan, done(step(W2, PASSED)), cluster.observe(), Baseline())
     assert expected.members == {W1, W2, W3}
     assert expected.modes[W2] is PREPARING
+
+
+def test_a_stopped_worker_whose_file_said_so_already_is_expected_in_the_new_mode(cluster: Any) -> None:
+    roll = Roll(cluster.edit_file(W2, PREPARING).stop(W2))
+    cluster.start(W2, at=NOW - 5)
+    assert expectation(roll.plan, {}, cluster.observe(), Baseline()).modes[W2] is PREPARING
+
+
+def test_a_running_worker_that_has_left_the_group_is_still_expected(roll: Roll) -> None:
+    roll.cluster.leave(W2)
+    assert expectation(roll.plan, {}, roll.cluster.observe(), Baseline()).members == {W1, W2, W3}
+
+
+def test_of_a_worker_whose_mode_was_unknown_none_is_expected(cluster: Any) -> None:
+    roll = Roll(cluster.prove(W2, ModeVerdict.UNKNOWN))
+    assert expectation(roll.plan, {}, cluster.observe(), Baseline()).modes == {W1: DISABLED, W3: DISABLED}
 
 
 def test_a_worker_that_is_there_already_is_expected_to_stay_there(cluster: Any) -> None:

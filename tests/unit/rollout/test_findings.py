@@ -64,9 +64,18 @@ def test_an_unreadable_group_is_told_and_nobody_is_called_missing(cluster: Any) 
     assert told(cluster) == ["no broker answers"]
 
 
-@pytest.mark.parametrize("state", ["Ongoing", "Empty", "CompleteCommit"])
-def test_transactions_within_their_time_are_not_told(cluster: Any, state: str) -> None:
-    assert told(cluster.see(transactions=(transaction(state, 30.0),))) == []
+@pytest.mark.parametrize(
+    ("state", "age_seconds"), [("Ongoing", 30.0), ("Ongoing", 60.0), ("Empty", 90.0), ("CompleteCommit", 90.0)]
+)
+def test_a_transaction_that_is_within_its_time_or_ended_is_not_told(
+    cluster: Any, state: str, age_seconds: float
+) -> None:
+    assert told(cluster.see(transactions=(transaction(state, age_seconds),))) == []
+
+
+def test_a_transaction_that_begins_this_moment_is_not_told(cluster: Any) -> None:
+    beginning = transaction("Ongoing", 90.0)._replace(started_at_ms=None)
+    assert told(cluster.see(transactions=(beginning,))) == []
 
 
 def test_two_neighbouring_modes_are_a_roll_under_way(cluster: Any) -> None:
@@ -92,3 +101,8 @@ def test_a_pending_fencing_round_is_told_where_one_is_due(cluster_in: Any) -> No
     for mode, due in ((Mode.PREPARING, False), (Mode.ENABLED, True)):
         found = told(cluster_in(mode).connector("mirror", pending_fencing=True).connector("sink", pending_fencing=True))
         assert found == (["a fencing round for mirror is pending"] if due else [])
+
+
+def test_a_pending_fencing_round_is_told_as_soon_as_one_worker_is_enabled(cluster_in: Any) -> None:
+    found = told(cluster_in(Mode.PREPARING).roll(W2, Mode.ENABLED, at=1.0).connector("mirror", pending_fencing=True))
+    assert found[1:] == ["a fencing round for mirror is pending"]

@@ -298,6 +298,8 @@ def test_a_check_that_did_not_pass_says_what_to_do() -> None:
     assert str(failed("REST", "w1 is silent", "read its log")) == (
         "REST: fail - w1 is silent (what to do: read its log)"
     )
+    assert str(failed("REST", "w1 is silent")) == "REST: fail - w1 is silent"
+    assert str(passed("REST", "3 of 3")) == "REST: pass - 3 of 3"
     assert failed("REST", "silent", "read", decisive=True).to_dict() == {
         "name": "REST",
         "verdict": "fail",

@@ -26,6 +26,11 @@ def test_given_limits_win() -> None:
     assert (settings.hold({"heartbeat.interval.ms": "9000"}), settings.gate_timeout({}, 300_000)) == (1.0, 7.0)
 
 
+def test_the_least_patient_limits_are_allowed() -> None:
+    settings = RolloutSettings(polls=1, poll_interval_seconds=0.0, hold_seconds=0.0, gate_timeout_seconds=0.0)
+    assert (settings.hold({}), settings.gate_timeout({}, 300_000)) == (0.0, 0.0)
+
+
 def test_the_rebalance_delay_is_connects_default_unless_the_file_says_otherwise() -> None:
     assert rebalance_delay_ms({}) == 300_000
     assert rebalance_delay_ms({"scheduled.rebalance.max.delay.ms": " 3000 "}) == 3_000
@@ -48,6 +53,8 @@ def test_the_lease_outlives_a_stop_and_a_start() -> None:
         {"startup_seconds": float("inf")},
         {"stop_grace_seconds": -5.0},
         {"lease_seconds": 0.0},
+        {"lease_seconds": float("nan")},
+        {"lease_seconds": float("inf")},
     ],
 )
 def test_a_limit_that_would_let_everything_pass_or_wait_for_ever_is_refused(limits: dict[str, Any]) -> None:

@@ -1,0 +1,66 @@
+"""The connection's Test button against real brokers and workers."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import tempfile
+
+# Airflow reads its home when it is first imported.
+if "AIRFLOW_HOME" not in os.environ:
+    _HOME = tempfile.mkdtemp(prefix="eos-airflow-home-")
+    atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
+    os.environ["AIRFLOW_HOME"] = _HOME
+
+import pytest
+
+from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.lab.airflow import free_ports
+from airflow_eos_provider.lab.lab import Lab
+
+
+def connect_to(lab: Lab, monkeypatch: pytest.MonkeyPatch, **changes: object) -> KafkaConnectHook:
+    extra = {
+        "bootstrap_servers": lab.bootstrap_servers,
+        "group_id": lab.group_id,
+        "workers": [{"url": url} for url in lab.connect_urls],
+        **changes,
+    }
+    connection = json.dumps({"conn_type": "kafka_connect", "extra": extra})
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_CONNECT_DEFAULT", connection)
+    return KafkaConnectHook()
+
+
+def test_a_cluster_that_answers_passes_the_test(disabled_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    works, message = connect_to(disabled_lab, monkeypatch).test_connection()
+    assert works, message
+    assert "Kafka: 1 broker;" in message
+    assert "Stable, 3 members" in message
+    assert message.count("Connect 4.3.1") == 3
+
+
+def test_one_worker_that_does_not_answer_is_named(disabled_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    (port,) = free_ports(1)
+    urls = [*disabled_lab.connect_urls, f"http://127.0.0.1:{port}"]
+    works, message = connect_to(disabled_lab, monkeypatch, workers=[{"url": url} for url in urls]).test_connection()
+    assert not works
+    assert f"worker 127.0.0.1:{port}: FAILED" in message
+    assert message.count("FAILED") == 1
+
+
+def test_a_wrong_group_is_named(disabled_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    works, message = connect_to(disabled_lab, monkeypatch, group_id="no-such-group").test_connection()
+    assert not works
+    assert "group no-such-group: FAILED" in message
+    assert message.count("FAILED") == 1
+
+
+def test_the_client_is_that_of_a_worker_which_answers(disabled_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    (port,) = free_ports(1)
+    urls = [f"http://127.0.0.1:{port}", *disabled_lab.connect_urls]
+    hook = connect_to(disabled_lab, monkeypatch, workers=[{"url": url} for url in urls])
+    with hook.get_conn() as client:
+        assert client.root().version == "4.3.1"
+        assert client.url == disabled_lab.connect_urls[0]
