@@ -64,6 +64,9 @@ class ConnectRestError(EosError):
         super().__init__(found, expected=expected, remedy=remedy)
         self.status = status
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.found, self.expected, self.remedy), {"status": self.status})
+
 
 class ReadTimeoutError(EosError):
     """A topic could not be read to its end in time, mostly for an open transaction that holds back its readers."""

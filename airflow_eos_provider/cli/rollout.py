@@ -158,8 +158,8 @@ def _show_report(report: RolloutReport) -> None:
         console.print("Nothing was to be done.")
         return
     table = Table(title=f"{report.from_modes} -> {report.to_mode}", title_justify="left")
-    for column in ("worker", "mode", "led when restarted", "restart and gate", "its tasks stood still"):
-        table.add_column(column)
+    for column in ("worker", "mode", "led", "restart and gate", "its tasks stood still"):
+        table.add_column(column, no_wrap=column == "worker", overflow="fold")
     for worker in report.workers:
         table.add_row(
             worker.worker,

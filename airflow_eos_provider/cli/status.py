@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from airflow_eos_provider.cli.common import ClusterOption, JsonOption, console, load_cluster, print_json
@@ -13,7 +12,7 @@ from airflow_eos_provider.rollout.findings import Finding, findings
 from airflow_eos_provider.rollout.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.observer import Observer
 
-_REST_SHOWS = {True: "enabled", False: "not enabled", None: "unknown"}
+_REST_SHOWS = {True: "enabled", False: "no", None: "?"}
 _MODE_STYLES = {"enabled": "green", "preparing": "cyan", "disabled": "white", "unknown": "bold yellow"}
 
 
@@ -136,8 +135,8 @@ def _show_group(observation: Observation) -> None:
 
 def _show_workers(observation: Observation) -> None:
     table = _table("Workers")
-    for column in ("worker (* leads)", "mode", "file", "process", "REST", "since", "tasks", "health"):
-        table.add_column(column, overflow="fold", no_wrap=column == "mode")
+    for column in ("worker", "mode", "file", "process", "REST", "since", "tasks", "health"):
+        table.add_column(column, overflow="fold", no_wrap=column != "health")
     for worker in observation.workers:
         mode = worker.mode
         stopped = worker in observation.stopped
@@ -150,17 +149,25 @@ def _show_workers(observation: Observation) -> None:
             "-" if stopped else _REST_SHOWS[mode.observed.runs_exactly_once],
             _since(worker.started_at),
             str(len(observation.tasks_on(worker.worker_id))),
-            worker.health.status if worker.health else "-",
+            _health(worker),
         )
     for member in observation.unknown_members:
         table.add_row(member, "[bold yellow]unknown[/]", "not in the cluster file", *["-"] * 5)
     console.print(table)
     for worker in observation.workers:
-        console.print(f"  {worker.worker_id}: {worker.mode.reason}", style="dim", markup=False, soft_wrap=True)
+        leads = " (leads)" if worker.worker_id == observation.leader_id else ""
+        console.print(f"  {worker.worker_id}{leads}: {worker.mode.reason}", style="dim", markup=False, soft_wrap=True)
 
 
 def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    """A table that fits eight columns about a worker into a terminal of 80."""
+    return Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+
+
+def _health(worker: WorkerObservation) -> str:
+    if worker.is_healthy:
+        return "ok"
+    return worker.health.status if worker.health else "-"
 
 
 def _since(started_at: float | None) -> str:
@@ -168,7 +175,7 @@ def _since(started_at: float | None) -> str:
     if started_at is None:
         return "-"
     started, today = time.localtime(started_at), time.localtime()
-    return time.strftime("%H:%M:%S" if started[:3] == today[:3] else "%Y-%m-%d", started)
+    return time.strftime("%H:%M" if started[:3] == today[:3] else "%Y-%m-%d", started)
 
 
 def _show_connectors(observation: Observation) -> None:

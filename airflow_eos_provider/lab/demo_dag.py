@@ -140,7 +140,8 @@ class DagRun:
             try:
                 self.rest.answer(self.dag_id, self.run_id, action, "Approve")
             except AirflowRestError as error:
-                if error.status == 409:  # answered meanwhile, by a person in the UI
+                # 409: answered meanwhile, by a person in the UI; 5xx: SQLite was busy, and the next look asks again.
+                if error.status == 409 or error.status >= 500:
                     continue
                 raise
             self._answered.append(action.task_id)

@@ -33,10 +33,14 @@ from airflow_eos_provider.lab.waiting import (
 )
 from airflow_eos_provider.lab.worker import Worker
 from airflow_eos_provider.processes import ProcessIdentity, spawn
+from airflow_eos_provider.rollout.hosts.worker_process import wait_until_port_is_free
 
 __all__ = ["Lab", "LabOptions"]
 
 Progress = Callable[[str], None]
+
+#: The port of a worker that was just killed is free again within this time.
+PORT_FREE_SECONDS = 15.0
 
 #: A topic is made or refused within this time.
 TOPIC_SECONDS = 30.0
@@ -108,7 +112,7 @@ class Lab:
             options=options,
             token=uuid.uuid4().hex,
             jars=jars.jar_folder(options.connect_version),
-            cluster_id=base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
+            cluster_id=_random_cluster_id(),
             broker_port=broker_port,
             controller_port=controller_port,
             worker_ports=tuple(worker_ports),
@@ -296,7 +300,10 @@ class Lab:
         :raises EosError: it does not start.
         """
         worker = self.workers[index]
-        process = self.worker_process(index) or self._spawn(worker)
+        process = self.worker_process(index)
+        if process is None:
+            wait_until_port_is_free(worker.url, PORT_FREE_SECONDS)  # a worker that was just killed may still hold it
+            process = self._spawn(worker)
         if wait:
             wait_for_worker(worker.url, process, worker.log)
         return process
@@ -367,3 +374,11 @@ class Lab:
                 f"The lab {self.name} in {self.root} is another one than is asked for: {'; '.join(differences)}.",
                 remedy="Take it down first ('eos lab down'), or give the new one another --name.",
             )
+
+
+def _random_cluster_id() -> str:
+    """A cluster id as Kafka draws them (Uuid.randomUuid): never with a dash in front, which reads as an option."""
+    while True:
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not cluster_id.startswith("-"):
+            return cluster_id

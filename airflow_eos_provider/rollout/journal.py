@@ -21,7 +21,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import ClusterMetadata, NewTopic  # type: ignore[attr-defined]
 
-from airflow_eos_provider.errors import FencedError, LeaseHeldError, UnreachableError
+from airflow_eos_provider.errors import ConfigurationError, FencedError, LeaseHeldError, UnreachableError
 from airflow_eos_provider.kafka.clients import Complaints, QuietAdmin, quiet_producer
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.log import read_to_end
@@ -58,6 +58,7 @@ class Owner:
     """Who holds a lease: one process on one machine.
 
     :param boot: the machine's boot id, so that a pid of before a reboot proves nothing.
+    :param namespace: its pid namespace: in another container of the same machine the same pid is another process.
     """
 
     host: str
@@ -65,12 +66,13 @@ class Owner:
     pid: int
     started_at: float
     token: str
+    namespace: str = ""
 
     @classmethod
     def this_process(cls) -> Owner:
         me = identify(os.getpid())
         started_at = me.started_at if me else 0.0
-        return cls(platform.node(), _boot_id(), os.getpid(), started_at, uuid.uuid4().hex)
+        return cls(platform.node(), _boot_id(), os.getpid(), started_at, uuid.uuid4().hex, _pid_namespace())
 
     @property
     def is_proven_dead(self) -> bool:
@@ -79,6 +81,8 @@ class Owner:
             return False
         if self.boot != _boot_id():
             return True
+        if self.namespace != _pid_namespace():
+            return False
         return not ProcessIdentity(self.pid, self.started_at).is_alive()
 
     def __str__(self) -> str:
@@ -113,6 +117,7 @@ class Step:
     :param seconds: from the intent to the passed gate.
     :param tasks_stood_seconds: how long its tasks stood still.
     :param tasks: the tasks it held before.
+    :param appended_at_ms: the broker's time of this record, milliseconds since the epoch; not in the record itself.
     """
 
     worker_id: str
@@ -125,6 +130,7 @@ class Step:
     led: bool = False
     mode: str = ""
     evidence: tuple[str, ...] = ()
+    appended_at_ms: int = 0
 
 
 class RolloutState(StrEnum):
@@ -183,27 +189,45 @@ def read_journal(settings: KafkaSettings, group_id: str) -> JournalContent:
     rollouts: dict[str, RolloutRecord] = {}
     steps: dict[str, dict[str, Step]] = {}
     for record in read_to_end(settings, topic, timeout_seconds=CALL_TIMEOUT_SECONDS).records:
-        key = (record.key or b"").decode()
         if record.value is None:
             continue
-        document = json.loads(record.value)
-        document.pop("schema", None)
-        if key == LEASE_KEY:
-            lease = Lease(**{**document, "owner": Owner(**document["owner"])})
-        elif key.startswith(ROLLOUT_KEY):
-            rollouts[document["rollout_id"]] = RolloutRecord(**{**document, "state": RolloutState(document["state"])})
-        elif key.startswith(STEP_KEY):
-            rollout_id = key.removeprefix(STEP_KEY).partition("/")[0]
-            step = Step(
-                **{
-                    **document,
-                    "status": StepStatus(document["status"]),
-                    "tasks": tuple(document["tasks"]),
-                    "evidence": tuple(document["evidence"]),
-                }
-            )
-            steps.setdefault(rollout_id, {})[step.worker_id] = step
+        key = (record.key or b"").decode(errors="replace")
+        try:
+            document = _document(record.value)
+            if key == LEASE_KEY:
+                lease = Lease(**{**document, "owner": Owner(**document["owner"])})
+            elif key.startswith(ROLLOUT_KEY):
+                rollout = RolloutRecord(**{**document, "state": RolloutState(document["state"])})
+                rollouts[rollout.rollout_id] = rollout
+            elif key.startswith(STEP_KEY):
+                step = _step(document, record.timestamp_ms)
+                steps.setdefault(key.removeprefix(STEP_KEY).partition("/")[0], {})[step.worker_id] = step
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigurationError(
+                f"The journal {topic} holds a record that is not understood, with key {key!r}: {error}.",
+                expected=f"records of schema {SCHEMA}, as this version of the package writes them",
+                remedy="Use the version that wrote it; or, if no rollout is under way, delete the topic.",
+            ) from error
     return JournalContent(lease, rollouts, steps)
+
+
+def _document(value: bytes) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(value)
+    schema = document.pop("schema", None)
+    if schema != SCHEMA:
+        raise ValueError(f"its schema is {schema}")
+    return document
+
+
+def _step(document: dict[str, Any], appended_at_ms: int) -> Step:
+    values = {
+        **document,
+        "status": StepStatus(document["status"]),
+        "tasks": tuple(document["tasks"]),
+        "evidence": tuple(document["evidence"]),
+        "appended_at_ms": appended_at_ms,
+    }
+    return Step(**values)
 
 
 class Journal:
@@ -362,5 +386,12 @@ def _metadata(admin: QuietAdmin) -> ClusterMetadata:
 def _boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _pid_namespace() -> str:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         return ""

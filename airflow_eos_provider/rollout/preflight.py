@@ -206,6 +206,8 @@ def proven_modes(observation: Observation, target: Mode, settings: RolloutSettin
 def takeover(observation: Observation, target: Mode, settings: RolloutSettings) -> Check:
     """Another worker can take the tasks over while one restarts."""
     running = _running(observation)
+    if all(w.mode.verdict.mode is target is w.facts.declared.mode for w in running):
+        return passed("downtime", f"{len(running)} workers run, none needs a restart")
     if len(running) == 1 and not settings.allow_downtime:
         return failed(
             "downtime",

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from airflow_eos_provider.connect.mode import MODE_PROPERTY
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError, FencedError, GateFailedError, PlanMovedError, RolloutPausedError
-from airflow_eos_provider.rollout.checks import Check, Verdict
+from airflow_eos_provider.rollout.checks import Check, Verdict, overall
 from airflow_eos_provider.rollout.conditions import Baseline
 from airflow_eos_provider.rollout.decision import Action, ActionKind, decide, expectation
-from airflow_eos_provider.rollout.gate import GateWatch, tasks_with_failed_fencing
+from airflow_eos_provider.rollout.gate import GateWatch, evaluate, tasks_with_failed_fencing
 from airflow_eos_provider.rollout.journal import Journal, RolloutState, Step, StepStatus
 from airflow_eos_provider.rollout.observation import Observation
 from airflow_eos_provider.rollout.observer import Observer
@@ -47,7 +47,6 @@ class Roll:
     failed_state: RolloutState = RolloutState.PAUSED
     _calm: bool = field(default=False, init=False)
     _delay_ended_for: set[str] = field(default_factory=set, init=False)
-    _finished_at_ms: int = field(default=0, init=False)
 
     def run(self) -> int:
         """Roll until every worker is through.
@@ -60,7 +59,7 @@ class Roll:
             action = decide(self.plan, self.steps, observation)
             if action.kind is ActionKind.DONE:
                 self.report(f"Done: {action.reason}.")
-                return self._finished_at_ms
+                return max((step.appended_at_ms for step in self.steps.values()), default=0)
             self._act(action, observation)
 
     def _act(self, action: Action, observation: Observation) -> None:
@@ -98,8 +97,8 @@ class Roll:
 
     def _restart(self, action: Action, observation: Observation) -> None:
         worker_id = action.worker_id
-        begun = worker_id in self.steps and self.steps[worker_id].status in (StepStatus.INTENT, StepStatus.RESTARTED)
-        if not self._calm and not begun:
+        begun = self._is_half_done(worker_id, observation)
+        if not begun and not (self._calm and self._is_fit(observation)):
             self._wait_until_calm(observation)
             return  # look again: the leader may have moved meanwhile
         now = time.time()
@@ -119,28 +118,52 @@ class Roll:
         self.report(f"{worker_id}: {action.kind} ({action.reason}); it holds {len(step.tasks)} tasks.")
         self._announce_and_restart(step)
 
+    def _is_half_done(self, worker_id: str, observation: Observation) -> bool:
+        """Whether an announced restart has touched the worker already, so that it must be finished at once."""
+        step = self.steps.get(worker_id)
+        if step is None or step.status not in (StepStatus.INTENT, StepStatus.RESTARTED):
+            return False
+        change, worker = self.plan.change(worker_id), observation.worker(worker_id)
+        is_written = worker.facts.config_sha256 == change.config_after != change.config_before
+        return is_written or not worker.is_running
+
+    def _is_fit(self, observation: Observation) -> bool:
+        """Whether every condition holds on this very look: what held a moment ago may have ended since."""
+        expected = expectation(self.plan, self.steps, observation, self.baseline)
+        return overall(evaluate(expected, observation)) is Verdict.PASS
+
     def _announce_and_restart(self, step: Step) -> None:
         worker_id = step.worker_id
         self._announce(step)
         self._calm = False
+        self._write_file(worker_id)
         try:
-            self._write_file(worker_id)
-            self.observer.hosts[worker_id].restart(
-                stop_grace_seconds=self.settings.stop_grace_seconds,
-                on_event=lambda event: self.report(f"{worker_id}: {event}"),
-            )
-        except PlanMovedError:
-            raise
+            self._restart_process(worker_id)
         except EosError as error:
             self._fail(worker_id, (error.found,))
         self._announce(replace(step, status=StepStatus.RESTARTED, at=time.time()))
+
+    def _restart_process(self, worker_id: str) -> None:
+        self.observer.hosts[worker_id].restart(
+            stop_grace_seconds=self.settings.stop_grace_seconds,
+            on_event=lambda event: self.report(f"{worker_id}: {event}"),
+        )
 
     def _write_file(self, worker_id: str) -> None:
         change = self.plan.change(worker_id)
         host = self.observer.hosts[worker_id]
         if host.observe().config_sha256 == change.config_after:
             return
-        written = host.write_property(MODE_PROPERTY, self.plan.target, expect_sha256=change.config_before)
+        try:
+            written = host.write_property(MODE_PROPERTY, self.plan.target, expect_sha256=change.config_before)
+        except PlanMovedError:
+            raise
+        except EosError as error:
+            raise RolloutPausedError(
+                f"The file of {worker_id} could not be changed, so it was not restarted: {error.found}",
+                expected=error.expected,
+                remedy=f"{error.remedy or 'Settle that.'} Then apply the same plan again.",
+            ) from error
         if written != change.config_after:
             raise PlanMovedError(f"The file of {worker_id} did not become what the plan says.", remedy="Plan again.")
 
@@ -176,7 +199,7 @@ class Roll:
             tasks_stood_seconds=step.tasks_stood_seconds + watch.stood_seconds(step.restarted_after),
             evidence=tuple(str(check) for check in watch.checks),
         )
-        self._finished_at_ms = self._announce(passed)
+        self._announce(passed)
         self._calm = True
         self.report(
             f"{worker_id}: gate passed after {passed.seconds:.1f} s; "
@@ -256,28 +279,26 @@ class Roll:
             self.report(
                 f"{connector}: a task failed because its zombie fencing failed; restarting its failed tasks once."
             )
-            with ConnectRest(healthy.worker.url, self.observer.cluster.rest) as rest:
-                rest.restart(connector, include_tasks=True, only_failed=True)
+            try:
+                with ConnectRest(healthy.worker.url, self.observer.cluster.rest) as rest:
+                    rest.restart(connector, include_tasks=True, only_failed=True)
+            except EosError as error:  # the gate goes on to see those tasks as failed, and answers
+                self.report(f"{connector}: its failed tasks could not be restarted: {error.found}")
 
     def _fail(self, worker_id: str, evidence: tuple[str, ...]) -> None:
         self._announce(replace(self.steps[worker_id], status=StepStatus.FAILED, at=time.time(), evidence=evidence))
         self._restore(worker_id, evidence)
 
     def _restore(self, worker_id: str, evidence: tuple[str, ...]) -> None:
-        """Put the worker's former file back, restart it, and stop the roll."""
+        """Put the worker's former file back, restart it where it was touched, and stop the roll."""
         self.failed_state = RolloutState.FAILED
         change = self.plan.change(worker_id)
-        host = self.observer.hosts[worker_id]
-        outcome = "its former file is back and it was restarted with it"
         self.report(f"{worker_id}: failed; putting its former file back.")
         try:
             if change.config_before != change.config_after:
+                host = self.observer.hosts[worker_id]
                 host.restore(expect_sha256=change.config_after, original_sha256=change.config_before)
-            host.restart(
-                stop_grace_seconds=self.settings.stop_grace_seconds,
-                on_event=lambda event: self.report(f"{worker_id}: {event}"),
-            )
-            self._announce(replace(self.steps[worker_id], status=StepStatus.RESTORED, at=time.time()))
+            outcome = self._restart_restored(worker_id)
         except FencedError:
             raise
         except EosError as error:
@@ -289,10 +310,33 @@ class Roll:
             remedy="Mend the cause; then apply the same plan again, or plan anew. The other workers are as they are.",
         )
 
-    def _announce(self, step: Step) -> int:
+    def _restart_restored(self, worker_id: str) -> str:
+        """Run the worker on its former file again.
+
+        :returns: in words, how it is now.
+        """
+        step = self.steps[worker_id]
+        worker = self.observer.observe().worker(worker_id)
+        if worker.started_at is not None and worker.started_at < step.restarted_after:
+            self._announce(replace(step, status=StepStatus.RESTORED, at=time.time()))
+            return "its former file is back; its process was never touched"
+        self._restart_process(worker_id)
+        self._announce(replace(self.steps[worker_id], status=StepStatus.RESTORED, at=time.time()))
+        deadline = time.monotonic() + self.settings.startup_seconds
+        while time.monotonic() < deadline:
+            self.journal.renew()
+            observation = self.observer.observe()
+            if observation.worker(worker_id).is_healthy and worker_id in observation.members:
+                return "its former file is back, and it runs with it as a healthy member of the group"
+            time.sleep(self.settings.poll_interval_seconds)
+        return (
+            "its former file is back and it was restarted with it, "
+            f"but it was not healthy within {self.settings.startup_seconds:.0f} s"
+        )
+
+    def _announce(self, step: Step) -> None:
         appended_at_ms = self.journal.record(step)
-        self.steps[step.worker_id] = step
-        return appended_at_ms
+        self.steps[step.worker_id] = replace(step, appended_at_ms=appended_at_ms)
 
 
 def _lines(checks: tuple[Check, ...]) -> str:

@@ -13,6 +13,9 @@ DEFAULT_HEARTBEAT_INTERVAL_MS = 3_000
 DEFAULT_SESSION_TIMEOUT_MS = 10_000
 DEFAULT_REBALANCE_DELAY_MS = 300_000
 
+#: What a restart may take beside its grace time: a port to become free, and a process to get through its first seconds.
+RESTART_MARGIN_SECONDS = 30.0
+
 _DURATIONS = ("poll_interval_seconds", "hold_seconds", "gate_timeout_seconds", "startup_seconds", "stop_grace_seconds")
 
 
@@ -55,6 +58,12 @@ class RolloutSettings:
             seconds = getattr(self, name)
             if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
                 raise ConfigurationError(f"{name} is {seconds}.", expected="0 or more seconds")
+        if self.lease_seconds < self.stop_grace_seconds + RESTART_MARGIN_SECONDS:
+            raise ConfigurationError(
+                f"lease_seconds is {self.lease_seconds:g} and stop_grace_seconds {self.stop_grace_seconds:g}: "
+                "the lease could end while a worker is being restarted.",
+                expected=f"a lease of at least stop_grace_seconds + {RESTART_MARGIN_SECONDS:.0f}",
+            )
 
     def hold(self, worker_properties: Mapping[str, str]) -> float:
         """Seconds for which the gate of this worker must hold."""

@@ -130,3 +130,9 @@ def test_of_several_open_rollouts_the_newest_is_taken_up() -> None:
 
 def test_an_empty_journal_has_nothing_to_take_up() -> None:
     assert JournalContent().unfinished("p1") is None
+
+
+def test_a_process_of_another_container_on_the_same_machine_is_not_called_dead(me: Owner) -> None:
+    elsewhere = replace(me, pid=2**22 + 1, namespace="pid:[1]")
+    assert lease(elsewhere).is_held(NOW)
+    assert not lease(replace(elsewhere, namespace=me.namespace)).is_held(NOW)
