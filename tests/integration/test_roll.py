@@ -89,7 +89,7 @@ def in_mode(eos: Eos) -> Callable[[Mode], None]:
     """Brings the group into a mode, by whatever rolls that takes."""
 
     def bring(mode: Mode) -> None:
-        if mode is Mode.ENABLED and Mode.DISABLED in modes(eos.lab):
+        if {mode, *modes(eos.lab)} >= {Mode.DISABLED, Mode.ENABLED}:
             bring(Mode.PREPARING)
         if modes(eos.lab) != {mode}:
             eos.roll(mode)
@@ -99,6 +99,10 @@ def in_mode(eos: Eos) -> Callable[[Mode], None]:
 
 def modes(lab: Lab) -> set[Mode | None]:
     return {worker.mode.verdict.mode for worker in Observer(lab.cluster()).observe().workers}
+
+
+def mode_of(lab: Lab, worker_id: str) -> Mode | None:
+    return Observer(lab.cluster()).observe().worker(worker_id).mode.verdict.mode
 
 
 def pids(lab: Lab) -> dict[str, int]:
@@ -268,9 +272,11 @@ def test_a_failing_gate_puts_the_workers_file_back_and_stops(
     try:
         failure = eos.run("apply", eos.plan(Mode.ENABLED), "--gate-timeout", "40", expect=GATE_FAILED)
         assert "task doomed-0 is FAILED" in failure.stderr
+        put_back = re.search(r"(\S+) did not pass its gate", failure.stderr)
+        assert put_back is not None
         assert "its former file is back, and it runs with it as a healthy member" in failure.stderr
-        assert files(lab) == before
-        assert modes(lab) == {Mode.PREPARING}
+        assert files(lab)[put_back[1]] == before[put_back[1]]
+        assert mode_of(lab, put_back[1]) is Mode.PREPARING
     finally:
         with ConnectRest(lab.connect_urls[0]) as rest:
             rest.delete("doomed")
