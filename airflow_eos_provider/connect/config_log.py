@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_eos_provider.errors import ConfigurationError
@@ -159,7 +159,7 @@ def replay(records: Iterable[LogRecord], end_offset: int) -> ClusterState:
 
 
 def _without_session_key(record: LogRecord) -> LogRecord:
-    return replace(record, value=None) if record.key == SESSION_KEY.encode() else record
+    return record._replace(value=None) if record.key == SESSION_KEY.encode() else record
 
 
 class _MalformedError(Exception):

@@ -1,17 +1,23 @@
 """A topic read to its end.
 
-The end of a partition is asked for once, by *uncommitted* ListOffsets, and the reader goes on until its position is
-there. Stopping at the committed end would miss committed records that stand behind an open transaction, and a missed
-record is a wrong answer that looks like a right one. So an open transaction makes this reader wait, and at last fail.
+The end of a partition is asked for by *uncommitted* ListOffsets, and the reader goes on until its position is there.
+Stopping at the committed end would miss committed records that stand behind an open transaction, and a missed record is
+a wrong answer that looks like a right one. So an open transaction makes this reader wait, and at last fail.
+
+A compacted topic has one more trap: while the reader is on its way, a record before the end may go on behalf of a later
+one of its key that stands behind the end, and then the reader sees neither. Compaction leaves records alone for
+``min.compaction.lag.ms``; a read that took longer asks for new ends and goes on to those.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import repeat
+from operator import is_not, itemgetter
+from typing import Any, NamedTuple
 
 from confluent_kafka import (
     Consumer,
@@ -28,8 +34,8 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeou
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, Complaints, QuietAdmin, explain, quiet_consumer
 from airflow_eos_provider.kafka.config import KafkaSettings
 
-#: Records handed over at once, at most.
-_BATCH = 2000
+#: Records handed over at once, at most. Larger batches fall out of the processor's cache and are slower.
+_BATCH = 500
 
 #: How long one look for new records may take, seconds; deadline and errors are looked at in between.
 _LOOK_SECONDS = 0.2
@@ -38,32 +44,41 @@ _LOOK_SECONDS = 0.2
 #: such an empty fetch, so this is the price of each read; librdkafka's default is half a second.
 _FETCH_WAIT_MS = 20
 
+#: For how long librdkafka stops fetching once enough records wait for us, milliseconds. Its default, a second, is what
+#: a large topic's read would mostly consist of: 2 million small records took 13 s, and 2 s with this.
+_FETCH_BACKOFF_MS = 10
+
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+
+_SECOND = itemgetter(1)
 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
-@dataclass(frozen=True, slots=True)
-class LogRecord:
-    """One record as it stands in the log. The value is not part of the text form, for it may hold secrets."""
+class LogRecord(NamedTuple):
+    """One record as it stands in the log. A tuple, for millions are made at once."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
     key: bytes | None
-    value: bytes | None = field(repr=False)
+    value: bytes | None
+
+    def __repr__(self) -> str:
+        """Without the value, which may be secret."""
+        return f"LogRecord({self.topic}-{self.partition}@{self.offset}, key={self.key!r})"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRead:
-    """A topic from its beginning to the end that it had when the read began.
+    """What stands in a topic, up to the end that it had when the read began.
 
     :param records: by partition in the order of the log; partitions mingle.
-    :param beginning_offsets: first offset by partition.
-    :param end_offsets: by partition the offset after the last record or marker, by uncommitted ListOffsets. Records
-        that came later are left out.
+    :param beginning_offsets: by partition where the read began.
+    :param end_offsets: by partition where it ended: the offset after the last record or marker, by uncommitted
+        ListOffsets. Records that came later are left out; a next read may start here.
     """
 
     topic: str
@@ -72,24 +87,48 @@ class TopicRead:
     end_offsets: Mapping[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Which part of a topic is read.
+
+    :param start: by partition the offset to begin at; partitions that are not named begin at their first record.
+    :param partitions: the partitions to read, None for all.
+    :param stable_only: stop where the first open transaction begins (the last stable offset) instead of waiting for
+        it. What is committed behind it is missed, so nothing may be concluded from a record that is not seen.
+    :param compaction_lag_seconds: the topic's ``min.compaction.lag.ms``, in seconds: a read that took longer asks for
+        new ends and goes on. None for a topic that is not compacted, or where a missed record does no harm.
+    """
+
+    start: Mapping[int, int] = field(default_factory=dict)
+    partitions: Collection[int] | None = None
+    stable_only: bool = False
+    compaction_lag_seconds: float | None = None
+
+
+#: All of a topic.
+WHOLE = Reach()
+
+
 def read_to_end(
     settings: KafkaSettings,
     topic: str,
+    reach: Reach = WHOLE,
     *,
     isolation: str = "read_committed",
     timeout_seconds: float = 30.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> TopicRead:
-    """All records of a topic. Parameters and errors as in :func:`scan_to_end`."""
+    """The records of a topic. Parameters and errors as in :func:`scan_to_end`."""
     records: list[LogRecord] = []
-    span = _scan(settings, topic, records.extend, isolation, timeout_seconds, progress)
-    return TopicRead(topic, tuple(records), span.beginnings, span.ends)
+    reading = _scan(settings, topic, reach, records.extend, isolation, timeout_seconds, progress)
+    return TopicRead(topic, tuple(records), reading.beginnings, reading.ends)
 
 
 def scan_to_end(
     settings: KafkaSettings,
     topic: str,
     on_records: Callable[[Sequence[LogRecord]], None],
+    reach: Reach = WHOLE,
     *,
     isolation: str = "read_committed",
     timeout_seconds: float = 30.0,
@@ -98,84 +137,114 @@ def scan_to_end(
     """Hand a topic's records over without holding them.
 
     :param on_records: called with one batch at a time; per partition in the order of the log.
+    :param reach: which part of the topic.
     :param isolation: ``read_committed`` or ``read_uncommitted``; under either, ends are the uncommitted ones.
-    :param timeout_seconds: limit of the whole read.
+    :param timeout_seconds: limit of the whole read; it begins anew when new ends are asked for.
     :param progress: called with offsets passed and offsets in all (markers and compacted ones counted in).
     :returns: end offset by partition.
-    :raises ConfigurationError: there is no such topic, or it may not be read.
+    :raises ConfigurationError: there is no such topic or partition, or it may not be read.
     :raises UnreachableError: no broker answers; told after a few seconds.
     :raises ReadTimeoutError: a partition's end was not reached in time.
+    :raises EosError: the topic went away, or it ends before the read's start and so is not the one it was.
     """
-    return dict(_scan(settings, topic, on_records, isolation, timeout_seconds, progress).ends)
-
-
-@dataclass(frozen=True, slots=True)
-class _Span:
-    beginnings: dict[int, int]
-    ends: dict[int, int]
+    return dict(_scan(settings, topic, reach, on_records, isolation, timeout_seconds, progress).ends)
 
 
 def _scan(
     settings: KafkaSettings,
     topic: str,
+    reach: Reach,
     on_records: Callable[[Sequence[LogRecord]], None],
     isolation: str,
     timeout_seconds: float,
     progress: Callable[[int, int], None] | None,
-) -> _Span:
+) -> _Reading:
     if isolation not in ("read_committed", "read_uncommitted"):
         raise ConfigurationError(f"isolation is {isolation!r}.", expected="read_committed or read_uncommitted")
-    deadline = time.monotonic() + timeout_seconds
-    span = _span(settings, topic, timeout_seconds)
-    if span.ends == span.beginnings:  # nothing to read; a consumer would only cost time
-        return span
-    complaints = Complaints()
-    consumer = quiet_consumer(
-        settings,
-        complaints,
-        isolation_level=isolation,
-        auto_offset_reset="earliest",
-        enable_partition_eof=True,
-        allow_auto_create_topics=False,
-        fetch_wait_max_ms=_FETCH_WAIT_MS,
-    )
+    clock = _Clock()
+    ends = _Ends(settings, topic, reach, min(timeout_seconds, CONNECT_SECONDS))
+    reading = _Reading(settings, topic, ends.beginnings(), isolation, timeout_seconds)
     try:
-        _Reading(settings, topic, span, consumer, complaints, timeout_seconds).run(on_records, deadline, progress)
+        while True:
+            reading.run(ends.now(), on_records, progress)
+            if reach.compaction_lag_seconds is None or clock.seconds() <= reach.compaction_lag_seconds:
+                return reading
+            clock = _Clock()  # before the ends are asked for: what comes after them is younger than the clock
     finally:
-        with contextlib.suppress(KafkaException, RuntimeError):
-            consumer.close()
-    return span
+        reading.close()
 
 
-def _span(settings: KafkaSettings, topic: str, timeout_seconds: float) -> _Span:
-    """First and last offsets of every partition."""
-    admin = QuietAdmin(settings)
-    limit = min(timeout_seconds, CONNECT_SECONDS)
-    what = f"describing topic {topic}"
-    try:
-        (future,) = admin.client.describe_topics(TopicCollection([topic]), request_timeout=limit).values()
-        description = future.result()
-    except ValueError as error:  # librdkafka's own check of the name
-        raise ConfigurationError(f"{topic!r} is not a name of a topic: {error}.") from None
-    except KafkaException as error:
-        if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION):
+class _Clock:
+    """Seconds since its making. The one clock does not see a suspended machine, the other may be set back."""
+
+    def __init__(self) -> None:
+        self._wall, self._monotonic = time.time(), time.monotonic()
+
+    def seconds(self) -> float:
+        return max(time.time() - self._wall, time.monotonic() - self._monotonic)
+
+
+class _Ends:
+    """First and last offsets of the partitions that are to be read."""
+
+    def __init__(self, settings: KafkaSettings, topic: str, reach: Reach, limit: float) -> None:
+        self._admin = QuietAdmin(settings)
+        self._settings = settings
+        self._topic = topic
+        self._reach = reach
+        self._limit = limit
+        known = self._known_partitions()
+        wanted = known if reach.partitions is None else set(reach.partitions)
+        if unknown := sorted((wanted | set(reach.start)) - known):
             raise ConfigurationError(
-                f"There is no topic {topic} on the Kafka cluster at {settings.bootstrap_servers}.",
-                remedy="Check the name and bootstrap_servers; a topic that one may not describe looks absent.",
-            ) from error
-        raise admin.explain(error, what) from error
-    partitions = [TopicPartition(topic, partition.id) for partition in description.partitions]
-    beginnings = _offsets(admin, partitions, _EARLIEST, limit, f"listing the first offsets of {topic}")
-    ends = _offsets(admin, partitions, _LATEST, limit, f"listing the end offsets of {topic}")
-    # A retention run between the two questions can move the beginning beyond what the first answer said, never back.
-    return _Span(beginnings, ends)
+                f"Topic {topic} has no partition {', '.join(map(str, unknown))}.", expected=f"0 to {len(known) - 1}"
+            )
+        self._partitions = [TopicPartition(topic, partition) for partition in sorted(wanted)]
+
+    def _known_partitions(self) -> set[int]:
+        admin, topic, settings = self._admin, self._topic, self._settings
+        try:
+            (future,) = admin.client.describe_topics(TopicCollection([topic]), request_timeout=self._limit).values()
+            description = future.result()
+        except ValueError as error:  # librdkafka's own check of the name
+            raise ConfigurationError(f"{topic!r} is not a name of a topic: {error}.") from None
+        except KafkaException as error:
+            if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION):
+                raise ConfigurationError(
+                    f"There is no topic {topic} on the Kafka cluster at {settings.bootstrap_servers}.",
+                    remedy="Check the name and bootstrap_servers; a topic that one may not describe looks absent.",
+                ) from error
+            raise admin.explain(error, f"describing topic {topic}") from error
+        return {partition.id for partition in description.partitions}
+
+    def beginnings(self) -> dict[int, int]:
+        """Where to begin. A retention run afterwards can move a partition's first offset on, never back."""
+        start = self._reach.start
+        open_ones = [tp for tp in self._partitions if tp.partition not in start]
+        what = f"listing the first offsets of {self._topic}"
+        first = _offsets(self._admin, open_ones, _EARLIEST, self._limit, what) if open_ones else {}
+        return {tp.partition: start.get(tp.partition, first.get(tp.partition, 0)) for tp in self._partitions}
+
+    def now(self) -> dict[int, int]:
+        """The ends of this moment."""
+        isolation = IsolationLevel.READ_COMMITTED if self._reach.stable_only else IsolationLevel.READ_UNCOMMITTED
+        what = f"listing the end offsets of {self._topic}"
+        ends = _offsets(self._admin, self._partitions, _LATEST, self._limit, what, isolation)
+        if self._reach.stable_only:  # a start that an earlier read reached may stand behind a transaction open now
+            ends = {partition: max(end, self._reach.start.get(partition, 0)) for partition, end in ends.items()}
+        return ends
 
 
 def _offsets(
-    admin: QuietAdmin, partitions: Sequence[TopicPartition], spec: OffsetSpec, limit: float, what: str
+    admin: QuietAdmin,
+    partitions: Sequence[TopicPartition],
+    spec: OffsetSpec,
+    limit: float,
+    what: str,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[int, int]:
     futures = admin.client.list_offsets(
-        dict.fromkeys(partitions, spec), isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=limit
+        dict.fromkeys(partitions, spec), isolation_level=isolation, request_timeout=limit
     )
     return {tp.partition: int(admin.answer(future, what).offset) for tp, future in futures.items()}
 
@@ -184,32 +253,49 @@ class _Reading:
     """One read: positions move towards the ends."""
 
     def __init__(
-        self,
-        settings: KafkaSettings,
-        topic: str,
-        span: _Span,
-        consumer: Consumer,
-        complaints: Complaints,
-        timeout_seconds: float,
+        self, settings: KafkaSettings, topic: str, beginnings: dict[int, int], isolation: str, timeout_seconds: float
     ) -> None:
         self.settings = settings
         self.topic = topic
-        self.ends = span.ends
-        self.beginnings = span.beginnings
-        self.consumer = consumer
-        self.complaints = complaints
+        self.beginnings = beginnings
+        self.ends: dict[int, int] = {}
+        self.isolation = isolation
         self.timeout_seconds = timeout_seconds
-        self.positions = dict(span.beginnings)
-        self.to_come = {p for p, end in span.ends.items() if span.beginnings[p] < end}
+        self.complaints = Complaints()
+        self.positions = dict(beginnings)
+        self.to_come: set[int] = set()
         self.stood_at_stable_end: set[int] = set()
+        self._consumer: Consumer | None = None
+
+    @property
+    def consumer(self) -> Consumer:
+        if self._consumer is None:  # not before there is something to read, for it costs time
+            self._consumer = quiet_consumer(
+                self.settings,
+                self.complaints,
+                isolation_level=self.isolation,
+                auto_offset_reset="earliest",
+                enable_partition_eof=True,
+                allow_auto_create_topics=False,
+                fetch_wait_max_ms=_FETCH_WAIT_MS,
+                fetch_queue_backoff_ms=_FETCH_BACKOFF_MS,
+            )
+        return self._consumer
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            with contextlib.suppress(KafkaException, RuntimeError):
+                self._consumer.close()
 
     def run(
         self,
+        ends: dict[int, int],
         on_records: Callable[[Sequence[LogRecord]], None],
-        deadline: float,
         progress: Callable[[int, int], None] | None,
     ) -> None:
-        self.consumer.assign([TopicPartition(self.topic, p, self.positions[p]) for p in sorted(self.to_come)])
+        """Read on to these ends."""
+        deadline = time.monotonic() + self.timeout_seconds
+        self._aim_at(ends)
         total = sum(self.ends[p] - self.beginnings[p] for p in self.ends)
         while self.to_come:
             if time.monotonic() >= deadline:
@@ -223,6 +309,21 @@ class _Reading:
             if progress is not None and messages:
                 progress(sum(min(self.positions[p], self.ends[p]) - self.beginnings[p] for p in self.ends), total)
 
+    def _aim_at(self, ends: dict[int, int]) -> None:
+        self.ends = ends
+        for partition, end in ends.items():
+            if end < self.beginnings[partition]:
+                raise EosError(
+                    f"Partition {partition} of topic {self.topic} ends at {end}, before offset "
+                    f"{self.beginnings[partition]}, which it had already reached.",
+                    remedy="The topic was made anew or lost records, so what was known of it does not hold any more.",
+                )
+        self.to_come = {p for p, end in ends.items() if self.positions[p] < end}
+        if self.to_come:
+            places = [TopicPartition(self.topic, p, self.positions[p]) for p in sorted(self.to_come)]
+            self.consumer.assign(places)
+            self.consumer.resume(places)  # those that had reached an earlier end stay paused otherwise
+
     def _look(self) -> list[Message]:
         """Wait for one event, then take what else is there; ``consume`` alone would wait for a whole batch."""
         first = self.consumer.poll(_LOOK_SECONDS)
@@ -230,21 +331,24 @@ class _Reading:
 
     def _take(self, messages: Sequence[Message]) -> list[LogRecord]:
         """Move the positions; the records that stand before the ends."""
-        records = []
-        reached: dict[int, int] = {}
-        topic, ends = self.topic, self.ends
-        for message in messages:  # a few microseconds each: this loop is what a large topic costs
-            if (error := message.error()) is not None:
-                self._take_event(message, error)
-                continue
-            partition: Any = message.partition()
-            offset: Any = message.offset()
-            if offset < ends[partition]:  # later ones came after the end was asked for
-                stamp = message.timestamp()[1]
-                records.append(LogRecord(topic, partition, offset, stamp, message.key(), message.value()))
-            reached[partition] = offset + 1
-        for partition, position in reached.items():
-            self._reach(partition, position)
+        # This is what a large topic's read costs, so no step of Python is done once a record: twice as fast as a loop.
+        errors = list(map(Message.error, messages))
+        if any(map(is_not, errors, repeat(None))):
+            for message, error in zip(messages, errors, strict=True):
+                if error is not None:
+                    self._take_event(message, error)
+            messages = [message for message, error in zip(messages, errors, strict=True) if error is None]
+        partitions: list[Any] = list(map(Message.partition, messages))
+        offsets: list[Any] = list(map(Message.offset, messages))
+        stamps = map(_SECOND, map(Message.timestamp, messages))
+        keys, values = map(Message.key, messages), map(Message.value, messages)
+        fields = zip(repeat(self.topic), partitions, offsets, stamps, keys, values, strict=False)
+        records: list[LogRecord] = list(map(tuple.__new__, repeat(LogRecord), fields))
+        reached = dict(zip(partitions, offsets, strict=True))  # the last of each partition, for they ascend
+        if any(offset >= self.ends[partition] for partition, offset in reached.items()):
+            records = [record for record in records if record.offset < self.ends[record.partition]]
+        for partition, offset in reached.items():
+            self._reach(partition, offset + 1)
         return records
 
     def _take_event(self, message: Message, error: KafkaError) -> None:

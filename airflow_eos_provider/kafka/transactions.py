@@ -1,4 +1,4 @@
-"""Transactions as the brokers know them. The only module that knows wire messages.
+"""Transactions as the brokers know them. With :mod:`~airflow_eos_provider.kafka.fencing` all that knows wire messages.
 
 confluent-kafka has no call for transactions, so these go through kafka-python 3: its connections, its coordinator
 look-up and its message classes. The answers are read here, because its own readers give up at the first unknown id and
@@ -12,7 +12,7 @@ import logging
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -26,9 +26,12 @@ from kafka.protocol.admin.transactions import (
 )
 from kafka.protocol.metadata import CoordinatorType
 
-from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, UnreachableError
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS
 from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.fencing import WINDOW, Fenced, Round, fence_round
+
+__all__ = ["ActiveProducer", "Fenced", "TransactionDescription", "TransactionListing", "TransactionsClient"]
 
 T = TypeVar("T")
 
@@ -42,6 +45,10 @@ for _name in ("kafka.admin.client", "kafka.net.connection"):
 _LIST_WITH_PATTERN = 2
 
 _PAUSE_SECONDS = 0.2
+
+#: Between two rounds of fencing: the markers of an aborted transaction take a few milliseconds, a coordinator that
+#: moves takes seconds.
+_FENCE_PAUSE_SECONDS = 0.02
 
 #: States in which a transactional id has no transaction open.
 _NOT_OPEN = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
@@ -88,7 +95,7 @@ class ActiveProducer(NamedTuple):
 
 
 class TransactionsClient:
-    """Looks at transactions; a context manager.
+    """Looks at transactions, and fences; a context manager.
 
     :param settings: the Kafka cluster.
     :param timeout_seconds: limit of each call, momentary refusals of a coordinator that moves included.
@@ -128,6 +135,67 @@ class TransactionsClient:
         wanted = sorted(set(transactional_ids))
         return self._run(lambda admin: _describe(admin, wanted), "describing transactions") if wanted else {}
 
+    def open_transactions(self, prefix: str) -> tuple[str, ...]:
+        """The transactional ids that begin with ``prefix`` and have a transaction open or not yet ended everywhere.
+
+        :raises UnreachableError: a broker did not answer, so the list would not be whole.
+        :raises EosError: a broker answered with an error.
+        """
+        return tuple(listed.transactional_id for listed in self.list(prefix) if listed.state not in _NOT_OPEN)
+
+    def fence(
+        self, transactional_ids: Iterable[str], *, timeout_ms: int = 1, timeout_seconds: float | None = None
+    ) -> dict[str, Fenced]:
+        """Shut out every producer that now has one of these ids; an open transaction of it is aborted.
+
+        Returns when every id has its answer, which a coordinator gives only when all markers of the id's last
+        transaction, committed or aborted, are in their partitions. An id that the brokers do not know is created and
+        stays with them for seven idle days. May be repeated, also after an error.
+
+        :param timeout_ms: the id's new transaction timeout, milliseconds; a producer that takes the id sets its own.
+        :param timeout_seconds: limit of the whole call, None for the client's.
+        :raises ReadTimeoutError: ids are left whose transactions did not end in time.
+        :raises UnreachableError: coordinators did not answer in time.
+        :raises ConfigurationError: the principal may not write with one of them.
+        :raises EosError: a coordinator answered with another error.
+        """
+        left = sorted(set(transactional_ids))
+        limit = self._timeout_seconds if timeout_seconds is None else timeout_seconds
+        deadline = time.monotonic() + limit
+        pause = _FENCE_PAUSE_SECONDS
+        fenced: dict[str, Fenced] = {}
+        while left:
+            try:
+                done = self._fence_once(left, timeout_ms, deadline)
+            except UnreachableError:
+                if time.monotonic() + pause >= deadline:
+                    raise
+                continue  # a new client took its time to find no broker
+            fenced.update(done.fenced)
+            left = list(done.not_now)
+            if left and time.monotonic() + pause >= deadline:
+                raise self._not_fenced(done.not_now, limit)
+            if done.broken:
+                self._close()
+            if left:
+                time.sleep(pause)  # between two questions; the deadline bounds them
+                pause = min(2 * pause, _PAUSE_SECONDS)
+        return fenced
+
+    def _fence_once(self, transactional_ids: Sequence[str], timeout_ms: int, deadline: float) -> Round:
+        what = f"fencing {_some(transactional_ids)}"
+        return self._run(lambda admin: fence_round(admin, transactional_ids, timeout_ms), what, deadline)
+
+    def _not_fenced(self, left: dict[str, kafka.errors.KafkaError], limit: float) -> EosError:
+        reasons = sorted({type(error).__name__ for error in left.values()})
+        found = f"Within {limit:g} s {_some(list(left))} could not be fenced: {', '.join(reasons)}."
+        if all(isinstance(error, kafka.errors.ConcurrentTransactionsError) for error in left.values()):
+            return ReadTimeoutError(
+                f"{found} Their last transactions have not ended in every partition.",
+                remedy="Check that all brokers run (a marker waits for the partition's leader), and repeat the call.",
+            )
+        return UnreachableError(found, remedy="Check that all brokers run, and repeat the call.")
+
     def active_producers(self, topic: str, partition: int = 0) -> tuple[ActiveProducer, ...]:
         """The producers that the partition's leader remembers, by producer id.
 
@@ -139,9 +207,9 @@ class TransactionsClient:
             lambda admin: _producers(admin, topic, partition), f"describing the producers of {topic}-{partition}"
         )
 
-    def _run(self, question: Callable[[Any], Coroutine[Any, Any, T]], what: str) -> T:
+    def _run(self, question: Callable[[Any], Coroutine[Any, Any, T]], what: str, deadline: float | None = None) -> T:
         """Ask, and ask again while the answer is only "not now"."""
-        deadline = time.monotonic() + self._timeout_seconds
+        deadline = time.monotonic() + self._timeout_seconds if deadline is None else deadline
         while True:
             try:
                 if self._admin is None:
@@ -161,6 +229,8 @@ class TransactionsClient:
                 **self._settings.kafka_python(),
                 bootstrap_timeout_ms=limit_ms,
                 request_timeout_ms=int(self._timeout_seconds * 1000),
+                max_in_flight_requests_per_connection=2 * WINDOW,
+                reconnect_backoff_max_ms=500,  # by default it grows to 30 s, and every client here has its own deadline
             )
         except kafka.errors.KafkaConfigurationError as error:
             raise ConfigurationError(f"The Kafka client settings are not usable: {error}.") from None
@@ -209,6 +279,13 @@ class _Admin(KafkaAdminClient):  # type: ignore[misc]
                     self._client.close()
                 net.stop(timeout_ms=1000)
             raise
+
+
+def _some(transactional_ids: Sequence[str]) -> str:
+    """The ids for an error, the first few by name."""
+    named = ", ".join(transactional_ids[:3])
+    more = f" and {len(transactional_ids) - 3} more" if len(transactional_ids) > 3 else ""
+    return f"transactional id{'s' * (len(transactional_ids) > 1)} {named}{more}"
 
 
 def _is_momentary(error: Exception) -> bool:

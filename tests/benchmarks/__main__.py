@@ -6,14 +6,17 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks import order_of_restarts
+from tests.benchmarks import fencing, ledger_read, order_of_restarts
 from tests.benchmarks.result import Result
 
 BENCHMARKS: dict[str, Callable[[Console], list[Result]]] = {
+    "fence_vs_java_admin": fencing.run,
+    "ledger_read_vs_kafkabasedlog": ledger_read.run,
     "order_of_restarts": order_of_restarts.run,
 }
 RESULTS = Path(".eos/benchmarks.json")
@@ -26,7 +29,9 @@ def main(names: list[str]) -> None:
         sys.exit(f"No benchmark {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")
     results = [result for name in names or BENCHMARKS for result in BENCHMARKS[name](console)]
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(json.dumps([result.to_dict() for result in results], indent=2), encoding="utf-8")
+    measured = {result.name for result in results}
+    kept = [r for r in _earlier_results() if r["name"] in BENCHMARKS and r["name"] not in measured]
+    RESULTS.write_text(json.dumps(kept + [result.to_dict() for result in results], indent=2), encoding="utf-8")
     table = Table("benchmark", "ours", "peer", "ratio", "better", "what")
     for result in results:
         unit = result.unit
@@ -39,6 +44,11 @@ def main(names: list[str]) -> None:
             result.what,
         )
     console.print(table)
+
+
+def _earlier_results() -> list[dict[str, Any]]:
+    """What earlier runs have measured, so that a run of one benchmark leaves the others' figures alone."""
+    return list(json.loads(RESULTS.read_text(encoding="utf-8"))) if RESULTS.exists() else []
 
 
 if __name__ == "__main__":

@@ -1,0 +1,55 @@
+"""Transactional ids fenced, beside Java's ``Admin.fenceProducers``, which Connect's leader calls.
+
+Java's call is given a limit, for it does not end by itself with a hundred ids; what it had fenced by then counts. Ids
+are new to the broker, our connection included; medians.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+from rich.console import Console
+
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.lab.lab import Lab, LabOptions
+from tests.benchmarks.java_peer import run_java
+from tests.benchmarks.result import Result
+
+COUNTS = (10, 1_000, 10_000)
+TRIALS = 3
+JAVA_LIMIT_SECONDS = 30
+
+
+def run(console: Console) -> list[Result]:
+    with tempfile.TemporaryDirectory() as folder:
+        lab = Lab.up(LabOptions(name="fencing", workers=1, root=Path(folder)))
+        try:
+            lab.stop_worker(0)
+            _seconds(lab, 1)  # the broker makes its topic of transactions
+            return [_measure(lab, count, console) for count in COUNTS]
+        finally:
+            lab.down()
+
+
+def _measure(lab: Lab, count: int, console: Console) -> Result:
+    ours = statistics.median(_seconds(lab, count) for _ in range(TRIALS))
+    arguments = [lab.bootstrap_servers, f"{uuid.uuid4().hex}-", count, JAVA_LIMIT_SECONDS * 1000]
+    ((java, fenced),) = run_java("FencePeer.java", arguments, timeout_seconds=JAVA_LIMIT_SECONDS + 60)
+    console.print(f"{count} ids: ours {ours:.2f} s; Java {fenced:.0f} of them in {java:.1f} s")
+    name = "fence_vs_java_admin" if count == 1_000 else f"fence_{count}_vs_java_admin"
+    what = f"{count:,} ids fenced (ours in {ours:.2f} s; Java {fenced:.0f} of them in {java:.1f} s)"
+    return Result(name, count / ours, fenced / java, "higher", "ids/s", what)
+
+
+def _seconds(lab: Lab, count: int) -> float:
+    prefix = uuid.uuid4().hex
+    began = time.perf_counter()
+    with TransactionsClient(KafkaSettings.of(lab.bootstrap_servers), timeout_seconds=120) as client:
+        fenced = client.fence([f"{prefix}-{number}" for number in range(count)])
+    assert len(fenced) == count
+    return time.perf_counter() - began

@@ -1,0 +1,213 @@
+"""Ids fenced in bulk by a real coordinator: who is shut out, and what an answer promises."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import kafka.errors
+import pytest
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from airflow_eos_provider.errors import EosError, ReadTimeoutError, UnreachableError
+from airflow_eos_provider.kafka import fencing
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.fencing import Fenced, Round
+from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.lab.lab import Lab
+
+pytestmark = pytest.mark.slow
+
+#: So many that the markers of a commit take the broker some milliseconds.
+PARTITIONS = 40
+
+
+@pytest.fixture(scope="module")
+def settings(disabled_lab: Lab) -> KafkaSettings:
+    return KafkaSettings.of(disabled_lab.bootstrap_servers)
+
+
+@pytest.fixture
+def client(settings: KafkaSettings) -> Iterator[TransactionsClient]:
+    with TransactionsClient(settings) as transactions:
+        yield transactions
+
+
+@pytest.fixture(scope="module")
+def wide_topic(disabled_lab: Lab) -> str:
+    name = f"wide-{uuid.uuid4().hex[:8]}"
+    disabled_lab.create_topic(name, PARTITIONS)
+    return name
+
+
+@pytest.fixture
+def prefix() -> str:
+    return f"f-{uuid.uuid4().hex[:8]}-"
+
+
+def begun(settings: KafkaSettings, transactional_id: str, topic: str) -> Producer:
+    """A producer with a transaction open in all partitions of the topic."""
+    producer = Producer(
+        {"bootstrap.servers": settings.bootstrap_servers, "transactional.id": transactional_id, "log_level": 2}
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for partition in range(PARTITIONS):
+        producer.produce(topic, b"x", partition=partition)
+    assert producer.flush(30) == 0
+    return producer
+
+
+def open_partitions(admin: AdminClient, topic: str) -> int:
+    """How many partitions have something at their end that no committed reader may see yet."""
+
+    def ends(isolation: IsolationLevel) -> list[int]:
+        asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(PARTITIONS)}
+        futures = admin.list_offsets(asked, isolation_level=isolation, request_timeout=10)
+        return [future.result().offset for future in futures.values()]
+
+    # The stable ends first: asked the other way round, a marker written in between would look open for ever.
+    stable = ends(IsolationLevel.READ_COMMITTED)
+    return sum(s < e for s, e in zip(stable, ends(IsolationLevel.READ_UNCOMMITTED), strict=True))
+
+
+def is_fenced(error: KafkaException) -> bool:
+    return error.args[0].code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+
+
+def test_a_fenced_producer_can_neither_write_nor_commit_and_what_it_wrote_is_aborted(
+    client: TransactionsClient, settings: KafkaSettings, wide_topic: str, prefix: str
+) -> None:
+    zombie = begun(settings, f"{prefix}0", wide_topic)
+    other = begun(settings, f"{prefix}1", wide_topic)
+    assert client.open_transactions(prefix) == (f"{prefix}0", f"{prefix}1")
+    before = client.describe([f"{prefix}0"])[f"{prefix}0"]
+
+    (fenced,) = client.fence([f"{prefix}0"]).values()
+
+    assert (fenced.producer_id, fenced.epoch) > (before.producer_id, before.producer_epoch)
+    assert client.open_transactions(prefix) == (f"{prefix}1",)
+    assert client.describe([f"{prefix}0"])[f"{prefix}0"].timeout_ms == 1
+    with pytest.raises(KafkaException) as refused:
+        zombie.commit_transaction(30)
+    assert is_fenced(refused.value)
+    other.commit_transaction(30)  # an id that was not named goes on
+
+
+@pytest.mark.parametrize("end", ["committed", "left open"])
+def test_an_answer_means_that_every_marker_is_written(
+    client: TransactionsClient, settings: KafkaSettings, wide_topic: str, prefix: str, end: str
+) -> None:
+    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers, "log_level": 2})
+    ahead_of_markers = 0
+    for number in range(12):
+        producer = begun(settings, f"{prefix}{number}", wide_topic)
+        if end == "committed":
+            producer.commit_transaction(30)
+        if number < 6:  # without fencing first: so there is something to wait for
+            ahead_of_markers += open_partitions(admin, wide_topic) > 0
+        client.fence([f"{prefix}{number}"])
+        assert open_partitions(admin, wide_topic) == 0
+        assert client.open_transactions(f"{prefix}{number}") == ()
+    assert ahead_of_markers > 0, "commit was never ahead of its markers, so nothing was tested"
+
+
+def test_thousands_of_ids_are_fenced_once_each(client: TransactionsClient, prefix: str) -> None:
+    ids = [f"{prefix}{number}" for number in range(3000)]
+    began = time.monotonic()
+    first = client.fence(ids)
+    seconds = time.monotonic() - began
+    second = client.fence(reversed(ids))
+    assert set(first) == set(second) == set(ids)
+    assert {fenced.epoch for fenced in first.values()} == {0}
+    assert {fenced.epoch for fenced in second.values()} == {1}
+    assert len({fenced.producer_id for fenced in first.values()}) == len(ids)
+    assert seconds < 30  # one after the other, with a back-off, it takes an hour
+
+
+def test_two_that_fence_the_same_ids_at_once_both_get_their_answers(settings: KafkaSettings, prefix: str) -> None:
+    ids = [f"{prefix}{number}" for number in range(300)]
+
+    def fence() -> dict[str, Fenced]:
+        with TransactionsClient(settings) as transactions:
+            return transactions.fence(ids)
+
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.submit(fence), pool.submit(fence)
+        answers = one.result(60), other.result(60)
+    for transactional_id in ids:
+        assert {answer[transactional_id].epoch for answer in answers} == {0, 1}
+
+
+def test_nothing_to_fence_is_nothing(client: TransactionsClient) -> None:
+    assert client.fence([]) == {}
+    assert client.open_transactions("no-such-id") == ()
+
+
+def test_ids_that_the_coordinator_puts_off_are_asked_for_again_and_no_others(
+    client: TransactionsClient, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A coordinator refuses only while a marker is on its way; how often is not ours to choose.
+    asked: list[list[str]] = []
+    real = fencing.fence_round
+
+    async def reluctant(admin: object, ids: list[str], timeout_ms: int) -> Round:
+        asked.append(list(ids))
+        answered, put_off = list(ids)[::2], list(ids)[1::2]
+        done = await real(admin, answered, timeout_ms)
+        return done._replace(not_now={name: kafka.errors.ConcurrentTransactionsError() for name in put_off})
+
+    monkeypatch.setattr("airflow_eos_provider.kafka.transactions.fence_round", reluctant)
+    ids = [f"{prefix}{number}" for number in range(4)]
+    assert {fenced.epoch for fenced in client.fence(ids).values()} == {0}
+    assert [len(names) for names in asked] == [4, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected", "words"),
+    [
+        (kafka.errors.ConcurrentTransactionsError, ReadTimeoutError, "not ended in every partition"),
+        (kafka.errors.NotCoordinatorError, UnreachableError, "NotCoordinatorError"),
+    ],
+)
+def test_ids_that_are_left_when_time_is_up_are_named(
+    client: TransactionsClient,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+    reason: type[kafka.errors.KafkaError],
+    expected: type[EosError],
+    words: str,
+) -> None:
+    # One broker is all the lab has, so no marker can be made to wait for another.
+    async def never(admin: object, ids: list[str], timeout_ms: int) -> Round:
+        return Round({}, {name: reason() for name in ids}, False)
+
+    monkeypatch.setattr("airflow_eos_provider.kafka.transactions.fence_round", never)
+    began = time.monotonic()
+    with pytest.raises(expected, match=words) as told:
+        client.fence([f"{prefix}{number}" for number in range(5)], timeout_seconds=0.5)
+    assert f"{prefix}0" in told.value.found
+    assert "2 more" in told.value.found
+    assert time.monotonic() - began < 2
+
+
+def test_an_answer_that_is_final_is_told_with_the_id(client: TransactionsClient, prefix: str) -> None:
+    with pytest.raises(EosError, match=f"{prefix}0"):
+        client.fence([f"{prefix}0"], timeout_ms=2**31 - 1)  # beyond the broker's transaction.max.timeout.ms
+
+
+def test_fencing_goes_on_after_the_broker_was_away(lab_factory: Callable[..., Lab]) -> None:
+    lab = lab_factory(name="away", workers=1)
+    ids = [f"f-{number}" for number in range(2000)]
+    with TransactionsClient(KafkaSettings.of(lab.bootstrap_servers), timeout_seconds=60) as transactions:
+        assert len(transactions.fence(ids[:10])) == 10
+        broker = lab.broker_process()
+        assert broker is not None
+        broker.stop(kill=True)
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(transactions.fence, ids)
+            Lab.up(lab.options)  # starts what is missing
+            assert set(answer.result(timeout=90)) == set(ids)

@@ -1,0 +1,148 @@
+"""Parts of a topic read to their ends: from a position, some partitions, stable records only, and past compaction."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+
+import pytest
+from confluent_kafka import Producer
+
+from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.log import LogRecord, Reach, read_to_end, scan_to_end
+from airflow_eos_provider.lab.lab import Lab
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def settings(disabled_lab: Lab) -> KafkaSettings:
+    return KafkaSettings.of(disabled_lab.bootstrap_servers)
+
+
+@pytest.fixture
+def topic(disabled_lab: Lab) -> str:
+    """A new topic of three partitions."""
+    name = f"r-{uuid.uuid4().hex[:8]}"
+    disabled_lab.create_topic(name, 3)
+    return name
+
+
+@pytest.fixture
+def plain(settings: KafkaSettings) -> Producer:
+    return Producer({"bootstrap.servers": settings.bootstrap_servers, "log_level": 2})
+
+
+@pytest.fixture
+def transactional(settings: KafkaSettings) -> Iterator[Producer]:
+    """A transactional producer; what it left open is aborted at the end."""
+    producer = Producer(
+        {"bootstrap.servers": settings.bootstrap_servers, "transactional.id": uuid.uuid4().hex, "log_level": 2}
+    )
+    producer.init_transactions(30)
+    yield producer
+    producer.purge()
+    producer.flush(5)
+
+
+def send(producer: Producer, topic: str, *texts: str, partition: int = 0) -> None:
+    for text in texts:
+        producer.produce(topic, text, partition=partition)
+    assert producer.flush(30) == 0
+
+
+def values(records: Sequence[LogRecord]) -> list[str]:
+    return sorted((record.value or b"").decode() for record in records)
+
+
+def test_a_read_from_where_the_last_one_ended_has_only_what_came_since(
+    settings: KafkaSettings, topic: str, plain: Producer
+) -> None:
+    send(plain, topic, "a", "b", partition=0)
+    send(plain, topic, "c", partition=1)
+    first = read_to_end(settings, topic)
+    assert values(first.records) == ["a", "b", "c"]
+    again = read_to_end(settings, topic, Reach(start=first.end_offsets))
+    assert (again.records, again.beginning_offsets, again.end_offsets) == ((), first.end_offsets, first.end_offsets)
+    send(plain, topic, "d", partition=1)
+    send(plain, topic, "e", partition=2)
+    later = read_to_end(settings, topic, Reach(start=again.end_offsets))
+    assert values(later.records) == ["d", "e"]
+    assert later.end_offsets == {0: 2, 1: 2, 2: 1}
+
+
+def test_partitions_that_are_not_asked_for_are_neither_read_nor_waited_for(
+    settings: KafkaSettings, topic: str, plain: Producer, transactional: Producer
+) -> None:
+    transactional.begin_transaction()
+    send(transactional, topic, "open", partition=0)
+    send(plain, topic, "a", "b", partition=1)
+    found = read_to_end(settings, topic, Reach(partitions=[1, 2], start={1: 1}), timeout_seconds=10)
+    assert values(found.records) == ["b"]
+    assert found.end_offsets == {1: 2, 2: 0}
+    with pytest.raises(ReadTimeoutError):
+        read_to_end(settings, topic, timeout_seconds=1)
+
+
+def test_stable_records_are_had_without_waiting_for_an_open_transaction(
+    settings: KafkaSettings, topic: str, plain: Producer, transactional: Producer
+) -> None:
+    send(plain, topic, "before")
+    transactional.begin_transaction()
+    send(transactional, topic, "open")
+    send(plain, topic, "behind")
+    began = time.monotonic()
+    found = read_to_end(settings, topic, Reach(stable_only=True))
+    assert time.monotonic() - began < 5
+    assert values(found.records) == ["before"]
+    assert found.end_offsets[0] == 1
+    # A position that an earlier read had reached may stand behind a transaction that is open now.
+    assert read_to_end(settings, topic, Reach(start={0: 3}, stable_only=True)).records == ()
+    transactional.commit_transaction(30)
+    assert values(read_to_end(settings, topic, Reach(start=found.end_offsets)).records) == ["behind", "open"]
+
+
+def test_a_read_that_took_longer_than_compaction_waits_goes_on_to_new_ends(
+    settings: KafkaSettings, topic: str, plain: Producer
+) -> None:
+    send(plain, topic, "a")
+    came: list[LogRecord] = []
+
+    def slow(batch: Sequence[LogRecord]) -> None:
+        if not came:  # the reader stands still for longer than the lag, and the log moves on
+            send(plain, topic, "late")
+            send(plain, topic, "late in an empty partition", partition=2)
+            time.sleep(1.1)
+        came.extend(batch)
+
+    ends = scan_to_end(settings, topic, slow, Reach(compaction_lag_seconds=1.0))
+    assert values(came) == ["a", "late", "late in an empty partition"]
+    assert ends == {0: 2, 1: 0, 2: 1}
+
+
+def test_a_read_that_was_quick_keeps_to_the_ends_it_had(settings: KafkaSettings, topic: str, plain: Producer) -> None:
+    send(plain, topic, "a")
+    came: list[LogRecord] = []
+
+    def slow(batch: Sequence[LogRecord]) -> None:
+        send(plain, topic, "late")
+        came.extend(batch)
+
+    assert scan_to_end(settings, topic, slow, Reach(compaction_lag_seconds=60.0)) == {0: 1, 1: 0, 2: 0}
+    assert values(came) == ["a"]
+
+
+def test_a_topic_that_ends_before_the_position_is_not_the_one_it_was(
+    settings: KafkaSettings, topic: str, plain: Producer
+) -> None:
+    send(plain, topic, "a")
+    with pytest.raises(EosError, match=r"Partition 0 .* ends at 1, before offset 7"):
+        read_to_end(settings, topic, Reach(start={0: 7}))
+
+
+def test_a_partition_that_is_not_there_is_named(settings: KafkaSettings, topic: str) -> None:
+    for reach in (Reach(partitions=[1, 9]), Reach(start={9: 0})):
+        with pytest.raises(ConfigurationError, match="no partition 9"):
+            read_to_end(settings, topic, reach)
