@@ -1,0 +1,168 @@
+"""Intervals and runs: what is written, by its canonical name.
+
+A name is stored in keys and transactional ids, so one interval must have one spelling: UTC, whole seconds. Otherwise
+one interval would be two runs, and both would write it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from airflow_eos_provider.errors import ConfigurationError
+
+#: The form of a point in time. Fixed in length and in UTC, so text order is time order. Stored: never change it.
+_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+
+_NAME = re.compile(r"(?P<start>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)/(?P<end>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")
+_RUN = re.compile(rf"(?P<pipeline>[^@]+)@(?P<interval>{_NAME.pattern})(?:#(?P<revision>[1-9]\d*))?")
+
+_ZERO_WIDTH_REMEDY = (
+    "In Airflow 3 a cron expression such as '@daily' makes runs whose interval has no width; schedule the DAG by "
+    'CronDataIntervalTimetable("0 0 * * *", timezone="UTC").'
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Interval:
+    """A half-open span of time, ``[start, end)``.
+
+    :param start: its first moment, with a time zone; kept in UTC.
+    :param end: the first moment after it, with a time zone; kept in UTC.
+    :raises ConfigurationError: a moment is missing, has no time zone or parts of a second; the span is empty or
+        reversed.
+    """
+
+    start: datetime
+    end: datetime
+
+    def __post_init__(self) -> None:
+        if self.start is None or self.end is None:
+            raise ConfigurationError(
+                "The run has no data interval.",
+                expected="a start and an end",
+                remedy="A run that is started by hand has none of its own: name one when you start it (start and end "
+                "in its configuration), or use a backfill.",
+            )
+        object.__setattr__(self, "start", _canonical("start", self.start))
+        object.__setattr__(self, "end", _canonical("end", self.end))
+        if self.start == self.end:
+            raise ConfigurationError(
+                f"The interval {self.name} has no width, so nothing can be in it.", remedy=_ZERO_WIDTH_REMEDY
+            )
+        if self.start > self.end:
+            raise ConfigurationError(
+                f"The interval {self.name} ends before it starts.", expected="start before end", remedy="Swap the two."
+            )
+
+    @classmethod
+    def of(cls, start: datetime | None, end: datetime | None) -> Interval:
+        """The interval between two moments, either of which a scheduler may have left out.
+
+        :raises ConfigurationError: as the class does.
+        """
+        return cls(start, end)  # type: ignore[arg-type]
+
+    @classmethod
+    def parse(cls, name: str) -> Interval:
+        """The interval of a canonical name.
+
+        :raises ConfigurationError: the text is no such name.
+        """
+        match = _NAME.fullmatch(name.strip())
+        if match is None:
+            raise ConfigurationError(
+                f"{name!r} does not name an interval.",
+                expected="start/end in UTC by seconds, as in 2013-01-01T05:00:00Z/2013-01-02T05:00:00Z",
+            )
+        return cls(_parsed(match["start"]), _parsed(match["end"]))
+
+    @property
+    def name(self) -> str:
+        """``2013-01-01T05:00:00Z/2013-01-02T05:00:00Z``."""
+        return f"{_text(self.start)}/{_text(self.end)}"
+
+    def overlaps(self, other: Interval) -> bool:
+        """Whether some moment is in both; neighbours do not overlap."""
+        return self.start < other.end and other.start < self.end
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One interval of one pipeline, to be written once.
+
+    :param pipeline: the pipeline's name.
+    :param interval: what is written.
+    :param revision: 1, or higher for a deliberate rewrite, which is a run of its own with keys of its own.
+    :raises ConfigurationError: the revision is below 1.
+    """
+
+    pipeline: str
+    interval: Interval
+    revision: int = 1
+
+    def __post_init__(self) -> None:
+        if self.revision < 1:
+            raise ConfigurationError(f"The revision is {self.revision}.", expected="1 or more")
+
+    @property
+    def interval_name(self) -> str:
+        """The interval's name, with ``#<revision>`` from the second revision on; a part of the run's keys."""
+        return self.interval.name if self.revision == 1 else f"{self.interval.name}#{self.revision}"
+
+    @property
+    def name(self) -> str:
+        """``<pipeline>@<interval>``: the name under which a Connect connector would appear."""
+        return f"{self.pipeline}@{self.interval_name}"
+
+    @property
+    def key(self) -> dict[str, str]:
+        """The part of a ledger key that stands for this run, as Connect's source partition."""
+        return {"interval": self.interval_name}
+
+    @classmethod
+    def parse(cls, name: str) -> Run:
+        """The run of this name.
+
+        :raises ConfigurationError: the text is no run's name.
+        """
+        match = _RUN.fullmatch(name)
+        if match is None:
+            raise ConfigurationError(f"{name!r} does not name a run.", expected="<pipeline>@<start>/<end>")
+        return cls(match["pipeline"], Interval.parse(match["interval"]), int(match["revision"] or 1))
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _canonical(which: str, moment: datetime) -> datetime:
+    if moment.utcoffset() is None:
+        raise ConfigurationError(
+            f"The {which} of the interval, {moment.isoformat()}, has no time zone.",
+            expected="a moment that is the same everywhere",
+            remedy="Give it one, as in datetime(2013, 1, 1, tzinfo=ZoneInfo('America/New_York')).",
+        )
+    if moment.microsecond:
+        raise ConfigurationError(
+            f"The {which} of the interval, {moment.isoformat()}, has parts of a second.",
+            expected="whole seconds, so that an interval has one name",
+            remedy="Round it.",
+        )
+    # A plain datetime, whatever subclass came in (pendulum's prints itself differently).
+    utc = moment.astimezone(UTC)
+    return datetime(utc.year, utc.month, utc.day, utc.hour, utc.minute, utc.second, tzinfo=UTC)
+
+
+def _text(moment: datetime) -> str:
+    return f"{moment.year:04d}{moment.strftime(_FORMAT[2:])}"  # strftime does not pad years below 1000
+
+
+def _parsed(text: str) -> datetime:
+    try:
+        return datetime.strptime(text, _FORMAT).replace(tzinfo=UTC)
+    except ValueError as error:
+        raise ConfigurationError(f"{text!r} is no moment of the calendar: {error}.") from None

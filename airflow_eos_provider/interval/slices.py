@@ -1,0 +1,104 @@
+"""Slices and the plan that freezes them.
+
+A slice is the unit of commitment: all of it or nothing. Which rows belong to which slice is decided once, before the
+first commit; a retry with more or fewer tasks, or after the source has moved, finds the plan and follows it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.interval.interval import Run
+
+#: Schema of a stored plan. A plan of another schema is refused, not guessed at.
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of an interval's source.
+
+    :param number: its number within the plan, from 0 on without gaps.
+    :param source: what is in it, in JSON: a file and a byte range, a key hash and so on.
+    """
+
+    number: int
+    source: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"number": self.number, "source": dict(self.source)}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Slice:
+        return cls(document["number"], document["source"])
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What one run writes, frozen before it writes.
+
+    :param run: the run.
+    :param slices: all of them, in the order of their numbers. None is an interval that is empty on purpose.
+    :param source: the pinned source, in JSON: its kind, its files with size and time, its snapshot and so on.
+    :raises ConfigurationError: the slices' numbers have gaps, or something in the plan is not JSON.
+    """
+
+    run: Run
+    slices: tuple[Slice, ...]
+    source: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        numbers = [s.number for s in self.slices]
+        if numbers != list(range(len(numbers))):
+            raise ConfigurationError(f"The slices of {self.run} are numbered {numbers[:10]}.", expected="0, 1, 2, …")
+        object.__setattr__(self, "source", MappingProxyType(dict(self.source)))
+        try:
+            self.to_json()
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(f"The plan of {self.run} cannot be written down: {error}.") from None
+
+    @classmethod
+    def of(cls, run: Run, sources: Iterable[Mapping[str, Any]], source: Mapping[str, Any] | None = None) -> RunPlan:
+        """A plan with one slice for each of ``sources``."""
+        return cls(run, tuple(Slice(number, part) for number, part in enumerate(sources)), source or {})
+
+    @property
+    def hash(self) -> str:
+        """Of all that decides which row belongs to which slice: 32 hexadecimal digits."""
+        return hashlib.blake2b(self.to_json().encode(), digest_size=16).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "run": self.run.name,
+            "slices": [dict(s.source) for s in self.slices],
+            "source": dict(self.source),
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> RunPlan:
+        """The plan that :meth:`to_dict` wrote.
+
+        :raises EosError: it was written by a version of this package that is too young.
+        """
+        if document.get("schema") != SCHEMA:
+            raise EosError(
+                f"A plan of schema {document.get('schema')} is on record for {document.get('run')}.",
+                expected=f"schema {SCHEMA}",
+                remedy="Go on with the version of airflow-eos-provider that wrote it.",
+            )
+        return cls.of(Run.parse(document["run"]), document["slices"], document["source"])
+
+    def to_json(self) -> str:
+        """The canonical text, of which the hash is taken."""
+        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> RunPlan:
+        return cls.from_dict(json.loads(text))

@@ -1,0 +1,302 @@
+"""What interval runs have written, read back: how they stand, and whether the records are those that were promised.
+
+Everything here only reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException, Message
+
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.interval.control import ControlState
+from airflow_eos_provider.interval.draining import Progress, drain
+from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.ledger import CompleteRecord, LedgerState, add_digests
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.reading import Follower
+from airflow_eos_provider.interval.stage import Completed
+from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
+from airflow_eos_provider.kafka.config import KafkaSettings
+
+
+def _silent(topic: str, passed: int, end: int) -> None:
+    """Progress that nobody asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """One run of a pipeline, as ledger and control topic have it.
+
+    :param complete: whether its ``complete`` stands in the ledger.
+    :param slices: slices of its plan; None if it has no plan yet.
+    :param done: numbers of the slices that are committed; empty for a complete run, whose slices' records are gone.
+    :param records: records committed so far.
+    :param digest: of a complete run.
+    :param generation: of a running run: the offset that its newest generation has in the control topic.
+    :param tasks: of a running run: its last task count record.
+    :param plan_hash: of a running run.
+    :param source: of a running run: what was pinned.
+    """
+
+    run: Run
+    complete: bool
+    slices: int | None
+    done: tuple[int, ...] = ()
+    records: int = 0
+    digest: str | None = None
+    generation: int | None = None
+    tasks: int | None = None
+    plan_hash: str | None = None
+    source: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Numbers of the slices that are still to be written."""
+        if self.complete or self.slices is None:
+            return ()
+        return tuple(number for number in range(self.slices) if number not in set(self.done))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "run": self.run.name,
+            "interval": self.run.interval.name,
+            "revision": self.run.revision,
+            "state": "complete" if self.complete else "running",
+            "slices": self.slices,
+            "done": self.slices if self.complete else len(self.done),
+            "missing": list(self.missing),
+            "records": self.records,
+            "digest": self.digest,
+            "generation": self.generation,
+            "tasks": self.tasks,
+            "plan_hash": self.plan_hash,
+            "source": dict(self.source),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """Records drained beside what ``complete`` says and, where it is at hand, beside the source.
+
+    :param what: the run, or the topic for all its runs together.
+    :param source_records: lines of the source; None if it was not given.
+    :param source_agrees: whether these lines are the records' values, each as often.
+    """
+
+    what: str
+    topics: tuple[str, ...]
+    expected_records: int
+    expected_digest: str
+    records: int
+    digest: str
+    source_records: int | None = None
+    source_agrees: bool | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether count and digest agree: no record is missing, double, altered or strange."""
+        agrees = self.records == self.expected_records and self.digest == self.expected_digest
+        return agrees and self.source_agrees is not False
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "what": self.what,
+            "topics": list(self.topics),
+            "holds": self.holds,
+            "expected": {"records": self.expected_records, "digest": self.expected_digest},
+            "found": {"records": self.records, "digest": self.digest},
+            "source": None
+            if self.source_records is None
+            else {"records": self.source_records, "agrees": self.source_agrees},
+        }
+
+
+def completion(pipeline: Pipeline, run: Run, *, wait: bool = False) -> Completed | None:
+    """What the ledger says of a complete run; None if it is not complete.
+
+    :param wait: read to the ledger's end of this moment, and so wait for the open transactions before it. Otherwise
+        only what is stable is read: then a ``complete`` that stands behind somebody's open transaction is not seen yet,
+        so None means "not that one could tell".
+    :raises UnreachableError: no broker answers.
+    :raises ReadTimeoutError: a transaction stays open.
+    """
+    found = ledger(pipeline, wait=wait).completed(run)
+    if found is None:
+        return None
+    return Completed(run, found.records, found.digest, found.slices, already=True, seconds=0.0)
+
+
+def ledger(pipeline: Pipeline, *, wait: bool = False) -> LedgerState:
+    """The pipeline's ledger, to its end or as far as is stable; empty if there is none yet."""
+    state = LedgerState(pipeline.name)
+    if pipeline.ledger_topic in topics(pipeline.kafka):
+        follower = Follower(pipeline.kafka, pipeline.ledger_topic)
+        state.apply(follower.read() if wait else follower.read_stable())
+    return state
+
+
+def control(pipeline: Pipeline) -> ControlState:
+    """The group's control topic, as far as is stable; empty if there is none yet."""
+    state = ControlState(pipeline.control_topic)
+    if pipeline.control_topic in topics(pipeline.kafka):
+        state.apply(Follower(pipeline.kafka, pipeline.control_topic).read_stable())
+    return state
+
+
+def statuses(pipeline: Pipeline) -> list[RunStatus]:
+    """Every run of a pipeline, in the order of their intervals."""
+    running, written = control(pipeline), ledger(pipeline)
+    found = {record.run: _of_complete(record) for record in written.complete_runs()}
+    for run in running.planned(pipeline.name):
+        if run not in found:  # else it is just being completed, and the control topic was read first
+            found[run] = _of_running(run, running, written)
+    return [found[run] for run in sorted(found, key=lambda run: (run.interval, run.revision))]
+
+
+def status(pipeline: Pipeline, run: Run) -> RunStatus | None:
+    """One run, None if nothing of it is on record."""
+    return next((found for found in statuses(pipeline) if found.run == run), None)
+
+
+def verify_run(
+    pipeline: Pipeline,
+    run: Run,
+    topics: Sequence[str],
+    header: str,
+    *,
+    source: Sequence[Path] = (),
+    progress: Progress = _silent,
+) -> Verification:
+    """Drain one run's records, which carry its name in a header, and compare them with its ``complete``.
+
+    :param header: the pipeline's ``run_header``.
+    :param source: files whose lines, all of them, are the values of the run's records.
+    :raises ConfigurationError: the run is not complete, or there is no such topic.
+    """
+    complete = ledger(pipeline, wait=True).completed(run)
+    if complete is None:
+        raise ConfigurationError(
+            f"{run.name} is not complete, so there is nothing to compare its records with.",
+            remedy="See 'eos intervals list'.",
+        )
+    drained = _Drained((header, run.name.encode()))
+    drained.read(pipeline, topics, progress)
+    return drained.beside(run.name, topics, complete.records, complete.digest, source)
+
+
+def verify_all(
+    pipeline: Pipeline, topics: Sequence[str], *, source: Sequence[Path] = (), progress: Progress = _silent
+) -> Verification:
+    """Drain whole topics, and compare them with all complete runs of the pipeline, their only writer.
+
+    :param source: files whose lines, all of them, are the values of the records.
+    :raises ConfigurationError: a run is under way, some of whose records may stand there already.
+    """
+    running = [status.run.name for status in statuses(pipeline) if not status.complete]
+    if running:
+        raise ConfigurationError(
+            f"{len(running)} runs of {pipeline.name} are not complete: {', '.join(running[:5])}.",
+            remedy="Let them end, or abandon those of which nothing is committed.",
+        )
+    complete = list(ledger(pipeline, wait=True).complete_runs())
+    drained = _Drained(None)
+    drained.read(pipeline, topics, progress)
+    return drained.beside(
+        f"all {len(complete)} runs of {pipeline.name}",
+        topics,
+        sum(record.records for record in complete),
+        add_digests(record.digest for record in complete),
+        source,
+    )
+
+
+class _Drained:
+    """Records of topics, counted and summed up.
+
+    :param header: only records that have it; None for all.
+    """
+
+    def __init__(self, header: tuple[str, bytes] | None) -> None:
+        from airflow_eos_provider.interval.writer import Digest  # it brings pyarrow, which takes a while
+
+        self._header = header
+        self._records = 0
+        self._digest = Digest()
+        self._values = Digest()
+        self._lines = Digest()
+
+    def read(self, pipeline: Pipeline, topics: Sequence[str], progress: Progress) -> None:
+        for topic in topics:
+            drain(pipeline.kafka, topic, self._take, progress)
+
+    def _take(self, message: Message) -> None:
+        headers: Any = message.headers()  # a list of pairs, whatever its type says
+        if self._header is None or (headers and self._header in headers):
+            self._digest.add(message.topic() or "", message.key(), message.value(), headers)
+            self._values.add("", None, message.value())
+            self._records += 1
+
+    def beside(
+        self, what: str, topics: Sequence[str], records: int, digest: str, source: Sequence[Path]
+    ) -> Verification:
+        """The records beside what ``complete`` says, and beside the lines of the source."""
+        lines = sum(self._add_lines(path) for path in source) if source else None
+        agrees = None if lines is None else (lines, self._lines.text) == (self._records, self._values.text)
+        return Verification(what, tuple(topics), records, digest, self._records, self._digest.text, lines, agrees)
+
+    def _add_lines(self, path: Path) -> int:
+        count = 0
+        with path.open("rb") as file:
+            for line in file:
+                self._lines.add("", None, line.rstrip(b"\r\n"))
+                count += 1
+        return count
+
+
+def pipelines(kafka: KafkaSettings, group_id: str) -> list[str]:
+    """The pipelines of a group that have a ledger of the usual name."""
+    prefix, suffix = f"{group_id}-", "-offsets"
+    names = [
+        topic.removeprefix(prefix).removesuffix(suffix) for topic in topics(kafka) if _between(topic, prefix, suffix)
+    ]
+    return sorted(names)
+
+
+def topics(kafka: KafkaSettings) -> frozenset[str]:
+    """The topics of a cluster, as far as one may see them."""
+    admin = QuietAdmin(kafka)
+    try:
+        return frozenset(admin.client.list_topics(timeout=CONNECT_SECONDS).topics)
+    except KafkaException as error:
+        raise admin.explain(error, "listing the topics") from error
+
+
+def _between(topic: str, prefix: str, suffix: str) -> bool:
+    return topic.startswith(prefix) and topic.endswith(suffix) and len(topic) > len(prefix) + len(suffix)
+
+
+def _of_complete(record: CompleteRecord) -> RunStatus:
+    return RunStatus(record.run, True, record.slices, records=record.records, digest=record.digest)
+
+
+def _of_running(run: Run, running: ControlState, written: LedgerState) -> RunStatus:
+    state = running.run(run)
+    plan = state.plan
+    assert plan is not None  # planned() tells of planned runs only
+    done = written.done(run, range(len(plan.slices)))
+    return RunStatus(
+        run,
+        False,
+        len(plan.slices),
+        done=tuple(sorted(done)),
+        records=sum(record.records for record in done.values()),
+        generation=state.generation,
+        tasks=state.task_count,
+        plan_hash=plan.hash,
+        source=plan.source,
+    )

@@ -1,0 +1,123 @@
+"""The processes of the fault tests: drivers and tasks that say each step, and die or stand still where they are told.
+
+Run as a program this is a server that has everything imported and forks a process for each job, which costs
+milliseconds instead of a third of a second. The processes are real: they are killed and paused by signals.
+
+A job comes as one line of JSON over the connection; what happens goes back as lines of JSON. A job's ``stops`` are
+steps, ``step`` for its first time or ``step#n`` for its n-th, at which the process sends itself SIGSTOP; ``dies``
+are those at which it sends itself SIGKILL.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import mutations
+
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.local import plan_files, write_slices
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.stage import Completed, Stage
+
+
+class Actor:
+    """One job's process."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._lines = connection.makefile("rw", encoding="utf-8")
+        self._job: dict[str, Any] = json.loads(self._lines.readline())
+        self._steps: Counter[str] = Counter()
+
+    def act(self) -> None:
+        self.tell(pid=os.getpid())
+        try:
+            getattr(self, f"_{self._job['kind']}")()
+        except EosError as error:
+            self.tell(error=type(error).__name__, text=str(error))
+        except Exception:
+            self.tell(error="a crash", text=traceback.format_exc())
+
+    def tell(self, **event: Any) -> None:
+        self._lines.write(json.dumps(event) + "\n")
+        self._lines.flush()
+
+    def step(self, name: str) -> None:
+        self._steps[name] += 1
+        names = {f"{name}#{self._steps[name]}"} | ({name} if self._steps[name] == 1 else set())
+        self.tell(step=name)
+        if names & set(self._job.get("dies", ())):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if names & set(self._job.get("stops", ())):
+            self.tell(stopped=name)
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _driver(self) -> None:
+        job = self._job
+        run = Run.parse(job["run"])
+        with self._coordinator(run) as coordinator:
+            begun = coordinator.begin(lambda: plan_files(run, [Path(job["file"])], job["slice_bytes"]), job["tasks"])
+            if not isinstance(begun, Completed):
+                self.tell(stage=begun.to_dict())
+                if not self._lines.readline():  # the one who runs the stage says when it has ended
+                    return
+                begun = coordinator.finish(begun)
+            self.tell(completed=begun.to_dict())
+
+    def _resumed(self) -> None:
+        stage = Stage.from_dict(self._job["stage"])
+        with self._coordinator(stage.run) as coordinator:
+            coordinator.resume(stage)
+            self.tell(completed=coordinator.finish(stage).to_dict())
+
+    def _abandoner(self) -> None:
+        with self._coordinator(Run.parse(self._job["run"])) as coordinator:
+            coordinator.abandon()
+            self.tell(abandoned=True)
+
+    def _coordinator(self, run: Run) -> Any:
+        coordinator_class = mutations.coordinator(self._job.get("mutation"))
+        return coordinator_class(
+            Pipeline.from_dict(self._job["pipeline"]), run, report=lambda line: self.tell(line=line), on_step=self.step
+        )
+
+    def _task(self) -> None:
+        write_slices(
+            Pipeline.from_dict(self._job["pipeline"]),
+            Stage.from_dict(self._job["stage"]),
+            self._job["task"],
+            on_step=self.step,
+            task_class=mutations.task(self._job.get("mutation")),
+        )
+        self.tell(written=True)
+
+
+def serve(path: str) -> None:
+    """Fork a process for each connection, until killed."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks for the children's exit codes
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen(64)
+        while True:
+            connection, _ = server.accept()
+            if os.fork() == 0:
+                server.close()
+                try:
+                    Actor(connection).act()
+                except BrokenPipeError:
+                    pass  # the test is over
+                finally:
+                    os._exit(0)
+            connection.close()
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

@@ -1,0 +1,412 @@
+"""One real broker for each module of fault tests, without Connect; pipelines of their own keep the cases apart."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import itertools
+import json
+import os
+import queue
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka.cimpl import NewTopic
+
+from airflow_eos_provider.connect.properties import set_property
+from airflow_eos_provider.interval.control import ControlState
+from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.ledger import complete_key
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.writer import Digest
+from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.log import Reach, read_to_end
+from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.lab import jars
+from airflow_eos_provider.lab import lab as lab_module
+from airflow_eos_provider.lab.broker import Broker
+from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.ports import free_ports
+from airflow_eos_provider.lab.record import LabRecord
+from airflow_eos_provider.lab.teardown import take_down
+from airflow_eos_provider.lab.waiting import wait_for_broker
+from airflow_eos_provider.processes import identify, spawn
+
+_BROKER = {
+    # Expired transactions are looked for twice a second instead of every ten seconds.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    # Rights can be taken away, and nobody needs one before.
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    # A broker that stands still for a moment is not given up.
+    "broker.session.timeout.ms": "60000",
+}
+
+MakePipeline = Callable[..., Pipeline]
+
+
+@pytest.fixture(scope="module")
+def kafka(broker: Broker) -> KafkaSettings:
+    """How to reach the broker."""
+    return KafkaSettings.of(broker.bootstrap_servers)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory, guard: Callable[[Path], None]) -> Iterator[Broker]:
+    """A real broker that is alone: a lab of which only the broker is started."""
+    options = LabOptions(name="faults", workers=1, root=tmp_path_factory.mktemp("broker"))
+    port, controller_port, worker_port = free_ports(3)
+    record = LabRecord(
+        options=options,
+        token=uuid.uuid4().hex,
+        jars=jars.jar_folder(options.connect_version),
+        cluster_id="L" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:],
+        broker_port=port,
+        controller_port=controller_port,
+        worker_ports=(worker_port,),
+    )
+    options.folder.mkdir(parents=True)
+    record.write(options.folder)
+    guard(options.folder)
+    try:
+        jars.ensure_jars(options.connect_version)
+        broker = Lab(options.folder, record).broker
+        shutil.copyfile(Path(lab_module.__file__).with_name("log4j2.xml"), options.folder / "log4j2.xml")
+        broker.prepare()
+        content = broker.config.read_bytes()
+        for name, value in _BROKER.items():
+            content = set_property(content, name, value)
+        broker.config.write_bytes(content)
+        process = spawn(broker.start_command, log=broker.log, pid_file=broker.pid_file, cwd=options.folder)
+        wait_for_broker(broker.bootstrap_servers, process, broker.log)
+        yield broker
+    finally:
+        take_down(options.folder)
+
+
+@pytest.fixture(scope="module")
+def make_pipeline(kafka: KafkaSettings) -> MakePipeline:
+    """Pipelines that share nothing, not even a group: a case cannot hold up another one's control topic."""
+    numbers = itertools.count()
+
+    def make(**fields: Any) -> Pipeline:
+        number = next(numbers)
+        topic = f"target-{number}"
+        admin = QuietAdmin(kafka)
+        new = NewTopic(topic, num_partitions=3, replication_factor=1)
+        admin.answer(admin.client.create_topics([new])[topic], f"creating {topic}")
+        named = {"name": "p", "group_id": f"g{number}", "topic": topic, "transaction_timeout_ms": 12_000, **fields}
+        return Pipeline(kafka=kafka, **named)
+
+    return make
+
+
+class Actor:
+    """A driver or task of ``actors.py``, as its test sees it."""
+
+    def __init__(self, server: Path, job: dict[str, Any]) -> None:
+        self.name = f"{job['kind']} {job.get('task', '')}".strip()
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(str(server))
+        self._lines = self._socket.makefile("rw", encoding="utf-8")
+        self._events: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.seen: list[dict[str, Any]] = []
+        self.tell(json.dumps(job))
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        identity = identify(self.wait_for("pid")["pid"])
+        assert identity is not None
+        self.identity = identity
+
+    def tell(self, line: str) -> None:
+        self._lines.write(line + "\n")
+        self._lines.flush()
+
+    def tell_if_there(self, line: str) -> None:
+        with contextlib.suppress(OSError):
+            self.tell(line)
+
+    def wait_for(self, *kinds: str, seconds: float = 40.0) -> dict[str, Any]:
+        """The next event of one of these kinds; ``gone`` comes last of all, however the process ended."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                event = self._events.get(timeout=max(deadline - time.monotonic(), 0.01))
+            except queue.Empty:
+                raise AssertionError(f"The {self.name} did not tell {kinds} in {seconds} s, but {self.seen}") from None
+            self.seen.append(event)
+            assert event.get("error") != "a crash", event["text"]
+            if any(kind in event for kind in kinds):
+                return event
+            if "struck" in event:  # too late for whoever waited for it
+                continue
+            assert "gone" not in event, f"The {self.name} ended before it told {kinds}: {self.seen}"
+
+    def strike(self, how: signal.Signals, after: float, wakes_after: float) -> None:
+        """Kill or pause it at some moment, wherever it is then; one that is paused wakes up later.
+
+        Its test hears ``struck``, as Spark hears of a lost executor.
+        """
+
+        def hit() -> None:
+            if self.identity.is_alive():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.identity.pid, how)
+                self._events.put({"struck": how.name})
+                if how == signal.SIGSTOP:
+                    self._later(wakes_after, self.wake)
+
+        self._later(after, hit)
+
+    def wake(self) -> None:
+        if self.identity.is_alive():
+            with contextlib.suppress(ProcessLookupError):
+                self.go_on()
+
+    def _later(self, seconds: float, act: Callable[[], None]) -> None:
+        timer = threading.Timer(seconds, act)
+        timer.daemon = True
+        timer.start()
+
+    def hang_up(self) -> None:
+        """Nobody listens to it any more, as when Airflow's worker is gone."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def wait_until_stopped(self) -> None:
+        """Return when it stands still at one of its stops."""
+        self.wait_for("stopped")
+        self.stands_still()
+
+    def stands_still(self) -> None:
+        """Return when the signal that it sent itself has come; one to go on would be lost before."""
+        deadline = time.monotonic() + 10
+        while psutil.Process(self.identity.pid).status() != psutil.STATUS_STOPPED:
+            assert time.monotonic() < deadline, f"The {self.name} does not stand still"
+            time.sleep(0.002)
+
+    def go_on(self) -> None:
+        os.kill(self.identity.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        self.identity.stop(kill=True)
+
+    def end(self, seconds: float = 40.0) -> dict[str, Any]:
+        """How it ended: its last ``completed``, ``abandoned``, ``written`` or ``error``, or ``gone`` if by a signal."""
+        last = self.wait_for("completed", "abandoned", "written", "error", "gone", seconds=seconds)
+        if "gone" not in last:
+            self.wait_for("gone", seconds=seconds)
+        return last
+
+    def steps(self) -> list[str]:
+        return [event["step"] for event in self.seen if "step" in event]
+
+    def _read(self) -> None:
+        try:
+            for line in self._lines:
+                self._events.put(json.loads(line))
+        except (OSError, ValueError):
+            pass
+        self._events.put({"gone": True})
+
+
+class Stage(dict[str, Any]):
+    """A stage as a driver told it."""
+
+    @property
+    def tasks(self) -> list[int]:
+        """The tasks that have something to do."""
+        return [number for number, slices in enumerate(self["assignment"]) if slices]
+
+
+class Story:
+    """One pipeline, one source file, and whoever works on it."""
+
+    def __init__(self, server: Path, pipeline: Pipeline, folder: Path) -> None:
+        self.pipeline = pipeline
+        self._server = server
+        self._folder = folder
+        self._actors: list[Actor] = []
+        self.run = run_of_day(1)
+
+    # The actors
+
+    def driver(self, *, tasks: int = 2, run: Run | None = None, lines: int = 40, slices: int = 4, **job: Any) -> Actor:
+        """A driver; ``mutation``, ``stops`` and ``dies`` as in ``actors.py``."""
+        file = self.source(run or self.run, lines)
+        slice_bytes = file.stat().st_size // slices + 1
+        return self._start(
+            "driver", run=(run or self.run).name, file=str(file), slice_bytes=slice_bytes, tasks=tasks, **job
+        )
+
+    def task(self, stage: Stage, number: int = 0, **job: Any) -> Actor:
+        return self._start("task", stage=stage, task=number, **job)
+
+    def resumed(self, stage: Stage, **job: Any) -> Actor:
+        return self._start("resumed", stage=stage, **job)
+
+    def abandoner(self, **job: Any) -> Actor:
+        return self._start("abandoner", run=self.run.name, **job)
+
+    def _start(self, kind: str, **job: Any) -> Actor:
+        actor = Actor(self._server, {"kind": kind, "pipeline": self.pipeline.to_dict(), **job})
+        self._actors.append(actor)
+        return actor
+
+    def stage_of(self, driver: Actor) -> Stage:
+        return self.stage_from(driver.wait_for("stage"))
+
+    def stage_from(self, event: dict[str, Any]) -> Stage:
+        return Stage(event["stage"])
+
+    def write(self, stage: Stage, *, too_late: bool = False, **job: Any) -> None:
+        """Run the stage's tasks, all at once, each to a good end; or to none, if they come too late."""
+        tasks = [self.task(stage, number, **job) for number in stage.tasks]
+        for end in [task.end() for task in tasks]:
+            assert end.get("error") == "FencedError" if too_late else "written" in end, end
+
+    def drive(self, driver: Actor, *, too_late: bool = False) -> dict[str, Any]:
+        """See to a driver's stage, until it ends or stands still."""
+        while True:
+            event = driver.wait_for("stage", "stopped", "completed", "error", "gone")
+            if "stopped" in event:
+                driver.stands_still()
+            if "stage" not in event:
+                return event
+            self.write(Stage(event["stage"]), too_late=too_late)
+            driver.tell("the stage has ended")
+
+    def complete(self, **job: Any) -> dict[str, Any]:
+        """A driver without faults, from its start to its end, as a retry is."""
+        end = self.drive(self.driver(**job))
+        assert "completed" in end, end
+        return end["completed"]  # type: ignore[no-any-return]
+
+    def let_all_end(self) -> None:
+        """Wake whoever still stands still, and wait until nobody is left."""
+        for actor in self._actors:
+            actor.wake()
+            actor.hang_up()
+        deadline = time.monotonic() + 60
+        for actor in self._actors:
+            while actor.identity.is_alive():
+                assert time.monotonic() < deadline, f"The {actor.name} does not end: {actor.seen}"
+                actor.wake()
+                time.sleep(0.02)
+
+    def end_all(self) -> None:
+        for actor in self._actors:
+            actor.kill()
+
+    # The truth
+
+    def source(self, run: Run, lines: int = 40) -> Path:
+        """The source of a run: lines that no other run has."""
+        file = self._folder / f"{run.interval_name.replace('/', '_')}.txt"
+        if not file.exists():
+            file.write_text("".join(f'{{"run":"{run.interval_name}","line":{n}}}\n' for n in range(lines)))
+        return file
+
+    def drained(self, *, stable_only: bool = False) -> Counter[bytes]:
+        """What a reader of committed records gets."""
+        assert self.pipeline.topic is not None
+        read = read_to_end(self.pipeline.kafka, self.pipeline.topic, Reach(stable_only=stable_only))
+        return Counter(record.value or b"" for record in read.records)
+
+    def expected(self, *runs: Run) -> Counter[bytes]:
+        return Counter(line for run in runs or (self.run,) for line in self.source(run).read_bytes().splitlines())
+
+    def completes(self, run: Run | None = None) -> list[dict[str, Any]]:
+        """Every ``complete`` record of a run that the log has."""
+        key = complete_key(run or self.run)
+        records = read_to_end(self.pipeline.kafka, self.pipeline.ledger_topic).records
+        return [json.loads(record.value) for record in records if record.key == key and record.value is not None]
+
+    def plans(self) -> list[bytes]:
+        """Every plan of the run that the log has."""
+        key = f"connector-{self.run.name}".encode()
+        records = read_to_end(self.pipeline.kafka, self.pipeline.control_topic).records
+        return [record.value for record in records if record.key == key and record.value is not None]
+
+    def control(self) -> ControlState:
+        state = ControlState()
+        state.apply(read_to_end(self.pipeline.kafka, self.pipeline.control_topic).records)
+        return state
+
+    def open_transactions(self) -> tuple[str, ...]:
+        with TransactionsClient(self.pipeline.kafka) as client:
+            return client.open_transactions(self.pipeline.group_id + "-")
+
+    def wait_for_open_transactions(self) -> None:
+        """Those that the dead have left are ended by the broker, at the latest by their timeout."""
+        deadline = time.monotonic() + 60
+        while self.open_transactions():
+            assert time.monotonic() < deadline, self.open_transactions()
+            time.sleep(0.2)
+
+    def require_exactly_once(self, *runs: Run) -> None:
+        """The oracle: the drain is the source, `complete` stands once, and nothing is left open or on record."""
+        assert self.drained() == self.expected(*runs)
+        for run in runs or (self.run,):
+            (complete,) = self.completes(run)
+            assert complete["records"] == self.expected(run).total()
+            assert complete["digest"] == digest_of(self.pipeline, self.expected(run))
+        assert self.control().runs == {}
+        assert self.open_transactions() == ()
+
+
+def digest_of(pipeline: Pipeline, values: Counter[bytes]) -> str:
+    digest = Digest()
+    for value in values.elements():
+        digest.add(pipeline.topic or "", None, value)
+    return digest.text
+
+
+def run_of_day(day: int, days: int = 1) -> Run:
+    start = datetime(2013, 1, 1, tzinfo=UTC) + timedelta(days=day - 1)
+    return Run("p", Interval(start, start + timedelta(days=days)))
+
+
+@pytest.fixture(scope="module")
+def actor_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The server that forks actors."""
+    folder = Path(tempfile.mkdtemp(prefix="eos-"))  # a socket's path must be short
+    log = tmp_path_factory.mktemp("actors") / "server.log"
+    process = spawn([sys.executable, str(Path(__file__).with_name("actors.py")), str(folder / "s")], log=log)
+    try:
+        deadline = time.monotonic() + 30
+        while not (folder / "s").exists():
+            assert process.is_alive(), log.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        yield folder / "s"
+    finally:
+        process.stop(kill=True)
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def story(actor_server: Path, make_pipeline: MakePipeline, tmp_path: Path) -> Iterator[Story]:
+    told = Story(actor_server, make_pipeline(ledger_partitions=2), tmp_path)
+    yield told
+    told.end_all()
+
+
+@pytest.fixture(scope="session")
+def days() -> Callable[..., Run]:
+    """The run of some days of January 2013: ``days(first, how_many)``."""
+    return run_of_day

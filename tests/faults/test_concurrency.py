@@ -1,0 +1,208 @@
+"""Several drivers at once: of one run, of intervals that overlap, of intervals that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.interval.interval import Run
+
+Days = Callable[..., Run]
+
+
+def _drive_all(story: Any, drivers: list[Any]) -> list[dict[str, Any]]:
+    def drive(driver: Any) -> dict[str, Any]:
+        event = driver.wait_for("stage", "completed", "error")
+        if "stage" in event:
+            stage = story.stage_from(event)
+            for task in [story.task(stage, number) for number in stage.tasks]:
+                task.end()  # fenced by the other driver's, perhaps
+            driver.tell("the stage has ended")
+            event = driver.end()
+        return event  # type: ignore[no-any-return]
+
+    with ThreadPoolExecutor(len(drivers)) as pool:
+        return list(pool.map(drive, drivers))
+
+
+def test_two_drivers_of_one_run_at_once_write_it_once(story: Any) -> None:
+    ends = _drive_all(story, [story.driver(tasks=2), story.driver(tasks=3)])
+
+    if not any("completed" in end for end in ends):  # each came in the other's way once; the later retry does it
+        story.complete()
+    assert all("completed" in end or end["error"] in ("FencedError", "IncompleteError") for end in ends), ends
+    story.require_exactly_once()
+
+
+def test_a_second_driver_takes_over_in_the_middle_of_the_first_ones_stage(story: Any) -> None:
+    first = story.driver()
+    stage = story.stage_of(first)
+    busy = story.task(stage, 0, stops=["commit"])
+    busy.wait_until_stopped()
+
+    story.complete(tasks=3)
+    busy.go_on()
+    assert busy.end()["error"] == "FencedError"
+    first.tell("the stage has ended")
+
+    assert first.end().get("completed", {}).get("already", True)
+    story.require_exactly_once()
+
+
+@pytest.mark.parametrize("how", ["together", "one after the other", "when the other is complete"])
+def test_of_two_overlapping_intervals_exactly_one_is_admitted(story: Any, days: Days, how: str) -> None:
+    runs = [days(1, 2), days(2, 2)]
+    first = story.driver(run=runs[0])
+    if how == "one after the other":
+        stage = story.stage_of(first)
+    if how == "when the other is complete":
+        assert "completed" in story.drive(first)
+    second = story.driver(run=runs[1])
+    ends = [
+        driver.wait_for("stage", "completed", "error")
+        for driver in ([second] if how != "together" else [first, second])
+    ]
+
+    refused = [end for end in ends if end.get("error") == "OverlapError"]
+    assert len(refused) == 1, ends
+    if how == "one after the other":
+        story.write(stage)
+        first.tell("the stage has ended")
+        assert "completed" in first.end()
+    if how == "together":
+        winner = first if "stage" in ends[0] else second
+        story.write(story.stage_from(next(end for end in ends if "stage" in end)))
+        winner.tell("the stage has ended")
+        assert "completed" in winner.end()
+        story.require_exactly_once(runs[0] if winner is first else runs[1])
+    else:
+        story.require_exactly_once(runs[0])
+
+
+def test_four_intervals_at_once_and_backwards_do_not_fence_one_another(story: Any, days: Days) -> None:
+    runs = [days(day) for day in (4, 3, 2, 1)]
+
+    ends = _drive_all(story, [story.driver(run=run) for run in runs])
+
+    assert all("completed" in end for end in ends), ends
+    story.require_exactly_once(*runs)
+
+
+def test_a_retry_with_other_parallelism_writes_what_is_left(story: Any) -> None:
+    driver = story.driver(tasks=2)
+    stage = story.stage_of(driver)
+    assert "written" in story.task(stage, 1).end()
+    driver.kill()
+
+    again = story.driver(tasks=4, lines=40, slices=9)  # the plan on record has four slices, and stays
+    new_stage = story.stage_of(again)
+    assert len(new_stage["slices"]) == len(stage["slices"])
+    assert sum(map(len, new_stage["assignment"])) == len(stage["assignment"][0])
+    story.write(new_stage)
+    again.tell("the stage has ended")
+
+    assert "completed" in again.end()
+    story.require_exactly_once()
+
+
+def test_a_finished_run_is_a_no_op_that_leaves_nothing(story: Any) -> None:
+    first = story.complete()
+    again = story.driver()
+
+    assert again.end()["completed"] == {**first, "already": True, "seconds": again.seen[-2]["completed"]["seconds"]}
+    assert again.steps() == ["init", "read control", "read stable ledger"]
+    story.require_exactly_once()
+
+
+def test_an_empty_interval_is_completed_as_empty(story: Any) -> None:
+    story.source(story.run, lines=0)
+
+    completed = story.complete()
+
+    assert (completed["records"], completed["slices"]) == (0, 0)
+    story.require_exactly_once()
+
+
+def test_another_process_of_the_driver_can_finish_the_stage(story: Any) -> None:
+    driver = story.driver()
+    stage = story.stage_of(driver)
+    driver.kill()
+    story.write(stage)
+
+    assert "completed" in story.resumed(stage).end()
+    story.require_exactly_once()
+
+
+def test_a_stage_that_is_outdated_is_not_resumed_and_its_successor_is_left_alone(story: Any) -> None:
+    driver = story.driver()
+    stage = story.stage_of(driver)
+    driver.kill()
+    successor = story.driver()
+    new_stage = story.stage_of(successor)
+
+    assert story.resumed(stage).end()["error"] == "FencedError"
+    story.write(new_stage)
+    successor.tell("the stage has ended")
+
+    assert "completed" in successor.end()
+    story.require_exactly_once()
+
+
+def test_a_run_with_missing_slices_is_not_complete_and_says_which(story: Any) -> None:
+    driver = story.driver()
+    stage = story.stage_of(driver)
+    assert "written" in story.task(stage, 0).end()
+    driver.tell("the stage has ended")
+
+    end = driver.end()
+
+    assert end["error"] == "IncompleteError"
+    assert "1, 3" in end["text"]
+    assert story.completes() == []
+    story.complete()
+    story.require_exactly_once()
+
+
+def test_a_plan_without_a_committed_slice_can_be_given_up(story: Any, days: Days) -> None:
+    driver = story.driver(run=days(1))
+    story.stage_of(driver)
+    driver.kill()
+
+    assert "abandoned" in story.abandoner().end()
+
+    assert story.control().runs == {}
+    overlapping = days(1, 2)
+    assert "completed" in story.drive(story.driver(run=overlapping))
+    story.require_exactly_once(overlapping)
+
+
+@pytest.mark.parametrize("state", ["a slice is committed", "the run is complete", "nothing is on record"])
+def test_giving_up_is_refused_where_it_would_leave_records(story: Any, state: str) -> None:
+    if state == "the run is complete":
+        story.complete()
+    elif state == "a slice is committed":
+        driver = story.driver()
+        assert "written" in story.task(story.stage_of(driver), 0).end()
+        driver.kill()
+
+    assert story.abandoner().end()["error"] == "RefusedError"
+
+    story.complete()
+    story.require_exactly_once()
+
+
+def test_giving_up_fences_a_driver_that_is_still_at_work(story: Any) -> None:
+    driver = story.driver()
+    stage = story.stage_of(driver)
+    assert "abandoned" in story.abandoner().end()
+
+    assert story.task(stage, 0).end()["error"] == "FencedError"
+    driver.tell("the stage has ended")
+
+    assert "error" in driver.end()
+    assert story.drained() == {}
+    story.complete()
+    story.require_exactly_once()

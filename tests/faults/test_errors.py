@@ -1,0 +1,270 @@
+"""What can go wrong in a slice is told by name; the transaction is aborted, and nothing is half-visible."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+from confluent_kafka.cimpl import NewTopic
+
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.interval.coordinator import Coordinator
+from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.producer import TransactionalProducer, TransactionExpiredError
+from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.interval.stage import Stage
+from airflow_eos_provider.interval.task import Task
+from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.log import read_to_end
+from airflow_eos_provider.kafka.transactions import TransactionsClient
+
+Days = Callable[..., Run]
+
+
+def batch(**columns: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"value": [b"x"] * 10, **columns})
+
+
+def write(pipeline: Pipeline, run: Run, batches: Any) -> None:
+    """One slice, in this process."""
+    with Coordinator(pipeline, run) as coordinator:
+        stage = coordinator.begin(lambda: RunPlan.of(run, [{}]), 1)
+        assert isinstance(stage, Stage)
+        with Task(pipeline, stage, 0) as task:
+            task.start()
+            task.write_slice(0, batches)
+        coordinator.finish(stage)
+
+
+def committed(pipeline: Pipeline) -> int:
+    assert pipeline.topic is not None
+    return len(read_to_end(pipeline.kafka, pipeline.topic).records)
+
+
+def create_topic(pipeline: Pipeline, name: str, partitions: int = 1, **config: str) -> None:
+    admin = QuietAdmin(pipeline.kafka)
+    named = {key.replace("_", "."): value for key, value in config.items()}
+    new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=named)
+    admin.answer(admin.client.create_topics([new])[name], f"creating {name}")
+
+
+def require_nothing_half_done(pipeline: Pipeline, run: Run) -> None:
+    """The broker knows of nothing open, a reader sees nothing, and the retry is the whole."""
+    with TransactionsClient(pipeline.kafka) as client:
+        assert client.open_transactions(pipeline.group_id) == ()
+    assert committed(pipeline) == 0
+    write(pipeline, run, [batch()])
+    assert committed(pipeline) == 10
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        pytest.param({"vlaue": ["x"] * 10}, "Column vlaue has no place", id="unknown column"),
+        pytest.param({"key": list(range(10))}, "Column key is of type int64", id="column of a wrong type"),
+        pytest.param({"topic": ["no-such-topic"] * 10}, "There is no topic no-such-topic", id="unknown topic"),
+        pytest.param({"partition": [99] * 10}, "topic target-.* no such partition", id="unknown partition"),
+        pytest.param({"value": [b"x" * 2_000_000] * 10}, "A record for topic target-.* is too large", id="too large"),
+    ],
+)
+def test_a_wrong_row_is_named_and_nothing_of_its_slice_is_visible(
+    make_pipeline: Any, days: Days, columns: dict[str, Any], words: str
+) -> None:
+    pipeline = make_pipeline()
+
+    with pytest.raises(ConfigurationError, match=words):
+        write(pipeline, days(1), [batch(), batch(**columns)])
+
+    require_nothing_half_done(pipeline, days(1))
+
+
+def test_a_record_that_the_topic_does_not_take_is_named(make_pipeline: Any, days: Days) -> None:
+    pipeline = make_pipeline()
+    create_topic(pipeline, f"{pipeline.group_id}-narrow", max_message_bytes="1000")
+    rows = batch(topic=[f"{pipeline.group_id}-narrow"] * 10, value=[bytes(5000)] * 10)
+
+    with pytest.raises(ConfigurationError, match=r"A record for topic g\d+-narrow is too large"):
+        write(pipeline, days(1), [rows])
+
+    require_nothing_half_done(pipeline, days(1))
+
+
+def test_a_transaction_that_expires_names_its_limit(make_pipeline: Any, days: Days) -> None:
+    pipeline = make_pipeline(transaction_timeout_ms=1_000)
+
+    def slowly() -> Iterator[pa.RecordBatch]:
+        yield batch()
+        with TransactionsClient(pipeline.kafka) as client:
+            deadline = time.monotonic() + 20
+            while not client.open_transactions(pipeline.group_id):
+                time.sleep(0.05)  # until the rows are on their way
+                assert time.monotonic() < deadline
+            while client.open_transactions(pipeline.group_id):
+                time.sleep(0.1)  # until the broker has given the transaction up
+                assert time.monotonic() < deadline
+        yield batch()
+
+    with pytest.raises(TransactionExpiredError, match="transaction_timeout_ms, 1000 ms"):
+        write(pipeline, days(1), slowly())
+
+    require_nothing_half_done(Pipeline.from_dict({**pipeline.to_dict(), "transaction_timeout_ms": 10_000}), days(1))
+
+
+def test_a_transaction_timeout_that_the_broker_does_not_allow_is_told(make_pipeline: Any, days: Days) -> None:
+    pipeline = make_pipeline(transaction_timeout_ms=900_000)
+    producer = TransactionalProducer(
+        pipeline.kafka, f"{pipeline.group_id}-long", timeout_ms=900_001, known_topic=pipeline.topic
+    )
+
+    with pytest.raises(ConfigurationError, match=r"transaction\.max\.timeout\.ms"):
+        producer.init()
+
+
+@pytest.fixture
+def deny(kafka: Any) -> Iterator[Callable[[ResourceType, str, ResourcePatternType], None]]:
+    """Take the right to write away from everybody."""
+    admin = QuietAdmin(kafka).client
+
+    def deny(kind: ResourceType, name: str, pattern: ResourcePatternType) -> None:
+        everybody = "User:*", "*", AclOperation.WRITE, AclPermissionType.DENY
+        for future in admin.create_acls([AclBinding(kind, name, pattern, *everybody)]).values():
+            future.result(20)
+
+    yield deny
+    every = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )
+    for future in admin.delete_acls([every]).values():
+        future.result(20)
+
+
+def test_a_missing_right_to_the_topic_names_it(make_pipeline: Any, days: Days, deny: Any) -> None:
+    pipeline = make_pipeline()
+    deny(ResourceType.TOPIC, pipeline.topic, ResourcePatternType.LITERAL)
+
+    with pytest.raises(ConfigurationError, match=r"(?i)target-.*authori[sz]ation|ACLs") as raised:
+        write(pipeline, days(1), [batch()])
+
+    assert pipeline.topic in str(raised.value)
+
+
+def test_a_missing_right_to_an_id_names_it(make_pipeline: Any, days: Days, deny: Any) -> None:
+    pipeline = make_pipeline()
+    deny(ResourceType.TRANSACTIONAL_ID, f"{pipeline.group_id}-p@", ResourcePatternType.PREFIXED)
+
+    with pytest.raises(ConfigurationError, match="ACLs") as raised:
+        write(pipeline, days(1), [batch()])
+
+    assert pipeline.coordinator_id(days(1)) in str(raised.value)
+
+
+def test_a_missing_target_topic_is_told_before_anything_is_planned(make_pipeline: Any, days: Days) -> None:
+    pipeline = make_pipeline(topic="not-there")
+
+    with pytest.raises(ConfigurationError, match="There is no topic not-there"):
+        write(pipeline, days(1), [batch()])
+
+    assert pipeline.ledger_topic not in QuietAdmin(pipeline.kafka).client.list_topics(timeout=20).topics
+
+
+def test_a_target_topic_is_made_when_asked_for(make_pipeline: Any, days: Days) -> None:
+    pipeline = make_pipeline(topic="made-on-request", target_partitions=7)
+
+    write(pipeline, days(1), [batch()])
+
+    assert len(read_to_end(pipeline.kafka, "made-on-request").end_offsets) == 7
+
+
+@pytest.mark.parametrize(
+    ("which", "partitions", "config", "words"),
+    [
+        ("ledger_topic", 3, {"cleanup_policy": "delete"}, "cleanup.policy=delete"),
+        ("ledger_topic", 3, {"cleanup_policy": "compact"}, "min.compaction.lag.ms=0"),
+        ("control_topic", 1, {"cleanup_policy": "compact,delete"}, "cleanup.policy=compact,delete"),
+        ("control_topic", 2, {"cleanup_policy": "compact"}, "has 2 partitions"),
+    ],
+)
+def test_a_topic_that_could_lose_records_is_refused(
+    make_pipeline: Any, days: Days, which: str, partitions: int, config: dict[str, str], words: str
+) -> None:
+    pipeline = make_pipeline()
+    create_topic(pipeline, getattr(pipeline, which), partitions, **config)
+
+    with pytest.raises(ConfigurationError, match=words):
+        write(pipeline, days(1), [batch()])
+
+
+def test_the_config_topic_of_a_connect_cluster_is_refused(make_pipeline: Any, days: Days) -> None:
+    pipeline = make_pipeline()
+    lag = {"cleanup_policy": "compact", "min_compaction_lag_ms": "3600000"}
+    create_topic(pipeline, pipeline.control_topic, 1, **lag)
+    connect = TransactionalProducer(pipeline.kafka, "connect", timeout_ms=9_000, known_topic=pipeline.control_topic)
+    connect.init()
+    connect.begin()
+    connect.produce(pipeline.control_topic, b"session-key", b'{"key":"c4nary"}')
+    connect.commit()
+
+    with pytest.raises(ConfigurationError, match="config topic of a Connect cluster") as raised:
+        write(pipeline, days(1), [batch()])
+
+    assert "c4nary" not in str(raised.value)
+    assert len(read_to_end(pipeline.kafka, pipeline.control_topic).records) == 1
+
+
+def test_a_run_says_for_whom_it_waits_and_until_when(make_pipeline: Any, days: Days) -> None:
+    pipeline = make_pipeline(ledger_partitions=1)
+    write(pipeline, days(1), [batch()])
+    foreign = TransactionalProducer(
+        pipeline.kafka, f"{pipeline.group_id}-foreign", timeout_ms=8_000, known_topic=pipeline.ledger_topic
+    )
+    foreign.init()
+    foreign.begin()
+    foreign.produce(pipeline.ledger_topic, b"foreign", b"{}")
+    foreign.flush()
+    lines: list[str] = []
+
+    with Coordinator(pipeline, days(2), report=lines.append) as coordinator:
+        coordinator.begin(lambda: RunPlan.of(days(2), [{}]), 1)
+
+    (waiting, *_) = [line for line in lines if line.startswith("Waiting")]
+    assert f"{pipeline.group_id}-foreign has a transaction open" in waiting
+    assert " until " in waiting
+
+
+def test_a_row_of_a_slice_that_is_another_tasks_is_refused(make_pipeline: Any, days: Days) -> None:
+    pipeline, run = make_pipeline(), days(1)
+    with Coordinator(pipeline, run) as coordinator:
+        stage = coordinator.begin(lambda: RunPlan.of(run, [{}, {}]), 2)
+        assert isinstance(stage, Stage)
+        with Task(pipeline, stage, 0) as task:
+            assert task.start() == {0}
+            with pytest.raises(EosError, match=r"Slice 1 .* is not task 0's"):
+                task.write_slice(1, [batch()])
+            task.write_slice(0, [batch()])
+            with pytest.raises(EosError, match="is done"):
+                task.write_slice(0, [batch()])
+
+
+def test_leaving_a_task_by_an_error_aborts_what_it_has_begun(make_pipeline: Any, days: Days) -> None:
+    pipeline = make_pipeline()
+
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield batch()
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write(pipeline, days(1), broken())
+
+    require_nothing_half_done(pipeline, days(1))

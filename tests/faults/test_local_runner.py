@@ -1,0 +1,101 @@
+"""Intervals written on this machine, without Spark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.local import LocalRunner, plan_files
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.kafka.log import read_to_end
+
+Days = Callable[..., Run]
+
+
+def lines_of(pipeline: Pipeline) -> list[bytes | None]:
+    assert pipeline.topic is not None
+    return sorted(record.value or b"" for record in read_to_end(pipeline.kafka, pipeline.topic).records)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    texts = ["".join(f"a{n}\n" for n in range(50)), "", "b0\nb1\nno line feed at the end"]
+    paths = [tmp_path / f"{n}.txt" for n in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text)
+    return paths
+
+
+def test_files_are_written_line_by_line_each_once(make_pipeline: Any, days: Days, files: list[Path]) -> None:
+    pipeline, run = make_pipeline(), days(1)
+    lines: list[str] = []
+    runner = LocalRunner(pipeline, run, folder=files[0].parent / "logs", report=lines.append)
+
+    completed = runner.run(lambda: plan_files(run, files, 60), 2)
+    again = LocalRunner(pipeline, run, folder=files[0].parent / "logs").run(lambda: plan_files(run, files, 60), 2)
+
+    expected = [*(b"a%d" % n for n in range(50)), b"b0", b"b1", b"no line feed at the end"]
+    assert lines_of(pipeline) == sorted(expected)
+    assert (completed.records, completed.already) == (53, False)
+    assert (again.records, again.digest, again.already) == (53, completed.digest, True)
+    assert any("slices to write by 2 tasks" in line for line in lines)
+
+
+def test_slices_end_at_lines_and_cover_the_file(days: Days, files: list[Path]) -> None:
+    plan = plan_files(days(1), files, 60)
+
+    for path in files:
+        ranges = [(s.source["start"], s.source["end"]) for s in plan.slices if s.source["path"] == str(path)]
+        assert [start for start, _ in ranges[1:]] == [end for _, end in ranges[:-1]]
+        assert not ranges or (ranges[0][0], ranges[-1][1]) == (0, path.stat().st_size)
+        assert all(path.read_bytes()[end - 1 : end] == b"\n" for _, end in ranges[:-1])
+
+
+def test_a_task_that_dies_is_started_again(make_pipeline: Any, days: Days, files: list[Path]) -> None:
+    pipeline, run = make_pipeline(), days(1)
+    died = files[0].parent / "died"
+    dies_once = (
+        "import json, os, pathlib, signal, sys\n"
+        "from airflow_eos_provider.interval.local import run_task\n"
+        "def step(name):\n"
+        f"    marker = pathlib.Path({str(died)!r})\n"
+        "    if name == 'commit' and not marker.exists():\n"
+        "        marker.touch()\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "sys.exit(run_task(json.load(sys.stdin), on_step=step))\n"
+    )
+    runner = LocalRunner(pipeline, run, folder=files[0].parent / "logs", command=[sys.executable, "-c", dies_once])
+
+    assert runner.run(lambda: plan_files(run, files[:1], 60), 1).records == 50
+
+    assert died.exists()
+    assert len(lines_of(pipeline)) == 50
+
+
+def test_a_file_that_has_changed_since_the_plan_is_refused(make_pipeline: Any, days: Days, files: list[Path]) -> None:
+    pipeline, run = make_pipeline(), days(1)
+    plan = plan_files(run, files, 60)
+    files[0].write_text("changed\n")
+
+    with pytest.raises(ConfigurationError, match=r"0\.txt has changed"):
+        LocalRunner(pipeline, run, folder=files[0].parent / "logs").run(lambda: plan, 2)
+
+
+def test_a_task_that_always_fails_ends_the_run_with_its_words(
+    make_pipeline: Any, days: Days, files: list[Path]
+) -> None:
+    pipeline, run = make_pipeline(), days(1)
+    broken = [sys.executable, "-c", "raise SystemExit('out of luck')"]
+
+    with pytest.raises(EosError, match=r"failed 4 times(.|\n)*out of luck"):
+        LocalRunner(pipeline, run, folder=files[0].parent / "logs", command=broken).run(
+            lambda: plan_files(run, files, 60), 1
+        )
+
+    assert lines_of(pipeline) == []
