@@ -104,3 +104,7 @@ class RolloutPausedError(EosError):
     """It cannot be told whether it is safe to go on, so the roll stands still with everything as it is."""
 
     exit_code = 5
+
+
+class StopRequestedError(RolloutPausedError):
+    """Somebody has asked the roll to stop, for now or for good; everything is left as it is."""

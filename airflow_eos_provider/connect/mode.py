@@ -31,6 +31,10 @@ class Mode(StrEnum):
         """Whether KIP-618 allows workers of the two modes in one group: neighbours may, disabled and enabled not."""
         return abs(_ORDER.index(self) - _ORDER.index(other)) <= 1
 
+    def is_above(self, other: Mode) -> bool:
+        """Whether the way from this mode to the other is a downgrade."""
+        return _ORDER.index(self) > _ORDER.index(other)
+
     @classmethod
     def parse(cls, text: str) -> Mode:
         """The mode of this name, in any case, as Connect reads it.

@@ -257,6 +257,10 @@ class ConnectRest(_Worker):
         """Offsets as Connect shows them; one whose JSON keys are in another order than Java's is shown as None."""
         return self.run(rest_calls.offsets(name))
 
+    def topics(self, name: str) -> tuple[str, ...]:
+        """Topics that the connector has written or read since it was made; 403 where the workers do not track them."""
+        return self.run(rest_calls.topics(name))
+
     def plugins(self) -> tuple[Plugin, ...]:
         return self.run(rest_calls.plugins())
 

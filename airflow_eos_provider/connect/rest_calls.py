@@ -272,6 +272,13 @@ def offsets(name: str) -> Call[tuple[ConnectorOffset, ...]]:
     return Call("GET", f"{_connector(name)}/offsets", parse)
 
 
+def topics(name: str) -> Call[tuple[str, ...]]:
+    def parse(answer: Answer) -> tuple[str, ...]:
+        return tuple(sorted(map(str, _mapping(answer)[name]["topics"])))
+
+    return Call("GET", f"{_connector(name)}/topics", parse)
+
+
 def plugins() -> Call[tuple[Plugin, ...]]:
     def parse(answer: Answer) -> tuple[Plugin, ...]:
         return tuple(Plugin(str(e["class"]), str(e["type"]), e.get("version")) for e in _list(answer))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 STEPS = (Mode.PREPARING, Mode.ENABLED)
 
 REASON = "{{ params.reason }}"
+TAKE_OVER = "{{ params.take_over }}"
 
 DOC = """
 ### Exactly-once source support for the Kafka Connect cluster of connection `{conn_id}`
@@ -76,7 +77,12 @@ def upgrade_dag(
                 type="string",
                 minLength=1,
                 description="Why the cluster is upgraded; it is shown to whoever approves, and kept in the journal.",
-            )
+            ),
+            "take_over": Param(
+                False,
+                type="boolean",
+                description="Fence a controller that hangs, though its lease still runs. Kept in the journal.",
+            ),
         },
         description=f"Roll the Kafka Connect cluster of {conn_id} to exactly-once source support",
         doc_md=DOC.format(conn_id=conn_id),
@@ -101,7 +107,12 @@ def _step(
     )
     approved = PlanApprovalOperator(task_id=f"approve_{mode}", plan=planned.output, reason=REASON, **approval)
     rolled = ConnectRollingUpgradeOperator(
-        task_id=f"roll_{mode}", plan=planned.output, approval=approved.output, reason=REASON, **cluster
+        task_id=f"roll_{mode}",
+        plan=planned.output,
+        approval=approved.output,
+        reason=REASON,
+        take_over=TAKE_OVER,
+        **cluster,
     )
     verified = ConnectVerifyOperator(
         task_id=f"verify_{mode}",

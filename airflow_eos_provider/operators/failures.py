@@ -7,10 +7,17 @@ from contextlib import contextmanager
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_eos_provider.errors import ConfigurationError, FencedError, GateFailedError, LeaseHeldError, RefusedError
+from airflow_eos_provider.errors import (
+    ConfigurationError,
+    FencedError,
+    GateFailedError,
+    LeaseHeldError,
+    RefusedError,
+    StopRequestedError,
+)
 
 #: A person has to act first, so a retry would only repeat the message, or worse: restart a worker that was put back.
-_FINAL = (ConfigurationError, RefusedError, FencedError, GateFailedError)
+_FINAL = (ConfigurationError, RefusedError, FencedError, GateFailedError, StopRequestedError)
 
 
 @contextmanager

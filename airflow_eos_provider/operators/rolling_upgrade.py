@@ -101,18 +101,24 @@ class _ConnectOperator(BaseOperator):
 
 
 class ConnectPreflightOperator(_ConnectOperator):
-    """Answer every condition for the next step of the upgrade, before anybody is asked anything.
+    """Answer every condition for the next roll, before anybody is asked anything.
 
+    :param target: the mode to roll to; unset, the next step of the upgrade.
     :returns: target, verdict and one entry per condition.
     :raises AirflowFailException: the cluster may not be rolled; with every reason.
     """
+
+    def __init__(self, *, target: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.target = target
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_eos_provider.rollout.plan import next_target
 
         with no_retry_where_pointless():
             controller = self.controller()
-            result = controller.preflight(next_target(controller.observe()))
+            target = Mode.parse(self.target) if self.target else next_target(controller.observe())
+            result = controller.preflight(target)
             self._log_checks(result)
             result.require()
         return result.to_dict()
@@ -121,27 +127,29 @@ class ConnectPreflightOperator(_ConnectOperator):
 class ConnectPlanOperator(_ConnectOperator):
     """Plan the roll to one mode. Nothing is changed.
 
-    A worker beyond the target is never taken back: the step to ``preparing`` is skipped where every worker that runs
-    is prepared already.
+    On the way up a worker beyond the target is never taken back: the step to ``preparing`` is skipped where every
+    worker that runs is prepared already. On the way down none is taken up.
 
-    :param target: ``preparing`` or ``enabled``.
+    :param target: the mode.
+    :param downwards: whether this is a step of a downgrade.
     :returns: the plan, as ``Plan.to_dict`` gives it.
     :raises AirflowSkipException: there is nothing to do.
     :raises AirflowFailException: the cluster may not be rolled there; with every reason.
     """
 
-    def __init__(self, *, target: str, **kwargs: Any) -> None:
+    def __init__(self, *, target: str, downwards: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.target = target
+        self.downwards = downwards
 
     def execute(self, context: Context) -> dict[str, Any]:
         with no_retry_where_pointless():
             target = Mode.parse(self.target)
             controller = self.controller()
-            # The next step of the upgrade, unless the last step is meant: planning "preparing" for a cluster that is
-            # enabled in part would be a way back.
-            plan = controller.plan(target if target.runs_exactly_once_tasks else None)
-        if plan.target is not target or plan.nothing_to_do:
+            # Upwards the next step of the upgrade, unless the last step is meant: planning "preparing" for a cluster
+            # that is enabled in part would be a way back.
+            plan = controller.plan(target if self.downwards or target.runs_exactly_once_tasks else None)
+        if plan.target is not target or plan.nothing_to_do or (self.downwards and not plan.is_downgrade):
             raise AirflowSkipException(
                 f"Nothing to do: the workers of group {plan.group_id} run in {plan.current}, "
                 f"so no roll to {target} is due."
@@ -164,19 +172,23 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
     :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`; if given, its
         hash must be the plan's.
     :param reason: why, for the journal.
+    :param take_over: fence a controller though its lease still runs; a template gives the words ``True`` or ``False``.
     :returns: the report: ``rollout_id``, ``from``, ``to``, ``workers``, ``finished_at_ms``.
     :raises AirflowFailException: refused, moved, failed at a gate, or fenced; a person has to look first.
     """
 
-    template_fields: Sequence[str] = (*_ConnectOperator.template_fields, "plan", "approval", "reason")
+    template_fields: Sequence[str] = (*_ConnectOperator.template_fields, "plan", "approval", "reason", "take_over")
 
-    def __init__(self, *, plan: Any, approval: Any = None, reason: str = "", **kwargs: Any) -> None:
+    def __init__(
+        self, *, plan: Any, approval: Any = None, reason: str = "", take_over: bool | str = False, **kwargs: Any
+    ) -> None:
         kwargs.setdefault("retries", ROLL_RETRIES)
         kwargs.setdefault("retry_delay", ROLL_RETRY_DELAY)
         super().__init__(**kwargs)
         self.plan = plan
         self.approval = approval
         self.reason = reason
+        self.take_over = take_over
         self._killed = False
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -196,7 +208,7 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
                 reason=self.reason,
                 stop_requested=lambda: self._killed,
             )
-            return controller.apply(plan).to_dict()
+            return controller.apply(plan, take_over=str(self.take_over).lower() == "true").to_dict()
 
     def on_kill(self) -> None:
         """Runs inside the signal handler: only take note. The roll stops before its next action.
@@ -215,7 +227,7 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
 class ConnectVerifyOperator(_ConnectOperator):
     """Prove that every running worker is in one mode.
 
-    :param target: ``preparing`` or ``enabled``.
+    :param target: the mode.
     :returns: target, verdict and one entry per worker.
     :raises AirflowFailException: a worker is not in that mode.
     """

@@ -5,63 +5,18 @@ Nothing is decided here; ``gate.py`` asks them all and draws the conclusion.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.rollout.checks import Check, failed, inconclusive, passed
+from airflow_eos_provider.rollout.expectation import Expectation
+from airflow_eos_provider.rollout.log_conditions import progress, transactions
 from airflow_eos_provider.rollout.observation import Observation
 
 #: A process younger than this that does not answer yet is called starting: Connect's port answers 404 for a while.
 STARTING_SECONDS = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Baseline:
-    """States before the roll, so that a task that was broken before is not blamed on it.
-
-    :param connectors: state by connector.
-    :param tasks: state by ``connector/number``.
-    """
-
-    connectors: Mapping[str, str] = field(default_factory=dict)
-    tasks: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, observation: Observation) -> Baseline:
-        statuses = observation.statuses or {}
-        return cls(
-            connectors={name: status.state for name, status in statuses.items()},
-            tasks={f"{n}/{task.number}": task.state for n, status in statuses.items() for task in status.tasks},
-        )
-
-    def to_dict(self) -> dict[str, dict[str, str]]:
-        return {"connectors": dict(self.connectors), "tasks": dict(self.tasks)}
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Mapping[str, str]]) -> Baseline:
-        return cls(connectors=dict(document["connectors"]), tasks=dict(document["tasks"]))
-
-
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """What the gate holds the cluster against.
-
-    :param members: worker ids that must form the group, no more and no fewer.
-    :param baseline: states before the roll.
-    :param modes: the mode that each running worker must be proven to have by now.
-    :param worker_id: the worker that was just restarted; None for a look before the first restart.
-    :param config_sha256: what its file must be.
-    :param restarted_after: its process must have started after this moment (seconds since the epoch).
-    """
-
-    members: frozenset[str]
-    baseline: Baseline
-    modes: Mapping[str, Mode]
-    worker_id: str | None = None
-    config_sha256: str | None = None
-    restarted_after: float = 0.0
 
 
 def process(expectation: Expectation, observation: Observation) -> Check:
@@ -279,6 +234,8 @@ CONDITIONS: tuple[Condition, ...] = (
     states,
     mode,
     fencing_record,
+    transactions,
+    progress,
 )
 
 
@@ -321,17 +278,14 @@ def _task_troubles(
             yield _Trouble(what, ran_before=before is not None)
     elif before != "FAILED" or task.state != "FAILED":
         what = f"task {connector}-{task.number} is {task.state}, it was {before or 'not there'} before the roll"
-        yield _Trouble(what + _first_line(task.trace), ran_before=before is not None)
+        if task.state == "FAILED":
+            what += f": {observation.failure_of(connector, task)}"
+        yield _Trouble(what, ran_before=before is not None)
 
 
 def _reports_from_elsewhere(what: str, worker_id: str, placed_on: list[str]) -> str:
     """A status outlives its worker: RUNNING counts only from the one member that the group has placed it on."""
     return f"{what} reports from {worker_id}, but is placed on {' and '.join(placed_on) or 'no member'}"
-
-
-def _first_line(trace: str | None) -> str:
-    lines = (trace or "").strip().splitlines()
-    return f": {lines[0][:200]}" if lines else ""
 
 
 def _is_lost(task: str, state: str, observation: Observation) -> bool:

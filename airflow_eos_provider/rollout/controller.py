@@ -5,25 +5,28 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from airflow_eos_provider.connect.cluster import ConnectCluster
-from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
-from airflow_eos_provider.errors import EosError, FencedError, LeaseHeldError, PlanMovedError, RefusedError
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.errors import EosError, FencedError, PlanMovedError, RefusedError, StopRequestedError
 from airflow_eos_provider.rollout import preflight
-from airflow_eos_provider.rollout.conditions import Baseline
-from airflow_eos_provider.rollout.journal import (
-    Journal,
-    RolloutRecord,
-    RolloutState,
-    Step,
-    read_journal,
-)
+from airflow_eos_provider.rollout.expectation import Baseline
+from airflow_eos_provider.rollout.journal import Journal, read_journal, require_free
 from airflow_eos_provider.rollout.observation import Observation
 from airflow_eos_provider.rollout.observer import Observer
 from airflow_eos_provider.rollout.plan import Plan, make_plan, next_target
 from airflow_eos_provider.rollout.preflight import Preflight
+from airflow_eos_provider.rollout.properties import properties_to_set
+from airflow_eos_provider.rollout.records import (
+    JournalContent,
+    RequestKind,
+    RolloutRecord,
+    RolloutState,
+    Step,
+)
+from airflow_eos_provider.rollout.report import RolloutReport, WorkerOutcome
 from airflow_eos_provider.rollout.roll import Roll
 from airflow_eos_provider.rollout.settings import RolloutSettings
 
@@ -45,50 +48,6 @@ class Checkpoint(Protocol):
 #: Key and schema of the checkpoint. Renaming them breaks rollouts that are under way.
 CHECKPOINT_KEY = "eos_rollout"
 CHECKPOINT_SCHEMA = 1
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerOutcome:
-    """How one worker came through.
-
-    :param seconds: from the announcement of its restart to its passed gate.
-    :param tasks_stood_seconds: how long tasks that it held stood still.
-    :param mode: the mode that it is proven to have now, or that its file gives it when it is started.
-    """
-
-    worker: str
-    seconds: float
-    tasks_stood_seconds: float
-    mode: str
-    led: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutReport:
-    """What a rollout did.
-
-    :param finished_at_ms: the broker's time of the last gate, milliseconds since the epoch; from then on every
-        worker was proven to run in the new mode. Zero if there was nothing to do.
-    """
-
-    rollout_id: str
-    plan_hash: str
-    from_modes: str
-    to_mode: str
-    workers: tuple[WorkerOutcome, ...]
-    finished_at_ms: int
-    resumed: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "rollout_id": self.rollout_id,
-            "plan": self.plan_hash,
-            "from": self.from_modes,
-            "to": self.to_mode,
-            "workers": [asdict(worker) for worker in self.workers],
-            "finished_at_ms": self.finished_at_ms,
-            "resumed": self.resumed,
-        }
 
 
 class Controller:
@@ -148,13 +107,19 @@ class Controller:
         :raises PlanMovedError: no plan has it.
         """
         content = read_journal(self.cluster.kafka, self.cluster.group_id)
-        for record in sorted(content.rollouts.values(), key=lambda r: r.started_at, reverse=True):
-            if str(record.plan.get("hash", "")).startswith(hash_prefix) and content.unfinished(record.plan["hash"]):
+        own = [r for r in content.rollouts.values() if str(r.plan.get("hash", "")).startswith(hash_prefix)]
+        newest_first = sorted(own, key=lambda r: r.started_at, reverse=True)
+        for record in newest_first:
+            if content.unfinished(record.plan["hash"]):
                 return Plan.from_dict(record.plan)
         observation = self._observe_calm()
         plans = [self._plan_from(observation, target) for target in Mode]
         for plan in plans:
             if plan.hash.startswith(hash_prefix):
+                return plan
+        for record in newest_first:  # done already: apply tells so, if it still holds
+            plan = Plan.from_dict(record.plan)
+            if self._done_already(plan, content, observation) is not None:
                 return plan
         raise PlanMovedError(
             f"No plan {hash_prefix} fits the cluster as it is now: "
@@ -166,39 +131,36 @@ class Controller:
         """A plan from what is seen now, whether it may be applied or not; to compare an older one with."""
         return self._plan_from(self._observe_calm(), target)
 
-    def apply(self, plan: Plan) -> RolloutReport:
+    def apply(self, plan: Plan, *, take_over: bool = False, resume: bool = False) -> RolloutReport:
         """Roll the group as planned, or take up the unfinished roll of this very plan.
 
+        :param take_over: fence a controller even though its lease still runs; kept in the journal.
+        :param resume: go on even if somebody asked for a pause while nobody was rolling.
+        :returns: what was done; of a roll that was done already and still holds, what it did then.
         :raises PlanMovedError: the cluster is no longer as planned; nothing was changed.
         :raises LeaseHeldError: another controller is at it; nothing was changed.
         :raises FencedError: another controller has taken over meanwhile.
         :raises GateFailedError: a worker failed its gate; its file is back, the others are as they are.
+        :raises StopRequestedError: somebody asked for a pause, or to give the roll up.
         :raises RolloutPausedError: it cannot be told whether it is safe to go on; everything is left as it is.
         """
         known = read_journal(self.cluster.kafka, self.cluster.group_id)
-        lease = known.lease
-        if lease is not None and lease.is_held(time.time()):
-            raise LeaseHeldError(
-                f"Group {self.cluster.group_id} is being rolled by {lease.owner}: "
-                f"rollout {lease.rollout_id}, {lease.step}.",
-                remedy="Wait until it is done, or stop it first.",
-            )
+        self._require_not_aborted(known)
+        if not take_over:
+            require_free(known.lease, self.cluster.group_id)
         if known.unfinished(plan.hash) is None:
             observation = self._observe_calm()
+            report = self._done_already(plan, known, observation)
+            if report is not None:
+                return report
             self._require_unmoved(plan, observation)
             if plan.nothing_to_do:
                 self._report(f"Nothing to do: every worker of {plan.group_id} is in {plan.target} already.")
-                return RolloutReport("", plan.hash, plan.current, str(plan.target), (), 0)
-        journal = Journal(
-            self.cluster.kafka,
-            self.cluster.group_id,
-            lease_seconds=self.settings.lease_seconds,
-            actor=self._actor,
-        )
+                return RolloutReport.of_nothing(plan)
+        journal = self.journal()
         try:
-            content = journal.acquire()
+            content = journal.acquire(take_over=take_over)
             record = content.unfinished(plan.hash)
-            steps: Mapping[str, Step] = {}
             if record is not None:
                 steps = content.steps.get(record.rollout_id, {})
                 self._report(
@@ -208,9 +170,20 @@ class Controller:
                 observation = self._observe_calm()
                 self._require_unmoved(plan, observation)
                 record = self._new_record(plan, observation)
-            return self._run(journal, plan, record, dict(steps), content.rollouts)
+            return self._run(journal, plan, record, content, resume)
         finally:
             journal.close()
+
+    def journal(self) -> Journal:
+        """A journal of this cluster's group, not acquired yet."""
+        return Journal(
+            self.cluster.kafka,
+            self.cluster.group_id,
+            lease_seconds=self.settings.lease_seconds,
+            act_seconds=self.settings.act_seconds,
+            actor=self._actor,
+            reason=self._reason,
+        )
 
     def verify(self, target: Mode) -> Preflight:
         """Prove that every running member is in ``target``.
@@ -223,16 +196,20 @@ class Controller:
         return result
 
     def _run(
-        self,
-        journal: Journal,
-        plan: Plan,
-        record: RolloutRecord,
-        steps: dict[str, Step],
-        others: Mapping[str, RolloutRecord],
+        self, journal: Journal, plan: Plan, record: RolloutRecord, content: JournalContent, resume: bool
     ) -> RolloutReport:
+        steps = dict(content.steps.get(record.rollout_id, {}))
+        taken_up = record.rollout_id in content.rollouts
         resumed = bool(steps)
-        running = replace(record, state=RolloutState.RUNNING, actor=self._actor or record.actor)
-        journal.begin(running, superseded=[r for r in others.values() if r.rollout_id != record.rollout_id])
+        running = replace(record, state=RolloutState.RUNNING, actor=self._actor or record.actor, note="")
+        request = content.requests.get(record.rollout_id)
+        journal.begin(
+            running,
+            superseded=[r for r in content.rollouts.values() if r.rollout_id != record.rollout_id],
+            taken_up=taken_up,
+            request=request,
+            dismissed=resume and request is not None and request.kind is RequestKind.PAUSE,
+        )
         if self._checkpoint is not None:
             self._checkpoint.set(
                 CHECKPOINT_KEY,
@@ -249,27 +226,49 @@ class Controller:
             stop_requested=self._stop_requested,
         )
         try:
-            finished_at_ms = roll.run()
+            roll.run()
         except FencedError:
             raise  # the journal belongs to another controller now
         except BaseException as error:
-            state = roll.failed_state
-            self._report(f"Rollout {record.rollout_id} is {state}.")
-            _end_quietly(journal, replace(running, state=state, note=_note(error)))
+            self._end_unfinished(journal, replace(running, state=roll.failed_state, note=_note(error)), error)
             raise
         journal.end(replace(running, state=RolloutState.DONE))
-        return RolloutReport(
-            rollout_id=record.rollout_id,
-            plan_hash=plan.hash,
-            from_modes=plan.current,
-            to_mode=str(plan.target),
-            workers=tuple(
-                WorkerOutcome(s.worker_id, round(s.seconds, 1), round(s.tasks_stood_seconds, 1), s.mode, s.led)
-                for s in roll.steps.values()
-            ),
-            finished_at_ms=finished_at_ms,
-            resumed=resumed,
-        )
+        return RolloutReport.of(plan, record, roll.steps, resumed=resumed)
+
+    def _require_not_aborted(self, content: JournalContent) -> None:
+        """A caller that remembers its rollout is a retry, which must not begin anew what somebody has given up."""
+        checkpoint = self._checkpoint.get(CHECKPOINT_KEY) if self._checkpoint is not None else None
+        record = content.rollouts.get(str(checkpoint["rollout_id"])) if checkpoint else None
+        if record is not None and record.state is RolloutState.ABORTED:
+            raise StopRequestedError(
+                f"Rollout {record.rollout_id} was aborted: {record.note}.", remedy="Plan anew, and start a new run."
+            )
+
+    def _end_unfinished(self, journal: Journal, record: RolloutRecord, error: BaseException) -> None:
+        """Give the lease back if that is still possible; otherwise the error that ended the roll matters more.
+
+        :raises FencedError: another controller has taken over. What this one has seen last is that one's doing, so the
+            error that ended the roll says nothing.
+        """
+        try:
+            journal.end(record)
+        except FencedError as fenced:
+            if isinstance(error, EosError):
+                raise fenced from error
+        except EosError:
+            return
+        else:
+            self._report(f"Rollout {record.rollout_id} is {record.state}.")
+
+    def _done_already(self, plan: Plan, content: JournalContent, observation: Observation) -> RolloutReport | None:
+        """What a roll of this plan did that is done and still holds; its caller may have been killed before he knew."""
+        record = content.last_of(plan.hash)
+        if record is None or record.state is not RolloutState.DONE:
+            return None
+        if not self._plan_from(observation, plan.target).nothing_to_do:
+            return None  # somebody has moved the cluster on: the plan is refused for what has moved
+        self._report(f"Nothing to do: rollout {record.rollout_id} of plan {plan.short_hash} is done, and it holds.")
+        return RolloutReport.of(plan, record, content.steps.get(record.rollout_id, {}), resumed=True)
 
     def _new_record(self, plan: Plan, observation: Observation) -> RolloutRecord:
         started_at = time.time()
@@ -293,12 +292,13 @@ class Controller:
         digests = {}
         for worker in observation.workers:
             facts = worker.facts
-            if facts.declared.mode is target:
-                digests[worker.worker_id] = facts.config_sha256 or ""
-            elif facts.problem:
+            properties = properties_to_set(facts, target)
+            if facts.problem:
                 digests[worker.worker_id] = ""
+            elif not properties:
+                digests[worker.worker_id] = facts.config_sha256 or ""
             else:
-                digests[worker.worker_id] = self.observer.hosts[worker.worker_id].digest_with(MODE_PROPERTY, target)
+                digests[worker.worker_id] = self.observer.hosts[worker.worker_id].digest_with(properties)
         return make_plan(observation, target, digests)
 
     def _observe_calm(self) -> Observation:
@@ -321,14 +321,6 @@ def _progress(plan: Plan, steps: Mapping[str, Step]) -> str:
 
 def _note(error: BaseException) -> str:
     return error.found if isinstance(error, EosError) else type(error).__name__
-
-
-def _end_quietly(journal: Journal, record: RolloutRecord) -> None:
-    """Give the lease back if that is still possible; the error that ended the roll matters more."""
-    try:
-        journal.end(record)
-    except EosError:
-        return
 
 
 __all__ = ["Checkpoint", "Controller", "RefusedError", "RolloutReport", "WorkerOutcome"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.rollout.conditions import Baseline, Expectation
+from airflow_eos_provider.rollout.expectation import Baseline, Expectation
 from airflow_eos_provider.rollout.journal import Step, StepStatus
 from airflow_eos_provider.rollout.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.order import next_worker

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_eos_provider.connect.failures import Failure
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.rollout.observation import Observation
+from airflow_eos_provider.rollout.properties import reads_offsets_committed
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,10 @@ class Finding:
 
     what: str
     remedy: str = ""
+
+
+#: Modes in which a worker reads source offsets uncommitted unless its file says otherwise (``properties.py``).
+_BELOW = (Mode.PREPARING, Mode.DISABLED)
 
 
 def findings(observation: Observation) -> tuple[Finding, ...]:
@@ -85,12 +92,22 @@ def _modes(observation: Observation) -> list[Finding]:
             Finding(
                 "disabled and enabled workers share the group: a disabled leader cannot be fenced, so exactly-once is "
                 "not given",
-                "'eos plan --to preparing', then '--to enabled'",
+                "'eos plan --to preparing', then '--to enabled'; or back: 'eos plan --to disabled'",
             )
         )
     elif len(modes) > 1:
         names = ", ".join(sorted(str(mode) for mode in modes))
         found.append(Finding(f"the workers run in different modes: {names}", "'eos plan' shows the step that is left"))
+    below = [worker for worker in running if worker.mode.verdict.mode in _BELOW]
+    uncommitted = [worker.worker_id for worker in below if not reads_offsets_committed(worker.facts)]
+    if Mode.ENABLED in modes and uncommitted:
+        found.append(
+            Finding(
+                f"beside enabled workers, {', '.join(uncommitted)} would read source offsets uncommitted: a task that "
+                "is taken over may skip the records of a transaction that was never committed",
+                "a roll to preparing or disabled sets isolation.level=read_committed with the mode",
+            )
+        )
     return found
 
 
@@ -115,10 +132,9 @@ def _group(observation: Observation) -> list[Finding]:
 def _connectors(observation: Observation) -> list[Finding]:
     found = []
     for name, status in sorted((observation.statuses or {}).items()):
-        broken = [task.number for task in status.tasks if task.state == "FAILED"]
-        if status.state == "FAILED" or broken:
-            tasks = f" tasks {', '.join(map(str, broken))}" if broken else ""
-            found.append(Finding(f"connector {name} has FAILED{tasks}", f"GET /connectors/{name}/status has the trace"))
+        if status.state == "FAILED":
+            found.append(Finding(f"connector {name} has FAILED", f"GET /connectors/{name}/status has the trace"))
+        found += _failed_tasks(name, status, observation)
     if observation.config is not None:
         enabled = any(worker.mode.verdict.mode is Mode.ENABLED for worker in observation.workers)
         for name, state in sorted(observation.config.connectors.items()):
@@ -130,6 +146,22 @@ def _connectors(observation: Observation) -> list[Finding]:
                     )
                 )
     return found
+
+
+def _failed_tasks(name: str, status: ConnectorStatus, observation: Observation) -> list[Finding]:
+    """One finding per reason: forty tasks that fail alike are one thing to mend."""
+    by_reason: dict[str, tuple[list[str], Failure]] = {}
+    for task in status.tasks:
+        if task.state == "FAILED":
+            failure = observation.failure_of(name, task)
+            by_reason.setdefault(failure.kind, ([], failure))[0].append(str(task.number))
+    return [
+        Finding(
+            f"connector {name} has FAILED task{'s' * (len(numbers) > 1)} {', '.join(numbers)}: {failure}",
+            failure.remedy,
+        )
+        for numbers, failure in by_reason.values()
+    ]
 
 
 def _transactions(observation: Observation) -> list[Finding]:

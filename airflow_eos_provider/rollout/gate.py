@@ -11,12 +11,10 @@ import time
 from dataclasses import dataclass, field
 
 from airflow_eos_provider.rollout.checks import Check, Verdict, inconclusive, overall
-from airflow_eos_provider.rollout.conditions import CONDITIONS, Expectation
+from airflow_eos_provider.rollout.conditions import CONDITIONS
+from airflow_eos_provider.rollout.delay import DelayClock
+from airflow_eos_provider.rollout.expectation import Expectation
 from airflow_eos_provider.rollout.observation import Observation
-
-#: Connect's words in the trace of a task whose zombie fencing failed (DistributedHerder, 3.3 to 4.3). A request that
-#: could not be forwarded, since the leader was just bounced, says no such thing; there the frame's name tells.
-FENCING_FAILURE_WORDS = ("zombie fencing", "fenceZombie")
 
 
 def evaluate(expectation: Expectation, observation: Observation) -> tuple[Check, ...]:
@@ -59,15 +57,20 @@ class GateWatch:
     :param hold_seconds: how long they must hold at least.
     :param deadline: when the gate is given up, seconds since the epoch.
     :param tasks: the tasks (``connector/number``) that the restarted worker held, whose stand-still is measured.
+    :param after_delay_seconds: what the group needs once a rebalance delay is over. A delay that is first seen late
+        moves the deadline so far, at most to twice its distance; unset, the deadline stays where it is.
     """
 
     polls: int
     hold_seconds: float
     deadline: float
     tasks: tuple[str, ...] = ()
+    after_delay_seconds: float | None = None
     checks: tuple[Check, ...] = ()
     _hold: Hold = field(default_factory=Hold)
     _running_since: float | None = None
+    _delay: DelayClock = field(default_factory=DelayClock)
+    _latest_deadline: float | None = None
 
     def poll(self, expectation: Expectation, observation: Observation) -> Verdict | None:
         """Take one more observation in.
@@ -76,6 +79,7 @@ class GateWatch:
         """
         self.checks = evaluate(expectation, observation)
         self._hold = self._hold.after(self.checks, observation)
+        self._note_delay(observation)
         self._note_running(expectation, observation)
         if self._hold.is_long_enough(polls=self.polls, seconds=self.hold_seconds, now=observation.at):
             return Verdict.PASS
@@ -105,7 +109,24 @@ class GateWatch:
             return f"all {held} conditions hold; watching for {self.hold_seconds:.0f} s that they stay so"
         first = open_checks[0]
         until = time.strftime("%H:%M:%S", time.localtime(self.deadline))
-        return f"{held} of {len(self.checks)} conditions hold; awaiting {first.name}: {first.evidence} (until {until})"
+        delay = ""
+        if self._delay.delay_ms:
+            delay = f"; the rebalance delay ends by {time.strftime('%H:%M:%S', time.localtime(self._delay.ends_at))}"
+        return (
+            f"{held} of {len(self.checks)} conditions hold; "
+            f"awaiting {first.name}: {first.evidence}{delay} (until {until})"
+        )
+
+    def delay_remaining(self, now: float) -> float:
+        """Seconds until the rebalance delay is over, counted from when it was first seen; 0 if none runs."""
+        return self._delay.remaining(now)
+
+    def _note_delay(self, observation: Observation) -> None:
+        if self._latest_deadline is None:
+            self._latest_deadline = self.deadline + max(0.0, self.deadline - observation.at)
+        if self._delay.note(observation) and self.after_delay_seconds is not None:
+            wanted = self._delay.ends_at + self.after_delay_seconds
+            self.deadline = min(self._latest_deadline, max(self.deadline, wanted))
 
     def _note_running(self, expectation: Expectation, observation: Observation) -> None:
         if any(_stands_still(task, expectation, observation) for task in self.tasks):
@@ -114,24 +135,21 @@ class GateWatch:
             self._running_since = observation.at
 
 
-def tasks_with_failed_fencing(expectation: Expectation, observation: Observation) -> tuple[str, ...]:
-    """Connectors with a task that failed in this roll for want of a fencing round.
+def connectors_to_heal(expectation: Expectation, observation: Observation) -> dict[str, str]:
+    """Connectors with a task that failed in this roll for a reason that one restart may heal, with that reason.
 
-    Connect never retries a failed round (a leader that was just bounced is enough to fail one), so one restart of
-    the failed tasks is legitimate; upstream's own system test ``test_exactly_once_source`` does the same.
+    Connect never restarts a failed task by itself, and a leader that was just bounced is enough to fail a fencing
+    round; upstream's own system test ``test_exactly_once_source`` restarts failed tasks once for that.
     """
-    return tuple(
-        sorted(
-            {
-                connector
-                for connector, status in (observation.statuses or {}).items()
-                for task in status.tasks
-                if task.state == "FAILED"
-                and expectation.baseline.tasks.get(f"{connector}/{task.number}") != "FAILED"
-                and any(words in (task.trace or "") for words in FENCING_FAILURE_WORDS)
-            }
-        )
-    )
+    found: dict[str, str] = {}
+    for connector, status in sorted((observation.statuses or {}).items()):
+        for task in status.tasks:
+            failed_before = expectation.baseline.tasks.get(f"{connector}/{task.number}") == "FAILED"
+            if task.state == "FAILED" and not failed_before and observation.should_run(connector):
+                failure = observation.failure_of(connector, task)
+                if failure.kind.heals_by_restart:
+                    found.setdefault(connector, str(failure.kind))
+    return found
 
 
 def _stands_still(task: str, expectation: Expectation, observation: Observation) -> bool:

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.connect.config_log import ClusterState
+from airflow_eos_provider.connect.failures import Failure, name_failure, transaction_timeout_ms
 from airflow_eos_provider.connect.group import Member, WorkerGroup
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.modes import WorkerMode
-from airflow_eos_provider.connect.rest import ConnectorStatus, Health, WorkerRoot
+from airflow_eos_provider.connect.rest import ConnectorStatus, Health, TaskStatus, WorkerRoot
 from airflow_eos_provider.kafka.transactions import TransactionDescription
 from airflow_eos_provider.rollout.hosts.process import HostFacts
+from airflow_eos_provider.rollout.logs import LogView
 from airflow_eos_provider.rollout.settings import rebalance_delay_ms
 
 
@@ -67,6 +69,7 @@ class Observation:
     :param config: the config topic, replayed.
     :param statuses: connectors and tasks as one worker's REST API reports them, by connector.
     :param transactions: the group's own transactional ids.
+    :param logs: how the topics stand that the group writes, see ``logs.py``.
     """
 
     at: float
@@ -81,6 +84,8 @@ class Observation:
     statuses_problem: str | None = None
     transactions: tuple[TransactionDescription, ...] | None = None
     transactions_problem: str | None = None
+    logs: LogView | None = None
+    logs_problem: str | None = None
 
     def worker(self, worker_id: str) -> WorkerObservation:
         return next(worker for worker in self.workers if worker.worker_id == worker_id)
@@ -148,6 +153,17 @@ class Observation:
         """Whether the connector should run and its task set has this task. True if that could not be read."""
         state = self.config.connectors.get(connector) if self.config else None
         return self.should_run(connector) and (state is None or number < (state.task_count or 0))
+
+    def failure_of(self, connector: str, task: TaskStatus) -> Failure:
+        """Why this failed task has failed, as far as its trace and its transactional id tell."""
+        transactional_id = f"{self.group_id}-{connector}-{task.number}"
+        known = {t.transactional_id: t for t in self.transactions or ()}
+        state = self.config.connectors.get(connector) if self.config else None
+        worker = next((w for w in self.workers if w.worker_id == task.worker_id), None)
+        own_timeout_ms = None
+        if state is not None and worker is not None:
+            own_timeout_ms = transaction_timeout_ms(state.config, worker.facts.properties)
+        return name_failure(task.trace, known.get(transactional_id), own_timeout_ms)
 
     def mode_of(self, worker_id: str) -> Mode | None:
         return self.worker(worker_id).mode.verdict.mode

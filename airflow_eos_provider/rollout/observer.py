@@ -19,9 +19,14 @@ from airflow_eos_provider.connect.rest import ConnectorStatus, ConnectRest, Heal
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.transactions import TransactionDescription, TransactionsClient
 from airflow_eos_provider.rollout.hosts.process import HostFacts, ProcessHost
+from airflow_eos_provider.rollout.log_watch import LogWatch
+from airflow_eos_provider.rollout.logs import LogView
 from airflow_eos_provider.rollout.observation import Observation, WorkerObservation
 
 T = TypeVar("T")
+
+#: States of a transaction that holds back readers.
+_OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 #: A part of one observation that takes longer than this is given up and named.
 PART_TIMEOUT_SECONDS = 15.0
@@ -35,6 +40,7 @@ class Observer:
 
     def __init__(self, cluster: ConnectCluster) -> None:
         self.cluster = cluster
+        self._logs = LogWatch(cluster, timeout_seconds=PART_TIMEOUT_SECONDS)
         self.hosts = {worker.worker_id: ProcessHost(worker) for worker in cluster.workers}
 
     def observe(self) -> Observation:
@@ -54,6 +60,10 @@ class Observer:
             config_value, config_problem = config.result()
             transactions_value, transactions_problem = transactions.result()
             statuses_value, statuses_problem = statuses.result()
+            internal = (config_topic, _common_property(facts, "offset.storage.topic"))
+            logs = pool.submit(
+                _attempt, lambda: self._look_at_logs(internal, config_value, statuses_value, transactions_value)
+            )
             answers = {worker_id: future.result() for worker_id, future in rest.items()}
         # The broker's memory of a transactional leader proves the present only if it is younger than every member.
         starts = [fact.running.started_at for fact in facts.values() if fact.running.started_at is not None]
@@ -62,6 +72,10 @@ class Observer:
         if leader in answers and config_topic:
             evidence = self._leader_evidence(config_topic, last_start)
             answers[leader].observed = modes.with_leader_evidence(answers[leader].observed, evidence)
+        logs_value, logs_problem = logs.result()
+        everybodys, own = transactions_value or (), None
+        if transactions_value is not None:
+            own = tuple(t for t in everybodys if is_of_group(t.transactional_id, self.cluster.group_id))
         workers = tuple(
             self._worker(worker, facts[worker.worker_id], answers[worker.worker_id]) for worker in self.cluster.workers
         )
@@ -76,8 +90,10 @@ class Observer:
             config_problem=config_problem,
             statuses=statuses_value,
             statuses_problem=statuses_problem,
-            transactions=transactions_value,
+            transactions=own,
             transactions_problem=transactions_problem,
+            logs=logs_value,
+            logs_problem=logs_problem,
         )
 
     def _worker(self, worker: WorkerDescription, facts: HostFacts, answer: _WorkerAnswer) -> WorkerObservation:
@@ -111,8 +127,24 @@ class Observer:
 
     def _read_transactions(self) -> tuple[TransactionDescription, ...]:
         with TransactionsClient(self.cluster.kafka, timeout_seconds=PART_TIMEOUT_SECONDS) as client:
-            own = [t.transactional_id for t in client.list() if is_of_group(t.transactional_id, self.cluster.group_id)]
-            return tuple(sorted(client.describe(own).values()))
+            wanted = [
+                listed.transactional_id
+                for listed in client.list()
+                if listed.state in _OPEN or is_of_group(listed.transactional_id, self.cluster.group_id)
+            ]
+            return tuple(sorted(client.describe(wanted).values()))
+
+    def _look_at_logs(
+        self,
+        internal: tuple[str | None, ...],
+        config: ClusterState | None,
+        statuses: dict[str, ConnectorStatus] | None,
+        transactions: tuple[TransactionDescription, ...] | None,
+    ) -> LogView:
+        if config is None or statuses is None or transactions is None:
+            raise EosError("config topic, statuses or transactions are not readable")
+        open_ones = [transaction for transaction in transactions if transaction.started_at_ms is not None]
+        return self._logs.look([topic for topic in internal if topic], config, statuses, open_ones)
 
     def _leader_evidence(self, config_topic: str, last_start: float | None) -> modes.LeaderEvidence:
         try:

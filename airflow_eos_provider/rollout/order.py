@@ -69,16 +69,16 @@ def _rank(worker: WorkerObservation, observation: Observation) -> tuple[int, int
     return (2, len(observation.tasks_on(worker.worker_id)), worker.worker_id)
 
 
-def leader_that_ends_delay(observation: Observation, through: Set[str]) -> str | None:
+def leader_that_ends_delay(observation: Observation, through: Set[str], remaining_seconds: float) -> str | None:
     """The leader, if restarting it ends a rebalance delay sooner than waiting would.
 
     :param through: workers in the target mode already; a pending one is not restarted out of turn.
+    :param remaining_seconds: what is left of the delay, see ``delay.py``.
     :returns: its worker id; None if no delay runs, or only a short one, or the leader is pending.
     """
     if observation.group is None or not observation.group.is_stable or observation.leader_id not in through:
         return None
-    delays_ms = [member.assignment.delay_ms for member in observation.group.members if member.assignment]
-    return observation.leader_id if max(delays_ms, default=0) / 1000 > LONG_DELAY_SECONDS else None
+    return observation.leader_id if remaining_seconds > LONG_DELAY_SECONDS else None
 
 
 def predict(worker_id: str, observation: Observation) -> StandStill:

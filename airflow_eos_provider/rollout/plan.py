@@ -17,6 +17,7 @@ from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
 from airflow_eos_provider.rollout.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.order import StandStill, predict
+from airflow_eos_provider.rollout.properties import ISOLATION_PROPERTY, READ_COMMITTED, properties_to_set
 
 SCHEMA = 1
 SHORT_HASH_LENGTH = 12
@@ -42,6 +43,9 @@ class WorkerChange:
     :param config_before: SHA-256 of its file now.
     :param config_after: SHA-256 of its file with the property set.
     :param version: version of Connect, as ``GET /`` has it; empty while it is stopped.
+    :param sets_mode: whether the file's mode changes; it does not where the file says the target already.
+    :param isolation: the worker's own ``isolation.level`` in its file now; None if it says nothing.
+    :param sets_isolation: whether that becomes ``read_committed``, see ``properties.py``.
     """
 
     worker_id: str
@@ -52,6 +56,9 @@ class WorkerChange:
     config_before: str
     config_after: str
     version: str
+    sets_mode: bool = True
+    isolation: str | None = None
+    sets_isolation: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,12 @@ class Plan:
     def current(self) -> str:
         """The modes that the running workers have now, e.g. ``disabled`` or ``disabled, preparing``."""
         return ", ".join(sorted({change.mode for change in self.workers if change.mode != "stopped"})) or "stopped"
+
+    @property
+    def is_downgrade(self) -> bool:
+        """Whether it takes some worker down and none up. A stopped worker counts by the mode it would join in."""
+        now = [_mode_of(change) for change in self.workers]
+        return any(m.is_above(self.target) for m in now if m) and not any(self.target.is_above(m) for m in now if m)
 
     def change(self, worker_id: str) -> WorkerChange:
         return next(change for change in self.workers if change.worker_id == worker_id)
@@ -153,6 +166,11 @@ class Plan:
             shown = str(prediction) if prediction and change.kind is not ChangeKind.NONE else "not at all"
             lines.append(f"| {change.worker_id} | {change.mode} | {tasks} | {change.kind} | {shown} |")
         lines += ["", "```diff", *self.diff(), "```", ""]
+        if self.is_downgrade and any(change.mode == Mode.ENABLED for change in self.workers):
+            lines.append(
+                "Exactly-once is given up with the first worker that leaves `enabled`: what is written from then on "
+                "may come twice, nothing is lost. "
+            )
         lines.append("One worker at a time; the leader of the moment goes first, since its tasks wait for no delay.")
         return "\n".join(lines)
 
@@ -163,9 +181,14 @@ class Plan:
             if change.config_before == change.config_after:
                 continue
             lines.append(f"--- {change.config}  ({change.worker_id})")
-            if change.declared is not None:
-                lines.append(f"-{MODE_PROPERTY}={change.declared}")
-            lines.append(f"+{MODE_PROPERTY}={self.target}")
+            if change.sets_mode:
+                if change.declared is not None:
+                    lines.append(f"-{MODE_PROPERTY}={change.declared}")
+                lines.append(f"+{MODE_PROPERTY}={self.target}")
+            if change.sets_isolation:
+                if change.isolation is not None:
+                    lines.append(f"-{ISOLATION_PROPERTY}={change.isolation}")
+                lines.append(f"+{ISOLATION_PROPERTY}={READ_COMMITTED}")
         return lines or ["  no file changes"]
 
     def require_unmoved(self, now: Plan) -> None:
@@ -208,8 +231,15 @@ def next_target(observation: Observation) -> Mode:
     return Mode.ENABLED if prepared else Mode.PREPARING
 
 
+def _mode_of(change: WorkerChange) -> Mode | None:
+    """The mode of a worker now, or by its file if it is stopped; None if it cannot be told."""
+    text = (change.declared or Mode.DISABLED) if change.mode == "stopped" else change.mode
+    return Mode(text) if text in set(Mode) else None
+
+
 def _change(worker: WorkerObservation, target: Mode, after: str, is_stopped: bool) -> WorkerChange:
     before = worker.facts.config_sha256 or ""
+    sets = properties_to_set(worker.facts, target)
     mode = "stopped" if is_stopped else str(worker.mode.verdict)
     if is_stopped:
         kind = ChangeKind.NONE if before == after else ChangeKind.FILE_ONLY
@@ -224,6 +254,9 @@ def _change(worker: WorkerObservation, target: Mode, after: str, is_stopped: boo
         config_before=before,
         config_after=after,
         version=worker.root.version if worker.root else "",
+        sets_mode=MODE_PROPERTY in sets,
+        isolation=worker.facts.properties.get(ISOLATION_PROPERTY),
+        sets_isolation=ISOLATION_PROPERTY in sets,
     )
 
 

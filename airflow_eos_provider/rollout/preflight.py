@@ -180,7 +180,9 @@ def proven_modes(observation: Observation, target: Mode, settings: RolloutSettin
     """Every running worker's mode is proven, and the target may live beside it while the roll goes on.
 
     A disabled leader writes the config topic without transactions, so enabled workers could not be protected from it:
-    from disabled to enabled and back the way leads through preparing (KIP-618).
+    upwards the way from disabled to enabled leads through preparing (KIP-618). Downwards nothing is left to protect:
+    with the first worker that is not enabled, exactly-once is given up. A disabled leader was seen to serve fencing
+    rounds for tasks on enabled workers (docs/downgrade.md), so nothing fails meanwhile either.
     """
     name = "modes"
     modes = {}
@@ -193,7 +195,8 @@ def proven_modes(observation: Observation, target: Mode, settings: RolloutSettin
                 "'eos status' shows the layers of evidence; a restart of that worker often settles it",
             )
         modes[worker.worker_id] = mode
-    apart = {w: mode for w, mode in sorted(modes.items()) if not mode.may_live_beside(target)}
+    going_up = any(target.is_above(mode) for mode in modes.values())
+    apart = {w: mode for w, mode in sorted(modes.items()) if going_up and not mode.may_live_beside(target)}
     if apart:
         return failed(
             name,

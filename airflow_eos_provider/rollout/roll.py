@@ -6,21 +6,31 @@ Waiting happens in this process. A :class:`GateWatch` needs nothing but observat
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from airflow_eos_provider.connect.mode import MODE_PROPERTY
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.errors import EosError, FencedError, GateFailedError, PlanMovedError, RolloutPausedError
+from airflow_eos_provider.errors import (
+    EosError,
+    FencedError,
+    GateFailedError,
+    PlanMovedError,
+    RolloutPausedError,
+    StopRequestedError,
+    UnreachableError,
+)
 from airflow_eos_provider.rollout.checks import Check, Verdict, overall
-from airflow_eos_provider.rollout.conditions import Baseline
 from airflow_eos_provider.rollout.decision import Action, ActionKind, decide, expectation
-from airflow_eos_provider.rollout.gate import GateWatch, evaluate, tasks_with_failed_fencing
-from airflow_eos_provider.rollout.journal import Journal, RolloutState, Step, StepStatus
+from airflow_eos_provider.rollout.expectation import Baseline
+from airflow_eos_provider.rollout.gate import GateWatch, connectors_to_heal, evaluate
+from airflow_eos_provider.rollout.journal import Journal
 from airflow_eos_provider.rollout.observation import Observation
 from airflow_eos_provider.rollout.observer import Observer
 from airflow_eos_provider.rollout.order import leader_that_ends_delay
 from airflow_eos_provider.rollout.plan import ChangeKind, Plan
+from airflow_eos_provider.rollout.properties import properties_to_set
+from airflow_eos_provider.rollout.records import RequestKind, RolloutState, Step, StepStatus
 from airflow_eos_provider.rollout.settings import RolloutSettings
 
 #: What is awaited is said again after this many seconds, so that a quiet log never looks like a dead one.
@@ -48,18 +58,15 @@ class Roll:
     _calm: bool = field(default=False, init=False)
     _delay_ended_for: set[str] = field(default_factory=set, init=False)
 
-    def run(self) -> int:
-        """Roll until every worker is through.
-
-        :returns: the broker's time of the last passed gate, milliseconds since the epoch.
-        """
+    def run(self) -> None:
+        """Roll until every worker is through."""
         while True:
             self._stop_if_requested()
             observation = self.observer.observe()
             action = decide(self.plan, self.steps, observation)
             if action.kind is ActionKind.DONE:
                 self.report(f"Done: {action.reason}.")
-                return max((step.appended_at_ms for step in self.steps.values()), default=0)
+                return
             self._act(action, observation)
 
     def _act(self, action: Action, observation: Observation) -> None:
@@ -87,6 +94,15 @@ class Roll:
                 "The roll was asked to stop: no further action is begun, the cluster is left as it is.",
                 remedy="Apply the same plan again to go on where it stands.",
             )
+        request = self.journal.request()
+        if request is None:
+            return
+        self.failed_state = request.kind.leads_to
+        if request.kind is RequestKind.PAUSE:
+            remedy = "To go on where it stands: 'eos rollout resume', or apply the same plan again."
+        else:
+            remedy = "This rollout is never taken up again. The cluster is as it is; make a new plan for it."
+        raise StopRequestedError(f"The roll has stopped: {request}. The cluster is left as it is.", remedy=remedy)
 
     def _change_stopped(self, action: Action) -> None:
         worker_id = action.worker_id
@@ -139,6 +155,8 @@ class Roll:
         self._write_file(worker_id)
         try:
             self._restart_process(worker_id)
+        except (FencedError, RolloutPausedError):
+            raise  # the worker is not to blame
         except EosError as error:
             self._fail(worker_id, (error.found,))
         self._announce(replace(step, status=StepStatus.RESTARTED, at=time.time()))
@@ -147,15 +165,36 @@ class Roll:
         self.observer.hosts[worker_id].restart(
             stop_grace_seconds=self.settings.stop_grace_seconds,
             on_event=lambda event: self.report(f"{worker_id}: {event}"),
+            permit=lambda act: self._permit(worker_id, act),
         )
+
+    def _permit(self, worker_id: str, act: Literal["change", "stop", "start"]) -> None:
+        """Asked right before a worker is touched: this process may have been stopped since it announced that.
+
+        Between the answer and the act lie microseconds. If this process is stopped just there, and goes on after its
+        lease, it does the one act that it was at: it changes the file as its plan says, which the digests show to
+        whoever comes next; or it stops that worker, and starts it again at once by whatever its file says by then. A
+        restart too many is what remains; it could fall together with another worker's.
+        """
+        try:
+            self.journal.confirm(f"{worker_id}: {act}")
+        except UnreachableError as error:
+            raise RolloutPausedError(
+                f"{worker_id}: no {act}, since it cannot be told whether another controller has taken over: "
+                f"{error.found}",
+                remedy="Make the broker answer, then apply the same plan again.",
+            ) from error
 
     def _write_file(self, worker_id: str) -> None:
         change = self.plan.change(worker_id)
         host = self.observer.hosts[worker_id]
-        if host.observe().config_sha256 == change.config_after:
+        facts = host.observe()
+        if facts.config_sha256 == change.config_after:
             return
+        self._permit(worker_id, "change")
         try:
-            written = host.write_property(MODE_PROPERTY, self.plan.target, expect_sha256=change.config_before)
+            properties = properties_to_set(facts, self.plan.target)
+            written = host.write_properties(properties, expect_sha256=change.config_before)
         except PlanMovedError:
             raise
         except EosError as error:
@@ -215,6 +254,7 @@ class Roll:
             hold_seconds=self.settings.hold(properties),
             deadline=time.time() + timeout,
             tasks=step.tasks if step else (),
+            after_delay_seconds=self.settings.after_delay(properties),
         )
 
     def _wait(self, watch: GateWatch, worker_id: str | None) -> Verdict | None:
@@ -236,17 +276,18 @@ class Roll:
                 said, said_at = line, time.time()
             if answer is not None:
                 return answer
-            failed_fencing = tasks_with_failed_fencing(expected, observation)
-            if failed_fencing and not healed:
+            failed = connectors_to_heal(expected, observation)
+            if failed and not healed:
                 healed = True
-                self._restart_failed_tasks(failed_fencing, observation)
-            if worker_id is not None and self._end_delay(worker_id, observation):
+                self._restart_failed_tasks(failed, observation)
+            if worker_id is not None and self._end_delay(worker_id, observation, watch):
                 return None
             time.sleep(self.settings.poll_interval_seconds)
 
-    def _end_delay(self, worker_id: str, observation: Observation) -> bool:
+    def _end_delay(self, worker_id: str, observation: Observation, watch: GateWatch) -> bool:
         """Restart the leader, which is through, once more, where that ends a rebalance delay sooner than waiting."""
-        leader = leader_that_ends_delay(observation, self._in_target_mode())
+        remaining = watch.delay_remaining(observation.at)
+        leader = leader_that_ends_delay(observation, self._in_target_mode(), remaining)
         everybody = expectation(self.plan, self.steps, observation, self.baseline, worker_id).members
         if leader is None or worker_id in self._delay_ended_for or everybody != observation.members.keys():
             return False
@@ -270,15 +311,13 @@ class Roll:
         arrived = (StepStatus.PASSED, StepStatus.RESTARTED)
         return through | {worker_id for worker_id, step in self.steps.items() if step.status in arrived}
 
-    def _restart_failed_tasks(self, connectors: tuple[str, ...], observation: Observation) -> None:
-        """One restart, once per gate, of tasks whose fencing failed: Connect never tries that again by itself."""
+    def _restart_failed_tasks(self, connectors: Mapping[str, str], observation: Observation) -> None:
+        """One restart, once per gate, of tasks that it may heal: Connect never tries that by itself."""
         healthy = next((w for w in observation.workers if w.is_healthy), None)
         if healthy is None:
             return
-        for connector in connectors:
-            self.report(
-                f"{connector}: a task failed because its zombie fencing failed; restarting its failed tasks once."
-            )
+        for connector, reason in connectors.items():
+            self.report(f"{connector}: a task failed ({reason}); restarting its failed tasks once.")
             try:
                 with ConnectRest(healthy.worker.url, self.observer.cluster.rest) as rest:
                     rest.restart(connector, include_tasks=True, only_failed=True)
@@ -297,6 +336,7 @@ class Roll:
         try:
             if change.config_before != change.config_after:
                 host = self.observer.hosts[worker_id]
+                self._permit(worker_id, "change")
                 host.restore(expect_sha256=change.config_after, original_sha256=change.config_before)
             outcome = self._restart_restored(worker_id)
         except FencedError:

@@ -58,12 +58,17 @@ class RolloutSettings:
             seconds = getattr(self, name)
             if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
                 raise ConfigurationError(f"{name} is {seconds}.", expected="0 or more seconds")
-        if self.lease_seconds < self.stop_grace_seconds + RESTART_MARGIN_SECONDS:
+        if self.lease_seconds < self.act_seconds:
             raise ConfigurationError(
                 f"lease_seconds is {self.lease_seconds:g} and stop_grace_seconds {self.stop_grace_seconds:g}: "
                 "the lease could end while a worker is being restarted.",
                 expected=f"a lease of at least stop_grace_seconds + {RESTART_MARGIN_SECONDS:.0f}",
             )
+
+    @property
+    def act_seconds(self) -> float:
+        """Within this time a worker's stop, or its start, is over."""
+        return self.stop_grace_seconds + RESTART_MARGIN_SECONDS
 
     def hold(self, worker_properties: Mapping[str, str]) -> float:
         """Seconds for which the gate of this worker must hold."""
@@ -73,10 +78,17 @@ class RolloutSettings:
 
     def gate_timeout(self, worker_properties: Mapping[str, str], rebalance_delay_ms: int) -> float:
         """Seconds after which the gate of this worker is given up."""
+        after_delay = self.after_delay(worker_properties)
+        if self.gate_timeout_seconds is not None or after_delay is None:
+            return self.gate_timeout_seconds or 0.0
+        return rebalance_delay_ms / 1000 + after_delay
+
+    def after_delay(self, worker_properties: Mapping[str, str]) -> float | None:
+        """Seconds that a gate has once a rebalance delay is over; None if the user has set its time."""
         if self.gate_timeout_seconds is not None:
-            return self.gate_timeout_seconds
+            return None
         session = _ms(worker_properties, "session.timeout.ms", DEFAULT_SESSION_TIMEOUT_MS) / 1000
-        return rebalance_delay_ms / 1000 + session + self.startup_seconds
+        return session + self.startup_seconds
 
 
 def rebalance_delay_ms(worker_properties: Mapping[str, str]) -> int:

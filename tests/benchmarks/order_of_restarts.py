@@ -17,7 +17,7 @@ from rich.console import Console
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.rollout.conditions import Baseline, Expectation
+from airflow_eos_provider.rollout.expectation import Baseline, Expectation
 from airflow_eos_provider.rollout.gate import evaluate
 from airflow_eos_provider.rollout.observation import Observation
 from airflow_eos_provider.rollout.observer import Observer
@@ -44,9 +44,9 @@ def run(console: Console) -> list[Result]:
 
 
 def _measure(lab: Lab, delay_ms: int, console: Console) -> list[Result]:
-    _create_connectors(lab)
+    create_connectors(lab)
     observer = Observer(lab.cluster())
-    baseline = _wait_until_whole(observer, Baseline(), time.monotonic() + 120)[1]
+    baseline = wait_until_whole(observer, Baseline(), time.monotonic() + 120)[1]
     leader_seconds = []
     led = []
     for trial in range(LEADER_TRIALS):
@@ -86,7 +86,7 @@ def _follower(observer: Observer) -> str:
     return next(w.worker_id for w in observation.workers if w.worker_id != observation.leader_id)
 
 
-def _create_connectors(lab: Lab) -> None:
+def create_connectors(lab: Lab) -> None:
     lines = lab.data_dir / "lines.txt"
     lines.write_text("".join(f"line {n}\n" for n in range(1000)), encoding="utf-8")
     for topic in ("lines", "src.lines"):
@@ -132,7 +132,7 @@ def _restart(observer: Observer, workers: list[str | None], baseline: Baseline, 
         chosen = worker_id or observer.observe().leader_id
         assert chosen is not None
         observer.hosts[chosen].restart()
-    whole_at, _ = _wait_until_whole(observer, baseline, deadline, hold_seconds=8)
+    whole_at, _ = wait_until_whole(observer, baseline, deadline, hold_seconds=8)
     return whole_at - started
 
 
@@ -145,7 +145,7 @@ def _wait_until_joined(observer: Observer, deadline: float) -> None:
     raise AssertionError("the restarted worker did not join")
 
 
-def _wait_until_whole(
+def wait_until_whole(
     observer: Observer, baseline: Baseline, deadline: float, hold_seconds: float = 5.0
 ) -> tuple[float, Baseline]:
     """Until every condition of the gate has held for a while; when that while began, and the states then."""

@@ -107,7 +107,7 @@ def make_pipeline(kafka: KafkaSettings) -> MakePipeline:
         number = next(numbers)
         topic = f"target-{number}"
         admin = QuietAdmin(kafka)
-        new = NewTopic(topic, num_partitions=3, replication_factor=1)
+        new = NewTopic(topic, num_partitions=3)
         admin.answer(admin.client.create_topics([new])[topic], f"creating {topic}")
         named = {"name": "p", "group_id": f"g{number}", "topic": topic, "transaction_timeout_ms": 12_000, **fields}
         return Pipeline(kafka=kafka, **named)
@@ -278,6 +278,28 @@ class Story:
         tasks = [self.task(stage, number, **job) for number in stage.tasks]
         for end in [task.end() for task in tasks]:
             assert end.get("error") == "FencedError" if too_late else "written" in end, end
+
+    def write_on(self, stage: Stage, task: Actor, number: int = 0) -> int:
+        """See a task to a good end, through further attempts if it fails, as Spark does.
+
+        :returns: how many attempts it took.
+        """
+        for attempt in range(1, 5):
+            end = task.end(seconds=90)
+            if "written" in end:
+                return attempt
+            task = self.task(stage, number)
+        raise AssertionError(f"Task {number} failed four times, the last time: {end}")
+
+    def finish_or_retry(self, driver: Actor) -> bool:
+        """See a driver to its end, or its retry if it fails, as Airflow does.
+
+        :returns: whether it did not need one.
+        """
+        if "completed" in self.drive(driver):
+            return True
+        self.complete()
+        return False
 
     def drive(self, driver: Actor, *, too_late: bool = False) -> dict[str, Any]:
         """See to a driver's stage, until it ends or stands still."""

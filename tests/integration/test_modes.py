@@ -103,7 +103,7 @@ class Cluster:
         chosen = worker_ids or tuple(self.hosts)
         for worker_id in chosen:
             host = self.hosts[worker_id]
-            host.write_property(MODE_PROPERTY, mode, expect_sha256=host.observe().config_sha256 or "")
+            host.write_properties({MODE_PROPERTY: mode}, expect_sha256=host.observe().config_sha256 or "")
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda worker_id: self.hosts[worker_id].restart(), chosen))
         for worker_id in chosen:
@@ -207,7 +207,7 @@ def test_a_mixed_cluster_with_one_worker_stopped_is_told_worker_by_worker(cluste
 def test_a_file_newer_than_its_process_is_a_disagreement_until_the_restart(cluster: Cluster) -> None:
     first = next(iter(cluster.hosts))
     host = cluster.hosts[first]
-    host.write_property(MODE_PROPERTY, "preparing", expect_sha256=host.observe().config_sha256 or "")
+    host.write_properties({MODE_PROPERTY: "preparing"}, expect_sha256=host.observe().config_sha256 or "")
     mode = cluster.modes()[first]
     assert mode.verdict is ModeVerdict.DISABLED
     assert mode.joins_as is Mode.PREPARING

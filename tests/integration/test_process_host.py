@@ -45,8 +45,8 @@ def test_a_worker_is_changed_restarted_and_put_back(lab: Any) -> None:
     assert before.running.mode is Mode.DISABLED, before.running.detail
     assert before.running.reads_file is True
 
-    planned = host.digest_with(MODE_PROPERTY, "preparing")
-    written = host.write_property(MODE_PROPERTY, "preparing", expect_sha256=before.config_sha256 or "")
+    planned = host.digest_with({MODE_PROPERTY: "preparing"})
+    written = host.write_properties({MODE_PROPERTY: "preparing"}, expect_sha256=before.config_sha256 or "")
     assert written == planned
     new = host.restart()
     wait_until_healthy(worker.url)

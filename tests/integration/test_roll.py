@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -32,41 +29,6 @@ REFUSED, GATE_FAILED = 3, 4
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 
 
-class Eos:
-    """``eos`` as a person runs it: a process of its own, in a folder of its own."""
-
-    def __init__(self, lab: Lab, folder: Path) -> None:
-        self.lab = lab
-        self.folder = folder
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "airflow_eos_provider.cli", *arguments],
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "COLUMNS": "200", "EOS_CLUSTER": str(self.lab.cluster_file)},
-        )
-
-    def run(self, *arguments: str, expect: int = 0) -> subprocess.CompletedProcess[str]:
-        process = self.start(*arguments)
-        try:
-            output, errors = process.communicate(timeout=400)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
-        assert process.returncode == expect, f"exit {process.returncode}\n{output}\n{errors}"
-        return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
-
-    def plan(self, to: Mode) -> str:
-        return str(json.loads(self.run("plan", "--to", to, "--json").stdout)["hash"])
-
-    def roll(self, to: Mode) -> dict[str, object]:
-        report: dict[str, object] = json.loads(self.run("apply", self.plan(to), "--json").stdout)
-        return report
-
-
 @pytest.fixture(scope="module")
 def lab(lab_factory: Callable[[LabOptions], Lab]) -> Lab:
     """Two workers in disabled, with a file source that has three hundred lines to deliver."""
@@ -80,12 +42,12 @@ def lab(lab_factory: Callable[[LabOptions], Lab]) -> Lab:
 
 
 @pytest.fixture
-def eos(lab: Lab, tmp_path: Path) -> Eos:
-    return Eos(lab, tmp_path)
+def eos(lab: Lab, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]) -> Any:
+    return eos_of(lab, tmp_path)
 
 
 @pytest.fixture
-def in_mode(eos: Eos) -> Callable[[Mode], None]:
+def in_mode(eos: Any) -> Callable[[Mode], None]:
     """Brings the group into a mode, by whatever rolls that takes."""
 
     def bring(mode: Mode) -> None:
@@ -137,27 +99,7 @@ def lines(lab: Lab) -> set[str]:
     return {re.sub(r'.*"(line \d+)".*', r"\1", (record.value or b"").decode()) for record in records}
 
 
-@contextlib.contextmanager
-def line_in_log(process: subprocess.Popen[str], pattern: str, seconds: float = 120.0) -> Iterator[str]:
-    """The first line of progress that matches; the process is killed if the body leaves it running."""
-    assert process.stderr is not None
-    try:
-        deadline = time.monotonic() + seconds
-        seen = []
-        for line in process.stderr:
-            seen.append(line)
-            if re.search(pattern, line):
-                yield line
-                return
-            assert time.monotonic() < deadline, f"no line {pattern!r} in {''.join(seen)}"
-        raise AssertionError(f"ended without a line {pattern!r}: {''.join(seen)}")
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-
-def test_a_group_rolls_up_to_enabled_and_back_without_losing_a_line(lab: Lab, eos: Eos) -> None:
+def test_a_group_rolls_up_to_enabled_and_back_without_losing_a_line(lab: Lab, eos: Any) -> None:
     before = pids(lab)
     for number, target in enumerate((Mode.PREPARING, Mode.ENABLED, Mode.PREPARING, Mode.DISABLED), start=1):
         report = eos.roll(target)
@@ -176,7 +118,7 @@ def test_a_group_rolls_up_to_enabled_and_back_without_losing_a_line(lab: Lab, eo
 
 
 def test_enabled_straight_from_disabled_is_refused_and_nothing_changes(
-    lab: Lab, eos: Eos, in_mode: Callable[[Mode], None]
+    lab: Lab, eos: Any, in_mode: Callable[[Mode], None]
 ) -> None:
     in_mode(Mode.DISABLED)
     before = files(lab), pids(lab)
@@ -185,7 +127,7 @@ def test_enabled_straight_from_disabled_is_refused_and_nothing_changes(
     assert (files(lab), pids(lab)) == before
 
 
-def test_a_file_edited_between_plan_and_apply_is_refused(lab: Lab, eos: Eos, in_mode: Callable[[Mode], None]) -> None:
+def test_a_file_edited_between_plan_and_apply_is_refused(lab: Lab, eos: Any, in_mode: Callable[[Mode], None]) -> None:
     in_mode(Mode.DISABLED)
     plan = eos.plan(Mode.PREPARING)
     edited = lab.cluster().workers[1].config
@@ -201,12 +143,12 @@ def test_a_file_edited_between_plan_and_apply_is_refused(lab: Lab, eos: Eos, in_
         edited.write_bytes(original)
 
 
-def test_apply_killed_in_mid_roll_goes_on_where_it_stood(lab: Lab, eos: Eos, in_mode: Callable[[Mode], None]) -> None:
+def test_apply_killed_in_mid_roll_goes_on_where_it_stood(lab: Lab, eos: Any, in_mode: Callable[[Mode], None]) -> None:
     in_mode(Mode.DISABLED)
     before = pids(lab)
     plan = eos.plan(Mode.PREPARING)
     first = eos.start("apply", plan)
-    with line_in_log(first, r"gate passed"):
+    with eos.line_in_log(first, r"gate passed"):
         first.send_signal(signal.SIGKILL)
     journal = read_journal(lab.cluster().kafka, lab.group_id)
     rollout = journal.unfinished(plan)
@@ -226,23 +168,23 @@ def test_apply_killed_in_mid_roll_goes_on_where_it_stood(lab: Lab, eos: Eos, in_
     assert journal.rollouts[rollout.rollout_id].state is RolloutState.DONE
 
 
-def test_apply_killed_between_file_and_restart_goes_on(lab: Lab, eos: Eos, in_mode: Callable[[Mode], None]) -> None:
+def test_apply_killed_between_file_and_restart_goes_on(lab: Lab, eos: Any, in_mode: Callable[[Mode], None]) -> None:
     in_mode(Mode.DISABLED)
     plan = eos.plan(Mode.PREPARING)
     first = eos.start("apply", plan)
-    with line_in_log(first, r"stopping pid"):
+    with eos.line_in_log(first, r"stopping pid"):
         first.send_signal(signal.SIGKILL)
     eos.run("apply", plan)
     assert modes(lab) == {Mode.PREPARING}
 
 
 def test_a_second_controller_is_refused_while_the_first_holds_the_lease(
-    lab: Lab, eos: Eos, in_mode: Callable[[Mode], None]
+    lab: Lab, eos: Any, in_mode: Callable[[Mode], None]
 ) -> None:
     in_mode(Mode.DISABLED)
     plan = eos.plan(Mode.PREPARING)
     first = eos.start("apply", plan)
-    with line_in_log(first, r"before the first restart"):
+    with eos.line_in_log(first, r"before the first restart"):
         refusal = eos.run("apply", plan, expect=REFUSED)
         assert f"pid {first.pid}" in refusal.stderr
         first.communicate(timeout=300)
@@ -251,7 +193,7 @@ def test_a_second_controller_is_refused_while_the_first_holds_the_lease(
 
 
 def test_a_failing_gate_puts_the_workers_file_back_and_stops(
-    lab: Lab, eos: Eos, in_mode: Callable[[Mode], None]
+    lab: Lab, eos: Any, in_mode: Callable[[Mode], None]
 ) -> None:
     """A transaction timeout above the broker's limit does no harm until tasks write in transactions: then they fail."""
     in_mode(Mode.PREPARING)
@@ -283,7 +225,7 @@ def test_a_failing_gate_puts_the_workers_file_back_and_stops(
 
 
 def test_a_worker_that_does_not_start_in_the_new_mode_is_put_back(
-    lab: Lab, eos: Eos, in_mode: Callable[[Mode], None]
+    lab: Lab, eos: Any, in_mode: Callable[[Mode], None]
 ) -> None:
     """Each start command is wrapped by a script that refuses preparing, as an operator's own check might."""
     in_mode(Mode.DISABLED)

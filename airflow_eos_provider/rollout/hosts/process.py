@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal
 
 import psutil
 
@@ -35,6 +36,13 @@ CLOCK_TICK_SECONDS = 0.02
 
 #: After a worker has ended, its port must be free within this many seconds.
 PORT_FREE_SECONDS = 15.0
+
+#: A start that comes within this time after the stop belongs to it; one that comes later was held up on the way.
+IN_ONE_GO_SECONDS = PORT_FREE_SECONDS + 5.0
+
+
+#: Asked right before a worker is stopped and right before it is started; raises to forbid it.
+Permit = Callable[[Literal["stop", "start"]], None]
 
 
 class WorkerStartError(UnreachableError):
@@ -98,15 +106,15 @@ class ProcessHost:
             problem="; ".join(problems) or None,
         )
 
-    def digest_with(self, name: str, value: str) -> str:
-        """SHA-256 that the worker's file would have with this property set.
+    def digest_with(self, properties: Mapping[str, str]) -> str:
+        """SHA-256 that the worker's file would have with these properties set.
 
         :raises ConfigurationError: the file cannot be read or cannot be edited.
         """
-        return files.digest(set_property(files.read(self._config()).data, name, value))
+        return files.digest(_with(files.read(self._config()).data, properties))
 
-    def write_property(self, name: str, value: str, *, expect_sha256: str) -> str:
-        """Set one property of the worker's file; the bytes before stand in ``<file>.eos-backup`` (mode 0600).
+    def write_properties(self, properties: Mapping[str, str], *, expect_sha256: str) -> str:
+        """Set properties of the worker's file; the bytes before stand in ``<file>.eos-backup`` (mode 0600).
 
         :param expect_sha256: digest of the file as it was planned.
         :returns: SHA-256 of the file as it is now.
@@ -117,13 +125,13 @@ class ProcessHost:
         path = self._config()
         content = files.read(path)
         files.require(content, expect_sha256)
-        data = set_property(content.data, name, value)
+        data = _with(content.data, properties)
         if data != content.data:
             files.replace(path, data, expect_sha256=expect_sha256, backup=True)
         return files.digest(data)
 
     def restore(self, *, expect_sha256: str, original_sha256: str) -> None:
-        """Put the file back as it was before :meth:`write_property`. Nothing happens if it is so already.
+        """Put the file back as it was before :meth:`write_properties`. Nothing happens if it is so already.
 
         :param expect_sha256: digest of the file as it was written.
         :param original_sha256: digest of the file as it shall be again.
@@ -137,27 +145,45 @@ class ProcessHost:
         files.replace(path, data, expect_sha256=expect_sha256, backup=False)
 
     def restart(
-        self, *, stop_grace_seconds: float = 60.0, on_event: Callable[[str], None] = lambda _event: None
+        self,
+        *,
+        stop_grace_seconds: float = 60.0,
+        on_event: Callable[[str], None] = lambda _event: None,
+        permit: Permit = lambda _act: None,
     ) -> ProcessIdentity:
         """Stop the worker's process, if it has one, and start a new one.
 
         :param stop_grace_seconds: how long it may take to stop by itself before it is killed.
         :param on_event: told in words what happens.
+        :param permit: asked right before the stop, and before a start that does not follow it at once; what it raises
+            is raised.
         :returns: the new process.
         :raises ConfigurationError: the worker cannot be started; found out before anything is stopped.
         :raises RefusedError: a process that is not known as this worker's holds its pid file or its port.
         :raises WorkerStartError: the new process ended at once.
         """
         self._require_startable()
-        self.stop(stop_grace_seconds=stop_grace_seconds, on_event=on_event)
-        return self.start(on_event=on_event)
+        ended_at = self.stop(stop_grace_seconds=stop_grace_seconds, on_event=on_event, permit=permit)
+        if ended_at is not None and time.monotonic() - ended_at < IN_ONE_GO_SECONDS:
+            # What was stopped a moment ago is started, whatever has come between: one restart too many harms less than
+            # a worker that stays down.
+            return self.start(on_event=on_event)
+        return self.start(on_event=on_event, permit=permit)
 
-    def stop(self, *, stop_grace_seconds: float = 60.0, on_event: Callable[[str], None] = lambda _event: None) -> None:
+    def stop(
+        self,
+        *,
+        stop_grace_seconds: float = 60.0,
+        on_event: Callable[[str], None] = lambda _event: None,
+        permit: Permit = lambda _act: None,
+    ) -> float | None:
         """Stop the worker's process and whatever it has started, and wait until its port is free.
 
+        :returns: when the process had ended, by the monotonic clock; None if there was none.
         :raises RefusedError: see :meth:`restart`.
         """
         process = self._process()
+        ended_at = None
         if process is not None:
             if not worker_process.belongs_to(process, self._worker):
                 raise RefusedError(
@@ -165,13 +191,16 @@ class ProcessHost:
                     f"neither {self._worker.config} nor the start command of {self._worker.worker_id}.",
                     remedy="Look what that process is, then correct pid_file, config or start.",
                 )
+            permit("stop")
             self._end(process, stop_grace_seconds, on_event)
+            ended_at = time.monotonic()
         if not worker_process.wait_until_port_is_free(self._worker.url, PORT_FREE_SECONDS if process else 0.0):
             raise RefusedError(
                 f"{self._worker.worker_id} is held by {worker_process.port_holder(self._worker.url)}, "
                 f"which the pid file {self._worker.pid_file} does not name.",
                 remedy="Look what that process is. If it is this worker, write its pid into the pid file.",
             )
+        return ended_at
 
     def _end(self, process: ProcessIdentity, grace_seconds: float, on_event: Callable[[str], None]) -> None:
         on_event(f"stopping pid {process.pid}")
@@ -192,7 +221,9 @@ class ProcessHost:
             if not ended:
                 on_event(f"pid {member.pid} did not stop within {grace_seconds:g} s and was killed")
 
-    def start(self, *, on_event: Callable[[str], None] = lambda _event: None) -> ProcessIdentity:
+    def start(
+        self, *, on_event: Callable[[str], None] = lambda _event: None, permit: Permit = lambda _act: None
+    ) -> ProcessIdentity:
         """Start the worker by its start command.
 
         :returns: the process, alive and through its first seconds.
@@ -206,6 +237,7 @@ class ProcessHost:
             raise RefusedError(f"{self._worker.worker_id} runs already (pid {running.pid}).")
         self._let_the_clock_tick()
         written_before = log.stat().st_size if log.exists() else 0
+        permit("start")
         try:
             identity = processes.spawn(
                 self._worker.start, log=log, pid_file=pid_file, cwd=self._worker.cwd, env=self._worker.env
@@ -334,6 +366,12 @@ class ProcessHost:
         except EosError:
             properties = {}
         return worker_process.secret_values({**properties, **self._worker.env})
+
+
+def _with(data: bytes, properties: Mapping[str, str]) -> bytes:
+    for name, value in properties.items():
+        data = set_property(data, name, value)
+    return data
 
 
 def _is_program(worker: WorkerDescription) -> bool:

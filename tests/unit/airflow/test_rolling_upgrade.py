@@ -39,6 +39,7 @@ class Core:
         self.preflight_result = Preflight(Mode.PREPARING, (passed("group", "stable"),))
         self.planned_for: list[Mode | None] = []
         self.applied: list[Plan] = []
+        self.taken_over: list[bool] = []
         self.during_apply: Any = lambda: None
 
     def __call__(self, cluster: Any, **kwargs: Any) -> Core:
@@ -57,10 +58,11 @@ class Core:
         self.planned_for.append(target)
         return self.next_plan
 
-    def apply(self, plan: Plan) -> Any:
+    def apply(self, plan: Plan, *, take_over: bool) -> Any:
         if self.error:
             raise self.error
         self.applied.append(plan)
+        self.taken_over.append(take_over)
         self.made_with["report"]("w1:8083: gate passed")
         self.during_apply()
         return SimpleNamespace(to_dict=lambda: {"rollout_id": "r1", "to": str(plan.target)})
@@ -85,6 +87,23 @@ def test_a_roll_applies_the_plan_and_returns_the_report(controller: Core, contex
     assert controller.applied == [plan]
     assert controller.made_with["reason"] == "audit"
     assert controller.made_with["actor"] == "airflow upgrade/manual, approved by grace"
+
+
+@pytest.mark.parametrize(("given", "meant"), [(False, False), (True, True), ("False", False), ("True", True)])
+def test_a_roll_takes_over_only_if_it_is_told_to(
+    controller: Core, context: dict[str, Any], plan: Plan, given: bool | str, meant: bool
+) -> None:
+    """A template gives words, also where it means False."""
+    roll(plan, take_over=given).execute(context)
+    assert controller.taken_over == [meant]
+
+
+def test_a_roll_that_somebody_asked_to_stop_is_not_tried_again(
+    controller: Core, context: dict[str, Any], plan: Plan
+) -> None:
+    controller.error = errors.StopRequestedError("The roll has stopped: ann asked for pause.")
+    with pytest.raises(AirflowFailException, match="ann asked for pause"):
+        roll(plan).execute(context)
 
 
 def test_a_roll_refuses_a_plan_that_was_not_the_approved_one(

@@ -62,7 +62,8 @@ def test_the_pool_holds_for_every_task(dag: DAG) -> None:
 
 
 def test_the_form_asks_for_a_reason_and_not_for_a_cluster(dag: DAG) -> None:
-    assert set(dag.params) == {"reason"}
+    assert set(dag.params) == {"reason", "take_over"}
+    assert dag.params["take_over"] is False
     with pytest.raises(ParamValidationError):
         dag.params["reason"] = ""
 

@@ -15,10 +15,11 @@ from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.modes import Declared, ModeVerdict, Observed, Running, WorkerMode
 from airflow_eos_provider.connect.rest import ConnectorStatus, Health, TaskStatus, WorkerRoot
 from airflow_eos_provider.processes import ProcessIdentity
-from airflow_eos_provider.rollout.conditions import Baseline
 from airflow_eos_provider.rollout.decision import expectation
+from airflow_eos_provider.rollout.expectation import Baseline
 from airflow_eos_provider.rollout.hosts.process import HostFacts
 from airflow_eos_provider.rollout.journal import Step, StepStatus
+from airflow_eos_provider.rollout.logs import LogView
 from airflow_eos_provider.rollout.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.plan import Plan, make_plan
 
@@ -63,6 +64,7 @@ class Cluster:
         self.last_rebalance_offset = TASK_SET_AT
         self.statuses: dict[str, ConnectorStatus] | None = {}
         self._report_placement(("mirror", "source"), ("file", "source"), ("sink", "sink"))
+        self.logs = LogView(partition_count=9)
         self.extra: dict[str, Any] = {}
 
     # what is looked at
@@ -79,6 +81,7 @@ class Cluster:
             "config": ClusterState(dict(self.configs), end_offset=50, last_rebalance_offset=self.last_rebalance_offset),
             "statuses": dict(self.statuses) if self.statuses is not None else None,
             "transactions": (),
+            "logs": self.logs,
         }
         return Observation(
             at=self.at if at is None else at,

@@ -12,8 +12,8 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.modes import ModeVerdict
 from airflow_eos_provider.connect.rest import Health
 from airflow_eos_provider.rollout.checks import Check, Verdict
-from airflow_eos_provider.rollout.conditions import Baseline
 from airflow_eos_provider.rollout.decision import expectation
+from airflow_eos_provider.rollout.expectation import Baseline
 from airflow_eos_provider.rollout.gate import evaluate
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
@@ -33,7 +33,7 @@ def not_passed(gate: Any) -> dict[str, Verdict]:
 
 def test_all_conditions_hold_for_a_worker_that_came_back_well(gate: Any) -> None:
     assert not_passed(gate) == {}
-    assert len(answers(gate)) == 9
+    assert len(answers(gate)) == 11
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.modes import ModeVerdict
-from airflow_eos_provider.rollout.conditions import Baseline
 from airflow_eos_provider.rollout.decision import Action, ActionKind, decide, expectation
+from airflow_eos_provider.rollout.expectation import Baseline
 from airflow_eos_provider.rollout.journal import Step, StepStatus
 from airflow_eos_provider.rollout.plan import ChangeKind, Plan
 

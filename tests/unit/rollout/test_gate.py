@@ -9,8 +9,8 @@ import pytest
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.modes import ModeVerdict
 from airflow_eos_provider.rollout.checks import Verdict, failed, inconclusive, overall, passed
-from airflow_eos_provider.rollout.conditions import Baseline
-from airflow_eos_provider.rollout.gate import GateWatch, Hold, tasks_with_failed_fencing
+from airflow_eos_provider.rollout.expectation import Baseline
+from airflow_eos_provider.rollout.gate import GateWatch, Hold, connectors_to_heal
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
 NOW = 1_000_000.0
@@ -155,13 +155,13 @@ def test_the_status_line_says_what_is_awaited_and_until_when(watch: GateWatch, g
     gate.cluster.task("mirror", 1, state="UNASSIGNED")
     poll(watch, gate, NOW)
     line = watch.status_line()
-    assert line.startswith("8 of 9 conditions hold; awaiting states: task mirror-1 is UNASSIGNED")
+    assert line.startswith("10 of 11 conditions hold; awaiting states: task mirror-1 is UNASSIGNED")
     assert "(until " in line
 
 
 def test_the_status_line_says_that_all_holds_and_is_watched(watch: GateWatch, gate: Any) -> None:
     poll(watch, gate, NOW)
-    assert watch.status_line() == "all 9 conditions hold; watching for 5 s that they stay so"
+    assert watch.status_line() == "all 11 conditions hold; watching for 5 s that they stay so"
 
 
 # how long the tasks stood still
@@ -265,23 +265,23 @@ FORWARDING_FAILED = "\n\tat ".join(
 )
 def test_a_task_that_failed_for_want_of_fencing_is_known_by_its_trace(gate: Any, trace: str) -> None:
     gate.cluster.task("mirror", 1, state="FAILED", trace=trace)
-    assert tasks_with_failed_fencing(gate.expected(), gate.cluster.observe()) == ("mirror",)
+    assert connectors_to_heal(gate.expected(), gate.cluster.observe()) == {"mirror": "zombie fencing failed"}
 
 
 def test_a_task_that_failed_for_another_reason_is_left_alone(gate: Any) -> None:
     gate.cluster.task("mirror", 1, state="FAILED", trace="java.lang.OutOfMemoryError").task("sink", 0, state="FAILED")
-    assert tasks_with_failed_fencing(gate.expected(), gate.cluster.observe()) == ()
+    assert connectors_to_heal(gate.expected(), gate.cluster.observe()) == {}
 
 
 def test_a_task_whose_fencing_had_failed_before_the_roll_is_left_alone(gate: Any) -> None:
     gate.baseline = Baseline(gate.baseline.connectors, {**gate.baseline.tasks, "mirror/1": "FAILED"})
     gate.cluster.task("mirror", 1, state="FAILED", trace=FORWARDING_FAILED)
-    assert tasks_with_failed_fencing(gate.expected(), gate.cluster.observe()) == ()
+    assert connectors_to_heal(gate.expected(), gate.cluster.observe()) == {}
 
 
 def test_a_running_task_with_an_old_trace_is_left_alone(gate: Any) -> None:
     gate.cluster.task("mirror", 1, trace=FORWARDING_FAILED)
-    assert tasks_with_failed_fencing(gate.expected(), gate.cluster.observe()) == ()
+    assert connectors_to_heal(gate.expected(), gate.cluster.observe()) == {}
 
 
 # several checks together

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from airflow_eos_provider.rollout.delay import DelayClock
+from airflow_eos_provider.rollout.observation import Observation
 from airflow_eos_provider.rollout.order import leader_that_ends_delay, next_worker, predict
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
@@ -102,7 +104,13 @@ def test_a_stopped_workers_tasks_do_not_stand(cluster: Any) -> None:
 
 
 def test_a_leader_that_is_through_is_restarted_to_end_a_long_delay(cluster: Any) -> None:
-    assert leader_that_ends_delay(cluster.assign(W2, delay_ms=293_987).observe(), {W1}) == W1
+    observation = cluster.assign(W2, delay_ms=293_987).observe()
+    assert leader_that_ends_delay(observation, {W1}, remaining(observation)) == W1
+
+
+def test_a_delay_that_is_nearly_over_is_waited_out(cluster: Any) -> None:
+    observation = cluster.assign(W2, delay_ms=293_987).observe()
+    assert leader_that_ends_delay(observation, {W1}, remaining(observation, later=280.0)) is None
 
 
 @pytest.mark.parametrize(
@@ -117,4 +125,12 @@ def test_a_leader_that_is_through_is_restarted_to_end_a_long_delay(cluster: Any)
     ],
 )
 def test_no_leader_is_restarted_once_more_when(cluster: Any, case: Any, through: set[str]) -> None:
-    assert leader_that_ends_delay(case(cluster).observe(), through) is None
+    observation = case(cluster).observe()
+    assert leader_that_ends_delay(observation, through, remaining(observation)) is None
+
+
+def remaining(observation: Observation, later: float = 0.0) -> float:
+    """What is left of the delay, so many seconds after it was first seen."""
+    clock = DelayClock()
+    clock.note(observation)
+    return clock.remaining(observation.at + later)

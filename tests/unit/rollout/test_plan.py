@@ -269,20 +269,49 @@ def test_a_worker_that_is_left_alone_stands_not_at_all(cluster: Any) -> None:
     assert "| w2:8083 | preparing | 2 | nothing: already there | not at all |" in text
 
 
-def test_the_diff_shows_the_changed_line_and_no_other_line_of_the_file(cluster: Any) -> None:
+def test_the_diff_shows_the_changed_lines_and_no_other_line_of_the_file(cluster_in: Any) -> None:
+    cluster = cluster_in(PREPARING)
     properties = cluster.workers[W2].facts.properties
     without = {k: v for k, v in properties.items() if k != "exactly.once.source.support"}
-    plan = cluster.facts(W2, properties=without).plan()
+    plan = cluster.facts(W2, properties=without).plan(ENABLED)
     assert plan.diff() == [
         "--- /etc/connect/w1.properties  (w1:8083)",
-        "-exactly.once.source.support=disabled",
-        "+exactly.once.source.support=preparing",
+        "-exactly.once.source.support=preparing",
+        "+exactly.once.source.support=enabled",
         "--- /etc/connect/w2.properties  (w2:8083)",
-        "+exactly.once.source.support=preparing",
+        "+exactly.once.source.support=enabled",
         "--- /etc/connect/w3.properties  (w3:8083)",
-        "-exactly.once.source.support=disabled",
-        "+exactly.once.source.support=preparing",
+        "-exactly.once.source.support=preparing",
+        "+exactly.once.source.support=enabled",
     ]
+
+
+def file_says(cluster: Any, **properties: str) -> None:
+    for worker_id in (W1, W2, W3):
+        cluster.facts(worker_id, properties={**cluster.workers[worker_id].facts.properties, **properties})
+
+
+@pytest.mark.parametrize("target", [PREPARING, DISABLED])
+def test_a_worker_that_will_not_be_enabled_is_made_to_read_offsets_committed(cluster_in: Any, target: Mode) -> None:
+    cluster = cluster_in(ENABLED)
+    file_says(cluster, **{"isolation.level": "read_uncommitted"})
+    assert cluster.plan(target).diff()[:5] == [
+        "--- /etc/connect/w1.properties  (w1:8083)",
+        "-exactly.once.source.support=enabled",
+        f"+exactly.once.source.support={target}",
+        "-isolation.level=read_uncommitted",
+        "+isolation.level=read_committed",
+    ]
+
+
+def test_a_worker_that_reads_committed_already_keeps_that_line_as_it_is(cluster_in: Any) -> None:
+    cluster = cluster_in(ENABLED)
+    file_says(cluster, **{"isolation.level": "read_committed"})
+    assert not [line for line in cluster.plan(PREPARING).diff() if "isolation" in line]
+
+
+def test_a_worker_that_is_to_be_enabled_needs_no_word_on_how_it_reads(cluster_in: Any) -> None:
+    assert not [line for line in cluster_in(PREPARING).plan(ENABLED).diff() if "isolation" in line]
 
 
 def test_no_secret_of_a_file_reaches_the_plan(cluster: Any) -> None:
@@ -290,3 +319,21 @@ def test_no_secret_of_a_file_reaches_the_plan(cluster: Any) -> None:
     assert "CANARY" in str(dict(cluster.workers[W2].facts.properties)), "the test would have nothing to find"
     for shown in (plan.markdown(), json.dumps(plan.to_dict()), repr(plan), repr(cluster.observe())):
         assert "CANARY" not in shown
+
+
+# the way back
+
+
+def test_a_plan_that_takes_some_down_and_none_up_is_a_downgrade(cluster_in: Any) -> None:
+    assert cluster_in(ENABLED).plan(DISABLED).is_downgrade
+    assert cluster_in(ENABLED).roll(W2, DISABLED, at=1.0).plan(DISABLED).is_downgrade
+    assert not cluster_in(ENABLED).roll(W2, DISABLED, at=1.0).plan(PREPARING).is_downgrade
+    assert not cluster_in(PREPARING).plan(ENABLED).is_downgrade
+    assert not cluster_in(DISABLED).plan(DISABLED).is_downgrade
+    assert cluster_in(DISABLED).edit_file(W3, ENABLED).stop(W3).plan(DISABLED).is_downgrade
+
+
+def test_whoever_approves_a_downgrade_reads_what_is_given_up(cluster_in: Any) -> None:
+    assert "Exactly-once is given up" in cluster_in(ENABLED).plan(PREPARING).markdown()
+    assert "given up" not in cluster_in(PREPARING).plan(DISABLED).markdown()
+    assert "given up" not in cluster_in(PREPARING).plan(ENABLED).markdown()

@@ -178,13 +178,20 @@ def test_each_reason_against_a_roll_is_told_by_its_check_alone(cluster: Any, rea
     assert refused.value.exit_code == (3 if verdict is FAIL else 5)
 
 
-@pytest.mark.parametrize(("target", "running"), [(ENABLED, DISABLED), (DISABLED, ENABLED)])
-def test_disabled_and_enabled_never_share_a_group(cluster_in: Any, target: Mode, running: Mode) -> None:
-    cluster = cluster_in(PREPARING).roll(W2, running, at=1.0)
-    result = check(cluster, target)
+def test_no_worker_is_enabled_beside_a_disabled_one(cluster_in: Any) -> None:
+    result = check(cluster_in(PREPARING).roll(W2, DISABLED, at=1.0), ENABLED)
     assert not_passed(result) == {"modes": FAIL}
-    assert f"w2:8083 still runs {running}" in answer(result, "modes").evidence
+    assert "w2:8083 still runs disabled" in answer(result, "modes").evidence
     assert answer(result, "modes").remedy == "roll to preparing first: 'eos plan --to preparing'"
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_the_way_down_may_lead_from_enabled_straight_to_disabled(cluster_in: Any, begun: bool) -> None:
+    cluster = cluster_in(ENABLED)
+    if begun:
+        cluster.roll(W2, DISABLED, at=1.0)
+    assert not_passed(check(cluster, DISABLED)) == {}
+    assert not_passed(check(cluster, PREPARING)) == {}
 
 
 def test_all_that_are_in_the_way_are_named(cluster: Any) -> None:

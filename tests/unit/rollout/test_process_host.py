@@ -25,7 +25,7 @@ from airflow_eos_provider import processes
 from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.modes import Observed, judge
-from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
+from airflow_eos_provider.errors import ConfigurationError, FencedError, PlanMovedError, RefusedError
 from airflow_eos_provider.rollout.hosts import files, process, worker_process
 from airflow_eos_provider.rollout.hosts.process import ProcessHost, WorkerStartError
 
@@ -64,6 +64,7 @@ def worker(tmp_path: Path) -> Iterator[WorkerDescription]:
     program.write_text(PROGRAM)
     config = tmp_path / "w1.properties"
     config.write_bytes(BEFORE)
+    before = set(worker_process.descendants(own_process()))  # what other tests keep running, such as Spark's JVM
     yield WorkerDescription(
         url=f"http://127.0.0.1:{port}",
         config=config,
@@ -72,7 +73,7 @@ def worker(tmp_path: Path) -> Iterator[WorkerDescription]:
         start=(sys.executable, str(program), str(config), str(port)),
         env={"WORKER_PASSWORD": "canary-in-the-environment"},
     )
-    for child in worker_process.descendants(own_process()):
+    for child in set(worker_process.descendants(own_process())) - before:
         child.stop(kill=True)
 
 
@@ -94,6 +95,10 @@ def started(worker: WorkerDescription) -> ProcessHost:
     host.start()
     wait_for(lambda: worker_process.is_listening(worker.url))
     return host
+
+
+def forbid(_act: str) -> None:
+    raise FencedError("Another controller has taken over.")
 
 
 @pytest.fixture
@@ -144,7 +149,7 @@ class TestSeeing:
 
     def test_a_file_edited_after_the_start_is_a_disagreement_and_no_evidence(self, worker: WorkerDescription) -> None:
         host = started(worker)
-        host.write_property(MODE_PROPERTY, "preparing", expect_sha256=sha256(BEFORE))
+        host.write_properties({MODE_PROPERTY: "preparing"}, expect_sha256=sha256(BEFORE))
         facts = host.observe()
         judged = judge(facts.worker_id, facts.declared, facts.running, Observed(False, "not enabled"))
         assert judged.verdict.mode is Mode.DISABLED
@@ -271,8 +276,8 @@ class TestWriting:
     def test_one_property_changes_and_the_bytes_before_are_kept(self, worker: WorkerDescription) -> None:
         host = ProcessHost(worker)
         assert worker.config is not None
-        planned = host.digest_with(MODE_PROPERTY, "preparing")
-        written = host.write_property(MODE_PROPERTY, Mode.PREPARING, expect_sha256=sha256(BEFORE))
+        planned = host.digest_with({MODE_PROPERTY: "preparing"})
+        written = host.write_properties({MODE_PROPERTY: Mode.PREPARING}, expect_sha256=sha256(BEFORE))
         assert written == planned == sha256(AFTER)
         assert worker.config.read_bytes() == AFTER
         backup = files.backup_path(worker.config)
@@ -285,7 +290,7 @@ class TestWriting:
     def test_a_file_that_needs_no_change_is_not_touched(self, worker: WorkerDescription) -> None:
         assert worker.config is not None
         before = worker.config.stat()
-        ProcessHost(worker).write_property(MODE_PROPERTY, "disabled", expect_sha256=sha256(BEFORE))
+        ProcessHost(worker).write_properties({MODE_PROPERTY: "disabled"}, expect_sha256=sha256(BEFORE))
         assert worker.config.stat() == before
         assert not files.backup_path(worker.config).exists()
 
@@ -294,7 +299,7 @@ class TestWriting:
         assert worker.config is not None
         worker.config.write_bytes(BEFORE + b"# edited\n")
         with pytest.raises(PlanMovedError, match="was edited"):
-            ProcessHost(worker).write_property(MODE_PROPERTY, value, expect_sha256=sha256(BEFORE))
+            ProcessHost(worker).write_properties({MODE_PROPERTY: value}, expect_sha256=sha256(BEFORE))
         assert worker.config.read_bytes() == BEFORE + b"# edited\n"
 
     def test_a_file_edited_in_the_last_moment_is_left_as_it_is(
@@ -310,21 +315,21 @@ class TestWriting:
 
         monkeypatch.setattr(files, "_take_over", edit_meanwhile)
         with pytest.raises(PlanMovedError, match="a moment ago"):
-            ProcessHost(worker).write_property(MODE_PROPERTY, "preparing", expect_sha256=sha256(BEFORE))
+            ProcessHost(worker).write_properties({MODE_PROPERTY: "preparing"}, expect_sha256=sha256(BEFORE))
         assert config.read_bytes() == BEFORE + b"# edited\n"
 
     @pytest.mark.parametrize("mode", [0o600, 0o640, 0o444])
     def test_permissions_are_kept(self, worker: WorkerDescription, mode: int) -> None:
         assert worker.config is not None
         worker.config.chmod(mode)
-        ProcessHost(worker).write_property(MODE_PROPERTY, "preparing", expect_sha256=sha256(BEFORE))
+        ProcessHost(worker).write_properties({MODE_PROPERTY: "preparing"}, expect_sha256=sha256(BEFORE))
         assert stat.S_IMODE(worker.config.stat().st_mode) == mode
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
     def test_owner_and_group_are_kept(self, worker: WorkerDescription) -> None:
         assert worker.config is not None
         os.chown(worker.config, 1234, 2345)
-        ProcessHost(worker).write_property(MODE_PROPERTY, "preparing", expect_sha256=sha256(BEFORE))
+        ProcessHost(worker).write_properties({MODE_PROPERTY: "preparing"}, expect_sha256=sha256(BEFORE))
         assert (worker.config.stat().st_uid, worker.config.stat().st_gid) == (1234, 2345)
 
     def test_extended_attributes_are_kept(self, worker: WorkerDescription) -> None:
@@ -333,7 +338,7 @@ class TestWriting:
             os.setxattr(worker.config, "user.eos", b"1")
         except OSError:
             pytest.skip("this file system has no extended attributes")
-        ProcessHost(worker).write_property(MODE_PROPERTY, "preparing", expect_sha256=sha256(BEFORE))
+        ProcessHost(worker).write_properties({MODE_PROPERTY: "preparing"}, expect_sha256=sha256(BEFORE))
         assert os.getxattr(worker.config, "user.eos") == b"1"
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="needs a file of another owner")
@@ -341,8 +346,8 @@ class TestWriting:
         public_folder.chmod(0o777)
         config = public_folder / "w1.properties"
         with as_nobody(), pytest.raises(RefusedError, match="cannot be kept"):
-            ProcessHost(replace(worker, config=config)).write_property(
-                MODE_PROPERTY, "preparing", expect_sha256=sha256(BEFORE)
+            ProcessHost(replace(worker, config=config)).write_properties(
+                {MODE_PROPERTY: "preparing"}, expect_sha256=sha256(BEFORE)
             )
         assert config.read_bytes() == BEFORE
         assert not list(public_folder.glob(".*"))
@@ -353,8 +358,8 @@ class TestWriting:
         config = public_folder / "w1.properties"
         public_folder.chmod(0o555)
         with as_nobody(), pytest.raises(ConfigurationError, match=r"cannot be replaced: Permission denied"):
-            ProcessHost(replace(worker, config=config)).write_property(
-                MODE_PROPERTY, "preparing", expect_sha256=sha256(BEFORE)
+            ProcessHost(replace(worker, config=config)).write_properties(
+                {MODE_PROPERTY: "preparing"}, expect_sha256=sha256(BEFORE)
             )
         assert [p.name for p in public_folder.iterdir()] == ["w1.properties"]
         assert config.read_bytes() == BEFORE
@@ -365,7 +370,7 @@ class TestWriting:
         link = tmp_path / "link.properties"
         link.symlink_to("w1.properties")
         host = ProcessHost(replace(worker, config=link))
-        host.write_property(MODE_PROPERTY, "preparing", expect_sha256=sha256(BEFORE))
+        host.write_properties({MODE_PROPERTY: "preparing"}, expect_sha256=sha256(BEFORE))
         assert link.is_symlink()
         assert worker.config is not None
         assert worker.config.read_bytes() == AFTER
@@ -377,7 +382,7 @@ class TestWriting:
         assert worker.config is not None
         (tmp_path / "other").hardlink_to(worker.config)
         with pytest.raises(RefusedError, match="2 names"):
-            ProcessHost(worker).write_property(MODE_PROPERTY, "preparing", expect_sha256=sha256(BEFORE))
+            ProcessHost(worker).write_properties({MODE_PROPERTY: "preparing"}, expect_sha256=sha256(BEFORE))
 
     @pytest.mark.parametrize("moment", ["before the backup", "before the change", "after the change"])
     def test_a_kill_in_the_middle_leaves_a_whole_file_and_the_next_attempt_goes_on(
@@ -397,7 +402,7 @@ class TestWriting:
             f"    if len(calls) == {number}: os.kill(os.getpid(), signal.SIGKILL)\n"
             "os.replace = die\n"
             "host = ProcessHost(WorkerDescription(url='http://127.0.0.1:1', config=Path(sys.argv[1])))\n"
-            f"host.write_property({MODE_PROPERTY!r}, 'preparing', expect_sha256={sha256(BEFORE)!r})\n"
+            f"host.write_properties({{{MODE_PROPERTY!r}: 'preparing'}}, expect_sha256={sha256(BEFORE)!r})\n"
         )
         killed = subprocess.run([sys.executable, "-c", script, str(worker.config)], timeout=60, check=False)
         assert killed.returncode == -signal.SIGKILL
@@ -406,14 +411,14 @@ class TestWriting:
             assert worker.config.read_bytes() == AFTER
         else:
             assert worker.config.read_bytes() == BEFORE
-            host.write_property(MODE_PROPERTY, "preparing", expect_sha256=sha256(BEFORE))
+            host.write_properties({MODE_PROPERTY: "preparing"}, expect_sha256=sha256(BEFORE))
         host.restore(expect_sha256=sha256(AFTER), original_sha256=sha256(BEFORE))
         assert worker.config.read_bytes() == BEFORE
         assert not [p for p in worker.config.parent.iterdir() if p.name.endswith(".eos-new")] or number == 2
 
     def test_restoring_twice_is_restoring_once(self, worker: WorkerDescription) -> None:
         host = ProcessHost(worker)
-        host.write_property(MODE_PROPERTY, "preparing", expect_sha256=sha256(BEFORE))
+        host.write_properties({MODE_PROPERTY: "preparing"}, expect_sha256=sha256(BEFORE))
         for _ in range(2):
             host.restore(expect_sha256=sha256(AFTER), original_sha256=sha256(BEFORE))
         assert host.observe().config_sha256 == sha256(BEFORE)
@@ -421,7 +426,7 @@ class TestWriting:
     def test_a_file_edited_since_is_not_restored(self, worker: WorkerDescription) -> None:
         assert worker.config is not None
         host = ProcessHost(worker)
-        host.write_property(MODE_PROPERTY, "preparing", expect_sha256=sha256(BEFORE))
+        host.write_properties({MODE_PROPERTY: "preparing"}, expect_sha256=sha256(BEFORE))
         worker.config.write_bytes(AFTER + b"# edited\n")
         with pytest.raises(PlanMovedError, match="was edited"):
             host.restore(expect_sha256=sha256(AFTER), original_sha256=sha256(BEFORE))
@@ -432,7 +437,7 @@ class TestWriting:
     ) -> None:
         assert worker.config is not None
         host = ProcessHost(worker)
-        host.write_property(MODE_PROPERTY, "preparing", expect_sha256=sha256(BEFORE))
+        host.write_properties({MODE_PROPERTY: "preparing"}, expect_sha256=sha256(BEFORE))
         path = files.backup_path(worker.config)
         path.unlink() if backup is None else path.write_bytes(backup)
         with pytest.raises(RefusedError, match="by hand"):
@@ -474,6 +479,40 @@ class TestRestarting:
         assert old is not None
         assert not old.is_alive()
         assert "did not stop within 0.3 s and was killed" in events[-1]
+
+    def test_the_permission_is_asked_for_the_stop_and_covers_the_start_that_follows(
+        self, worker: WorkerDescription
+    ) -> None:
+        """A worker that was just stopped is started again, whoever rules by now."""
+        host = started(worker)
+        asked: list[str] = []
+        host.restart(stop_grace_seconds=5, permit=asked.append)
+        assert asked == ["stop"]
+
+    def test_a_start_that_was_held_up_after_the_stop_is_asked_for(
+        self, worker: WorkerDescription, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As if this process had been stopped between the two."""
+        monkeypatch.setattr(process, "IN_ONE_GO_SECONDS", 0.0)
+        host = started(worker)
+        asked: list[str] = []
+        host.restart(stop_grace_seconds=5, permit=asked.append)
+        assert asked == ["stop", "start"]
+
+    def test_a_worker_that_is_down_is_started_by_permission_only(self, worker: WorkerDescription) -> None:
+        host = ProcessHost(worker)
+        with pytest.raises(FencedError):
+            host.restart(permit=forbid)
+        assert host.observe().process is None
+
+    def test_a_forbidden_stop_leaves_the_worker_running(self, worker: WorkerDescription) -> None:
+        host = started(worker)
+        before = host.observe().process
+        with pytest.raises(FencedError):
+            host.restart(permit=forbid)
+        assert before is not None
+        assert before.is_alive()
+        assert host.observe().process == before
 
     def test_what_a_wrapper_has_started_is_stopped_with_it(self, worker: WorkerDescription) -> None:
         host = started(replace(worker, start=(*worker.start, "wrap")))

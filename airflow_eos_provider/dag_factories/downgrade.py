@@ -1,0 +1,126 @@
+"""The DAG that takes a Kafka Connect cluster back from exactly-once source support (KIP-618's soft downgrade)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, Param, TriggerRule
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.operators.approval import PlanApprovalOperator
+from airflow_eos_provider.operators.rolling_upgrade import (
+    ConnectPlanOperator,
+    ConnectPreflightOperator,
+    ConnectRollingUpgradeOperator,
+    ConnectVerifyOperator,
+)
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+
+REASON = "{{ params.reason }}"
+SUBJECT = "Approve the downgrade of a Kafka Connect cluster: exactly-once is given up"
+
+DOC = """
+### The way back for the Kafka Connect cluster of connection `{conn_id}`: {way}
+
+One worker at a time, each through the same gate as on the way up. **Exactly-once is given up with the first worker
+that leaves `enabled`**; from then on records may come twice. Nothing is lost: each worker's file gets
+`isolation.level=read_committed` along with its mode, because a worker that is not enabled otherwise takes the offsets
+of a transaction that was never committed for progress. Before each roll a person sees the plan and approves it under
+**Required actions**; what is approved is what is applied.
+
+Started again in the middle, it goes on from what it sees. A rejected plan, or one that nobody answers in time, fails
+the run; nothing is changed.
+"""
+
+
+def downgrade_dag(
+    *,
+    conn_id: str = KafkaConnectHook.default_conn_name,
+    dag_id: str = "connect_exactly_once_downgrade",
+    steps: Sequence[str] = ("disabled",),
+    pool: str = "default_pool",
+    response_timeout: timedelta | None = None,
+    approval: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    tags: Collection[str] = ("kafka-connect", "exactly-once"),
+) -> DAG:
+    """The downgrade of one cluster, for a DAG file of a few lines. Make one DAG per cluster.
+
+    :param conn_id: a connection of type ``kafka_connect``.
+    :param steps: the modes to roll to, downwards: ``("disabled",)`` goes straight, ``("preparing",)`` stops half way,
+        ``("preparing", "disabled")`` rolls twice with an approval each.
+    :param pool: pool of all tasks; give a pool of one slot to all DAGs that touch the same cluster.
+    :param response_timeout: how long each approval waits; without it, for ever. No answer is never a yes.
+    :param approval: further arguments of the approvals, such as ``assigned_users`` or ``notifiers``.
+    :param settings: fields of ``RolloutSettings`` that differ from its defaults.
+    :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
+    :raises ConfigurationError: the steps do not lead down.
+    """
+    modes = [Mode.parse(step) for step in steps]
+    way = [Mode.ENABLED, *modes]
+    if not modes or not all(above.is_above(below) for above, below in zip(way, modes, strict=False)):
+        raise ConfigurationError(
+            f"The steps {', '.join(steps) or '(none)'} do not lead down from enabled.",
+            expected="disabled, or preparing, or preparing and disabled",
+        )
+    with DAG(
+        dag_id=dag_id,
+        schedule=None,
+        catchup=False,
+        max_active_runs=1,
+        default_args={"pool": pool},
+        params={
+            "reason": Param(
+                "back from exactly-once source support",
+                type="string",
+                minLength=1,
+                description="Why the cluster is taken back; it is shown to whoever approves, and kept in the journal.",
+            )
+        },
+        description=f"Roll the Kafka Connect cluster of {conn_id} back from exactly-once source support",
+        doc_md=DOC.format(conn_id=conn_id, way=" → ".join(way)),
+        tags=list(tags),
+    ) as dag:
+        cluster: dict[str, Any] = {"conn_id": conn_id, "settings": settings}
+        last: BaseOperator = ConnectPreflightOperator(task_id="preflight", target=str(modes[0]), **cluster)
+        for mode in modes:
+            last = _step(
+                last,
+                mode,
+                mode is modes[-1],
+                cluster,
+                {"subject": SUBJECT, "response_timeout": response_timeout, **(approval or {})},
+            )
+    return dag
+
+
+def _step(
+    before: BaseOperator, mode: Mode, is_last: bool, cluster: Mapping[str, Any], approval: Mapping[str, Any]
+) -> BaseOperator:
+    """Plan, approve, roll and verify one step; the plan's task skips the step if it is done already."""
+    planned = ConnectPlanOperator(
+        task_id=f"plan_{mode}",
+        target=str(mode),
+        downwards=True,
+        trigger_rule=TriggerRule.NONE_FAILED,  # goes on behind a step that was skipped, not behind one that failed
+        **cluster,
+    )
+    approved = PlanApprovalOperator(task_id=f"approve_{mode}", plan=planned.output, reason=REASON, **approval)
+    rolled = ConnectRollingUpgradeOperator(
+        task_id=f"roll_{mode}", plan=planned.output, approval=approved.output, reason=REASON, **cluster
+    )
+    verified = ConnectVerifyOperator(
+        task_id=f"verify_{mode}",
+        target=str(mode),
+        # The last step is proven even if there was nothing to do. A skipped first step is not: some may be beyond it.
+        trigger_rule=TriggerRule.NONE_FAILED if is_last else TriggerRule.ALL_SUCCESS,
+        **cluster,
+    )
+    before >> planned >> approved >> rolled >> verified
+    return verified

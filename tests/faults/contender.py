@@ -1,0 +1,59 @@
+"""One of two controllers that want the same group at the same instant; the act is a line in a file that both append to.
+
+Reads ``GROUP MOMENT`` lines (seconds since the epoch), and answers each with what became of it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from airflow_eos_provider.errors import FencedError, LeaseHeldError
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.rollout.journal import Journal
+from airflow_eos_provider.rollout.records import RolloutRecord, RolloutState, Step, StepStatus
+
+#: As long as an act takes here, and by when it is over for sure.
+ACT_SECONDS = 0.15
+OVER_SECONDS = 1.0
+
+
+def contend(settings: KafkaSettings, group: str, acts: Path) -> str:
+    journal = Journal(settings, group, lease_seconds=5.0, act_seconds=OVER_SECONDS)
+    rollout = RolloutRecord(f"{os.getpid()}-{time.time()}", {}, {}, RolloutState.RUNNING, time.time())
+    try:
+        content = journal.acquire()
+        journal.begin(rollout, superseded=content.rollouts.values())
+        journal.record(Step("w1:8083", StepStatus.INTENT, time.time()))
+        journal.confirm("w1:8083: stop")
+        act(acts)
+        journal.record(Step("w1:8083", StepStatus.PASSED, time.time()))
+        journal.end(rollout)
+    except LeaseHeldError:
+        return "refused"
+    except FencedError:
+        return "fenced"
+    finally:
+        journal.close()
+    return "through"
+
+
+def act(acts: Path) -> None:
+    descriptor = os.open(acts, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(descriptor, f"begins {os.getpid()}\n".encode())
+        time.sleep(ACT_SECONDS)
+        os.write(descriptor, f"ends {os.getpid()}\n".encode())
+    finally:
+        os.close(descriptor)
+
+
+if __name__ == "__main__":
+    kafka = KafkaSettings.of(sys.argv[1])
+    for line in sys.stdin:
+        name, moment = line.split()
+        time.sleep(max(0.0, float(moment) - time.time()))
+        sys.stdout.write(contend(kafka, name, Path(sys.argv[2])) + "\n")
+        sys.stdout.flush()

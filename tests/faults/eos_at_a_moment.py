@@ -1,0 +1,134 @@
+"""``eos`` that sends itself a signal at one moment of a roll: SIGKILL to be dead there, SIGSTOP to stand still there.
+
+``python eos_at_a_moment.py MOMENT[#N] SIGNAL ARGUMENT…``; N counts how often the moment has come. The product has no
+such hook: its own functions are wrapped here, in a process of the tests. So that a roll takes seconds, the gate is
+impatient, and an act is given up sooner.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from functools import partial, wraps
+from types import SimpleNamespace
+from typing import Any
+
+from airflow_eos_provider import processes
+from airflow_eos_provider.cli import main
+from airflow_eos_provider.cli import rollout as cli_rollout
+from airflow_eos_provider.rollout import settings
+from airflow_eos_provider.rollout.gate import GateWatch
+from airflow_eos_provider.rollout.hosts.process import ProcessHost
+from airflow_eos_provider.rollout.journal import Journal
+from airflow_eos_provider.rollout.records import Step, StepStatus
+
+#: Each moment of a roll, in the order in which one worker passes it.
+MOMENTS = (
+    "begun",
+    "announced",
+    "file written",
+    "permitted",
+    "stopped",
+    "spawned",
+    "started",
+    "restarted",
+    "gate polled",
+    "passed",
+    "ending",
+    "ended",
+)
+
+
+class Moments:
+    """Counts the moments, and sends the signal when the one has come."""
+
+    def __init__(self, wanted: str, signal_name: str) -> None:
+        moment, _, number = wanted.partition("#")
+        if moment not in (*MOMENTS, "never"):
+            raise SystemExit(f"no moment {moment}")
+        self._wanted = (moment, int(number or 1))
+        self._signal = signal.Signals[signal_name]
+        self._seen: Counter[str] = Counter()
+
+    def come(self, moment: str) -> None:
+        self._seen[moment] += 1
+        if (moment, self._seen[moment]) == self._wanted:
+            sys.stderr.write(f"at the moment: {moment}\n")
+            sys.stderr.flush()
+            os.kill(os.getpid(), self._signal)
+
+
+def after(owner: type, name: str, come: Callable[..., None]) -> None:
+    """Call ``come`` with the method's own arguments after it has returned."""
+    method = getattr(owner, name)
+
+    @wraps(method)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        result = method(*args, **kwargs)
+        come(*args, **kwargs)
+        return result
+
+    setattr(owner, name, wrapped)
+
+
+def hook(moments: Moments) -> None:
+    steps = {
+        StepStatus.INTENT: "announced",
+        StepStatus.RESTARTED: "restarted",
+        StepStatus.PASSED: "passed",
+    }
+
+    def recorded(_journal: Journal, step: Step) -> None:
+        moments.come(steps[step.status])
+
+    def polled(_watch: GateWatch, expectation: Any, _observation: Any) -> None:
+        if expectation.worker_id is not None:
+            moments.come("gate polled")
+
+    def confirmed(_journal: Journal, act: str) -> None:
+        if act.endswith(": stop"):
+            moments.come("permitted")
+
+    after(Journal, "begin", lambda *_, **__: moments.come("begun"))
+    after(Journal, "record", recorded)
+    after(Journal, "confirm", confirmed)
+    after(Journal, "end", lambda *_: moments.come("ended"))
+    after(ProcessHost, "write_properties", lambda *_, **__: moments.come("file written"))
+    after(ProcessHost, "stop", lambda *_, **__: moments.come("stopped"))
+    after(ProcessHost, "start", lambda *_, **__: moments.come("started"))
+    after(GateWatch, "poll", polled)
+
+    end = Journal.end
+
+    def ending(journal: Journal, record: Any) -> None:
+        moments.come("ending")
+        end(journal, record)
+
+    Journal.end = ending  # type: ignore[method-assign]
+
+    def spawn(*args: Any, **kwargs: Any) -> Any:
+        process = subprocess.Popen(*args, **kwargs)
+        moments.come("spawned")  # the worker runs, and its pid is not written down yet
+        return process
+
+    processes.subprocess = SimpleNamespace(  # type: ignore[assignment]
+        Popen=spawn, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT
+    )
+
+
+def be_impatient() -> None:
+    settings.RESTART_MARGIN_SECONDS = 5.0
+    cli_rollout.RolloutSettings = partial(  # type: ignore[assignment,misc]
+        settings.RolloutSettings, polls=2, poll_interval_seconds=0.3, hold_seconds=1.0
+    )
+
+
+if __name__ == "__main__":
+    hook(Moments(sys.argv[1], sys.argv[2]))
+    be_impatient()
+    sys.argv = ["eos", *sys.argv[3:]]
+    main()

@@ -1,0 +1,119 @@
+"""Tasks that fail for real, and what is said of them: Connect's own words for the two are the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer
+
+from airflow_eos_provider.connect.failures import TIMEOUT_REMEDIES, FailureKind
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.rollout.findings import findings
+from airflow_eos_provider.rollout.observation import Observation
+from airflow_eos_provider.rollout.observer import Observer
+
+pytestmark = pytest.mark.slow
+
+FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+
+#: Connect blames this on both.
+MISLEADING = "was unable to finish writing records to Kafka before its producer transaction expired"
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: Callable[[LabOptions], Lab]) -> Lab:
+    return lab_factory(LabOptions(name="failures", workers=1, mode=Mode.ENABLED))
+
+
+@pytest.fixture(scope="module")
+def observer(lab: Lab) -> Observer:
+    return Observer(lab.cluster())
+
+
+def wait_for(what: str, condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.3)
+
+
+def append(lab: Lab, name: str) -> None:
+    with (lab.data_dir / f"{name}.txt").open("a", encoding="utf-8") as file:
+        file.write(f"line {time.time()}\n")
+
+
+def create(lab: Lab, name: str, **config: str) -> None:
+    lab.create_topic(name, 1)
+    append(lab, name)
+    with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+        file = str(lab.data_dir / f"{name}.txt")
+        rest.create(name, {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": name, "file": file, **config})
+    wait_for(f"{name} runs", lambda: state(lab, name) == "RUNNING")
+
+
+def state(lab: Lab, name: str) -> str | None:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+        status = rest.statuses().get(name)
+    return status.tasks[0].state if status and status.tasks else None
+
+
+def writes_until_it_fails(lab: Lab, name: str, seconds: float) -> None:
+    def failed() -> bool:
+        append(lab, name)
+        return state(lab, name) == "FAILED"
+
+    wait_for(f"{name} fails", failed, seconds)
+
+
+def kind_of(observation: Observation, name: str) -> FailureKind:
+    assert observation.statuses is not None
+    (task,) = observation.statuses[name].tasks
+    assert MISLEADING in (task.trace or ""), "Connect says something else by now"
+    return observation.failure_of(name, task).kind
+
+
+def told(observation: Observation, name: str) -> tuple[str, str]:
+    ((what, remedy),) = [(f.what, f.remedy) for f in findings(observation) if f"connector {name} " in f.what]
+    return what, remedy
+
+
+def test_a_task_that_another_producer_fenced_is_called_fenced_and_one_restart_heals_it(
+    lab: Lab, observer: Observer
+) -> None:
+    name = "fenced"
+    create(lab, name)
+    thief = Producer({"bootstrap.servers": lab.bootstrap_servers, "transactional.id": f"{lab.group_id}-{name}-0"})
+    thief.init_transactions(20)
+    writes_until_it_fails(lab, name, 60)
+    observation = observer.observe()
+    assert kind_of(observation, name) is FailureKind.FENCED
+    what, remedy = told(observation, name)
+    assert what.startswith(f"connector {name} has FAILED task 0: fenced (another producer has taken")
+    assert "find who else uses its transactional id" in remedy
+    with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+        rest.restart(name, include_tasks=True, only_failed=True)
+    wait_for("it runs again", lambda: state(lab, name) == "RUNNING")
+
+
+def test_a_task_whose_transaction_timed_out_is_called_so_with_the_four_remedies(lab: Lab, observer: Observer) -> None:
+    """A limit of two seconds for transactions of fifteen: the broker looks for those every ten."""
+    name = "slow"
+    create(
+        lab,
+        name,
+        **{
+            "transaction.boundary": "interval",
+            "transaction.boundary.interval.ms": "15000",
+            "producer.override.transaction.timeout.ms": "2000",
+        },
+    )
+    writes_until_it_fails(lab, name, 120)
+    observation = observer.observe()
+    assert kind_of(observation, name) is FailureKind.TIMED_OUT
+    what, remedy = told(observation, name)
+    assert what.startswith(f"connector {name} has FAILED task 0: transaction timed out")
+    assert all(words in remedy for words in TIMEOUT_REMEDIES)

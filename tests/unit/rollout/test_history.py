@@ -1,0 +1,137 @@
+"""The history as it is shown: states, predictions beside outcomes, and the way back."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.rollout.history import find_rollout, former_mode, history, restores_files
+from airflow_eos_provider.rollout.records import (
+    Event,
+    JournalContent,
+    Lease,
+    Owner,
+    RolloutRecord,
+    RolloutState,
+    Step,
+    StepStatus,
+)
+from airflow_eos_provider.rollout.report import WorkerOutcome
+
+W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
+NOW = 1_000_000.0
+
+
+@pytest.fixture
+def plan(cluster: Any) -> Any:
+    return cluster.plan(Mode.PREPARING)
+
+
+@pytest.fixture
+def record(plan: Any) -> RolloutRecord:
+    return RolloutRecord("20260101-preparing-abc", plan.to_dict(), {}, RolloutState.RUNNING, NOW, "ann", "because")
+
+
+def content(*records: RolloutRecord, **fields: Any) -> JournalContent:
+    return JournalContent(rollouts={record.rollout_id: record for record in records}, **fields)
+
+
+def lease(rollout_id: str) -> Lease:
+    return Lease(Owner.this_process(), rollout_id, "ann", "w1: intent", time.time() + 60)
+
+
+def test_a_running_rollout_that_nobody_carries_out_was_interrupted(record: RolloutRecord) -> None:
+    (found,) = history(content(record))
+    assert found.state == "interrupted"
+    (found,) = history(content(record, lease=lease(record.rollout_id)))
+    assert found.state == "running"
+    (found,) = history(content(record, lease=lease("another")))
+    assert found.state == "interrupted"
+
+
+def test_the_newest_comes_first(record: RolloutRecord) -> None:
+    newer = replace(record, rollout_id="20260102-preparing-def", started_at=NOW + 1)
+    assert [r.rollout_id for r in history(content(record, newer))] == [newer.rollout_id, record.rollout_id]
+
+
+def test_workers_that_are_through_are_counted_among_those_to_roll(record: RolloutRecord) -> None:
+    steps = {W1: Step(W1, StepStatus.PASSED, NOW), W2: Step(W2, StepStatus.RESTARTED, NOW)}
+    (found,) = history(content(record, steps={record.rollout_id: steps}))
+    assert (found.workers_through, found.workers_to_roll) == (1, 3)
+
+
+def test_a_rollout_as_json_tells_who_when_why_and_each_workers_evidence(record: RolloutRecord) -> None:
+    steps = {W1: Step(W1, StepStatus.PASSED, NOW + 9, seconds=9.0, evidence=("group: stable",))}
+    events = (Event(record.rollout_id, NOW, "begun", "ann"), Event(record.rollout_id, NOW + 10, "paused", "bob"))
+    paused = replace(record, state=RolloutState.PAUSED)
+    (found,) = history(content(paused, steps={paused.rollout_id: steps}, events={paused.rollout_id: events}))
+    document = found.to_dict()
+    assert (document["actor"], document["reason"], document["started_at"]) == ("ann", "because", NOW)
+    assert document["ended_at"] == NOW + 10
+    first, second, _ = document["workers"]
+    assert (first["status"], first["evidence"]) == ("passed", ("group: stable",))
+    assert (second["worker"], second["status"]) == (W2, None)
+
+
+def test_a_rollout_is_found_by_the_beginning_of_its_id(record: RolloutRecord) -> None:
+    other = replace(record, rollout_id="20260102-preparing-def", started_at=NOW + 1)
+    both = content(record, other)
+    assert find_rollout(both, "20260101").rollout_id == record.rollout_id
+    assert find_rollout(both, None).rollout_id == other.rollout_id
+    with pytest.raises(ConfigurationError, match="2 rollouts begin with 2026"):
+        find_rollout(both, "2026")
+    with pytest.raises(ConfigurationError, match="no rollout 1999"):
+        find_rollout(both, "1999")
+
+
+def test_the_empty_journal_has_no_rollout_to_show() -> None:
+    with pytest.raises(ConfigurationError, match="has no rollout"):
+        find_rollout(JournalContent(), None)
+
+
+# the way back
+
+
+def test_the_way_back_leads_to_the_mode_that_all_workers_came_from(plan: Any) -> None:
+    assert former_mode(plan) is Mode.DISABLED
+
+
+def test_a_stopped_worker_does_not_say_where_the_way_back_leads(plan: Any) -> None:
+    workers = (replace(plan.workers[0], mode="stopped"), *plan.workers[1:])
+    assert former_mode(replace(plan, workers=workers)) is Mode.DISABLED
+
+
+def test_workers_from_different_modes_have_no_one_way_back(plan: Any) -> None:
+    workers = (replace(plan.workers[0], mode="preparing"), *plan.workers[1:])
+    with pytest.raises(RefusedError, match="disabled and preparing"):
+        former_mode(replace(plan, workers=workers))
+
+
+def test_it_is_told_whose_file_becomes_what_it_was(plan: Any) -> None:
+    first, second, third = plan.workers
+    back = replace(
+        plan, workers=(replace(first, config_after=first.config_before), replace(second, config_after="other"), third)
+    )
+    assert restores_files(back, plan) == {W1: True, W2: False, W3: False}
+
+
+# predictions beside outcomes
+
+
+@pytest.mark.parametrize(("led", "worst"), [(True, False), (False, True)])
+def test_the_prediction_is_the_plans_for_a_leader_or_for_another(plan: Any, led: bool, worst: bool) -> None:
+    step = Step(W2, StepStatus.PASSED, NOW, tasks=("a/0",), led=led, tasks_stood_seconds=7.04)
+    outcome = WorkerOutcome.of(step, plan)
+    (prediction,) = [p for p in plan.stand_still if p.worker_id == W2]
+    assert prediction.best_seconds != prediction.worst_seconds
+    assert outcome.predicted_seconds == (prediction.worst_seconds if worst else prediction.best_seconds)
+    assert outcome.tasks_stood_seconds == 7.0
+
+
+def test_no_tasks_were_predicted_to_stand_still_where_there_were_none(plan: Any) -> None:
+    assert WorkerOutcome.of(Step(W2, StepStatus.PASSED, NOW), plan).predicted_seconds == 0.0
