@@ -21,21 +21,51 @@ def get_provider_info() -> dict[str, Any]:
     return {
         "package-name": "airflow-eos-provider",
         "name": "Kafka Connect exactly-once",
-        "description": "Exactly-once source support (KIP-618) for Kafka Connect, operated from Airflow.",
+        "description": "Exactly-once source support (KIP-618) for Kafka Connect, operated from Airflow; and Spark "
+        "batches that reach Kafka exactly once, interval by interval.",
         "integrations": [
             {"integration-name": _INTEGRATION, "external-doc-url": _DOCUMENTATION, "tags": ["apache", "kafka"]}
         ],
-        "hooks": [{"integration-name": _INTEGRATION, "python-modules": ["airflow_eos_provider.hooks.kafka_connect"]}],
+        "hooks": [
+            {
+                "integration-name": _INTEGRATION,
+                "python-modules": ["airflow_eos_provider.hooks.kafka_connect", "airflow_eos_provider.hooks.pipeline"],
+            }
+        ],
         "operators": [
             {
                 "integration-name": _INTEGRATION,
                 "python-modules": [
                     "airflow_eos_provider.operators.approval",
+                    "airflow_eos_provider.operators.connect_drift",
+                    "airflow_eos_provider.operators.interval_run",
                     "airflow_eos_provider.operators.rolling_upgrade",
                 ],
             }
         ],
-        "triggers": [{"integration-name": _INTEGRATION, "python-modules": ["airflow_eos_provider.triggers.approval"]}],
+        "sensors": [
+            {
+                "integration-name": _INTEGRATION,
+                "python-modules": [
+                    "airflow_eos_provider.sensors.connect_drift",
+                    "airflow_eos_provider.sensors.interval_complete",
+                ],
+            }
+        ],
+        "triggers": [
+            {
+                "integration-name": _INTEGRATION,
+                "python-modules": [
+                    "airflow_eos_provider.triggers.approval",
+                    "airflow_eos_provider.triggers.connect_drift",
+                    "airflow_eos_provider.triggers.interval_complete",
+                ],
+            }
+        ],
+        "task-decorators": [
+            {"name": "interval_run", "class-name": "airflow_eos_provider.decorators.interval_run.interval_run_task"}
+        ],
+        "notifications": ["airflow_eos_provider.notifications.drift.ConnectDriftNotifier"],
         "connection-types": [_kafka_connect_connection()],
     }
 

@@ -117,3 +117,41 @@ def disabled_lab(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iter
     """Three workers in mode disabled, for tests that leave the workers alone; connectors of their own are fine."""
     with _labs(tmp_path_factory, guard) as start:
         yield start(name="disabled", mode=Mode.DISABLED)
+
+
+@pytest.fixture(scope="session")
+def spark_properties(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Properties of a Spark session on the loopback interface that takes failed tasks up again, as a cluster does."""
+    folder = tmp_path_factory.mktemp("spark")
+    return {
+        "spark.master": "local[2,4]",
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.driver.memory": "1g",
+    }
+
+
+@pytest.fixture(scope="session")
+def spark(nothing_is_left_running: None, spark_properties: dict[str, str]) -> Iterator[Any]:
+    """A Spark session in this process; its JVM ends with the tests."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        builder: Any = SparkSession.builder
+        for name, value in spark_properties.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        gateway: Any = SparkContext._gateway
+        yield session
+        session.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # the JVM ends with its standard input
+        assert gateway.proc.wait(timeout=30) is not None
+        SparkContext._gateway = SparkContext._jvm = None

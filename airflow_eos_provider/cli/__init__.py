@@ -7,8 +7,10 @@ import sys
 import typer
 
 from airflow_eos_provider import __version__
-from airflow_eos_provider.cli import discover, rollout, status
+from airflow_eos_provider.cli import discover, drift, rollout, status
 from airflow_eos_provider.cli.common import console, progress_console
+from airflow_eos_provider.cli.intervals import intervals_app
+from airflow_eos_provider.cli.rollouts import rollouts_app
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.lab.command import lab_app
 from airflow_eos_provider.lab.demo_command import demo
@@ -22,9 +24,12 @@ app = typer.Typer(
 )
 app.command("status")(status.status)
 app.command("discover")(discover.discover)
+app.command("drift")(drift.drift)
 app.command("plan")(rollout.plan)
 app.command("apply")(rollout.apply)
 app.command("demo")(demo)
+app.add_typer(rollouts_app, name="rollout", help="Rolls of the group: history, pause, resume, abort, back.")
+app.add_typer(intervals_app, name="intervals", help="Interval runs: what was written into Kafka exactly once.")
 app.add_typer(lab_app, name="lab", help="A real Kafka with real Connect workers on this machine.")
 
 

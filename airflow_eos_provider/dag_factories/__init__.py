@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from airflow_eos_provider.dag_factories.audit import audit_dag
+from airflow_eos_provider.dag_factories.downgrade import downgrade_dag
 from airflow_eos_provider.dag_factories.upgrade import upgrade_dag
 
-__all__ = ["upgrade_dag"]
+__all__ = ["audit_dag", "downgrade_dag", "interval_run_dag", "upgrade_dag"]
+
+
+def __getattr__(name: str) -> object:
+    """Interval runs need the Spark provider, an extra; the upgrade does not, so it must not fail for want of it."""
+    if name == "interval_run_dag":
+        from airflow_eos_provider.dag_factories.intervals import interval_run_dag
+
+        return interval_run_dag
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -117,7 +117,7 @@ class KafkaConnectHook(BaseHook):
             properties = self._kafka_properties(str(kafka_conn_id))
             bootstrap_servers = extra.get("bootstrap_servers") or properties.get("bootstrap.servers")
             client = {**{k: v for k, v in properties.items() if k != "bootstrap.servers"}, **client}
-        _mask({"rest": rest, "client": client, "workers": extra.get("workers")})
+        mask({"rest": rest, "client": client, "workers": extra.get("workers")})
         cluster_file = extra.pop("cluster_file", None)
         if cluster_file:
             return _from_file(Path(str(cluster_file)), extra, bootstrap_servers, client, rest)
@@ -132,18 +132,7 @@ class KafkaConnectHook(BaseHook):
                 f"kafka_conn_id names {conn_id}, a connection of type {connection.conn_type!r}.",
                 expected="a connection of type 'kafka' (apache-airflow-providers-apache-kafka)",
             )
-        properties = dict(connection.extra_dejson)
-        callbacks = sorted(name for name in properties if name.endswith("_cb"))
-        if callbacks:
-            raise ConfigurationError(
-                f"The connection {conn_id} gets its credentials from code ({', '.join(callbacks)}).",
-                remedy="Name credentials that need no callback; callbacks are not supported here.",
-            )
-        return {
-            name: value
-            for name, value in properties.items()
-            if name not in _NOT_FOR_CLIENTS and not name.startswith(_NOT_FOR_CLIENTS_PREFIXES)
-        }
+        return client_properties(connection)
 
     @staticmethod
     def _rest_client(cluster: ConnectCluster, url: str) -> ConnectRest:
@@ -154,6 +143,25 @@ class KafkaConnectHook(BaseHook):
     def _ask_worker(self, cluster: ConnectCluster, url: str) -> str:
         with self._rest_client(cluster, url) as client:
             return f"Connect {client.root().version}"
+
+
+def client_properties(connection: Connection) -> dict[str, Any]:
+    """The librdkafka properties of a ``kafka`` connection, without those of consumers and producers.
+
+    :raises ConfigurationError: its credentials come from code.
+    """
+    properties = dict(connection.extra_dejson)
+    callbacks = sorted(name for name in properties if name.endswith("_cb"))
+    if callbacks:
+        raise ConfigurationError(
+            f"The connection {connection.conn_id} gets its credentials from code ({', '.join(callbacks)}).",
+            remedy="Name credentials that need no callback; callbacks are not supported here.",
+        )
+    return {
+        name: value
+        for name, value in properties.items()
+        if name not in _NOT_FOR_CLIENTS and not name.startswith(_NOT_FOR_CLIENTS_PREFIXES)
+    }
 
 
 def _extra(connection: Connection) -> dict[str, Any]:
@@ -195,22 +203,22 @@ def _from_file(
         cluster = replace(
             cluster, rest=replace(cluster.rest, **{name: getattr(stated, name) for name in names & rest.keys()})
         )
-    _mask({"rest": {"password": cluster.rest.password, "token": cluster.rest.token}})
-    _mask({"client": dict(cluster.kafka.properties), "workers": [{"env": dict(w.env)} for w in cluster.workers]})
+    mask({"rest": {"password": cluster.rest.password, "token": cluster.rest.token}})
+    mask({"client": dict(cluster.kafka.properties), "workers": [{"env": dict(w.env)} for w in cluster.workers]})
     return cluster
 
 
-def _mask(value: Any) -> None:
+def mask(value: Any) -> None:
     """Tell Airflow's log masking about every value whose name says that it is secret."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             if isinstance(inner, str) and is_secret(str(name)):
                 mask_secret(inner)
             else:
-                _mask(inner)
+                mask(inner)
     elif isinstance(value, list):
         for inner in value:
-            _mask(inner)
+            mask(inner)
 
 
 def _answer(what: str, ask: Callable[[], str]) -> tuple[bool, str]:

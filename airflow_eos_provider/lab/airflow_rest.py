@@ -159,6 +159,11 @@ class AirflowRest:
         )
         return str(answer["dag_run_id"])
 
+    def clear(self, dag_id: str, run_id: str) -> None:
+        """Clear every task of a run, so that all are done once more."""
+        content = {"dry_run": False, "dag_run_id": run_id, "only_failed": False, "reset_dag_runs": True}
+        self._write("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", content=content)
+
     def run_state(self, dag_id: str, run_id: str) -> str:
         return str(self._read(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")["state"])
 
@@ -216,11 +221,14 @@ class AirflowRest:
         """
         return self._read(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}")["value"]
 
-    def backfill(self, dag_id: str, from_date: datetime, to_date: datetime, *, max_active_runs: int = 4) -> int:
-        """Ask for the runs of all intervals from ``from_date`` to ``to_date``, both included.
+    def backfill(
+        self, dag_id: str, from_date: datetime, to_date: datetime, *, max_active_runs: int = 4, backwards: bool = False
+    ) -> int:
+        """Ask for the runs of all intervals that begin from ``from_date`` to ``to_date``, both included.
 
         Poll :meth:`run_states` afterwards: the backfill's own ``completed_at`` comes late.
 
+        :param backwards: the newest interval first.
         :returns: the backfill's id.
         """
         answer = self._write(
@@ -230,7 +238,7 @@ class AirflowRest:
                 "dag_id": dag_id,
                 "from_date": from_date.isoformat(),
                 "to_date": to_date.isoformat(),
-                "run_backwards": False,
+                "run_backwards": backwards,
                 "max_active_runs": max_active_runs,
                 "reprocess_behavior": "failed",
                 "dag_run_conf": {},

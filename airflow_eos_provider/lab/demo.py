@@ -1,7 +1,8 @@
 """``eos demo``: the main job on the lab, from start to end, and the proof that it held.
 
 A real Connect cluster is rolled from disabled over preparing to enabled by an Airflow DAG while connectors write; then
-one of its workers is killed, a connector is reconfigured, and every topic is compared with what was put in.
+one of its workers is killed, a connector is reconfigured, and every topic is compared with what was put in. Then a
+month of intervals is written by Spark, exactly once although drivers and workers die, and compared as well.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ from rich.console import Console
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.lab import demo_intervals
 from airflow_eos_provider.lab.airflow import AirflowLab, AirflowOptions, wait_for_dag
 from airflow_eos_provider.lab.demo_dag import DagRun
+from airflow_eos_provider.lab.demo_intervals import IntervalsReport
 from airflow_eos_provider.lab.demo_load import (
     FLIGHTS_TOPIC,
     MIRROR_TASKS_AFTER,
@@ -49,6 +53,7 @@ RUNNING_SECONDS = 180.0
 _DAG_SECONDS = 3600.0
 _CATCH_UP_SECONDS = 300.0
 _DRAIN_SECONDS = 300.0
+_BACKFILL_SECONDS = 1800.0
 _PORT_SECONDS = 15.0
 
 LONG_DELAY_MS = 60_000
@@ -71,7 +76,7 @@ class DemoOptions:
     :param folder: everything of the demo; what an earlier demo left there is taken down and replaced.
     :param keep: leave lab and Airflow up at the end.
     :param rate: flights a second; None chooses one at which they last until the end.
-    :param days: how many daily intervals to run; kept for the report, interval runs are not built yet.
+    :param days: how many daily intervals to backfill after the upgrade; 0 leaves that part out.
     :param rebalance_delay_ms: the workers' ``scheduled.rebalance.max.delay.ms``.
     """
 
@@ -106,7 +111,7 @@ def run_demo(options: DemoOptions, console: Console) -> DemoReport:
     :raises ConfigurationError: another demo is running in the same folder.
     :raises EosError: the demo broke off; the report is written all the same and says why.
     """
-    report = DemoReport(days=options.days, rebalance_delay_ms=options.rebalance_delay_ms)
+    report = DemoReport(intervals=IntervalsReport(days=options.days), rebalance_delay_ms=options.rebalance_delay_ms)
     with _only_demo_in(options.folder), _signals_as_interrupts(), Screen(console) as screen:
         demo = _Demo(options, screen, report)
         try:
@@ -159,6 +164,8 @@ class _Demo:
             self._fence_the_mirror(load)
             self._end_load(load, feeder)
         self._compare(load, feeder.path, finished_at_ms)
+        if self._options.days:
+            self._backfill(lab)
 
     def end(self) -> None:
         """Take everything down, or tell where it is."""
@@ -200,11 +207,15 @@ class _Demo:
         dags = self._folder / "dags"
         dags.mkdir(parents=True, exist_ok=True)
         (dags / f"{DAG_ID}.py").write_text(_DAG_FILE, encoding="utf-8")
-        connection = {"conn_type": "kafka_connect", "extra": {"cluster_file": str(lab.cluster_file)}}
+        connections = {CONNECTION_ID: {"conn_type": "kafka_connect", "extra": {"cluster_file": str(lab.cluster_file)}}}
+        if self._options.days:
+            text = demo_intervals.dag_file(self._flights_folder)
+            (dags / f"{demo_intervals.DAG_ID}.py").write_text(text, encoding="utf-8")
+            connections |= demo_intervals.connections(lab.bootstrap_servers)
         options = AirflowOptions(
             folder=self._folder / "airflow",
             dags_folder=dags,
-            connections={CONNECTION_ID: json.dumps(connection)},
+            connections={name: json.dumps(connection) for name, connection in connections.items()},
         )
         self._airflow = AirflowLab.start(options, self._screen.now)
         self._report.airflow = {"url": self._airflow.url}
@@ -263,25 +274,46 @@ class _Demo:
 
     def _compare(self, load: Load, path: Path, finished_at_ms: int) -> None:
         self._screen.step("What readers of committed records get")
-        flights = self._drain(load, FLIGHTS_TOPIC)
+        flights = self._drain(load.cluster.kafka, FLIGHTS_TOPIC)
         load.wait_mirrored(flights.last_offsets, _CATCH_UP_SECONDS)
-        mirrored = self._drain(load, MIRROR_TOPIC)
+        mirrored = self._drain(load.cluster.kafka, MIRROR_TOPIC)
         self._report.source = compare(expected_from_file(path), flights, finished_at_ms)
         self._report.mirror = compare(expected_from_topic(flights), mirrored, finished_at_ms)
         for comparison in (self._report.source, self._report.mirror):
             for example in comparison.examples:
                 self._screen.say(f"{comparison.topic}: {example}", "yellow")
 
-    def _drain(self, load: Load, topic: str) -> Drained:
+    def _drain(self, kafka: KafkaSettings, topic: str) -> Drained:
         started = time.monotonic()
         drained = drain(
-            load.cluster.kafka,
+            kafka,
             topic,
             timeout_seconds=_DRAIN_SECONDS,
             progress=lambda passed, end: self._screen.now(f"draining {topic}: {passed:,} of {end:,} offsets"),
         )
         self._screen.say(f"{topic}: {drained.records:,} records drained in {time.monotonic() - started:.1f} s")
         return drained
+
+    @property
+    def _flights_folder(self) -> Path:
+        return self._folder / "data" / "months"
+
+    def _backfill(self, lab: Lab) -> None:
+        days = self._options.days
+        self._screen.step(
+            f"Interval runs: Airflow backfills {days} day{'' if days == 1 else 's'} by Spark, newest first"
+        )
+        self._screen.load = str
+        assert self._airflow is not None
+        demo_intervals.prepare(lab, self._flights_folder, days)
+        with self._airflow.rest() as rest:
+            backfill = demo_intervals.Backfill(self._airflow, rest, self._screen, days)
+            self._report.intervals.killed = backfill.run(_BACKFILL_SECONDS)
+        drained = self._drain(lab.cluster().kafka, demo_intervals.TOPIC)
+        comparison, intervals = demo_intervals.compare_days(drained, days, backfill.summaries)
+        self._report.intervals.comparison, self._report.intervals.intervals = comparison, intervals
+        for example in comparison.examples:
+            self._screen.say(f"{comparison.topic}: {example}", "yellow")
 
     def _tell_what_is_up(self) -> None:
         say, folder = self._screen.say, self._options.folder

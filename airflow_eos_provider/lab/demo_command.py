@@ -32,8 +32,8 @@ def demo(
         typer.Option(
             "--days",
             min=0,
-            help="How many daily intervals to run. Interval runs are not built yet, so none are run, "
-            'and the report says "intervals": [].',
+            max=31,
+            help="How many days of January 2013 to backfill after the upgrade; 0 leaves that part out.",
         ),
     ] = 31,
     rebalance_delay: Annotated[
@@ -46,9 +46,10 @@ def demo(
     ] = 3000,
     folder: Annotated[Path, typer.Option("--dir", help="Folder for everything of the demo.")] = Path(".eos/demo"),
 ) -> None:
-    """A real Connect cluster, rolled to exactly-once by an Airflow DAG under live load, and the proof that it held.
+    """A real Connect cluster, rolled to exactly-once by an Airflow DAG under live load, then a backfill by Spark.
 
-    Takes a few minutes. Writes report.json into the folder; exit code 0 only if every check held.
+    Takes about four minutes, and up to eight more for a month of intervals. Writes report.json into the folder; exit
+    code 0 only if every check held.
     """
     from airflow_eos_provider.lab.demo import DemoOptions, run_demo, take_down  # the lab's libraries load slowly
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from airflow_eos_provider import __version__
+from airflow_eos_provider.lab.demo_intervals import IntervalsReport
 from airflow_eos_provider.lab.demo_load import Fencing
 from airflow_eos_provider.lab.drain import Comparison
 
@@ -30,6 +31,7 @@ class DemoReport:
     :param mirror: topic ``src.flights`` beside topic ``flights``.
     :param killed: which worker was killed, and how long until every task ran again.
     :param load_lasted: whether lines were still being written when the fencing round was over.
+    :param intervals: the backfill; its ``days`` is 0 if it was left out.
     :param failure: why the demo broke off, if it did.
     :param interrupted: whether somebody broke it off.
     """
@@ -43,7 +45,7 @@ class DemoReport:
     load: dict[str, Any] = field(default_factory=dict)
     load_lasted: bool = False
     airflow: dict[str, Any] = field(default_factory=dict)
-    days: int = 31
+    intervals: IntervalsReport = field(default_factory=IntervalsReport)
     rebalance_delay_ms: int = 0
     timings: list[tuple[str, float]] = field(default_factory=list)
     failure: str | None = None
@@ -64,6 +66,7 @@ class DemoReport:
             "flights: nothing is double since enabled": self.source is not None and self.source.nothing_double,
             "src.flights: nothing is missing": self.mirror is not None and self.mirror.nothing_missing,
             "src.flights: nothing is double since enabled": self.mirror is not None and self.mirror.nothing_double,
+            **self.intervals.checks(),
         }
 
     @property
@@ -87,8 +90,10 @@ class DemoReport:
             "mirror": _topic(self.mirror),
             "killed": self.killed,
             "fencing": [self.fencing.to_dict()] if self.fencing else [],
-            "intervals": [],
-            "days": self.days,
+            "intervals": self.intervals.intervals,
+            "interval_topic": _topic(self.intervals.comparison),
+            "killed_in_intervals": self.intervals.killed,
+            "days": self.intervals.days,
             "load": self.load,
             "airflow": self.airflow,
             "rebalance_delay_ms": self.rebalance_delay_ms,
@@ -110,7 +115,10 @@ class DemoReport:
         if self.fencing is not None:
             console.print(_fencing_table(self.fencing))
         if self.source is not None:
-            console.print(_topics_table([c for c in (self.source, self.mirror) if c is not None]))
+            topics = (self.source, self.mirror, self.intervals.comparison)
+            console.print(_topics_table([c for c in topics if c is not None]))
+        if self.intervals.intervals:
+            console.print(_intervals_table(self.intervals))
         console.print(_timings_table(self.timings))
         console.print(_checks_table(self.checks))
 
@@ -187,6 +195,24 @@ def _topics_table(comparisons: list[Comparison]) -> Table:
     ]
     for name, values in rows:
         table.add_row(name, *values)
+    return table
+
+
+def _intervals_table(report: IntervalsReport) -> Table:
+    killed = ", ".join(entry["what"] for entry in report.killed) or "nothing"
+    table = Table(title=f"The intervals (killed on the way: {killed})", title_justify="left")
+    table.add_column("interval")
+    for column in ("records", "missing", "double", "tries", "seconds"):
+        table.add_column(column, justify="right")
+    for entry in report.intervals:
+        table.add_row(
+            entry["interval"],
+            f"{entry['records']:,}",
+            str(entry["missing"]),
+            str(entry["duplicates"]),
+            str(entry["tries"]),
+            "-" if entry["seconds"] is None else f"{entry['seconds']:.1f}",
+        )
     return table
 
 

@@ -11,13 +11,17 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks import fencing, ledger_read, order_of_restarts
+from tests.benchmarks import fencing, ledger_read, order_of_restarts, produce, roll_vs_by_hand, spark_write
 from tests.benchmarks.result import Result
 
 BENCHMARKS: dict[str, Callable[[Console], list[Result]]] = {
     "fence_vs_java_admin": fencing.run,
     "ledger_read_vs_kafkabasedlog": ledger_read.run,
     "order_of_restarts": order_of_restarts.run,
+    "produce_vs_java": produce.run,
+    "roll_vs_by_hand": roll_vs_by_hand.run,
+    "write_vs_foreachpartition": spark_write.against_foreachpartition,
+    "write_vs_nontransactional": spark_write.against_nontransactional,
 }
 RESULTS = Path(".eos/benchmarks.json")
 

@@ -76,7 +76,7 @@ def wait_for_output(folder: Path, text: str, process: subprocess.Popen[bytes]) -
 
 
 def test_the_demo_holds_every_promise_and_leaves_nothing_running(folder: Path) -> None:
-    process = start_demo(folder, "--days", "0")
+    process = start_demo(folder, "--days", "2")
     try:
         code = process.wait(timeout=DEMO_SECONDS)
     finally:
@@ -105,7 +105,16 @@ def test_the_demo_holds_every_promise_and_leaves_nothing_running(folder: Path) -
     assert fencing["task_count_record"]["before"]["tasks"] == 3
     assert fencing["task_count_record"]["after"]["tasks"] == 2
 
-    assert report["intervals"] == []
+    assert [day["interval"] for day in report["intervals"]] == [
+        "2013-01-01T05:00:00Z/2013-01-02T05:00:00Z",
+        "2013-01-02T05:00:00Z/2013-01-03T05:00:00Z",
+    ]
+    assert [(day["records"], day["duplicates"], day["missing"]) for day in report["intervals"]] == [
+        (842, 0, 0),
+        (943, 0, 0),
+    ]
+    assert [entry["what"] for entry in report["killed_in_intervals"]] == ["worker", "driver"]
+    assert max(day["tries"] for day in report["intervals"]) == 2  # the killed driver's
     assert report["airflow"]["url"].startswith("http://127.0.0.1:")
     assert AirflowRecord.read(folder / "airflow") is not None  # so the next line has something to look for
     assert processes_of(folder) == []

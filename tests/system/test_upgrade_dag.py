@@ -1,4 +1,4 @@
-"""The DAG of the repository against real workers, by ``dag.test()``.
+"""The DAGs of the repository, there and back, against real workers, by ``dag.test()``.
 
 ``dag.test()`` on an approval never ends by itself and does not listen to SIGTERM, so it runs in a process of its own
 with a deadline; the approvals are answered by REST at an api-server on the same database.
@@ -30,10 +30,12 @@ DAGS = Path(__file__).parents[2] / "dags"
 DAG_ID = "connect_exactly_once_upgrade"
 DEADLINE_SECONDS = 400
 
+DOWNGRADE_DAG_ID = "connect_exactly_once_downgrade"
+
 RUN_DAG = f"""
 import json, sys
 from airflow.dag_processing.dagbag import DagBag
-dag = DagBag({str(DAGS)!r}).dags[{DAG_ID!r}]
+dag = DagBag({str(DAGS)!r}).dags[sys.argv[1]]
 run = dag.test()
 states = {{ti.task_id: str(ti.state) for ti in run.get_task_instances()}}
 print("RESULT", json.dumps({{"run": str(run.state), "tasks": states}}))
@@ -48,10 +50,10 @@ class Airflow:
     folder: Path
     rest: AirflowRest
 
-    def start_dag(self) -> subprocess.Popen[str]:
+    def start_dag(self, dag_id: str) -> subprocess.Popen[str]:
         with (self.folder / "dag.log").open("w") as log:
             return subprocess.Popen(
-                [sys.executable, "-c", RUN_DAG],
+                [sys.executable, "-c", RUN_DAG, dag_id],
                 env=self.environment,
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
@@ -118,7 +120,7 @@ def wait_until_it_answers(rest: AirflowRest) -> None:
             time.sleep(0.5)
 
 
-def approve_until_it_ends(airflow: Airflow, process: subprocess.Popen[str]) -> list[str]:
+def approve_until_it_ends(airflow: Airflow, dag_id: str, process: subprocess.Popen[str]) -> list[str]:
     """Approve whatever is asked.
 
     :returns: the texts that were shown.
@@ -127,18 +129,18 @@ def approve_until_it_ends(airflow: Airflow, process: subprocess.Popen[str]) -> l
     deadline = time.monotonic() + DEADLINE_SECONDS
     while process.poll() is None:
         assert time.monotonic() < deadline, "the DAG did not end in time"
-        for run_id in airflow.rest.run_states(DAG_ID) if airflow.rest.dag_is_known(DAG_ID) else ():
-            for action in airflow.rest.required_actions(DAG_ID, run_id):
-                airflow.rest.answer(DAG_ID, run_id, action, "Approve")
+        for run_id in airflow.rest.run_states(dag_id) if airflow.rest.dag_is_known(dag_id) else ():
+            for action in airflow.rest.required_actions(dag_id, run_id):
+                airflow.rest.answer(dag_id, run_id, action, "Approve")
                 shown.append(action.body)
         time.sleep(1)
     return shown
 
 
-def run_dag(airflow: Airflow) -> list[str]:
-    process = airflow.start_dag()
+def run_dag(airflow: Airflow, dag_id: str = DAG_ID) -> list[str]:
+    process = airflow.start_dag(dag_id)
     try:
-        return approve_until_it_ends(airflow, process)
+        return approve_until_it_ends(airflow, dag_id, process)
     finally:
         if process.poll() is None:
             process.kill()
@@ -162,4 +164,21 @@ def test_on_an_enabled_cluster_nobody_is_asked_and_nothing_is_touched(airflow: A
     skipped = {task for task, state in tasks.items() if state == "skipped"}
     assert airflow.result()["run"] == "success"
     assert skipped == set(tasks) - {"preflight", "verify_enabled"}
+    assert [lab.worker_process(index) for index in range(2)] == before
+
+
+def test_one_approval_takes_the_cluster_straight_back_to_disabled(airflow: Airflow, lab: Lab) -> None:
+    shown = run_dag(airflow, DOWNGRADE_DAG_ID)
+    assert airflow.result() == {"run": "success", "tasks": dict.fromkeys(airflow.result()["tasks"], "success")}
+    (body,) = shown
+    assert "-exactly.once.source.support=enabled\n+exactly.once.source.support=disabled" in body
+    assert "Exactly-once is given up" in body
+    assert {worker.mode_in_file() for worker in lab.workers} == {Mode.DISABLED}
+
+
+def test_on_a_disabled_cluster_the_way_back_asks_nobody(airflow: Airflow, lab: Lab) -> None:
+    before = [lab.worker_process(index) for index in range(2)]
+    assert run_dag(airflow, DOWNGRADE_DAG_ID) == []
+    assert airflow.result()["run"] == "success"
+    assert airflow.result()["tasks"]["plan_disabled"] == "skipped"
     assert [lab.worker_process(index) for index in range(2)] == before

@@ -36,6 +36,9 @@ class MemoryStore:
         self.values[key] = value
         self.retentions[key] = retention
 
+    def delete(self, key: str) -> None:
+        self.values.pop(key, None)
+
 
 @pytest.fixture
 def store() -> MemoryStore:

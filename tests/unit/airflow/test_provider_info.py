@@ -37,7 +37,7 @@ def test_the_hook_and_the_connection_type_name_each_other() -> None:
     assert hook.hook_name == described["hook-name"]
 
 
-@pytest.mark.parametrize("kind", ["hooks", "operators", "triggers"])
+@pytest.mark.parametrize("kind", ["hooks", "operators", "sensors", "triggers"])
 def test_every_module_that_is_named_can_be_imported(kind: str) -> None:
     modules = [module for entry in get_provider_info()[kind] for module in entry["python-modules"]]
     assert modules
@@ -52,3 +52,11 @@ def test_airflow_offers_the_connection_type_with_its_form() -> None:
     assert manager.hooks["kafka_connect"].hook_name == "Kafka Connect"
     assert "extra__kafka_connect__workers" in manager.connection_form_widgets
     assert manager.field_behaviours["kafka_connect"]["relabeling"]["host"] == "Bootstrap servers"
+
+
+def test_airflow_offers_the_decorator() -> None:
+    from airflow.sdk import task
+
+    from airflow_eos_provider.decorators.interval_run import interval_run_task
+
+    assert task.interval_run is interval_run_task

@@ -1,0 +1,129 @@
+"""``@task.interval_run``: a function that returns a DataFrame, whose rows reach Kafka exactly once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperator
+from airflow.providers.common.compat.sdk import DecoratedOperator, TaskDecorator, task_decorator_factory
+
+from airflow_eos_provider.operators.interval_run import IntervalRun
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_eos_provider.interval.interval import Run
+    from airflow_eos_provider.interval.pipeline import Pipeline
+
+#: What the function is given when the task runs; it may take any of them, by these names.
+_GIVEN = ("spark", "sc", "interval")
+
+
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+#: Where a function keeps which of these it takes.
+_HIDDEN = "_eos_given"
+
+
+class _IntervalRunDecoratedOperator(IntervalRun, DecoratedOperator, PySparkOperator):
+    """Calls the function in the task's own process, which is the Spark driver, and writes what it returns.
+
+    The session is made as ``@task.pyspark`` makes it: ``conn_id`` names a Spark connection (without one: ``local[*]``),
+    ``config_kwargs`` holds Spark settings. Spark Connect has no driver of its own in this process and is refused.
+    """
+
+    custom_operator_name = "@task.interval_run"
+
+    template_fields: Sequence[str] = (
+        *PySparkOperator.template_fields,
+        *IntervalRun.template_fields,
+    )
+
+    def __init__(
+        self,
+        *,
+        python_callable: Callable[..., Any],
+        op_args: Sequence[Any] | None = None,
+        op_kwargs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        _hide_given(python_callable)
+        super().__init__(
+            kwargs_to_upstream={"python_callable": python_callable, "op_args": op_args, "op_kwargs": op_kwargs},
+            python_callable=python_callable,
+            op_args=op_args,
+            op_kwargs=op_kwargs,
+            **kwargs,
+        )
+        self._wanted: tuple[Pipeline, Run] | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        return self.write_once(context)
+
+    def write(self, context: Context, pipeline: Pipeline, run: Run) -> None:
+        self._wanted = (pipeline, run)
+        DecoratedOperator.execute(self, context)
+
+    def execute_callable(self) -> Any:
+        """Called by :class:`PySparkOperator` within the life of its session."""
+        function = self.python_callable
+        assert self._wanted is not None
+        pipeline, run = self._wanted
+
+        def write(*args: Any, spark: Any, **kwargs: Any) -> dict[str, Any]:
+            from airflow_eos_provider.interval.spark import write_interval
+
+            given = {"spark": spark, "sc": getattr(spark, "sparkContext", None), "interval": run.interval}
+            arguments = inspect.signature(function).bind(*args, **kwargs).arguments
+            frame = function(**{name: given[name] for name in getattr(function, _HIDDEN)}, **arguments)
+            done = write_interval(
+                frame,
+                pipeline,
+                run.interval,
+                revision=run.revision,
+                slices=self.slices,
+                key=self.key,
+                tasks=self.tasks,
+                report=lambda line: self.log.info("%s", line),
+            )
+            return done.to_dict()
+
+        self.python_callable = write
+        try:
+            return PySparkOperator.execute_callable(self)
+        finally:
+            self.python_callable = function
+
+
+def _hide_given(function: Callable[..., Any]) -> None:
+    """Take out of the function's signature what it is given when it runs, so that Airflow asks for the rest only."""
+    if hasattr(function, _HIDDEN):  # Airflow makes an operator anew for every task of a mapped one
+        return
+    signature = inspect.signature(function)
+    others = [parameter for name, parameter in signature.parameters.items() if name not in _GIVEN]
+    unfit = [parameter.name for parameter in others if parameter.kind not in _BY_NAME]
+    if unfit:
+        raise TypeError(f"@task.interval_run passes arguments by name, so {unfit[0]} of {function.__name__} cannot be.")
+    setattr(function, _HIDDEN, tuple(name for name in _GIVEN if name in signature.parameters))
+    function.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+
+
+def interval_run_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> TaskDecorator:
+    """Turn a function into a task that writes one interval exactly once.
+
+    .. code-block:: python
+
+        @task.interval_run(pipeline="orders", topic="orders", key="key", slices=8, conn_id="spark_default")
+        def orders(spark, interval):
+            return spark.read.parquet("…").where(…).selectExpr("order_id as key", "to_json(struct(*)) as value")
+
+    :param kwargs: arguments of :class:`~airflow_eos_provider.operators.interval_run.IntervalRun`, of
+        ``@task.pyspark`` (``conn_id``, ``config_kwargs``) and of every operator.
+    """
+    return task_decorator_factory(
+        python_callable=python_callable,
+        decorated_operator_class=_IntervalRunDecoratedOperator,
+        **kwargs,
+    )

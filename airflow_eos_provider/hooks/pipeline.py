@@ -1,0 +1,133 @@
+"""From an Airflow connection to a pipeline of interval runs, and from a task's context to the run that it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseHook
+
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook, client_properties, mask
+from airflow_eos_provider.kafka.config import KafkaSettings
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_eos_provider.interval.interval import Interval, Run
+    from airflow_eos_provider.interval.pipeline import Pipeline
+
+#: The connection of Airflow's own Kafka provider that is taken when none is named.
+DEFAULT_KAFKA_CONN_ID = "kafka_default"
+
+#: The group that pipelines belong to when none is named. It must never be the group of a Connect cluster.
+DEFAULT_GROUP_ID = "eos-intervals"
+
+_ZERO_WIDTH_REMEDY = (
+    'Give the DAG a timetable with data intervals: "@daily" and cron strings have none in Airflow 3. '
+    'Write schedule=CronDataIntervalTimetable("0 0 * * *", timezone="…").'
+)
+
+
+def kafka_settings(conn_id: str = DEFAULT_KAFKA_CONN_ID) -> KafkaSettings:
+    """How to reach the brokers of a connection. Whatever is secret in it is masked in Airflow's logs first.
+
+    Blocking; a trigger calls it by ``sync_to_async``.
+
+    :param conn_id: a connection of type ``kafka``, or of type ``kafka_connect``, of which only the brokers are used.
+    :raises ConfigurationError: with the connection's name and what is wrong in it.
+    """
+    connection = BaseHook.get_connection(conn_id)
+    if connection.conn_type == KafkaConnectHook.conn_type:
+        return KafkaConnectHook(conn_id).get_cluster().kafka
+    if connection.conn_type != "kafka":
+        raise ConfigurationError(
+            f"The connection {conn_id} is of type {connection.conn_type!r}.",
+            expected="type 'kafka' (apache-airflow-providers-apache-kafka) or 'kafka_connect'",
+        )
+    properties = client_properties(connection)
+    mask(properties)
+    try:
+        return KafkaSettings(properties)
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"Connection {conn_id}: {error.found}",
+            remedy='Write {"bootstrap.servers": "host:port", …} into its extra (Admin > Connections).',
+        ) from error
+
+
+def find_pipeline(
+    name: str,
+    *,
+    group_id: str = DEFAULT_GROUP_ID,
+    kafka_conn_id: str = DEFAULT_KAFKA_CONN_ID,
+    topic: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Pipeline:
+    """The pipeline of this name, with the brokers of a connection.
+
+    :param name: the pipeline's name.
+    :param group_id: prefix of its topics and transactional ids.
+    :param topic: where its records go, unless they say so themselves.
+    :param options: further fields of :class:`~airflow_eos_provider.interval.pipeline.Pipeline`.
+    :raises ConfigurationError: the connection, the name or an option is not usable.
+    """
+    from airflow_eos_provider.interval.pipeline import Pipeline
+
+    try:
+        return Pipeline(
+            name=name, group_id=group_id, kafka=kafka_settings(kafka_conn_id), topic=topic, **(options or {})
+        )
+    except TypeError as error:
+        raise ConfigurationError(f"An option of the pipeline {name} is unknown: {error}.") from error
+
+
+def run_of(context: Context, pipeline: str, interval: str | None, revision: int | str) -> Run:
+    """The run that a task is for.
+
+    :param pipeline: the pipeline's name.
+    :param interval: ``start/end``; empty for the DAG run's data interval.
+    :param revision: a number, or the text of one, as templates leave it.
+    :raises ConfigurationError: there is no interval, or it or the revision is not usable; with the remedy.
+    """
+    from airflow_eos_provider.interval.interval import Run
+
+    try:
+        number = int(revision)
+    except ValueError:
+        raise ConfigurationError(f"The revision is {revision!r}.", expected="a whole number from 1") from None
+    return Run(pipeline, interval_of(context, interval), number)
+
+
+def interval_of(context: Context, given: str | None) -> Interval:
+    """The interval that a task is for.
+
+    :param given: ``start/end``; empty for the DAG run's data interval.
+    :raises ConfigurationError: there is none, or it has no width.
+    """
+    from airflow_eos_provider.interval.interval import Interval
+
+    if given:
+        start_text, _, end_text = given.partition("/")
+        try:
+            return Interval(datetime.fromisoformat(start_text.strip()), datetime.fromisoformat(end_text.strip()))
+        except ValueError:
+            raise ConfigurationError(
+                f"{given!r} is not an interval.",
+                expected="start/end in ISO 8601 with offsets, as in 2013-01-01T05:00:00Z/2013-01-02T05:00:00Z",
+            ) from None
+    dag_run = context["dag_run"]
+    start, end = dag_run.data_interval_start, dag_run.data_interval_end
+    if start is None or end is None:
+        raise ConfigurationError(
+            f"The run {dag_run.run_id} has no data interval: it was triggered by hand or by an asset.",
+            remedy="Trigger it with a logical date, use a backfill, or give the task an interval: "
+            'interval="{{ params.interval }}" (start/end in ISO 8601 with offsets).',
+        )
+    if start == end:
+        raise ConfigurationError(
+            f"The data interval of {dag_run.run_id} begins and ends at {start.isoformat()}: it has no width.",
+            remedy=_ZERO_WIDTH_REMEDY,
+        )
+    return Interval(start, end)

@@ -1,0 +1,148 @@
+"""The files of an interval, found and pinned by Spark's driver through Hadoop's file systems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.interval.files import Convert, PinnedFile, Reading
+from airflow_eos_provider.interval.interval import Interval
+from airflow_eos_provider.interval.slices import Slice
+
+
+@dataclass(frozen=True)
+class FilesSource:
+    """The pinned files of one interval, a slice a file.
+
+    :param files: in the order of their paths.
+    :param reading: how a file becomes records.
+    :param convert: makes record columns (``value``, ``key`` …) of a batch of the file's columns; None takes rows with a
+        column ``value`` as they are, and makes JSON objects of others. It has to give the same rows in every attempt.
+    """
+
+    files: tuple[PinnedFile, ...]
+    reading: Reading
+    convert: Convert | None = None
+
+    def slices(self) -> tuple[Slice, ...]:
+        """A slice a file; with its source, so that an attempt needs no more than the plan to read it."""
+        return tuple(
+            Slice(number, {"file": file.to_dict(), **self.reading.to_dict()}) for number, file in enumerate(self.files)
+        )
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The files as a DataFrame, for work that needs a shuffle; its slices are then those of a key, not of files."""
+        reader = spark.read.option("header", "true").option("inferSchema", "true")
+        kind = "text" if self.reading.format == "lines" else self.reading.format
+        if not self.files:
+            raise ConfigurationError("There is no file to take the columns from.", remedy="Leave the interval out.")
+        frame = reader.format(kind).load([file.path for file in self.files])
+        if self.reading.time_column is None:
+            return frame
+        when = F.to_timestamp(F.col(self.reading.time_column))
+        start, end = (F.lit(datetime.fromisoformat(str(edge))) for edge in (self.reading.start, self.reading.end))
+        return frame.where((when >= start) & (when < end))
+
+
+def files_source(
+    spark: SparkSession,
+    interval: Interval,
+    path: str,
+    *,
+    format: str,
+    time_column: str | None = None,
+    modified: bool = False,
+    convert: Convert | None = None,
+) -> FilesSource:
+    """Find and pin the files of an interval.
+
+    :param path: where they are: a file, a folder or a glob, with ``{start}`` and ``{end}`` where the interval's bounds
+        belong, formatted as Python does (``s3a://logs/{start:%Y/%m/%d}/*.parquet``); UTC.
+    :param format: ``parquet``, ``json`` (an object a line), ``csv`` (with a header) or ``lines`` (the line itself).
+    :param time_column: keep the rows whose time lies in ``[start, end)``; a time without a zone is UTC.
+    :param modified: take the files whose last change lies in ``[start, end)``.
+    :param convert: as :class:`FilesSource` has it.
+    :raises ConfigurationError: the path cannot be formatted, or its file system cannot be reached; nothing in it says
+        which interval is meant.
+    """
+    try:
+        place = path.format(start=interval.start, end=interval.end)
+    except (KeyError, IndexError, ValueError) as error:
+        raise ConfigurationError(
+            f"The path {path!r} cannot be formatted: {error}.",
+            expected="{start} and {end}, as in data/{start:%Y-%m-%d}/*.json",
+        ) from error
+    if place == path and time_column is None and not modified:
+        raise ConfigurationError(
+            f"Nothing says which of the files at {path} belong to the interval.",
+            expected="{start} or {end} in the path, or time_column, or modified=True",
+            remedy="Otherwise each interval would write all of them again.",
+        )
+    bounds = {"start": interval.start.isoformat(), "end": interval.end.isoformat()} if time_column else {}
+    found = pin(spark, [place])
+    if modified:
+        first, last = (int(edge.timestamp() * 1000) for edge in (interval.start, interval.end))
+        found = tuple(file for file in found if first <= file.modified_ms < last)
+    return FilesSource(found, Reading(format, time_column, **bounds), convert)
+
+
+def pin(spark: SparkSession, paths: Sequence[str]) -> tuple[PinnedFile, ...]:
+    """The files at these places as they are now, each once, in the order of their paths.
+
+    :param paths: files, folders (all that lies in them) or globs, of any of Hadoop's file systems. What begins with
+        ``_`` or ``.`` is left out, as Spark does.
+    :raises ConfigurationError: a file system cannot be reached.
+    """
+    found: dict[str, PinnedFile] = {}
+    for path in paths:
+        for file in _find(spark, path):
+            found[file.path] = file
+    return tuple(found[path] for path in sorted(found))
+
+
+def _find(spark: SparkSession, path: str) -> list[PinnedFile]:
+    from py4j.protocol import Py4JJavaError
+
+    jvm: Any = spark._jvm
+    found: list[PinnedFile] = []
+    try:
+        place = jvm.org.apache.hadoop.fs.Path(path)
+        system = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+        for status in system.globStatus(place) or ():
+            if status.isFile():
+                found.append(_pinned(spark, status))
+                continue
+            within = system.listFiles(status.getPath(), True)
+            root = status.getPath().toString()
+            while within.hasNext():
+                file = within.next()
+                inner = file.getPath().toString().removeprefix(root).lstrip("/")
+                if not any(part.startswith(("_", ".")) for part in inner.split("/")):
+                    found.append(_pinned(spark, file))
+    except (Py4JJavaError, PySparkException) as error:
+        message = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else str(error)
+        raise ConfigurationError(
+            f"The files at {path} cannot be listed: {message}.",
+            remedy="Check the path, and that Spark has the file system's jars and credentials.",
+        ) from None
+    return found
+
+
+def _pinned(spark: SparkSession, status: Any) -> PinnedFile:
+    from py4j.java_gateway import is_instance_of
+
+    gateway: Any = spark.sparkContext._gateway
+    tagged = is_instance_of(gateway, status, "org.apache.hadoop.fs.EtagSource")
+    return PinnedFile(
+        path=str(status.getPath().toString()),
+        size=int(status.getLen()),
+        modified_ms=int(status.getModificationTime()),
+        etag=status.getEtag() if tagged else None,
+    )

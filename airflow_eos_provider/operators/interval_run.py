@@ -1,0 +1,309 @@
+"""One interval of a pipeline, written into Kafka exactly once by a Spark job.
+
+The ledger in Kafka decides what is done, not Airflow: it is asked before Spark is started, so that a finished interval
+costs no Spark at all, and again at the end, so that a task never succeeds before its interval is complete. That is why
+retries, clears and two Airflow workers that both believe to own the task are all harmless: whoever comes second
+finds the slices that are done, or is fenced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_eos_provider.assets.intervals import interval_asset
+from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, RefusedError
+from airflow_eos_provider.hooks.pipeline import DEFAULT_GROUP_ID, DEFAULT_KAFKA_CONN_ID, find_pipeline, run_of
+from airflow_eos_provider.operators.failures import no_retry_where_pointless
+from airflow_eos_provider.processes import ProcessIdentity, identify
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.sdk import Context
+
+    from airflow_eos_provider.interval.interval import Run
+    from airflow_eos_provider.interval.pipeline import Pipeline
+    from airflow_eos_provider.interval.stage import Completed
+
+#: A lost worker or driver is made up for by the next try, which goes on with the slices that are left.
+RUN_RETRIES = 3
+RUN_RETRY_DELAY = timedelta(seconds=10)
+
+#: Exit codes of the job after which a retry would only repeat the message, or fence the run that won.
+_FINAL_EXIT_CODES = frozenset(error.exit_code for error in (ConfigurationError, RefusedError, FencedError))
+
+
+class IntervalRun(BaseOperator):
+    """What every task that writes an interval has: the pipeline, the interval, the asset, the summary.
+
+    :param pipeline: name of the pipeline.
+    :param group_id: the group that it belongs to; never that of a Connect cluster.
+    :param kafka_conn_id: a connection of type ``kafka`` or ``kafka_connect``.
+    :param topic: where records go that name no topic themselves.
+    :param interval: ``start/end`` in ISO 8601 with offsets (templated); without it the DAG run's data interval.
+    :param revision: 2 and more write a complete interval once again, on purpose (templated).
+    :param slices: how many slices the interval is divided into by the hash of ``key``.
+    :param key: the columns that a row's slice is taken from; they must be the same whenever a row is read.
+    :param tasks: how many Spark tasks write at once, at most; without it Spark's parallelism decides.
+    :param pipeline_options: further fields of :class:`~airflow_eos_provider.interval.pipeline.Pipeline`.
+    """
+
+    template_fields: Sequence[str] = ("kafka_conn_id", "topic", "interval", "revision")
+
+    def __init__(
+        self,
+        *,
+        pipeline: str,
+        group_id: str = DEFAULT_GROUP_ID,
+        kafka_conn_id: str = DEFAULT_KAFKA_CONN_ID,
+        topic: str | None = None,
+        interval: str | None = None,
+        revision: int | str = 1,
+        slices: int = 4,
+        key: str | Sequence[str] = "key",
+        tasks: int | None = None,
+        pipeline_options: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("retries", RUN_RETRIES)
+        kwargs.setdefault("retry_delay", RUN_RETRY_DELAY)
+        # The asset has to be known when the DAG is parsed, so neither pipeline nor group are templates.
+        kwargs["outlets"] = [*(kwargs.get("outlets") or ()), interval_asset(pipeline, group_id)]
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+        self.group_id = group_id
+        self.kafka_conn_id = kafka_conn_id
+        self.topic = topic
+        self.interval = interval
+        self.revision = revision
+        self.slices = slices
+        self.key = key
+        self.tasks = tasks
+        self.pipeline_options = pipeline_options
+
+    def find_pipeline(self) -> Pipeline:
+        return find_pipeline(
+            self.pipeline,
+            group_id=self.group_id,
+            kafka_conn_id=self.kafka_conn_id,
+            topic=self.topic,
+            options=self.pipeline_options,
+        )
+
+    def run_of(self, context: Context) -> Run:
+        """The run that this task is for."""
+        return run_of(context, self.pipeline, self.interval, self.revision)
+
+    def write(self, context: Context, pipeline: Pipeline, run: Run) -> None:
+        """Write what is missing of the run and complete it."""
+        raise NotImplementedError
+
+    def forget_job(self, context: Context) -> None:
+        """Called when a job that ended well did not complete the run, so that the next try starts another one."""
+
+    def write_once(self, context: Context) -> dict[str, Any]:
+        """Complete the run, unless it is complete.
+
+        :returns: the summary: ``run``, ``interval``, ``revision``, ``records``, ``digest``, ``slices``, ``already``,
+            ``seconds``.
+        :raises AirflowFailException: a person has to act first.
+        """
+        from airflow_eos_provider.interval.verify import completion
+
+        started = time.monotonic()
+        with no_retry_where_pointless():
+            run = self.run_of(context)
+            pipeline = self.find_pipeline()
+            done = completion(pipeline, run)
+            already = done is not None
+            if done is None:
+                self.log.info("%s is not complete", run.name)
+                self.write(context, pipeline, run)
+                # To the end: another interval's open transaction may stand before our `complete`.
+                done = completion(pipeline, run, wait=True)
+            if done is None:
+                self.forget_job(context)
+                raise EosError(
+                    f"The job ended well, but {run.name} is not complete.",
+                    remedy="See the job's log. The next try goes on with the slices that are left.",
+                )
+        self.log.info("%s is complete: %s records in %s slices", run.name, f"{done.records:,}", done.slices)
+        summary = _summary(done, run, already, time.monotonic() - started)
+        self._announce(context, summary)
+        return summary
+
+    def _announce(self, context: Context, summary: Mapping[str, Any]) -> None:
+        asset = interval_asset(self.pipeline, self.group_id)
+        context["outlet_events"][asset].extra.update(
+            {name: summary[name] for name in ("interval", "revision", "records", "digest", "already")}
+        )
+
+
+class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
+    """Write one interval by ``spark-submit``, on whatever cluster the Spark connection names.
+
+    Everything that :class:`SparkSubmitOperator` takes can be given too. Credentials travel in a file that only this
+    user may read, never on a command line.
+
+    A killed driver, a lost executor, a lost Airflow worker: the next try goes on with the slices that are left. A run
+    that another one has fenced fails at once: two that retry would fence each other for ever.
+
+    :param function: ``package.module:function`` or ``/path/of/file.py:function``; it is called as
+        ``function(spark, interval, **arguments)`` and returns a DataFrame with the columns ``key``, ``value`` and,
+        if wanted, ``headers``, ``topic``, ``partition``, ``timestamp``.
+    :param arguments: further arguments of the function; JSON values (templated).
+    """
+
+    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, *IntervalRun.template_fields, "arguments")
+
+    def __init__(self, *, function: str, arguments: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        kwargs.setdefault("application", str(Path(__file__).parents[1] / "interval" / "job.py"))
+        super().__init__(**kwargs)
+        self.name = kwargs.get("name") or f"eos-{self.pipeline}"
+        self.function = function
+        self.arguments = arguments
+        self._failure = Failure()
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        return self.write_once(context)
+
+    def write(self, context: Context, pipeline: Pipeline, run: Run) -> None:
+        from airflow_eos_provider.interval.job import JobSpec
+
+        specification = JobSpec(
+            pipeline=pipeline,
+            interval=run.interval,
+            function=self.function,
+            arguments=dict(self.arguments or {}),
+            revision=run.revision,
+            slices=self.slices,
+            tasks=self.tasks,
+            key=(self.key,) if isinstance(self.key, str) else tuple(self.key),
+        )
+        self._failure = Failure()
+        self._hook = self._get_hook()
+        with secret_file(specification.to_dict()) as path:
+            self._hand_over(path)
+            try:
+                SparkSubmitOperator.execute(self, context)
+            except AirflowException as error:
+                raise self._explain(run, error) from error
+
+    def forget_job(self, context: Context) -> None:
+        """A job that succeeded is not submitted again by :class:`ResumableJobMixin`, whatever the ledger says."""
+        store = context.get("task_state_store")
+        if store is not None:
+            for key in (self.external_id_key, self._K8S_DRIVER_STATUS_KEY):
+                store.delete(key)
+
+    def on_kill(self) -> None:
+        """End the submission, and with it a driver that runs on this machine."""
+        drivers = self._local_processes()
+        super().on_kill()
+        for process in drivers:  # killing the launcher alone would leave its Python driver behind
+            process.stop(kill=True)
+
+    def _get_hook(self) -> SparkSubmitHook:
+        hook = super()._get_hook()
+        read = hook._process_spark_submit_log
+        hook._process_spark_submit_log = lambda lines: read(self._failure.watch(lines))
+        if hook._connection["master"].startswith("local"):
+            # PySpark's workers are otherwise started by whatever python3 is first on the PATH.
+            hook._env_vars = {"PYSPARK_PYTHON": sys.executable, **(hook._env_vars or {})}
+        return hook
+
+    def _hand_over(self, path: Path) -> None:
+        assert self._hook is not None
+        in_cluster = self._hook._connection["deploy_mode"] == "cluster"
+        if in_cluster:  # Spark brings the file into the driver's working directory
+            self._hook._files = ",".join(filter(None, (self.files, str(path))))
+        self._hook._application_args = ["--spec", path.name if in_cluster else str(path)]
+
+    def _local_processes(self) -> list[ProcessIdentity]:
+        submission = getattr(self._hook, "_submit_sp", None)
+        if submission is None or submission.poll() is not None:
+            return []
+        try:
+            below = psutil.Process(submission.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+        return [identity for process in below if (identity := identify(process.pid)) is not None]
+
+    def _explain(self, run: Run, error: AirflowException) -> Exception:
+        submission = getattr(self._hook, "_submit_sp", None)
+        code = self._failure.exit_code or (submission.returncode if submission is not None else None)
+        reason = self._failure.reason or str(error)
+        if code == FencedError.exit_code:
+            return AirflowFailException(
+                f"{run.name} was taken over by another run of the same interval: {reason}\n"
+                "It is not tried again, since two that retry fence each other for ever. See whether the other one ends."
+            )
+        if code in _FINAL_EXIT_CODES:
+            return AirflowFailException(reason)
+        return EosError(
+            f"The Spark job of {run.name} ended with code {code}: {reason}",
+            remedy="See its log above. The next try goes on with the slices that are left.",
+        )
+
+
+class Failure:
+    """How a job says that it failed, picked from among Spark's lines.
+
+    :ivar reason: the job's own error, if it told one.
+    :ivar exit_code: the job's own; where the driver runs in the cluster, spark-submit has another.
+    """
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self.exit_code: int | None = None
+
+    def watch(self, lines: Iterable[str]) -> Iterator[str]:
+        """Pass the lines on."""
+        from airflow_eos_provider.interval.job import FAILURE_PREFIX
+
+        for line in lines:
+            _, found, text = line.partition(FAILURE_PREFIX)
+            if found:
+                with contextlib.suppress(ValueError, KeyError, TypeError):  # it may be cut short on its way
+                    document = json.loads(text)
+                    self.reason, self.exit_code = str(document["message"]), int(document["exit_code"])
+            yield line
+
+
+@contextmanager
+def secret_file(document: Mapping[str, Any]) -> Iterator[Path]:
+    """A file for a job on this machine or to be shipped to it, readable by this user only, gone afterwards."""
+    descriptor, name = tempfile.mkstemp(prefix="eos-interval-", suffix=".json")  # mode 0600
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(document, file)
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _summary(done: Completed, run: Run, already: bool, seconds: float) -> dict[str, Any]:
+    return {
+        "run": run.name,
+        "interval": run.interval.name,
+        "revision": run.revision,
+        "records": done.records,
+        "digest": done.digest,
+        "slices": done.slices,
+        "already": already,
+        "seconds": round(seconds, 3),
+    }

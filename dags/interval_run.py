@@ -1,0 +1,34 @@
+"""The flights out of New York in 2013, day by day (New York's days), into the topic ``flights.daily`` exactly once.
+
+Behind it, a DAG that runs whenever a day is complete. The Variable ``flights_folder`` names the folder that
+``airflow_eos_provider.lab.flights_by_month.write_months`` has filled.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from airflow.sdk import DAG, CronDataIntervalTimetable, task
+
+from airflow_eos_provider.assets.intervals import completed_intervals, interval_asset
+from airflow_eos_provider.dag_factories import interval_run_dag
+
+dag = interval_run_dag(
+    dag_id="flights_daily",
+    pipeline="flights.daily",
+    topic="flights.daily",
+    function="airflow_eos_provider.lab.flights_by_month:flights",
+    arguments={"folder": "{{ var.value.get('flights_folder', '/data/flights') }}"},
+    schedule=CronDataIntervalTimetable("0 0 * * *", timezone="America/New_York"),
+    start_date=datetime(2013, 1, 1),
+    end_date=datetime(2014, 1, 1),
+)
+
+with DAG(dag_id="flights_daily_ready", schedule=interval_asset("flights.daily", "eos-intervals")) as ready:
+
+    @task
+    def report(triggering_asset_events: dict | None = None) -> list[dict]:
+        """Every day that is complete since the last run, with what was written."""
+        return completed_intervals(triggering_asset_events or {})
+
+    report()

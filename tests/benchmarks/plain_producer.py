@@ -1,0 +1,40 @@
+"""The interval writer's producer without its transactions, to tell what they cost."""
+
+from __future__ import annotations
+
+from confluent_kafka import Producer
+
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.producer import TransactionalProducer
+from airflow_eos_provider.interval.writer import open_producer
+from airflow_eos_provider.kafka.clients import Complaints, quiet_producer
+
+
+class PlainProducer(TransactionalProducer):
+    """The same settings and the same calls; nothing is begun, and a commit is a flush."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        like = open_producer(pipeline, "unused")  # never initialised, so no id is taken
+        self.__dict__.update(like.__dict__)
+        self._producer: Producer = quiet_producer(
+            pipeline.kafka,
+            Complaints(),
+            enable_idempotence=True,
+            partitioner="murmur2_random",
+            delivery_report_only_error=True,
+            linger_ms="20",
+            batch_size="1000000",
+            queue_buffering_max_messages="500000",
+        )
+
+    def init(self) -> None:
+        pass
+
+    def begin(self) -> None:
+        pass
+
+    def commit(self) -> None:
+        self.flush()
+
+    def abort(self) -> None:
+        pass

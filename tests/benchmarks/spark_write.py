@@ -1,0 +1,201 @@
+"""Two million rows from Parquet into Kafka by Spark, exactly once, beside what one would do without.
+
+The peers: ``foreachPartition`` with confluent-kafka, the usual way from PySpark, at least once; and our own path with
+an idempotent producer instead of transactions, which tells what exactly-once costs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from airflow_eos_provider.interval.interval import Interval
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.log import scan_to_end
+from airflow_eos_provider.lab.lab import Lab, LabOptions
+from tests.benchmarks.result import Result
+
+ROWS = 2_000_000
+VALUE_BYTES = 220
+CORES = 2
+DAY = Interval(datetime(2013, 1, 1, tzinfo=UTC), datetime(2013, 1, 2, tzinfo=UTC))
+
+#: Each way is tried so often, in turn; the best of each counts, for what disturbs only ever slows down.
+TRIALS = 3
+
+#: As the interval writer's own, so that the peers are not slowed by librdkafka's defaults.
+TUNED = {"linger.ms": "20", "batch.size": "1000000", "queue.buffering.max.messages": "500000"}
+
+
+Way = Callable[[Lab, Any, str], None]
+
+
+def against_foreachpartition(console: Console) -> list[Result]:
+    rates = _run({"rows": _exactly_once, "files": _files_exactly_once, "peer": _for_each_partition}, console)
+    peer = "foreachPartition with confluent-kafka, at least once"
+    return [
+        _result("write_vs_foreachpartition", rates["rows"], rates["peer"], f"a DataFrame against {peer}"),
+        _result(
+            "write_files_vs_foreachpartition", rates["files"], rates["peer"], f"its files as slices against {peer}"
+        ),
+    ]
+
+
+def against_nontransactional(console: Console) -> list[Result]:
+    rates = _run({"rows": _exactly_once, "peer": _without_transactions}, console)
+    peer = "the same path without transactions, ledger and coordinator"
+    return [_result("write_vs_nontransactional", rates["rows"], rates["peer"], f"a DataFrame against {peer}")]
+
+
+def _result(name: str, ours: float, theirs: float, what: str) -> Result:
+    what = f"Spark writes {ROWS:,} rows of {VALUE_BYTES} bytes exactly once on {CORES} cores, all included: {what}"
+    return Result(name, ours, theirs, "higher", "rows/s", what)
+
+
+def _run(ways: Mapping[str, Way], console: Console) -> dict[str, float]:
+    """By way, the most rows a second."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    with tempfile.TemporaryDirectory() as folder:
+        lab = Lab.up(LabOptions(name="spark-write", workers=1, root=Path(folder)))
+        try:
+            lab.stop_worker(0)  # two cores are few enough
+            return _measure(lab, Path(folder), ways, console)
+        finally:
+            lab.down()
+
+
+def _measure(lab: Lab, folder: Path, ways: Mapping[str, Way], console: Console) -> dict[str, float]:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder.master(f"local[{CORES}]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.memory", "2g")
+    spark = builder.config("spark.local.dir", str(folder)).getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    gateway: Any = SparkContext._gateway
+    best = dict.fromkeys(ways, 0.0)
+    try:
+        frame = _rows(spark, folder)
+        for trial in range(TRIALS):
+            for name, way in ways.items():
+                topic = f"{name}-{trial}"
+                lab.create_topic(topic, 4)
+                began = time.monotonic()
+                way(lab, frame, topic)
+                rate = ROWS / (time.monotonic() - began)
+                _require_all(lab, topic)
+                best[name] = max(best[name], rate)
+                console.print(f"  {name}, trial {trial + 1}: {rate:,.0f} rows/s", style="dim")
+    finally:
+        spark.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(timeout=30)
+    return best
+
+
+def _rows(spark: Any, folder: Path) -> Any:
+    """Eight bytes of key and as many of value as are wanted, in Parquet."""
+    path = str(folder / f"{DAY.start:%Y}" / "rows")
+    padding = "x" * (VALUE_BYTES - 8)
+    made = spark.range(0, ROWS, 1, CORES).selectExpr(
+        "lpad(cast(id as string), 8, '0') as key", f"concat(lpad(cast(id as string), 8, '0'), '{padding}') as value"
+    )
+    made.write.parquet(path)
+    return spark.read.parquet(path)
+
+
+def _exactly_once(lab: Lab, frame: Any, topic: str) -> None:
+    from airflow_eos_provider.interval.spark import write_interval
+
+    write_interval(frame, _pipeline(lab, topic), DAY, slices=CORES)
+
+
+def _files_exactly_once(lab: Lab, frame: Any, topic: str) -> None:
+    from airflow_eos_provider.interval.spark import write_interval
+    from airflow_eos_provider.interval.spark_files import files_source
+
+    path = frame.inputFiles()[0].rsplit("/", 2)[0].removesuffix(f"{DAY.start:%Y}") + "{start:%Y}/rows"
+    source = files_source(frame.sparkSession, DAY, path, format="parquet")
+    write_interval(source, _pipeline(lab, topic), DAY, spark=frame.sparkSession)
+
+
+def _pipeline(lab: Lab, topic: str) -> Pipeline:
+    return Pipeline(name=topic, group_id="benchmark", kafka=KafkaSettings.of(lab.bootstrap_servers), topic=topic)
+
+
+def _without_transactions(lab: Lab, frame: Any, topic: str) -> None:
+    """The same rows by the same slices through the same writer, whose producer leaves the transactions out."""
+    from airflow_eos_provider.interval.spark import sliced, to_tasks
+    from airflow_eos_provider.interval.spark_task import SLICE_COLUMN
+    from airflow_eos_provider.interval.topics import prepare_topics
+
+    prepare_topics(_pipeline(lab, topic))
+    pipeline = _pipeline(lab, topic).to_dict()
+
+    def write(batches: Iterator[Any]) -> Iterator[Any]:
+        from tests.benchmarks.spark_write import write_plainly
+
+        yield from write_plainly(pipeline, batches)
+
+    rows = to_tasks(sliced(frame, ["key"], CORES), SLICE_COLUMN, CORES)
+    rows.mapInArrow(write, "records bigint").collect()
+
+
+def write_plainly(pipeline: dict[str, Any], batches: Iterable[Any]) -> Iterator[Any]:
+    """Runs in the executors."""
+    import pyarrow as pa
+
+    from airflow_eos_provider.interval.interval import Run
+    from airflow_eos_provider.interval.spark_task import partition_number, runs_of_slices
+    from airflow_eos_provider.interval.stage import Stage
+    from airflow_eos_provider.interval.writer import SliceWriter
+    from tests.benchmarks.plain_producer import PlainProducer
+
+    target = Pipeline.from_dict(pipeline)
+    stage = Stage(Run(target.name, DAY), 0, "", (), (), {0: 0})
+    producer = PlainProducer(target)
+    result = SliceWriter(target, stage, producer).write(partition_number(), (b for _, b in runs_of_slices(batches)))
+    yield pa.RecordBatch.from_pydict({"records": [result.records]})
+
+
+def _for_each_partition(lab: Lab, frame: Any, topic: str) -> None:
+    settings = {"bootstrap.servers": lab.bootstrap_servers, "enable.idempotence": "true", **TUNED}
+
+    def write(rows: Iterable[Any]) -> None:
+        from confluent_kafka import Producer
+
+        producer = Producer(settings)
+        for row in rows:
+            while True:
+                try:
+                    producer.produce(topic, key=row.key, value=row.value)
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+            producer.poll(0)
+        producer.flush()
+
+    frame.foreachPartition(write)
+
+
+def _require_all(lab: Lab, topic: str) -> None:
+    """A way that loses rows would be fast."""
+    seen = 0
+
+    def count(records: Any) -> None:
+        nonlocal seen
+        seen += len(records)
+
+    scan_to_end(KafkaSettings.of(lab.bootstrap_servers), topic, count, timeout_seconds=120)
+    assert seen == ROWS, f"{topic} has {seen} records"

@@ -1,0 +1,226 @@
+"""``eos intervals`` beside runs that are complete, under way and given up, on a real broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from typer.testing import CliRunner
+
+from airflow_eos_provider.cli import app
+from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, RefusedError
+from airflow_eos_provider.interval.coordinator import Coordinator
+from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.interval.stage import Stage
+from airflow_eos_provider.interval.task import Task
+from airflow_eos_provider.interval.verify import completion, statuses
+from airflow_eos_provider.lab.lab import Lab
+
+GROUP = "intervals-test"
+SLICES = 3
+ROWS = 5
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: Callable[..., Lab]) -> Lab:
+    return lab_factory(name="command", workers=1)
+
+
+@pytest.fixture
+def make_pipeline(lab: Lab) -> Callable[[str], Pipeline]:
+    def make(name: str) -> Pipeline:
+        lab.create_topic(f"topic-of-{name}", 2)
+        return Pipeline(
+            name=name, group_id=GROUP, kafka=lab.cluster().kafka, topic=f"topic-of-{name}", run_header="eos-run"
+        )
+
+    return make
+
+
+def day(number: int) -> Interval:
+    return Interval.parse(f"2013-01-{number:02d}T00:00:00Z/2013-01-{number + 1:02d}T00:00:00Z")
+
+
+def rows(run: Run, number: int) -> list[pa.RecordBatch]:
+    values = [f"{run.name} {number} {row}".encode() for row in range(ROWS)]
+    return [pa.RecordBatch.from_pydict({"key": pa.array(values), "value": pa.array(values)})]
+
+
+def write(
+    pipeline: Pipeline, run: Run, *, only: int = SLICES, on_step: Callable[[str], None] = lambda step: None
+) -> None:
+    """Write a run's slices, or only the first few and then stop."""
+    with Coordinator(pipeline, run, on_step=on_step) as coordinator:
+        stage = coordinator.begin(lambda: RunPlan.of(run, [{"part": n} for n in range(SLICES)], {"kind": "test"}), 1)
+        assert isinstance(stage, Stage)
+        with Task(pipeline, stage, 0) as task:
+            for number in sorted(task.start())[:only]:
+                task.write_slice(number, rows(run, number))
+        if only == SLICES:
+            coordinator.finish(stage)
+
+
+def eos(lab: Lab, *arguments: str, code: int = 0) -> Any:
+    result = CliRunner().invoke(app, ["intervals", *arguments, "--cluster", str(lab.cluster_file), "--group", GROUP])
+    if isinstance(result.exception, EosError):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout) if "--json" in arguments else result.stdout
+
+
+def test_a_cluster_without_pipelines_is_listed_as_such(lab: Lab) -> None:
+    assert "has no pipelines" in eos(lab, "list")
+
+
+def test_complete_and_running_runs_are_listed_and_shown(lab: Lab, make_pipeline: Callable[[str], Pipeline]) -> None:
+    pipeline = make_pipeline("listed")
+    write(pipeline, Run("listed", day(1)))
+    write(pipeline, Run("listed", day(2)), only=1)
+
+    first, second = (run for run in eos(lab, "list", "--json")["runs"] if run["run"].startswith("listed@"))
+    assert (first["state"], first["records"], first["slices"]) == ("complete", SLICES * ROWS, SLICES)
+    assert (second["state"], second["records"], second["missing"]) == ("running", ROWS, [1, 2])
+    assert second["source"] == {"kind": "test"}
+
+    assert "complete" in eos(lab, "list", "--pipeline", "listed")
+    assert "1 of 3 slices committed" in eos(lab, "show", f"listed@{day(2).name}")
+    assert eos(lab, "show", day(1).name, "--pipeline", "listed", "--json")["digest"] == first["digest"]
+
+
+def test_a_run_that_nobody_knows_is_an_error(lab: Lab, make_pipeline: Callable[[str], Pipeline]) -> None:
+    make_pipeline("empty")
+    with pytest.raises(ConfigurationError, match="Nothing of empty@"):
+        eos(lab, "show", f"empty@{day(1).name}")
+
+
+def test_completion_is_told_where_there_is_no_ledger_yet(make_pipeline: Callable[[str], Pipeline]) -> None:
+    pipeline = make_pipeline("unborn")
+    run = Run("unborn", day(1))
+    assert completion(pipeline, run) is None
+    assert statuses(pipeline) == []
+    write(pipeline, run)
+    done = completion(pipeline, run)
+    assert done is not None
+    assert (done.records, done.already) == (SLICES * ROWS, True)
+
+
+def test_a_complete_behind_an_open_transaction_is_waited_for_if_asked_to(
+    make_pipeline: Callable[[str], Pipeline],
+) -> None:
+    pipeline = make_pipeline("held-up")
+    run = Run("held-up", day(1))
+    other = Producer({"bootstrap.servers": pipeline.kafka.bootstrap_servers, "transactional.id": "another-interval"})
+    other.init_transactions(10)
+
+    def open_transaction(step: str) -> None:
+        if step == "write complete":  # behind this run's last read, before its `complete`
+            other.begin_transaction()
+            for partition in range(pipeline.ledger_partitions):
+                other.produce(pipeline.ledger_topic, b"another", b"interval", partition=partition)
+            assert other.flush(10) == 0
+
+    write(pipeline, run, on_step=open_transaction)
+    assert completion(pipeline, run) is None
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(completion, pipeline, run, wait=True)
+        with pytest.raises(TimeoutError):
+            waiting.result(timeout=1)
+        other.commit_transaction(10)
+        assert waiting.result(timeout=60) is not None
+
+
+def test_verify_finds_what_was_promised_and_notices_a_record_too_many(
+    lab: Lab, make_pipeline: Callable[[str], Pipeline]
+) -> None:
+    pipeline = make_pipeline("verified")
+    first, second = Run("verified", day(1)), Run("verified", day(2))
+    write(pipeline, first)
+    write(pipeline, second)
+    topic = ("--topic", "topic-of-verified")
+    by_header = ("verify", first.name, *topic, "--header", "eos-run", "--json")
+    everything = ("verify", "--pipeline", "verified", *topic, "--json")
+    assert eos(lab, *by_header)["found"]["records"] == SLICES * ROWS
+    assert eos(lab, *everything)["found"]["records"] == 2 * SLICES * ROWS
+
+    producer = Producer({"bootstrap.servers": lab.bootstrap_servers})
+    again = f"{first.name} 0 0".encode()  # the very bytes of one that is there
+    producer.produce("topic-of-verified", key=again, value=again, headers=[("eos-run", first.name.encode())])
+    assert producer.flush(10) == 0
+    found = eos(lab, *by_header, code=1)
+    assert found["holds"] is False
+    assert found["found"]["records"] == SLICES * ROWS + 1
+    assert eos(lab, *everything, code=1)["holds"] is False
+    assert eos(lab, "verify", second.name, *topic, "--header", "eos-run", "--json")["holds"] is True
+
+
+def test_verify_compares_with_the_source_where_it_is_at_hand(
+    lab: Lab, make_pipeline: Callable[[str], Pipeline], tmp_path: Path
+) -> None:
+    pipeline = make_pipeline("sourced")
+    run = Run("sourced", day(1))
+    write(pipeline, run)
+    lines = [f"{run.name} {number} {row}" for number in range(SLICES) for row in range(ROWS)]
+    source = tmp_path / "lines"
+    arguments = ("verify", "--pipeline", "sourced", "--topic", "topic-of-sourced", "--source", str(source), "--json")
+    source.write_text("\n".join(reversed(lines)) + "\n")
+    assert eos(lab, *arguments)["source"] == {"records": len(lines), "agrees": True}
+    source.write_text("\n".join([*lines[1:], lines[1]]) + "\n")  # as many, but one twice for one that is missing
+    assert eos(lab, *arguments, code=1)["source"] == {"records": len(lines), "agrees": False}
+
+
+def test_verify_refuses_what_it_could_not_tell(lab: Lab, make_pipeline: Callable[[str], Pipeline]) -> None:
+    pipeline = make_pipeline("unclear")
+    run = Run("unclear", day(1))
+    write(pipeline, run, only=1)
+    topic = ("--topic", "topic-of-unclear")
+    with pytest.raises(ConfigurationError, match="is not complete"):
+        eos(lab, "verify", run.name, *topic, "--header", "eos-run")
+    with pytest.raises(ConfigurationError, match="cannot be told from others"):
+        eos(lab, "verify", run.name, *topic)
+    with pytest.raises(ConfigurationError, match="runs of unclear are not complete"):
+        eos(lab, "verify", "--pipeline", "unclear", *topic)
+
+
+def test_abandon_changes_nothing_unless_told_to_and_frees_the_interval(
+    lab: Lab, make_pipeline: Callable[[str], Pipeline]
+) -> None:
+    pipeline = make_pipeline("given-up")
+    run = Run("given-up", day(1))
+    write(pipeline, run, only=0)
+    assert "Nothing was changed" in eos(lab, "abandon", run.name)
+    assert [status.run for status in statuses(pipeline)] == [run]
+    assert eos(lab, "abandon", run.name, "--yes", "--json")["abandoned"] is True
+    assert statuses(pipeline) == []
+    overlapping = Interval.parse("2013-01-01T12:00:00Z/2013-01-02T12:00:00Z")
+    write(pipeline, Run("given-up", overlapping))
+
+
+def test_abandon_is_refused_once_a_slice_is_committed(lab: Lab, make_pipeline: Callable[[str], Pipeline]) -> None:
+    pipeline = make_pipeline("begun")
+    run = Run("begun", day(1))
+    write(pipeline, run, only=1)
+    assert "cannot be abandoned" in eos(lab, "abandon", run.name)
+    with pytest.raises(RefusedError, match="are committed"):
+        eos(lab, "abandon", run.name, "--yes")
+    write(pipeline, run)  # goes on as if nothing had been asked
+
+
+def test_abandon_fences_whoever_still_works_on_the_run(lab: Lab, make_pipeline: Callable[[str], Pipeline]) -> None:
+    pipeline = make_pipeline("worked-on")
+    run = Run("worked-on", day(1))
+    with Coordinator(pipeline, run) as coordinator:
+        stage = coordinator.begin(lambda: RunPlan.of(run, [{}], {}), 1)
+        assert isinstance(stage, Stage)
+        eos(lab, "abandon", run.name, "--yes")
+        with Task(pipeline, stage, 0) as late, pytest.raises(FencedError):
+            late.start()
+        with pytest.raises(EosError):
+            coordinator.finish(stage)

@@ -1,0 +1,476 @@
+"""Spark writes intervals into a real broker; what a reader of committed records gets is compared with the source."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
+from airflow_eos_provider.interval import spark as spark_front
+from airflow_eos_provider.interval.coordinator import Coordinator, IncompleteError
+from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.job import JobSpec
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.spark import write_interval
+from airflow_eos_provider.interval.spark_files import files_source
+from airflow_eos_provider.interval.spark_source import by_slice, register
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.lab.drain import Comparison, compare, drain, expected_from_values
+from airflow_eos_provider.lab.lab import Lab
+
+JOBS = Path(__file__).with_name("interval_jobs.py")
+
+_specification = importlib.util.spec_from_file_location("interval_jobs", JOBS)
+assert _specification is not None
+assert _specification.loader is not None
+jobs: Any = importlib.util.module_from_spec(_specification)
+_specification.loader.exec_module(jobs)
+
+DAY = Interval(datetime(2013, 1, 1, 5, tzinfo=UTC), datetime(2013, 1, 2, 5, tzinfo=UTC))
+
+
+def day(number: int) -> Interval:
+    return Interval(DAY.start + timedelta(days=number), DAY.end + timedelta(days=number))
+
+
+@dataclass(frozen=True)
+class Target:
+    """A pipeline of its own with a topic of its own."""
+
+    pipeline: Pipeline
+
+    def compare(self, values: Iterable[bytes]) -> Comparison:
+        assert self.pipeline.topic is not None
+        drained = drain(self.pipeline.kafka, self.pipeline.topic)
+        return compare(expected_from_values(values, "the source"), drained)
+
+    def require_exactly_once(self, values: Iterable[bytes]) -> None:
+        comparison = self.compare(values)
+        assert comparison.exactly_once, comparison
+        assert comparison.records > 0
+
+    def wait_for_open_transaction(self, run: Run) -> str:
+        """The id of a task that is writing."""
+        prefix = self.pipeline.task_id_prefix(run)
+        with TransactionsClient(self.pipeline.kafka) as transactions:
+            deadline = time.monotonic() + 120
+            while time.monotonic() < deadline:
+                writing = [i for i in transactions.open_transactions(prefix) if i.removeprefix(prefix).isdigit()]
+                if writing:
+                    return writing[0]
+        raise AssertionError("no task began a transaction")
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: Callable[..., Lab]) -> Lab:
+    return lab_factory(name="spark", workers=1)
+
+
+@pytest.fixture
+def target(lab: Lab) -> Target:
+    name = f"daily-{uuid.uuid4().hex[:8]}"
+    lab.create_topic(name, 4)
+    return Target(
+        Pipeline(
+            name=name,
+            group_id="spark-tests",
+            kafka=KafkaSettings.of(lab.bootstrap_servers),
+            topic=name,
+            transaction_timeout_ms=10_000,
+        )
+    )
+
+
+@dataclass
+class Job:
+    """A driver of its own, as Airflow would start it."""
+
+    process: subprocess.Popen[str]
+    out: Path
+    log: Path
+
+    def wait(self) -> tuple[int, dict[str, Any]]:
+        """Exit code, and what the job told of itself."""
+        code = self.process.wait(timeout=180)
+        lines = [line for line in self.out.read_text().splitlines() if line.startswith("EOS-INTERVAL-")]
+        assert len(lines) == 1, self.log.read_text()[-3000:]
+        return code, json.loads(lines[0].split(" ", 1)[1])
+
+    def kill(self) -> None:
+        """SIGKILL to the driver's Python; its JVM ends by itself, and with it the workers."""
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        self.process.kill()
+        self.process.wait(timeout=10)
+        _, alive = psutil.wait_procs(children, timeout=60)
+        assert not alive
+
+
+@pytest.fixture
+def start_job(tmp_path: Path, spark_properties: dict[str, str]) -> Iterator[Callable[..., Job]]:
+    started: list[Job] = []
+
+    def start(target: Target, interval: Interval, function: str = "numbered", **values: Any) -> Job:
+        number = len(started)
+        spec = JobSpec(target.pipeline, interval, f"{JOBS}:{function}", spark=spark_properties, **values)
+        path = tmp_path / f"spec-{number}.json"
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(spec.to_dict()))
+        out, log = tmp_path / f"job-{number}.out", tmp_path / f"job-{number}.log"
+        command = [sys.executable, "-m", "airflow_eos_provider.interval.job", "--spec", str(path)]
+        with out.open("w") as stdout, log.open("w") as stderr:
+            job = Job(subprocess.Popen(command, stdout=stdout, stderr=stderr, text=True), out, log)
+        started.append(job)
+        return job
+
+    yield start
+    for job in started:
+        if job.process.poll() is None:
+            job.kill()
+
+
+# DataFrames
+
+
+def test_a_dataframe_arrives_exactly_once_and_a_second_run_is_a_no_op(spark: SparkSession, target: Target) -> None:
+    frame = jobs.numbered(spark, DAY)
+    lines: list[str] = []
+    done = write_interval(frame, target.pipeline, DAY, slices=5, tasks=2, report=lines.append)
+    assert (done.records, done.slices, done.already) == (1000, 5, False)
+    assert any("5 of 5 slices in 2 tasks" in line for line in lines)
+    again = write_interval(frame, target.pipeline, DAY)
+    assert again.already
+    assert (again.records, again.digest) == (done.records, done.digest)
+    target.require_exactly_once(jobs.numbered_values(DAY))
+
+
+def test_all_columns_of_a_record_are_written(spark: SparkSession, target: Target) -> None:
+    noon = datetime(2013, 1, 1, 12, tzinfo=UTC)
+    frame = spark.createDataFrame(
+        [("a", b"\x00\xff", [("h", b"1"), ("h", None)], target.pipeline.topic, 2, noon)],
+        "key string, value binary, headers array<struct<key:string,value:binary>>, topic string, partition int, "
+        "timestamp timestamp",
+    )
+    assert write_interval(frame, target.pipeline, DAY, slices=1).records == 1
+    (record,) = _records(target)
+    assert (record.key(), record.value(), record.partition()) == (b"a", b"\x00\xff", 2)
+    assert record.headers() == [("h", b"1"), ("h", None)]
+    assert record.timestamp()[1] == int(noon.timestamp() * 1000)
+
+
+def _records(target: Target) -> list[Any]:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(target.pipeline.kafka.confluent(group_id="x", isolation_level="read_committed"))
+    try:
+        consumer.assign([TopicPartition(str(target.pipeline.topic), p, 0) for p in range(4)])
+        return [m for m in consumer.consume(1, timeout=30) if m.error() is None]
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize("slices", [1, 3])
+def test_an_interval_without_rows_completes_empty(spark: SparkSession, target: Target, slices: int) -> None:
+    """Spark leaves out partitions that it knows to be empty; their slices get their ledger records all the same."""
+    empty = jobs.numbered(spark, DAY).where(F.lit(False))
+    done = write_interval(empty, target.pipeline, DAY, slices=slices)
+    assert (done.records, done.slices, done.already) == (0, slices, False)
+
+
+def test_slices_without_rows_complete(spark: SparkSession, target: Target) -> None:
+    done = write_interval(jobs.numbered(spark, DAY, 3), target.pipeline, DAY, slices=16, tasks=3)
+    assert (done.records, done.slices) == (3, 16)
+    target.require_exactly_once(jobs.numbered_values(DAY, 3))
+
+
+@pytest.mark.slow
+def test_the_adaptive_optimizer_does_not_move_rows_to_other_tasks(spark: SparkSession, target: Target) -> None:
+    """Sizes at which Spark would like to join partitions, and split them."""
+    spark.conf.set("spark.sql.adaptive.coalescePartitions.parallelismFirst", "false")
+    spark.conf.set("spark.sql.adaptive.advisoryPartitionSizeInBytes", "1b")
+    try:
+        done = write_interval(jobs.numbered(spark, DAY, 5000), target.pipeline, DAY, slices=8)
+    finally:
+        spark.conf.unset("spark.sql.adaptive.coalescePartitions.parallelismFirst")
+        spark.conf.unset("spark.sql.adaptive.advisoryPartitionSizeInBytes")
+    assert done.records == 5000
+    target.require_exactly_once(jobs.numbered_values(DAY, 5000))
+
+
+@pytest.mark.slow
+def test_older_sparks_without_repartition_by_id_place_rows_by_hash(
+    spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    monkeypatch.delattr(DataFrame, "repartitionById")
+    monkeypatch.delattr("pyspark.sql.DataFrame.repartitionById")
+    done = write_interval(jobs.numbered(spark, DAY), target.pipeline, DAY, slices=7, tasks=3)
+    assert done.records == 1000
+    target.require_exactly_once(jobs.numbered_values(DAY))
+
+
+def test_a_row_in_another_tasks_partition_stops_the_run(
+    spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_front, "to_tasks", lambda rows, column, count: rows.repartition(count))
+    with pytest.raises(EosError, match="belongs to another task"):
+        write_interval(jobs.numbered(spark, DAY), target.pipeline, DAY, slices=4)
+    assert target.compare([]).records == 0
+
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        (["key"], "'value'"),
+        (["value"], "'key'"),
+        (["key", "1 as value"], "'value' is of type int"),
+        (["key", "value", "1.5 as partition"], "'partition' is of type decimal"),
+        (["key", "value", "array(1) as headers"], "'headers' is of type array<int>"),
+    ],
+)
+def test_a_wrong_column_is_named_before_anything_is_written(
+    spark: SparkSession, target: Target, columns: list[str], named: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=named):
+        write_interval(jobs.numbered(spark, DAY).selectExpr(*columns), target.pipeline, DAY)
+
+
+def test_a_topic_that_is_missing_is_named_and_nothing_is_half_visible(spark: SparkSession, target: Target) -> None:
+    frame = jobs.numbered(spark, DAY).withColumn(
+        "topic", F.when(F.col("key") == "500", F.lit("nowhere")).otherwise(F.lit(target.pipeline.topic))
+    )
+    with pytest.raises(ConfigurationError, match="nowhere"):
+        write_interval(frame, target.pipeline, DAY, slices=1)
+    assert target.compare([]).records == 0
+    done = write_interval(jobs.numbered(spark, DAY), target.pipeline, DAY)
+    assert done.slices == 1  # as it was begun
+    target.require_exactly_once(jobs.numbered_values(DAY))
+
+
+@pytest.mark.slow
+def test_a_run_that_was_begun_with_another_key_is_not_gone_on_with(spark: SparkSession, target: Target) -> None:
+    frame = jobs.numbered(spark, DAY)
+    with pytest.raises(ConfigurationError, match="nowhere"):
+        write_interval(frame.withColumn("topic", F.lit("nowhere")), target.pipeline, DAY, slices=2)
+    with pytest.raises(ConfigurationError, match="begun with other slices"):
+        write_interval(frame, target.pipeline, DAY, key="value", slices=2)
+
+
+# What dies
+
+
+@pytest.mark.slow
+def test_a_killed_python_worker_costs_an_attempt_and_no_record(spark: SparkSession, target: Target) -> None:
+    rows = 400_000
+    killed: list[str] = []
+    watch = _kill_a_worker_that_writes(target, killed)
+    done = write_interval(jobs.numbered(spark, DAY, rows), target.pipeline, DAY, slices=2)
+    watch.join(timeout=30)
+    assert killed, "no worker was killed while it wrote"
+    assert done.records == rows
+    target.require_exactly_once(jobs.numbered_values(DAY, rows))
+
+
+def _kill_a_worker_that_writes(target: Target, killed: list[str]) -> Any:
+    import threading
+
+    def kill() -> None:
+        writing = target.wait_for_open_transaction(Run(target.pipeline.name, DAY))
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+                daemon = process.parent()
+                if daemon is not None and "pyspark.daemon" in daemon.cmdline():  # a worker is the daemon's fork
+                    os.kill(process.pid, signal.SIGKILL)
+                    killed.append(writing)
+
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.slow
+def test_a_killed_driver_is_followed_by_one_that_writes_the_rest(target: Target, start_job: Callable[..., Job]) -> None:
+    rows = 400_000
+    first = start_job(target, DAY, slices=4, tasks=2, arguments={"rows": rows})
+    target.wait_for_open_transaction(Run(target.pipeline.name, DAY))
+    first.kill()
+    # With other parallelism; the slices are those that the run was begun with.
+    code, told = start_job(target, DAY, slices=3, tasks=4, arguments={"rows": rows}).wait()
+    assert code == 0, told
+    assert (told["records"], told["slices"], told["already"]) == (rows, 4, False)
+    target.require_exactly_once(jobs.numbered_values(DAY, rows))
+
+
+@pytest.mark.slow
+def test_two_jobs_of_one_interval_at_once_write_it_once(target: Target, start_job: Callable[..., Job]) -> None:
+    outcomes = [job.wait() for job in [start_job(target, DAY, arguments={"rows": 100_000}) for _ in range(2)]]
+    codes = sorted(code for code, _ in outcomes)
+    assert codes in ([0, 0], [0, 7]), outcomes  # one was a no-op, or was told that it is fenced
+    target.require_exactly_once(jobs.numbered_values(DAY, 100_000))
+
+
+# Files
+
+
+def test_files_are_slices(spark: SparkSession, target: Target, tmp_path: Path) -> None:
+    lines = _write_lines(tmp_path / "2013-01-01", 5, 200)
+    source = files_source(spark, DAY, f"{tmp_path}/{{start:%Y-%m-%d}}/*.json", format="lines")
+    done = write_interval(source, target.pipeline, DAY, spark=spark, tasks=2)
+    assert (done.records, done.slices) == (1000, 5)
+    target.require_exactly_once(lines)
+
+
+def test_files_are_filtered_by_time_and_become_json(spark: SparkSession, target: Target, tmp_path: Path) -> None:
+    days = spark.range(96).selectExpr("id", "timestamp_seconds(1357016400 + id * 3600) as at")  # from DAY.start on
+    days.coalesce(1).write.parquet(str(tmp_path / "flights"))
+    source = files_source(spark, day(1), str(tmp_path / "flights"), format="parquet", time_column="at")
+    assert write_interval(source, target.pipeline, day(1), spark=spark).records == 24
+    values = {json.loads(record)["id"] for record in _values(target)}
+    assert values == set(range(24, 48))
+
+
+def _values(target: Target) -> list[bytes]:
+    from airflow_eos_provider.kafka.log import read_to_end
+
+    return [record.value or b"" for record in read_to_end(target.pipeline.kafka, str(target.pipeline.topic)).records]
+
+
+def test_a_file_that_changes_between_attempts_is_named(spark: SparkSession, target: Target, tmp_path: Path) -> None:
+    folder = tmp_path / "2013-01-01"
+    lines = _write_lines(folder, 2, 10)
+    place = f"{tmp_path}/{{start:%Y-%m-%d}}/*.json"
+    first = files_source(spark, DAY, place, format="lines", convert=_fail_on_second_file)
+    with pytest.raises(EosError, match="second file"):
+        write_interval(first, target.pipeline, DAY, spark=spark, tasks=1)
+    content = (folder / "part-1.json").read_bytes()
+    modified = (folder / "part-1.json").stat()
+    (folder / "part-1.json").write_bytes(content + b'{"line":99}\n')
+    with pytest.raises(ConfigurationError, match=r"part-1\.json has changed"):
+        write_interval(files_source(spark, DAY, place, format="lines"), target.pipeline, DAY, spark=spark)
+    (folder / "part-1.json").write_bytes(content)
+    os.utime(folder / "part-1.json", ns=(modified.st_atime_ns, modified.st_mtime_ns))
+    write_interval(files_source(spark, DAY, place, format="lines"), target.pipeline, DAY, spark=spark)
+    target.require_exactly_once(lines)
+
+
+def _fail_on_second_file(batch: Any) -> Any:
+    if batch.column("value")[0].as_py().startswith(b'{"line":1000'):
+        raise ValueError("this is the second file")
+    return batch
+
+
+def test_a_worker_killed_within_a_file_costs_an_attempt_and_no_record(
+    spark: SparkSession, target: Target, tmp_path: Path
+) -> None:
+    lines = _write_lines(tmp_path / "2013-01-01", 2, 1000)
+    mark = tmp_path / "killed"
+
+    def kill_once(batch: Any) -> Any:
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return batch
+
+    source = files_source(spark, DAY, f"{tmp_path}/{{start:%Y-%m-%d}}/*", format="lines", convert=kill_once)
+    assert write_interval(source, target.pipeline, DAY, spark=spark).records == 2000
+    assert mark.exists()
+    target.require_exactly_once(lines)
+
+
+def _write_lines(folder: Path, files: int, lines: int) -> list[bytes]:
+    folder.mkdir()
+    written = []
+    for file in range(files):
+        content = [f'{{"line":{1000 * file + line}}}'.encode() for line in range(lines)]
+        (folder / f"part-{file}.json").write_bytes(b"\n".join(content) + b"\n")
+        written += content
+    return written
+
+
+# The data source
+
+
+def test_the_data_source_writes_once_and_is_a_no_op_afterwards(spark: SparkSession, target: Target) -> None:
+    register(spark, target.pipeline)
+    frame = by_slice(jobs.numbered(spark, DAY), slices=3)
+    for _ in range(2):
+        writer = frame.write.format("kafka_eos")
+        writer.option("pipeline", target.pipeline.name).option("interval", DAY.name).save()
+    target.require_exactly_once(jobs.numbered_values(DAY))
+    with Coordinator(target.pipeline, Run(target.pipeline.name, DAY)) as coordinator:
+        done = coordinator.begin(lambda: pytest.fail("the run should be complete"), 1)
+    assert (done.records, done.slices) == (1000, 3)
+
+
+def test_the_data_source_completes_an_empty_interval(spark: SparkSession, target: Target) -> None:
+    register(spark, target.pipeline)
+    frame = by_slice(jobs.numbered(spark, DAY).where(F.lit(False)), slices=3)
+    writer = frame.write.format("kafka_eos")
+    writer.option("pipeline", target.pipeline.name).option("interval", DAY.name).save()
+    assert write_interval(jobs.numbered(spark, DAY), target.pipeline, DAY).already
+
+
+def test_the_data_source_refuses_rows_that_were_moved(spark: SparkSession, target: Target) -> None:
+    register(spark, target.pipeline)
+    moved = by_slice(jobs.numbered(spark, DAY), slices=4)._frame.repartition(4)
+    writer = moved.write.format("kafka_eos").mode("append")
+    with pytest.raises(Exception, match="belongs to another task"):
+        writer.option("pipeline", target.pipeline.name).option("interval", DAY.name).save()
+    assert target.compare([]).records == 0
+
+
+def test_the_data_source_names_a_pipeline_that_it_was_not_given(spark: SparkSession, target: Target) -> None:
+    register(spark, target.pipeline)
+    frame = by_slice(jobs.numbered(spark, DAY), slices=2)
+    with pytest.raises(Exception, match=f"not known to this session[^$]*{target.pipeline.name}"):
+        frame.write.format("kafka_eos").option("pipeline", "x").option("interval", DAY.name).save()
+
+
+def test_the_data_source_is_refused_where_spark_speculates(
+    spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_eos_provider.interval.spark_source.speculates", lambda session: True)
+    with pytest.raises(ConfigurationError, match="write_interval"):
+        register(spark, target.pipeline)
+
+
+def test_a_stage_that_was_superseded_cannot_be_finished(spark: SparkSession, target: Target) -> None:
+    from airflow_eos_provider.interval.slices import RunPlan
+
+    run = Run(target.pipeline.name, DAY)
+    with Coordinator(target.pipeline, run) as first:
+        stage = first.begin(lambda: RunPlan.of(run, [{}]), 1)
+    with Coordinator(target.pipeline, run) as second:
+        newer = second.begin(lambda: RunPlan.of(run, [{}]), 1)
+        with Coordinator(target.pipeline, run) as late, pytest.raises(FencedError):
+            late.resume(stage)
+        with pytest.raises(IncompleteError):  # and the late one has not fenced its successor
+            second.finish(newer)
+
+
+# The job
+
+
+@pytest.mark.slow
+def test_a_job_tells_its_failure_and_exits_with_its_code(target: Target, start_job: Callable[..., Job]) -> None:
+    code, told = start_job(target, DAY, "with_chance").wait()
+    assert (code, told["type"], told["exit_code"]) == (2, "ConfigurationError", 2)
+    assert "rand(" in told["message"]

@@ -1,0 +1,267 @@
+"""The operator asks the ledger first and last, hands Spark its work without showing secrets, tells failures apart."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.execution_time.context import OutletEventAccessors
+
+from airflow_eos_provider.assets.intervals import completed_intervals, interval_asset
+from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, RefusedError
+from airflow_eos_provider.hooks.pipeline import interval_of
+from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.job import FAILURE_PREFIX
+from airflow_eos_provider.interval.stage import Completed
+from airflow_eos_provider.operators import interval_run
+from airflow_eos_provider.operators.interval_run import IntervalRunOperator, secret_file
+
+DAY = "2013-01-01T05:00:00Z/2013-01-02T05:00:00Z"
+
+
+class Ledger:
+    """Stands in for the ledger, which needs a broker: what it says, one answer a look."""
+
+    def __init__(self, *answers: Completed | None) -> None:
+        self.answers = list(answers)
+        self.asked: list[Run] = []
+        self.waited: list[bool] = []
+
+    def __call__(self, pipeline: Any, run: Run, *, wait: bool = False) -> Completed | None:
+        self.asked.append(run)
+        self.waited.append(wait)
+        return self.answers.pop(0)
+
+
+def done(records: int = 842) -> Completed:
+    return Completed(Run("flights.daily", Interval.parse(DAY)), records, "ab" * 16, 4, True, 0.1)
+
+
+@pytest.fixture
+def ledger(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ledger]:
+    def use(*answers: Completed | None) -> Ledger:
+        fake = Ledger(*answers)
+        monkeypatch.setattr("airflow_eos_provider.interval.verify.completion", fake)
+        return fake
+
+    return use
+
+
+@pytest.fixture(autouse=True)
+def connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka = {"bootstrap.servers": "broker:9092", "sasl.password": "s3cret-pw", "acks": "all"}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": kafka}))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2,4]"}))
+
+
+@pytest.fixture
+def run_context(context: dict[str, Any]) -> dict[str, Any]:
+    context["dag_run"].data_interval_start = datetime(2013, 1, 1, 5, tzinfo=UTC)
+    context["dag_run"].data_interval_end = datetime(2013, 1, 2, 5, tzinfo=UTC)
+    context["outlet_events"] = OutletEventAccessors()
+    return context
+
+
+def operator(**kwargs: Any) -> IntervalRunOperator:
+    return IntervalRunOperator(
+        task_id="write", pipeline="flights.daily", topic="flights.daily", function="package:flights", **kwargs
+    )
+
+
+def submit(task: IntervalRunOperator, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, script: str) -> Any:
+    """Run the task with a shell script in the place of spark-submit."""
+    folder = Path(os.environ["AIRFLOW_HOME"]) / f"bin-{time.monotonic_ns()}"
+    folder.mkdir(parents=True)
+    (folder / "spark-submit").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "spark-submit").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return task.execute(context)
+
+
+def test_a_complete_interval_is_a_no_op_that_starts_no_spark(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger(done())
+    monkeypatch.setattr(IntervalRunOperator, "write", lambda *_: pytest.fail("Spark was started"))
+    summary = operator().execute(run_context)
+    assert summary["already"] is True
+    assert (summary["interval"], summary["records"], summary["digest"]) == (DAY, 842, "ab" * 16)
+
+
+def test_the_summary_is_what_the_ledger_says_after_the_job(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = ledger(None, done(7))
+    summary = submit(operator(), run_context, monkeypatch, "exit 0")
+    assert (summary["records"], summary["already"]) == (7, False)
+    assert said.waited == [False, True]  # nobody waits before Spark; after it, `complete` must not be overlooked
+    assert [run.name for run in said.asked] == [f"flights.daily@{DAY}"] * 2
+
+
+def test_the_asset_has_an_event_with_the_interval(ledger: Callable[..., Ledger], run_context: dict[str, Any]) -> None:
+    ledger(done())
+    task = operator()
+    task.execute(run_context)
+    asset = interval_asset("flights.daily", "eos-intervals")
+    assert asset in task.outlets
+    extra = run_context["outlet_events"][asset].extra
+    assert extra == {"interval": DAY, "revision": 1, "records": 842, "digest": "ab" * 16, "already": True}
+    event = SimpleNamespace(extra=extra)
+    assert completed_intervals({asset: [event, event]}) == [extra]  # a no-op has an event, too, but is told once
+
+
+def test_the_job_gets_its_work_in_a_file_that_only_this_user_may_read(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ledger(None, done())
+    kept, told = tmp_path / "spec.json", tmp_path / "told"
+    script = f'for a; do last=$a; done; stat -c %a "$last" > {told}; cp "$last" {kept}; echo "$@" >> {told}'
+    task = operator(slices=3, key=["line"], arguments={"folder": "/data"}, revision="2")
+    submit(task, run_context, monkeypatch, script)
+    specification = json.loads(kept.read_text())
+    mode, arguments = told.read_text().splitlines()
+    assert mode == "600"
+    assert "s3cret-pw" not in arguments
+    assert specification["pipeline"]["kafka"]["sasl.password"] == "s3cret-pw"
+    assert "acks" not in specification["pipeline"]["kafka"]  # a consumer's or producer's setting is not a client's
+    assert (specification["interval"], specification["revision"]) == (DAY, 2)
+    assert (specification["slices"], specification["key"]) == (3, ["line"])
+    assert (specification["function"], specification["arguments"]) == ("package:flights", {"folder": "/data"})
+    assert not Path(arguments.split()[-1]).exists()
+
+
+def test_no_secret_is_in_what_airflow_shows(ledger: Callable[..., Ledger], run_context: dict[str, Any]) -> None:
+    ledger(done())
+    task = operator()
+    task.execute(run_context)
+    assert "s3cret-pw" not in str({field: getattr(task, field) for field in task.template_fields})
+
+
+def test_workers_of_a_local_session_run_this_interpreter(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ledger(None, done())
+    submit(operator(), run_context, monkeypatch, f"echo $PYSPARK_PYTHON > {tmp_path}/python")
+    assert (tmp_path / "python").read_text().strip() == sys.executable
+
+
+def test_a_job_that_was_fenced_fails_the_task_for_good_and_says_why(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger(None)
+    with pytest.raises(AirflowFailException, match="taken over by another run"):
+        submit(operator(), run_context, monkeypatch, f"exit {FencedError.exit_code}")
+
+
+@pytest.mark.parametrize("error", [ConfigurationError, RefusedError])
+def test_a_job_that_was_refused_is_not_tried_again_and_gives_its_reason(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, error: type[EosError]
+) -> None:
+    ledger(None)
+    told = {"type": error.__name__, "exit_code": error.exit_code, "message": "the interval overlaps another"}
+    script = f"echo '{FAILURE_PREFIX}{json.dumps(told)}'; exit 1"  # as where the driver runs in the cluster
+    with pytest.raises(AirflowFailException, match="the interval overlaps another"):
+        submit(operator(), run_context, monkeypatch, script)
+
+
+@pytest.mark.parametrize("code", [1, 137])
+def test_a_lost_driver_is_tried_again(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    ledger(None)
+    task = operator()
+    assert task.retries >= 1
+    with pytest.raises(EosError, match="The next try goes on") as raised:
+        submit(task, run_context, monkeypatch, f"exit {code}")
+    assert not isinstance(raised.value, AirflowException)
+
+
+def test_a_job_that_ends_well_without_completing_is_no_success(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger(None, None)
+    run_context["task_state_store"].set("spark_job_id", "driver-1")
+    with pytest.raises(EosError, match="is not complete"):
+        submit(operator(), run_context, monkeypatch, "exit 0")
+    assert run_context["task_state_store"].get("spark_job_id") is None  # or the next try would not submit anything
+
+
+def test_killing_the_task_ends_a_driver_below_the_launcher() -> None:
+    task = operator()
+    launcher = subprocess.Popen([sys.executable, "-c", "import subprocess; subprocess.run(['sleep', '60'])"])
+    try:
+        deadline = time.monotonic() + 10
+        while not (below := psutil.Process(launcher.pid).children()):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        task._hook = task._get_hook()
+        task._hook._submit_sp = launcher
+        task.on_kill()
+        assert launcher.wait(timeout=10) != 0
+        assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in below)
+    finally:
+        launcher.kill()
+        launcher.wait(timeout=10)
+
+
+def dag_run(start: datetime | None, end: datetime | None) -> dict[str, Any]:
+    return {"dag_run": SimpleNamespace(run_id="manual__1", data_interval_start=start, data_interval_end=end)}
+
+
+def test_a_run_by_hand_without_an_interval_is_refused_with_the_remedy() -> None:
+    with pytest.raises(ConfigurationError, match=r"manual__1 has no data interval(.|\n)*params\.interval"):
+        interval_of(dag_run(None, None), None)
+
+
+def test_an_interval_without_width_is_refused_with_the_timetable_that_has_one() -> None:
+    moment = datetime(2013, 1, 1, tzinfo=UTC)
+    with pytest.raises(ConfigurationError, match=r"no width(.|\n)*CronDataIntervalTimetable"):
+        interval_of(dag_run(moment, moment), None)
+
+
+@pytest.mark.parametrize("given", [DAY, "2013-01-01T00:00:00-05:00/2013-01-02T00:00:00-05:00"])
+def test_an_interval_that_is_given_wins_and_is_made_canonical(given: str) -> None:
+    assert interval_of(dag_run(None, None), given).name == DAY
+
+
+@pytest.mark.parametrize("given", ["2013-01-01", "yesterday/today", "2013-01-01T00:00:00/2013-01-02T00:00:00"])
+def test_an_interval_that_is_none_is_refused(given: str) -> None:
+    with pytest.raises(ConfigurationError):
+        interval_of(dag_run(None, None), given)
+
+
+def test_a_configuration_error_fails_the_task_for_good(ledger: Callable[..., Ledger], context: dict[str, Any]) -> None:
+    context |= dag_run(None, None)
+    with pytest.raises(AirflowFailException, match="has no data interval"):
+        operator().execute(context)
+
+
+def test_the_secret_file_goes_away_when_the_job_fails() -> None:
+    seen = []
+
+    def fail() -> None:
+        with secret_file({"a": 1}) as path:
+            seen.append((path, stat.S_IMODE(path.stat().st_mode)))
+            raise OSError("the job failed")
+
+    with pytest.raises(OSError, match="the job failed"):
+        fail()
+    ((path, mode),) = seen
+    assert mode == 0o600
+    assert not path.exists()
+
+
+def test_the_operator_keeps_the_exit_codes_that_the_job_ends_with() -> None:
+    assert {2, 3, 7} == interval_run._FINAL_EXIT_CODES
