@@ -1,0 +1,71 @@
+"""``eos drift``: whether a cluster is still as the last rollout left it."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from airflow_eos_provider.cli.common import (
+    ClusterOption,
+    JsonOption,
+    console,
+    load_cluster,
+    print_json,
+    progress_console,
+)
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.errors import RefusedError, RolloutPausedError
+from airflow_eos_provider.rollout.checks import Verdict
+from airflow_eos_provider.rollout.drift import Drift
+from airflow_eos_provider.rollout.drift_watch import DriftWatch
+
+#: Scripts rely on these: 3 for a finding, 5 for a cluster that could not be seen whole.
+EXIT_CODES = {
+    Verdict.PASS: 0,
+    Verdict.FAIL: RefusedError.exit_code,
+    Verdict.INCONCLUSIVE: RolloutPausedError.exit_code,
+}
+
+_STYLES = {Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
+
+ModeOption = Annotated[
+    Mode | None, typer.Option("--mode", help="The mode that is meant; default: as the last rollout made it.")
+]
+AcceptOption = Annotated[
+    list[str] | None,
+    typer.Option("--accept", metavar="SHA256", help="A worker's file that is as meant, though no rollout made it."),
+]
+WatchOption = Annotated[
+    float | None, typer.Option("--watch", min=1.0, metavar="SECONDS", help="Look this often, until something is found.")
+]
+
+
+def drift(
+    cluster: ClusterOption = None,
+    mode: ModeOption = None,
+    accept: AcceptOption = None,
+    watch: WatchOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what has changed without a rollout: modes, members, files. Changes nothing; exit code 3 if something has."""
+    watcher = DriftWatch(load_cluster(cluster), mode=mode, accept=accept or ())
+    found = watcher.look()
+    while watch is not None and found.verdict is not Verdict.FAIL:
+        progress_console.print(f"{_clock(found.at)} {found.describe()}", markup=False, soft_wrap=True)
+        time.sleep(watch)
+        found = watcher.look()
+    _show(found, as_json=as_json)
+    raise typer.Exit(EXIT_CODES[found.verdict])
+
+
+def _show(found: Drift, *, as_json: bool) -> None:
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        console.print(found.describe(), style=_STYLES[found.verdict], markup=False, soft_wrap=True)
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at))

@@ -1,0 +1,75 @@
+"""The DAG that looks for drift in a Kafka Connect cluster, twice a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+
+from airflow.sdk import DAG, BaseNotifier
+
+from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.notifications.drift import ConnectDriftNotifier
+from airflow_eos_provider.operators.connect_drift import ConnectDriftAuditOperator
+
+#: Drift that comes right after a look is found by the next one, and that takes some seconds to start: to notice it
+#: within a minute, the looks must be closer together than a minute.
+EVERY = timedelta(seconds=30)
+
+#: A look that takes longer than this hangs; the next one must get its turn.
+LOOK_TIMEOUT = timedelta(minutes=2)
+
+#: Airflow schedules nothing without a date to begin at; with ``catchup`` off any past one does.
+_BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
+
+DOC = """
+### Is the Kafka Connect cluster of connection `{conn_id}` still as the last rollout left it?
+
+Fails when a worker runs in another mode, a member of the group is not in the cluster file, a worker is missing, a
+worker's file was edited, or a rollout stands half way; the message says what to do about each. It changes nothing.
+While a rollout is carried out, what that rollout does is not told as drift.
+"""
+
+
+def audit_dag(
+    *,
+    conn_id: str = KafkaConnectHook.default_conn_name,
+    dag_id: str = "connect_audit",
+    every: timedelta = EVERY,
+    mode: str | None = None,
+    accept: Sequence[str] = (),
+    through: Sequence[BaseNotifier] = (),
+    repeat: bool = False,
+    pool: str = "default_pool",
+    tags: Collection[str] = ("kafka-connect", "exactly-once"),
+) -> DAG:
+    """The audit of one cluster, for a DAG file of a few lines. Make one DAG per cluster.
+
+    :param conn_id: a connection of type ``kafka_connect``.
+    :param every: time between two looks.
+    :param mode: the mode that is meant; unset, the one that the last rollout has made.
+    :param accept: SHA-256 of workers' files that are as meant though no rollout made them.
+    :param through: notifiers that carry the message on, with ``{{ drift_message }}`` in their text.
+    :param repeat: tell the same drift at every look, not only at the first.
+    :param pool: pool of the task; not the one of the rolls, which keep it occupied for as long as they take.
+    :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
+    """
+    with DAG(
+        dag_id=dag_id,
+        schedule=every,
+        start_date=_BEGIN,
+        catchup=False,
+        max_active_runs=1,
+        description=f"Look for drift in the Kafka Connect cluster of {conn_id}",
+        doc_md=DOC.format(conn_id=conn_id),
+        tags=list(tags),
+    ) as dag:
+        ConnectDriftAuditOperator(
+            task_id="look_for_drift",
+            conn_id=conn_id,
+            mode=mode,
+            accept=accept,
+            pool=pool,
+            execution_timeout=LOOK_TIMEOUT,
+            on_failure_callback=[ConnectDriftNotifier(through=through, repeat=repeat)],
+        )
+    return dag

@@ -1,0 +1,116 @@
+"""Wait until a Connect cluster drifts from what the last rollout made of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseSensorOperator
+from airflow.sdk.bases.sensor import PokeReturnValue
+from airflow.sdk.configuration import conf
+from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.triggers.connect_drift import ConnectDriftTrigger
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_eos_provider.rollout.drift_watch import DriftWatch
+
+#: A changed group is noticed within this many seconds, anything else within :data:`LOOK_SECONDS`.
+POKE_SECONDS = 5.0
+LOOK_SECONDS = 30.0
+
+#: The trigger tells a timeout itself; this much later Airflow would, and then nothing of ours could be said about it.
+_BACKSTOP = timedelta(minutes=5)
+
+
+class ConnectDriftSensor(BaseSensorOperator):
+    """Succeeds when something has drifted; its XCom is what was found. It changes nothing.
+
+    What cannot be seen at one look is logged, and waited for: it is neither drift nor proof that there is none. The
+    audit DAG fails for it.
+
+    :param conn_id: a connection of type ``kafka_connect`` (templated).
+    :param mode: the mode that is meant, whatever the last rollout has made (templated).
+    :param accept: SHA-256 of workers' files that are as meant though no rollout made them (templated).
+    :param look_interval: deferred, seconds after which the cluster is looked at though its group has not changed.
+    :param deferrable: wait in the triggerer, without a worker's slot; default: ``[operators] default_deferrable``.
+    """
+
+    template_fields: Sequence[str] = ("conn_id", "mode", "accept")
+
+    def __init__(
+        self,
+        *,
+        conn_id: str = KafkaConnectHook.default_conn_name,
+        mode: str | None = None,
+        accept: Sequence[str] = (),
+        look_interval: float = LOOK_SECONDS,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("poke_interval", POKE_SECONDS if deferrable else LOOK_SECONDS)
+        super().__init__(**kwargs)
+        self.conn_id = conn_id
+        self.mode = mode
+        self.accept = accept
+        self.look_interval = look_interval
+        self.deferrable = deferrable
+        self._watch: DriftWatch | None = None
+
+    def execute(self, context: Context) -> Any:
+        if not self.deferrable:
+            return super().execute(context)
+        # The start of the task, not of this try or deferral, so that the timeout is one for all of them.
+        return self._look_or_defer(context, context["ti"].start_date.timestamp() + self.timeout)
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        try:
+            drift = self._watcher().look(calm_seconds=0.0)
+        except ConfigurationError as error:  # no waiting mends that
+            raise AirflowFailException(str(error)) from error
+        except EosError as error:
+            self.log.warning("The cluster cannot be looked at now: %s", error.found)
+            return PokeReturnValue(is_done=False)
+        level = self.log.warning if drift.findings or drift.doubts else self.log.info
+        level("%s", drift.describe())
+        return PokeReturnValue(is_done=bool(drift.findings), xcom_value=drift.to_dict() if drift.findings else None)
+
+    def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Called with the trigger's event."""
+        if event["status"] == "timeout":
+            raise AirflowSensorTimeout(f"Nothing has drifted within {self.timeout:.0f} s.")
+        if event["status"] == "error":
+            raise AirflowFailException(event["reason"])
+        self.log.info("Looking, since %s", event["reason"])
+        return self._look_or_defer(context, event["deadline"])
+
+    def _look_or_defer(self, context: Context, deadline: float) -> Any:
+        found = self.poke(context)
+        if found:
+            return found.xcom_value
+        self.defer(
+            trigger=ConnectDriftTrigger(
+                conn_id=self.conn_id,
+                members=self._watcher().members,
+                poke_interval=self.poke_interval,
+                look_at=time.time() + self.look_interval,
+                deadline=deadline,
+            ),
+            method_name="resume",
+            timeout=timedelta(seconds=max(deadline - time.time(), 0)) + _BACKSTOP,
+        )
+
+    def _watcher(self) -> DriftWatch:
+        from airflow_eos_provider.rollout.drift_watch import DriftWatch
+
+        if self._watch is None:
+            mode = Mode.parse(self.mode) if self.mode else None
+            self._watch = DriftWatch(KafkaConnectHook(self.conn_id).get_cluster(), mode=mode, accept=self.accept)
+        return self._watch

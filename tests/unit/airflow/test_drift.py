@@ -1,0 +1,342 @@
+"""Sensor, trigger, audit and notifier: who looks, who fails, and who is told how often."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import BaseNotifier
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, TaskDeferred
+
+from airflow_eos_provider.dag_factories import audit_dag
+from airflow_eos_provider.errors import ConfigurationError, UnreachableError
+from airflow_eos_provider.notifications.drift import ConnectDriftNotifier
+from airflow_eos_provider.operators.connect_drift import (
+    KEYS,
+    ConnectDriftAuditOperator,
+    ConnectDriftError,
+    ConnectUnseenError,
+)
+from airflow_eos_provider.rollout.drift import Drift, DriftFinding, DriftKind, Expected
+from airflow_eos_provider.sensors.connect_drift import ConnectDriftSensor
+from airflow_eos_provider.triggers import connect_drift
+from airflow_eos_provider.triggers.connect_drift import ConnectDriftTrigger
+
+DAGS = Path(__file__).parents[3] / "dags"
+PASSWORD = "s3cret-pw"
+
+
+def found(*subjects: str, doubts: tuple[str, ...] = ()) -> Drift:
+    kind = DriftKind.MODE
+    findings = tuple(DriftFinding(kind, s, f"{s} runs disabled", f"restart {s}", f"{kind} {s}") for s in subjects)
+    return Drift(1.0, "connect", Expected("rollout r1"), findings, doubts)
+
+
+FINE = found()
+DOUBT = found(doubts=("the group is away",))
+
+
+class Watch:
+    """Stands in for the watch of a cluster, which needs one: answers look by look, or raises; the last for ever."""
+
+    members = ("connect-1",)
+
+    def __init__(self, *answers: Drift | Exception) -> None:
+        self.answers = list(answers)
+        self.looks = 0
+
+    def __call__(self, cluster: Any, **kwargs: Any) -> Watch:
+        self.asked = kwargs
+        return self
+
+    def look(self, **kwargs: Any) -> Drift:
+        self.looks += 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class XComs:
+    """A task instance that keeps the XComs of earlier runs."""
+
+    def __init__(self) -> None:
+        self.dag_id, self.task_id, self.run_id, self.log_url = "connect_audit", "look_for_drift", "r7", "http://log"
+        self.start_date = datetime.now(UTC)
+        self.values: dict[str, Any] = {}
+
+    def xcom_pull(self, *, task_ids: str, key: str, map_indexes: int, include_prior_dates: bool) -> Any:
+        assert (task_ids, map_indexes, include_prior_dates) == (self.task_id, -1, True)
+        return self.values.get(key)
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.values[key] = value
+
+
+class Channel(BaseNotifier):
+    """A notifier of another provider."""
+
+    template_fields = ("text",)
+
+    def __init__(self, text: str = "{{ drift_message }}", error: Exception | None = None) -> None:
+        super().__init__()
+        self.text = text
+        self.error = error
+        self.sent: list[str] = []
+
+    def notify(self, context: Any) -> None:
+        if self.error:
+            raise self.error
+        self.sent.append(self.text)
+
+
+@pytest.fixture(autouse=True)
+def connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {
+        "bootstrap_servers": "broker:9092",
+        "group_id": "connect",
+        "client": {"sasl.password": PASSWORD},
+        "workers": [{"url": "http://w1:8083"}],
+    }
+    document = json.dumps({"conn_type": "kafka_connect", "extra": extra})
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_CONNECT_DEFAULT", document)
+
+
+@pytest.fixture
+def drift_context() -> dict[str, Any]:
+    return {"ti": XComs(), "dag": None}
+
+
+def use(monkeypatch: pytest.MonkeyPatch, *answers: Drift | Exception) -> Watch:
+    watch = Watch(*answers)
+    monkeypatch.setattr("airflow_eos_provider.rollout.drift_watch.DriftWatch", watch)
+    return watch
+
+
+def audit(context: dict[str, Any]) -> Any:
+    return ConnectDriftAuditOperator(task_id="look_for_drift").execute(context)
+
+
+# The audit
+
+
+def test_an_audit_of_a_cluster_that_has_not_drifted_succeeds(
+    monkeypatch: pytest.MonkeyPatch, drift_context: dict[str, Any]
+) -> None:
+    use(monkeypatch, FINE)
+    assert audit(drift_context)["verdict"] == "pass"
+
+
+def test_an_audit_fails_for_good_with_each_finding_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, drift_context: dict[str, Any]
+) -> None:
+    use(monkeypatch, found("w1", "w2"))
+    with pytest.raises(AirflowFailException) as failed:
+        audit(drift_context)
+    for words in ("2 findings", "w1 runs disabled", "restart w1", "w2 runs disabled", "restart w2"):
+        assert words in str(failed.value)
+
+
+def test_an_audit_that_could_not_see_fails_too_but_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, drift_context: dict[str, Any]
+) -> None:
+    for answer in (DOUBT, UnreachableError("no broker")):
+        use(monkeypatch, answer)
+        with pytest.raises(ConnectUnseenError) as failed:
+            audit(drift_context)
+        assert isinstance(failed.value, AirflowException)
+        assert not isinstance(failed.value, AirflowFailException)
+
+
+def test_a_wrong_connection_is_not_tried_again(monkeypatch: pytest.MonkeyPatch, drift_context: dict[str, Any]) -> None:
+    use(monkeypatch, ConfigurationError("no such group"))
+    with pytest.raises(ConnectDriftError, match="no such group"):
+        audit(drift_context)
+
+
+def test_the_same_drift_is_news_once_and_more_drift_is_news_again(
+    monkeypatch: pytest.MonkeyPatch, drift_context: dict[str, Any]
+) -> None:
+    use(monkeypatch, found("w1"), found("w1"), found("w1", "w2"), found("w2"), FINE, found("w2"))
+    news = []
+    for _ in range(6):
+        try:
+            audit(drift_context)
+        except ConnectDriftError as error:
+            news.append(error.is_news)
+    assert news == [True, False, True, False, True]
+    assert drift_context["ti"].values == {KEYS: ["mode w2"]}
+
+
+# The notifier
+
+
+def failed_audit(context: dict[str, Any], *, is_news: bool = True) -> dict[str, Any]:
+    error = ConnectDriftError(found("w1").describe())
+    error.is_news = is_news
+    return {**context, "exception": error}
+
+
+def test_the_message_says_what_has_drifted_what_to_do_and_where_to_read_more(
+    drift_context: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    channel = Channel()
+    ConnectDriftNotifier(through=[channel])(failed_audit(drift_context))
+    (told,) = channel.sent
+    for words in ("has drifted", "w1 runs disabled", "What to do: restart w1", "connect_audit", "http://log", "eos"):
+        assert words in told
+    assert "w1 runs disabled" in capsys.readouterr().out, "it is not in the log"
+
+
+def test_what_was_told_is_not_told_again_unless_asked_for(drift_context: dict[str, Any]) -> None:
+    channel = Channel()
+    old = failed_audit(drift_context, is_news=False)
+    ConnectDriftNotifier(through=[channel])(old)
+    assert channel.sent == []
+    notifier = ConnectDriftNotifier(through=[channel], repeat=True)
+    notifier(old)
+    notifier({**old, "exception": ConnectDriftError("something else")})
+    assert len(channel.sent) == 2
+    assert "something else" in channel.sent[1]
+
+
+def test_a_channel_that_is_down_does_not_keep_the_message_from_the_next_one(drift_context: dict[str, Any]) -> None:
+    down, up = Channel(error=OSError("no network")), Channel()
+    with pytest.raises(RuntimeError, match="Channel: no network"):
+        ConnectDriftNotifier(through=[down, up])(failed_audit(drift_context))
+    assert len(up.sent) == 1
+
+
+def test_an_audit_that_failed_by_another_cause_is_told(drift_context: dict[str, Any]) -> None:
+    channel = Channel()
+    ConnectDriftNotifier(through=[channel])(drift_context)
+    assert "has failed" in channel.sent[0]
+
+
+# The DAG
+
+
+def test_the_audit_dag_looks_often_enough_to_notice_within_a_minute_and_catches_nothing_up() -> None:
+    dag = DagBag(DAGS).dags["connect_audit"]
+    assert dag.schedule == timedelta(seconds=30)
+    assert dag.start_date is not None
+    assert (dag.catchup, dag.max_active_runs) == (False, 1)
+    (task,) = dag.tasks
+    assert isinstance(task.on_failure_callback[0], ConnectDriftNotifier)
+
+
+def test_the_audit_dag_hands_cluster_expectation_and_channels_on() -> None:
+    channel = Channel()
+    dag = audit_dag(conn_id="c7", dag_id="audit_7", mode="enabled", accept=["ab"], through=[channel], repeat=True)
+    (task,) = dag.tasks
+    assert (task.conn_id, task.mode, task.accept) == ("c7", "enabled", ["ab"])
+    notifier = task.on_failure_callback[0]
+    assert (notifier.through, notifier.repeat) == ((channel,), True)
+
+
+# The sensor
+
+
+def sensor(**kwargs: Any) -> ConnectDriftSensor:
+    return ConnectDriftSensor(**{"task_id": "drift", "poke_interval": 0.01, **kwargs})
+
+
+def test_the_sensor_pokes_until_something_has_drifted_and_returns_it(
+    monkeypatch: pytest.MonkeyPatch, drift_context: dict[str, Any]
+) -> None:
+    watch = use(monkeypatch, FINE, DOUBT, UnreachableError("away"), found("w1"))
+    assert sensor(deferrable=False, mode="enabled").execute(drift_context) == found("w1").to_dict()
+    assert watch.looks == 4
+    assert watch.asked["mode"] == "enabled"
+
+
+def test_the_deferred_sensor_stores_no_secrets_and_keeps_one_deadline(
+    monkeypatch: pytest.MonkeyPatch, drift_context: dict[str, Any]
+) -> None:
+    use(monkeypatch, FINE, FINE, found("w1"))
+    waiting = sensor(deferrable=True, timeout=600)
+    with pytest.raises(TaskDeferred) as deferred:
+        waiting.execute(drift_context)
+    _, stored = deferred.value.trigger.serialize()
+    deadline = drift_context["ti"].start_date.timestamp() + 600
+    assert stored["deadline"] == deadline
+    assert stored["members"] == ["connect-1"]
+    assert PASSWORD not in json.dumps(stored)
+    event = {"status": "look", "reason": "it is time", "deadline": deadline}
+    with pytest.raises(TaskDeferred) as again:
+        sensor(deferrable=True, timeout=600).resume(drift_context, event)
+    assert again.value.trigger.serialize()[1]["deadline"] == deadline
+    assert waiting.resume(drift_context, event) == found("w1").to_dict()
+
+
+def test_timeout_and_error_of_the_trigger_end_the_sensor(drift_context: dict[str, Any]) -> None:
+    with pytest.raises(AirflowSensorTimeout, match="Nothing has drifted"):
+        sensor(deferrable=True).resume(drift_context, {"status": "timeout"})
+    with pytest.raises(AirflowFailException, match="no such connection"):
+        sensor(deferrable=True).resume(drift_context, {"status": "error", "reason": "no such connection"})
+
+
+# The trigger
+
+
+def trigger(**kwargs: Any) -> ConnectDriftTrigger:
+    now = time.time()
+    arguments = {"conn_id": "kafka_connect_default", "members": ["b", "a"], "poke_interval": 0.01}
+    return ConnectDriftTrigger(**{**arguments, "look_at": now + 5, "deadline": now + 10, **kwargs})
+
+
+def event_of(waiting: ConnectDriftTrigger) -> dict[str, Any]:
+    async def first() -> dict[str, Any]:
+        return dict((await asyncio.wait_for(anext(waiting.run()), 10)).payload)
+
+    return asyncio.run(first())
+
+
+def use_group(monkeypatch: pytest.MonkeyPatch, *answers: list[str] | Exception) -> None:
+    left = list(answers)
+
+    def describe(settings: Any, group_id: str) -> Any:
+        answer = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return SimpleNamespace(members=[SimpleNamespace(member_id=m) for m in answer])
+
+    monkeypatch.setattr("airflow_eos_provider.connect.group.describe_group", describe)
+
+
+def test_the_trigger_can_be_rebuilt_from_what_it_stores() -> None:
+    path, stored = trigger().serialize()
+    assert path == f"{connect_drift.__name__}.ConnectDriftTrigger"
+    assert ConnectDriftTrigger(**stored).serialize() == (path, stored)
+
+
+def test_a_member_that_is_new_calls_for_a_look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_group(monkeypatch, ["a", "b"], UnreachableError("away"), ["a", "b"], ["a", "b2"])
+    began = time.time()
+    waiting = trigger()
+    event = event_of(waiting)
+    assert (event["status"], event["deadline"]) == ("look", waiting.deadline)
+    assert "other members" in event["reason"]
+    assert time.time() - began < 4
+
+
+def test_an_unchanged_group_is_looked_at_when_it_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_group(monkeypatch, ["a", "b"])
+    assert "it is time" in event_of(trigger(look_at=time.time() + 0.1))["reason"]
+
+
+def test_the_deadline_ends_the_trigger(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_group(monkeypatch, ["a", "b"])
+    assert event_of(trigger(deadline=time.time() + 0.1)) == {"status": "timeout"}
+
+
+def test_the_trigger_does_not_wait_for_what_only_a_person_can_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_group(monkeypatch, ConfigurationError("no such group"))
+    assert event_of(trigger()) == {"status": "error", "reason": "no such group"}
