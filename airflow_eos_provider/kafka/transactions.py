@@ -361,6 +361,8 @@ async def _producers(admin: Any, topic: str, partition: int) -> tuple[ActiveProd
     leaders = await admin._async_get_leader_for_partitions([TopicPartition(topic, partition)])
     asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[partition])
     (leader,) = leaders
+    if leader < 0:  # kafka-python would look for a broker of that number
+        raise kafka.errors.LeaderNotAvailableError(f"{topic}-{partition} has no leader")
     response = await admin._manager.send(DescribeProducersRequest(topics=[asked]), node_id=leader)
     (answer,) = [p for t in response.topics for p in t.partitions]
     _check(answer.error_code, f"{topic}-{partition}")
