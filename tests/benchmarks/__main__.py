@@ -11,11 +11,20 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks import fencing, ledger_read, order_of_restarts, produce, roll_vs_by_hand, spark_write
+from tests.benchmarks import (
+    fencing,
+    interval_overhead,
+    ledger_read,
+    order_of_restarts,
+    produce,
+    roll_vs_by_hand,
+    spark_write,
+)
 from tests.benchmarks.result import Result
 
 BENCHMARKS: dict[str, Callable[[Console], list[Result]]] = {
     "fence_vs_java_admin": fencing.run,
+    "interval_overhead": interval_overhead.run,
     "ledger_read_vs_kafkabasedlog": ledger_read.run,
     "order_of_restarts": order_of_restarts.run,
     "produce_vs_java": produce.run,
