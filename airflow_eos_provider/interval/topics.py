@@ -21,6 +21,9 @@ COMPACTION_LAG_MS = 3_600_000
 _CALL_SECONDS = 20.0
 _POLL_SECONDS = 0.05
 
+#: A topic that was just made is known to every broker within this time, seconds.
+_NEWS_SECONDS = 3.0
+
 #: Plans of thousands of files pass in one record.
 _CONTROL_MESSAGE_BYTES = 8_000_000
 
@@ -36,8 +39,9 @@ def prepare_topics(pipeline: Pipeline) -> None:
     admin = QuietAdmin(pipeline.kafka)
     wanted = [pipeline.ledger_topic, pipeline.control_topic] + ([pipeline.topic] if pipeline.topic else [])
     partitions = _partitions(admin, wanted)
-    if pipeline.topic and pipeline.topic not in partitions and pipeline.target_partitions is None:
-        raise missing_topic(pipeline.topic, pipeline.kafka)
+    must_be_there = pipeline.topic if pipeline.target_partitions is None else None
+    if must_be_there and must_be_there not in partitions and not _is_there(admin, must_be_there):
+        raise missing_topic(must_be_there, pipeline.kafka)
     if pipeline.ledger_topic not in partitions:
         _create(admin, pipeline.ledger_topic, pipeline.ledger_partitions, _INTERNAL)
     if pipeline.control_topic not in partitions:
@@ -71,7 +75,7 @@ class TargetTopics:
         if topic in self._known:
             return
         self._admin = self._admin or QuietAdmin(self._settings)
-        if topic not in _partitions(self._admin, [topic]):
+        if not _is_there(self._admin, topic):
             raise missing_topic(topic, self._settings)
         self._known.add(topic)
 
@@ -97,6 +101,16 @@ def _partitions(admin: QuietAdmin, topics: list[str]) -> dict[str, int]:
             if error.args[0].code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION):
                 raise admin.explain(error, f"describing topic {topic}") from error
     return found
+
+
+def _is_there(admin: QuietAdmin, topic: str) -> bool:
+    """Whether a topic exists; asked for a while, since a broker may hear of a new topic later than its neighbours."""
+    deadline = time.monotonic() + _NEWS_SECONDS
+    while topic not in _partitions(admin, [topic]):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
 
 
 def _create(admin: QuietAdmin, topic: str, partitions: int, config: Mapping[str, str]) -> None:

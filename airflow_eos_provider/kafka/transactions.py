@@ -46,6 +46,10 @@ _LIST_WITH_PATTERN = 2
 
 _PAUSE_SECONDS = 0.2
 
+#: Transaction timeout that fencing leaves behind, milliseconds. Java's Admin sends 1, but a coordinator waits for its
+#: replicas no longer than that: with three brokers it refused most ids for many seconds.
+FENCE_TIMEOUT_MS = 30_000
+
 #: Between two rounds of fencing: the markers of an aborted transaction take a few milliseconds, a coordinator that
 #: moves takes seconds.
 _FENCE_PAUSE_SECONDS = 0.02
@@ -144,7 +148,11 @@ class TransactionsClient:
         return tuple(listed.transactional_id for listed in self.list(prefix) if listed.state not in _NOT_OPEN)
 
     def fence(
-        self, transactional_ids: Iterable[str], *, timeout_ms: int = 1, timeout_seconds: float | None = None
+        self,
+        transactional_ids: Iterable[str],
+        *,
+        timeout_ms: int = FENCE_TIMEOUT_MS,
+        timeout_seconds: float | None = None,
     ) -> dict[str, Fenced]:
         """Shut out every producer that now has one of these ids; an open transaction of it is aborted.
 

@@ -1,4 +1,7 @@
-"""The lab's broker: one real Kafka node that is its own KRaft controller."""
+"""The lab's brokers: real Kafka nodes, each a broker and a KRaft controller in one.
+
+With three of them all are voters of the controllers' quorum, so that any one may be killed and the others go on.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,11 @@ from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.lab.java import jvm_command
 from airflow_eos_provider.lab.ownership import log_tail
 
-#: The broker's heap; the log is the page cache's business.
+#: A lone broker's heap; the log is the page cache's business.
 HEAP_MEGABYTES = 512
+
+#: The heap of each of several.
+SHARED_HEAP_MEGABYTES = 320
 
 #: Formatting a log folder takes 0.7 s alone.
 FORMAT_SECONDS = 60.0
@@ -28,6 +34,8 @@ class Broker:
     :param controller_port: for the KRaft controller, on the loopback interface.
     :param class_path: of Kafka's jars.
     :param marker: the argument that marks the lab's processes.
+    :param number: the node id, 1 for the first broker.
+    :param quorum: the controller ports of all nodes, in the order of their numbers; empty for a node that is alone.
     """
 
     folder: Path
@@ -36,24 +44,28 @@ class Broker:
     controller_port: int
     class_path: str
     marker: str
+    number: int = 1
+    quorum: tuple[int, ...] = ()
 
-    name = "broker"
+    @property
+    def name(self) -> str:
+        return broker_name(self.number)
 
     @property
     def config(self) -> Path:
-        return self.folder / "broker.properties"
+        return self.folder / f"{self.name}.properties"
 
     @property
     def log(self) -> Path:
-        return self.folder / "broker.log"
+        return self.folder / f"{self.name}.log"
 
     @property
     def pid_file(self) -> Path:
-        return self.folder / "broker.pid"
+        return self.folder / f"{self.name}.pid"
 
     @property
     def log_folder(self) -> Path:
-        return self.folder / "data" / "broker"
+        return self.folder / "data" / self.name
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -64,22 +76,26 @@ class Broker:
         return f"127.0.0.1:{self.port}"
 
     def properties(self) -> dict[str, str]:
-        """The node's settings: Kafka's defaults but for what one small node needs."""
+        """The node's settings: Kafka's defaults but for what small nodes need."""
+        nodes = len(self.quorum) or 1
+        in_sync = str(min(2, nodes))  # of three copies one may be lost
         return {
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.controller_port}",
+            "node.id": str(self.number),
+            **self._quorum_properties(),
             "controller.listener.names": "CONTROLLER",
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "log.dirs": str(self.log_folder),
             "auto.create.topics.enable": "false",
-            # One node holds one replica of everything.
-            "offsets.topic.replication.factor": "1",
-            "transaction.state.log.replication.factor": "1",
-            "transaction.state.log.min.isr": "1",
-            "share.coordinator.state.topic.replication.factor": "1",
-            "share.coordinator.state.topic.min.isr": "1",
+            # Each node holds one replica of everything.
+            "default.replication.factor": str(nodes),
+            "min.insync.replicas": in_sync,
+            "offsets.topic.replication.factor": str(nodes),
+            "transaction.state.log.replication.factor": str(nodes),
+            "transaction.state.log.min.isr": in_sync,
+            "share.coordinator.state.topic.replication.factor": str(nodes),
+            "share.coordinator.state.topic.min.isr": in_sync,
             # Fewer partitions of the internal topics start and stop faster; 5 still spread over more than one.
             "offsets.topic.num.partitions": "5",
             "transaction.state.log.num.partitions": "5",
@@ -88,13 +104,21 @@ class Broker:
             "group.initial.rebalance.delay.ms": "0",
         }
 
+    def _quorum_properties(self) -> dict[str, str]:
+        if not self.quorum:
+            return {"controller.quorum.bootstrap.servers": f"127.0.0.1:{self.controller_port}"}
+        # Named once and for all: nodes that would have to join a quorum first could not be formatted side by side.
+        voters = (f"{number}@127.0.0.1:{port}" for number, port in enumerate(self.quorum, start=1))
+        return {"controller.quorum.voters": ",".join(voters)}
+
     def prepare(self) -> None:
         """Write the properties file and format the log folder.
 
         :raises EosError: Kafka refuses to format it.
         """
         write_properties(self.config, self.properties())
-        format_arguments = ["format", "--standalone", "-t", self.cluster_id, "-c", str(self.config)]
+        alone = [] if self.quorum else ["--standalone"]
+        format_arguments = ["format", *alone, "-t", self.cluster_id, "-c", str(self.config)]
         command = self._command("kafka.tools.StorageTool", format_arguments)
         try:
             done = subprocess.run(
@@ -115,10 +139,15 @@ class Broker:
             main_class,
             arguments,
             class_path=self.class_path,
-            heap_megabytes=HEAP_MEGABYTES,
+            heap_megabytes=SHARED_HEAP_MEGABYTES if self.quorum else HEAP_MEGABYTES,
             marker=self.marker,
             log_config=self.folder / "log4j2.xml",
         )
+
+
+def broker_name(number: int) -> str:
+    """What the files and the process of a broker are called: ``broker``, ``broker2`` and so on."""
+    return "broker" if number == 1 else f"broker{number}"
 
 
 def write_properties(path: Path, properties: dict[str, str]) -> None:

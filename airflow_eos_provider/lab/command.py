@@ -23,7 +23,7 @@ lab_app = typer.Typer(
     name="lab",
     no_args_is_help=True,
     add_completion=False,
-    help="A real Kafka broker and real Connect workers on this machine.",
+    help="Real Kafka brokers and real Connect workers on this machine.",
 )
 
 # One line each, never wrapped or coloured by what stands in it: scripts read the first, people watch the second.
@@ -42,7 +42,7 @@ def up(
     name: Name = _DEFAULTS.name,
     directory: Dir = _DEFAULTS.root,
     workers: Annotated[int | None, typer.Option(help=f"Connect workers. [default: {_DEFAULTS.workers}]")] = None,
-    brokers: Annotated[int | None, typer.Option(help="Brokers; only 1 so far. [default: 1]")] = None,
+    brokers: Annotated[int | None, typer.Option(help="Brokers, 1 or 3. [default: 1]")] = None,
     mode: Annotated[Mode | None, typer.Option(help="exactly.once.source.support. [default: disabled]")] = None,
     rebalance_delay: Annotated[
         int | None,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import shutil
-import uuid
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,15 +21,9 @@ from airflow_eos_provider.lab.broker import Broker, write_properties
 from airflow_eos_provider.lab.ownership import exclusive, marker, own_process, own_processes
 from airflow_eos_provider.lab.ports import free_ports, require_free
 from airflow_eos_provider.lab.record import LabOptions, LabRecord, write_atomically
-from airflow_eos_provider.lab.status import LabStatus, ProcessStatus
+from airflow_eos_provider.lab.status import LabStatus, look_at
 from airflow_eos_provider.lab.teardown import remove_folder, stop_all, take_down
-from airflow_eos_provider.lab.waiting import (
-    broker_answers,
-    is_healthy,
-    wait_for_broker,
-    wait_for_group,
-    wait_for_worker,
-)
+from airflow_eos_provider.lab.waiting import is_healthy, wait_for_broker, wait_for_group, wait_for_worker
 from airflow_eos_provider.lab.worker import Worker
 from airflow_eos_provider.processes import ProcessIdentity, spawn
 from airflow_eos_provider.rollout.hosts.worker_process import wait_until_port_is_free
@@ -107,21 +100,12 @@ class Lab:
     def _create(cls, options: LabOptions, progress: Progress) -> Lab:
         root = options.folder
         root.mkdir(parents=True)
-        broker_port, controller_port, *worker_ports = free_ports(2 + options.workers)
-        record = LabRecord(
-            options=options,
-            token=uuid.uuid4().hex,
-            jars=jars.jar_folder(options.connect_version),
-            cluster_id=_random_cluster_id(),
-            broker_port=broker_port,
-            controller_port=controller_port,
-            worker_ports=tuple(worker_ports),
-        )
+        record = LabRecord.draw(options)
         record.write(root)  # before the first process, so that whoever comes after us can tell them by the token
         lab = cls(root, record)
         try:
             jars.ensure_jars(options.connect_version, progress=progress, jvm_options=[marker(root, record.token)])
-            lab._prepare()
+            lab.prepare()
             lab._start_missing(progress)
         except BaseException:
             stop_all(root, record)  # the logs stay, for the error points at them
@@ -129,13 +113,14 @@ class Lab:
         lab._save(replace(record, complete=True))
         return lab
 
-    def _prepare(self) -> None:
-        """Write all files and format the broker's log folder."""
+    def prepare(self) -> None:
+        """Write all files and format the brokers' log folders."""
         shutil.copyfile(Path(__file__).with_name("log4j2.xml"), self.root / "log4j2.xml")
         for worker in self.workers:
             self._write_worker(worker, self.options.mode)
         self._write_cluster_file()
-        self.broker.prepare()
+        with ThreadPoolExecutor(len(self.brokers)) as pool:
+            list(pool.map(Broker.prepare, self.brokers))
 
     def _start_missing(self, progress: Progress) -> None:
         """Start whatever does not run, and wait until everything is ready."""
@@ -147,8 +132,10 @@ class Lab:
         if not missing and all(is_healthy(worker.url) for worker in self.workers):
             return
         progress(f"Starting {', '.join(missing)}" if missing else "Waiting for a worker that is not healthy")
-        broker_process = running[self.broker.name] or self._spawn(self.broker)
-        wait_for_broker(self.bootstrap_servers, broker_process, self.broker.log)
+        # All brokers before the first wait: one of three is not ready before a second one votes for its controller.
+        brokers = [(broker, running[broker.name] or self._spawn(broker)) for broker in self.brokers]
+        for broker, process in brokers:
+            wait_for_broker(broker.bootstrap_servers, process, broker.log)
         # All workers at once: each spends half of its start waiting.
         started = [(worker, running[worker.name] or self._spawn(worker)) for worker in self.workers]
         for worker, process in started:
@@ -182,7 +169,8 @@ class Lab:
 
     @property
     def bootstrap_servers(self) -> str:
-        return self.broker.bootstrap_servers
+        """All brokers, comma-separated."""
+        return ",".join(broker.bootstrap_servers for broker in self.brokers)
 
     @property
     def group_id(self) -> str:
@@ -203,14 +191,24 @@ class Lab:
 
     @property
     def broker(self) -> Broker:
+        """The first broker, the only one unless the lab was made with more."""
+        return self.brokers[0]
+
+    @property
+    def brokers(self) -> tuple[Broker, ...]:
         record = self._record
-        return Broker(
-            folder=self.root,
-            cluster_id=record.cluster_id,
-            port=record.broker_port,
-            controller_port=record.controller_port,
-            class_path=jars.class_path(record.jars),
-            marker=marker(self.root, record.token),
+        return tuple(
+            Broker(
+                folder=self.root,
+                cluster_id=record.cluster_id,
+                port=port,
+                controller_port=controller_port,
+                class_path=jars.class_path(record.jars),
+                marker=marker(self.root, record.token),
+                number=number,
+                quorum=tuple(controller for _, controller in record.broker_ports) if record.other_brokers else (),
+            )
+            for number, (port, controller_port) in enumerate(record.broker_ports, start=1)
         )
 
     @property
@@ -229,7 +227,7 @@ class Lab:
 
     @property
     def _parts(self) -> list[Broker | Worker]:
-        return [self.broker, *self.workers]
+        return [*self.brokers, *self.workers]
 
     def cluster(self) -> ConnectCluster:
         """The lab as its cluster file describes it."""
@@ -248,41 +246,40 @@ class Lab:
     def status(self) -> LabStatus:
         """Which processes run and answer now."""
         token = self._record.token
-        named = [own_process(part.pid_file, token) for part in self._parts]
-        strays = {process.pid for process in own_processes(self.root, token)} - {p.pid for p in named if p}
-        broker, *workers = named
-        processes = [
-            ProcessStatus(
-                name=self.broker.name,
-                pid=broker.pid if broker else None,
-                ready=broker is not None and broker_answers(self.bootstrap_servers),
-                address=self.bootstrap_servers,
-                mode_in_file=None,
-                log=self.broker.log,
-            )
-        ]
-        for worker, process in zip(self.workers, workers, strict=True):
-            processes.append(
-                ProcessStatus(
-                    name=worker.name,
-                    pid=process.pid if process else None,
-                    ready=process is not None and is_healthy(worker.url),
-                    address=worker.url,
-                    mode_in_file=worker.mode_in_file(),
-                    log=worker.log,
-                )
-            )
-        return LabStatus(self.name, self.root, self.bootstrap_servers, self.group_id, tuple(processes), tuple(strays))
+        processes = tuple(look_at(part, token) for part in self._parts)
+        strays = {process.pid for process in own_processes(self.root, token)} - {part.pid for part in processes}
+        return LabStatus(self.name, self.root, self.bootstrap_servers, self.group_id, processes, tuple(strays))
 
-    # Single workers
+    # Single brokers and workers
 
     def worker_process(self, index: int) -> ProcessIdentity | None:
         """The process of ``connect_urls[index]``, None if it does not run."""
         return own_process(self.workers[index].pid_file, self._record.token)
 
-    def broker_process(self) -> ProcessIdentity | None:
-        """The broker's process, None if it does not run."""
-        return own_process(self.broker.pid_file, self._record.token)
+    def broker_process(self, index: int = 0) -> ProcessIdentity | None:
+        """The process of ``brokers[index]``, None if it does not run."""
+        return own_process(self.brokers[index].pid_file, self._record.token)
+
+    def stop_broker(self, index: int = 0, kill: bool = False) -> None:
+        """Stop ``brokers[index]``; nothing to do if it does not run.
+
+        :param kill: by SIGKILL, so that it cannot hand over what it leads; otherwise by SIGTERM.
+        """
+        process = self.broker_process(index)
+        if process is not None:
+            process.stop(kill=kill)
+
+    def start_broker(self, index: int = 0, wait: bool = True) -> ProcessIdentity:
+        """Start ``brokers[index]`` by its properties file as it is now; one that runs is left alone.
+
+        :param wait: return only when it answers and has registered itself.
+        :raises EosError: it does not start.
+        """
+        broker = self.brokers[index]
+        process = self.broker_process(index) or self._spawn(broker)
+        if wait:
+            wait_for_broker(broker.bootstrap_servers, process, broker.log)
+        return process
 
     def stop_worker(self, index: int, kill: bool = False) -> None:
         """Stop the worker of ``connect_urls[index]``; nothing to do if it does not run.
@@ -338,7 +335,7 @@ class Lab:
         :raises EosError: the broker refuses, for one because there is such a topic.
         """
         admin = QuietAdmin(KafkaSettings.of(self.bootstrap_servers))
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+        topic = NewTopic(name, num_partitions=partitions, config=dict(config or {}))  # replicated as by default
         admin.answer(admin.client.create_topics([topic], request_timeout=TOPIC_SECONDS)[name], f"Creating {name}")
 
     # Files
@@ -350,6 +347,7 @@ class Lab:
             mode=mode,
             rebalance_delay_ms=self.options.rebalance_delay_ms,
             session_timeout_ms=self.options.session_timeout_ms,
+            replication_factor=len(self.brokers),
         )
         write_properties(worker.config, properties)
 
@@ -374,11 +372,3 @@ class Lab:
                 f"The lab {self.name} in {self.root} is another one than is asked for: {'; '.join(differences)}.",
                 remedy="Take it down first ('eos lab down'), or give the new one another --name.",
             )
-
-
-def _random_cluster_id() -> str:
-    """A cluster id as Kafka draws them (Uuid.randomUuid): never with a dash in front, which reads as an option."""
-    while True:
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not cluster_id.startswith("-"):
-            return cluster_id

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.lab.jars import DEFAULT_VERSION, JarLock
+from airflow_eos_provider.lab.jars import DEFAULT_VERSION, JarLock, jar_folder
+from airflow_eos_provider.lab.ports import free_ports
 
 #: Version of ``lab.json``. A lab of another version is taken down, not continued.
 SCHEMA = 1
@@ -24,7 +27,7 @@ class LabOptions:
 
     :param name: labs of different names run side by side.
     :param workers: number of Connect workers.
-    :param brokers: number of brokers; only 1 so far.
+    :param brokers: 1, or 3 of which one may be lost.
     :param mode: the workers' ``exactly.once.source.support``.
     :param rebalance_delay_ms: ``scheduled.rebalance.max.delay.ms``, in milliseconds; Connect's own default is 300000.
     :param group_id: the workers' ``group.id``, ``connect-<name>`` if not given.
@@ -53,9 +56,9 @@ class LabOptions:
             )
         if not 1 <= self.workers <= 20:
             raise ConfigurationError(f"{self.workers} workers are asked for.", expected="1 to 20")
-        if self.brokers != 1:
+        if self.brokers not in (1, 3):
             raise ConfigurationError(
-                f"{self.brokers} brokers are asked for.", expected="1: the lab cannot start more brokers than one yet"
+                f"{self.brokers} brokers are asked for.", expected="1, or 3: of two none could be lost"
             )
         if self.rebalance_delay_ms < 0:
             raise ConfigurationError(f"The rebalance delay is {self.rebalance_delay_ms} ms.", expected="0 or more")
@@ -64,7 +67,6 @@ class LabOptions:
                 f"The session timeout is {self.session_timeout_ms} ms.",
                 expected="6000 to 1800000, which is what the broker allows",
             )
-
         if self.group_id is not None and not self.group_id.strip():
             raise ConfigurationError("The group id is empty.", expected="a name for the workers' group")
         JarLock.of(self.connect_version)
@@ -86,10 +88,11 @@ class LabRecord:
     :param token: random; every process of the lab carries it in its command (see :func:`ownership.marker`).
     :param jars: the folder with Kafka's jars.
     :param cluster_id: of the Kafka cluster.
-    :param broker_port: for clients.
-    :param controller_port: for the KRaft controller.
+    :param broker_port: of the first broker, for clients.
+    :param controller_port: of the first broker, for the KRaft controllers.
     :param worker_ports: of the workers' REST APIs, in order.
     :param unlisted: positions of workers that the cluster file does not mention.
+    :param other_brokers: both ports of the second broker and so on.
     :param complete: False until the lab was ready for the first time: an incomplete one is cleared, not repaired.
     """
 
@@ -101,7 +104,30 @@ class LabRecord:
     controller_port: int
     worker_ports: tuple[int, ...]
     unlisted: tuple[int, ...] = ()
+    other_brokers: tuple[tuple[int, int], ...] = ()
     complete: bool = False
+
+    @classmethod
+    def draw(cls, options: LabOptions) -> LabRecord:
+        """The record of a new lab, on ports that are free now."""
+        ports = free_ports(2 * options.brokers + options.workers)
+        ours = ports[: 2 * options.brokers]
+        (broker_port, controller_port), *others = zip(ours[::2], ours[1::2], strict=True)
+        return cls(
+            options=options,
+            token=uuid.uuid4().hex,
+            jars=jar_folder(options.connect_version),
+            cluster_id=_random_cluster_id(),
+            broker_port=broker_port,
+            controller_port=controller_port,
+            worker_ports=tuple(ports[len(ours) :]),
+            other_brokers=tuple(others),
+        )
+
+    @property
+    def broker_ports(self) -> tuple[tuple[int, int], ...]:
+        """Both ports of each broker, the clients' and the controllers', in the order of the brokers' numbers."""
+        return ((self.broker_port, self.controller_port), *self.other_brokers)
 
     def write(self, folder: Path) -> None:
         """Put the record on disk, whole or not at all."""
@@ -123,6 +149,9 @@ class LabRecord:
             options |= {"mode": Mode(options["mode"]), "root": Path(options["root"])}
             content |= {"jars": Path(content["jars"]), "unlisted": tuple(content["unlisted"])}
             content["worker_ports"] = tuple(content["worker_ports"])
+            content["other_brokers"] = tuple(
+                (port, controller) for port, controller in content.get("other_brokers", ())
+            )
             return cls(options=LabOptions(**options), **content)
         except FileNotFoundError:
             return None
@@ -140,6 +169,14 @@ class LabRecord:
             for name in found
             if name != "root" and found[name] != asked[name]
         ]
+
+
+def _random_cluster_id() -> str:
+    """A cluster id as Kafka draws them (Uuid.randomUuid): never with a dash in front, which reads as an option."""
+    while True:
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not cluster_id.startswith("-"):
+            return cluster_id
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -5,16 +5,21 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from airflow_eos_provider.lab.broker import Broker
+from airflow_eos_provider.lab.ownership import own_process
+from airflow_eos_provider.lab.waiting import broker_answers, is_healthy
+from airflow_eos_provider.lab.worker import Worker
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessStatus:
     """One process of a lab.
 
-    :param name: ``broker``, ``w1`` and so on.
+    :param name: ``broker``, ``broker2``, ``w1`` and so on.
     :param pid: None if it does not run.
     :param ready: whether it answers (a worker: ``/health`` is 200).
-    :param address: ``host:port`` of the broker, REST address of a worker.
-    :param mode_in_file: ``exactly.once.source.support`` in the worker's properties file; None for the broker.
+    :param address: ``host:port`` of a broker, REST address of a worker.
+    :param mode_in_file: ``exactly.once.source.support`` in the worker's properties file; None for a broker.
     """
 
     name: str
@@ -58,3 +63,18 @@ class LabStatus:
             ],
             "healthy": self.healthy,
         }
+
+
+def look_at(part: Broker | Worker, token: str) -> ProcessStatus:
+    """What is to be seen of one part now.
+
+    :param token: the lab's.
+    """
+    process = own_process(part.pid_file, token)
+    if isinstance(part, Broker):
+        address, mode = part.bootstrap_servers, None
+        ready = process is not None and broker_answers(address)
+    else:
+        address, mode = part.url, part.mode_in_file()
+        ready = process is not None and is_healthy(address)
+    return ProcessStatus(part.name, process.pid if process else None, ready, address, mode, part.log)

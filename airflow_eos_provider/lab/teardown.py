@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.lab.broker import broker_name
 from airflow_eos_provider.lab.ownership import exclusive, own_process, own_processes
 from airflow_eos_provider.lab.record import LabRecord
 from airflow_eos_provider.processes import ProcessIdentity
@@ -43,16 +44,16 @@ def take_down(folder: Path, *, keep_data: bool = False, progress: Callable[[str]
 
 
 def stop_all(folder: Path, record: LabRecord | None) -> int:
-    """Stop all processes of a lab: first the workers, which want to say goodbye to the broker, then the broker.
+    """Stop all processes of a lab: first the workers, which want to say goodbye to the brokers, then the brokers.
 
     :returns: how many there were.
     :raises EosError: some do not end, not even by SIGKILL.
     """
     token = record.token if record else None
     everything = own_processes(folder, token)
-    broker = own_process(folder / "broker.pid", token) if token else None
-    _stop(process for process in everything if process != broker)
-    _stop([broker] if broker else [])
+    brokers = _brokers(folder, record) if record else []
+    _stop(process for process in everything if process not in brokers)
+    _stop(brokers)
     left = own_processes(folder, token)
     _stop(left)
     left = [process for process in left if process.is_alive()]
@@ -62,6 +63,12 @@ def stop_all(folder: Path, record: LabRecord | None) -> int:
             remedy="Look at why the system cannot end them (uninterruptible disk access, another user).",
         )
     return len(everything)
+
+
+def _brokers(folder: Path, record: LabRecord) -> list[ProcessIdentity]:
+    names = (broker_name(number) for number in range(1, len(record.broker_ports) + 1))
+    processes = (own_process(folder / f"{name}.pid", record.token) for name in names)
+    return [process for process in processes if process is not None]
 
 
 def _stop(processes: Iterable[ProcessIdentity]) -> None:

@@ -27,6 +27,7 @@ _POLL_SECONDS = 0.1
 def wait_for_broker(bootstrap_servers: str, process: ProcessIdentity, log: Path) -> None:
     """Return when the broker answers and has registered itself.
 
+    :param bootstrap_servers: of this broker alone.
     :raises EosError: it ended.
     :raises UnreachableError: it does not answer in :data:`BROKER_SECONDS`.
     """
@@ -78,11 +79,12 @@ def is_healthy(url: str, timeout_seconds: float = 5.0) -> bool:
 
 
 def broker_answers(bootstrap_servers: str) -> bool:
-    """Whether the broker answers and has registered itself."""
+    """Whether the broker at this one address answers and has registered itself."""
     host, _, port = bootstrap_servers.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=1).close()  # librdkafka backs off where nobody listens yet
-        return bool(QuietAdmin(KafkaSettings.of(bootstrap_servers)).client.list_topics(timeout=5).brokers)
+        known = QuietAdmin(KafkaSettings.of(bootstrap_servers)).client.list_topics(timeout=5).brokers.values()
+        return any(broker.port == int(port) for broker in known)
     except (OSError, KafkaException):
         return False
 

@@ -74,11 +74,13 @@ class Worker:
         mode: Mode,
         rebalance_delay_ms: int,
         session_timeout_ms: int | None = None,
+        replication_factor: int = 1,
     ) -> dict[str, str]:
         """The worker's settings: Connect's defaults but for a small cluster's needs.
 
         :param rebalance_delay_ms: milliseconds for which a lost worker's tasks wait for it.
         :param session_timeout_ms: milliseconds, None for Connect's default.
+        :param replication_factor: of the group's internal topics.
         """
         properties = {
             "bootstrap.servers": bootstrap_servers,
@@ -89,12 +91,12 @@ class Worker:
             "rest.advertised.port": str(self.port),
             "scheduled.rebalance.max.delay.ms": str(rebalance_delay_ms),
             "config.storage.topic": f"{group_id}-configs",
-            "config.storage.replication.factor": "1",
+            "config.storage.replication.factor": str(replication_factor),
             "offset.storage.topic": f"{group_id}-offsets",
-            "offset.storage.replication.factor": "1",
+            "offset.storage.replication.factor": str(replication_factor),
             "offset.storage.partitions": "5",
             "status.storage.topic": f"{group_id}-status",
-            "status.storage.replication.factor": "1",
+            "status.storage.replication.factor": str(replication_factor),
             "status.storage.partitions": "1",
             "offset.flush.interval.ms": "5000",
             "key.converter": "org.apache.kafka.connect.storage.StringConverter",

@@ -16,7 +16,7 @@ from airflow_eos_provider.errors import EosError, ReadTimeoutError, UnreachableE
 from airflow_eos_provider.kafka import fencing
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.fencing import Fenced, Round
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.kafka.transactions import FENCE_TIMEOUT_MS, TransactionsClient
 from airflow_eos_provider.lab.lab import Lab
 
 pytestmark = pytest.mark.slow
@@ -90,7 +90,7 @@ def test_a_fenced_producer_can_neither_write_nor_commit_and_what_it_wrote_is_abo
 
     assert (fenced.producer_id, fenced.epoch) > (before.producer_id, before.producer_epoch)
     assert client.open_transactions(prefix) == (f"{prefix}1",)
-    assert client.describe([f"{prefix}0"])[f"{prefix}0"].timeout_ms == 1
+    assert client.describe([f"{prefix}0"])[f"{prefix}0"].timeout_ms == FENCE_TIMEOUT_MS
     with pytest.raises(KafkaException) as refused:
         zombie.commit_transaction(30)
     assert is_fenced(refused.value)

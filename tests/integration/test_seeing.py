@@ -291,8 +291,8 @@ class TestRest:
         config = {"connector.class": FILE_SOURCE, "file": str(tmp_path / "f"), "topic": topic}
         rest.create(name, config, "STOPPED")
         try:
+            wait_for("status", lambda: name in rest.statuses())  # until the worker that is asked has read of it
             assert rest.connector_config(name)["topic"] == topic
-            wait_for("status", lambda: name in rest.statuses())
         finally:
             rest.delete(name)
 

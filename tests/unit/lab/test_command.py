@@ -13,7 +13,7 @@ from airflow_eos_provider.lab.command import lab_app
     ("arguments", "told"),
     [
         (["up", "--secure"], "--secure is not available yet"),
-        (["up", "--brokers", "3"], "3 brokers"),
+        (["up", "--brokers", "2"], "2 brokers"),
         (["up", "--connect-version", "2.8.0"], "no locked jars of Kafka 2.8.0"),
         (["up", "--workers", "0"], "0 workers"),
         (["up", "--name", "a/b"], "cannot be named"),

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ def start() -> Iterator[Start]:
         yield run
 
 
-def record(folder: Path, token: str) -> LabRecord:
+def record(folder: Path, token: str, **fields: Any) -> LabRecord:
     lab = LabRecord(
         options=LabOptions(name=folder.name, root=folder.parent, workers=1),
         token=token,
@@ -60,6 +61,7 @@ def record(folder: Path, token: str) -> LabRecord:
         controller_port=2,
         worker_ports=(3,),
         complete=True,
+        **fields,
     )
     folder.mkdir(parents=True, exist_ok=True)
     lab.write(folder)
@@ -116,17 +118,22 @@ def test_down_stops_what_is_the_labs_and_nothing_else(tmp_path: Path, start: Sta
     assert not folder.exists()
 
 
-def test_down_stops_the_workers_before_the_broker(tmp_path: Path, start: Start) -> None:
+def test_down_stops_the_workers_before_the_brokers(tmp_path: Path, start: Start) -> None:
     folder = tmp_path / "lab"
-    record(folder, "ours")
-    names = ("w1", "broker", "w2")  # the broker in the middle, so that no order of pids or starts hides the rule
+    record(folder, "ours", other_brokers=((4, 5),))
+    names = (
+        "w1",
+        "broker",
+        "broker2",
+        "w2",
+    )  # the brokers in the middle, so that no order of pids or starts hides the rule
     for name in names:
         pid = start(marker(folder, "ours"), str(tmp_path / name))
         (folder / f"{name}.pid").write_text(f"{pid}\n")
     take_down(folder)
     ended = {name: int((tmp_path / name).read_text()) for name in names}
     # The stand-ins take 0.2 s to end, so one that was asked only after the others had ended is later by that.
-    assert ended["broker"] - max(ended["w1"], ended["w2"]) > 150_000_000
+    assert min(ended["broker"], ended["broker2"]) - max(ended["w1"], ended["w2"]) > 150_000_000
 
 
 def test_down_works_with_a_record_that_cannot_be_read(tmp_path: Path, start: Start) -> None:

@@ -27,6 +27,15 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert LabRecord.read(tmp_path) == RECORD
 
 
+def test_a_new_lab_gets_ports_of_its_own_for_each_part(tmp_path: Path) -> None:
+    record = LabRecord.draw(LabOptions(name="a", workers=2, brokers=3))
+    assert len(record.broker_ports) == 3
+    assert record.broker_ports[0] == (record.broker_port, record.controller_port)
+    assert len({*sum(record.broker_ports, ()), *record.worker_ports}) == 8
+    record.write(tmp_path)
+    assert LabRecord.read(tmp_path) == record
+
+
 def test_no_record_is_no_error(tmp_path: Path) -> None:
     assert LabRecord.read(tmp_path) is None
 
@@ -44,7 +53,7 @@ def test_a_record_that_cannot_be_read_names_the_way_out(tmp_path: Path, text: st
         ({"name": "../x"}, "cannot be named"),
         ({"name": "Big"}, "cannot be named"),
         ({"workers": 0}, "0 workers"),
-        ({"brokers": 3}, "3 brokers"),
+        ({"brokers": 2}, "2 brokers"),
         ({"rebalance_delay_ms": -1}, "-1 ms"),
         ({"session_timeout_ms": 100}, "100 ms"),
         ({"connect_version": "3.9.2"}, "no locked jars"),

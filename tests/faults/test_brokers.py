@@ -1,0 +1,234 @@
+"""Three brokers, of which one is killed where a run needs it: the run, or its retry, ends exactly once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import ElectionType, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from airflow_eos_provider.connect.properties import set_property
+from airflow_eos_provider.interval.ledger import slice_key
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.partitioner import partition_of
+from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.lab import jars
+from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.record import LabRecord
+from airflow_eos_provider.lab.teardown import take_down
+
+pytestmark = pytest.mark.slow
+
+_BROKER = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    # A broker that answers nothing holds up what the others write for so long; its partitions stay its own for nine
+    # seconds, Kafka's default session.
+    "replica.lag.time.max.ms": "2000",
+}
+
+#: The coordinator waits so long for the copies of what it notes of the id, or else refuses: 1 ms is rarely enough.
+_FENCE_TIMEOUT_MS = 30_000
+
+_TRANSACTION_STATE = "__transaction_state"
+
+
+class Brokers:
+    """Three brokers by their indexes, and what each of them is needed for."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers, "log_level": 2})
+
+    def kill(self, index: int) -> None:
+        assert self.lab.broker_process(index) is not None
+        self.lab.stop_broker(index, kill=True)
+
+    @contextmanager
+    def paused(self, index: int) -> Iterator[None]:
+        process = self.lab.broker_process(index)
+        assert process is not None
+        os.kill(process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.wake(index)
+
+    def wake(self, index: int) -> None:
+        process = self.lab.broker_process(index)
+        assert process is not None
+        os.kill(process.pid, signal.SIGCONT)
+
+    def leader(self, topic: str, partition: int) -> int:
+        """Who leads a partition now; -1 for nobody."""
+        leader = self.admin.list_topics(topic, timeout=10).topics[topic].partitions[partition].leader
+        return leader - 1 if leader > 0 else -1
+
+    def coordinator(self, transactional_id: str) -> int:
+        """Who coordinates a transactional id: the leader of its partition of the transaction log."""
+        partitions = len(self.admin.list_topics(_TRANSACTION_STATE, timeout=10).topics[_TRANSACTION_STATE].partitions)
+        return self.leader(_TRANSACTION_STATE, abs(java_hash(transactional_id)) % partitions)
+
+    def wait_until_whole(self) -> None:
+        """Start who is dead; return when every copy has caught up and every broker leads what it led at first."""
+        for index in range(3):
+            self.lab.start_broker(index)
+        deadline = time.monotonic() + 60
+        while not_yet := [
+            f"{topic.topic}-{number}"
+            for topic in self.admin.list_topics(timeout=10).topics.values()
+            for number, partition in topic.partitions.items()
+            if len(partition.isrs) < len(partition.replicas) or partition.leader != partition.replicas[0]
+        ]:
+            assert time.monotonic() < deadline, not_yet
+            self.admin.elect_leaders(ElectionType.PREFERRED).result(20)
+            time.sleep(0.2)
+
+
+def java_hash(text: str) -> int:
+    """``String.hashCode``."""
+    value = 0
+    for character in text:
+        value = (31 * value + ord(character)) & 0xFFFFFFFF
+    return value - (1 << 32 if value >= 1 << 31 else 0)
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory, guard: Callable[[Path], None]) -> Iterator[Brokers]:
+    """A lab of which only the brokers are started."""
+    options = LabOptions(name="three", brokers=3, workers=1, root=tmp_path_factory.mktemp("brokers"))
+    options.folder.mkdir(parents=True)
+    record = LabRecord.draw(options)
+    record.write(options.folder)
+    guard(options.folder)
+    try:
+        jars.ensure_jars(options.connect_version)
+        lab = Lab(options.folder, record)
+        lab.prepare()
+        for broker in lab.brokers:
+            content = broker.config.read_bytes()
+            for name, value in _BROKER.items():
+                content = set_property(content, name, value)
+            broker.config.write_bytes(content)
+        for wait in (False, True):
+            for index in range(3):
+                lab.start_broker(index, wait=wait)
+        yield Brokers(lab)
+    finally:
+        take_down(options.folder)
+
+
+@pytest.fixture(scope="module")
+def kafka(brokers: Brokers) -> KafkaSettings:
+    """How to reach the brokers: all of them, for any one may be dead."""
+    return KafkaSettings.of(brokers.lab.bootstrap_servers)
+
+
+@pytest.fixture(autouse=True)
+def whole(brokers: Brokers) -> None:
+    """Every test begins with three brokers that are in step."""
+    brokers.wait_until_whole()
+
+
+def test_a_run_survives_the_broker_that_coordinates_its_transactions(story: Any, brokers: Brokers) -> None:
+    driver = story.driver(tasks=2)
+    stage = story.stage_of(driver)
+    task = story.task(stage, stops=["flush#2"])
+    task.wait_until_stopped()
+    transactional_id = story.pipeline.transactional_id(story.run, 0)
+    victim = brokers.coordinator(transactional_id)
+
+    brokers.kill(victim)
+    task.go_on()
+    other = story.task(stage, 1)  # takes its id while the coordinators move
+
+    story.write_on(stage, task)
+    story.write_on(stage, other, 1)
+    assert brokers.coordinator(transactional_id) not in (victim, -1)
+    driver.tell("the stage has ended")
+    story.finish_or_retry(driver)
+    story.require_exactly_once()
+
+
+def test_a_run_survives_the_broker_that_leads_the_ledger(story: Any, brokers: Brokers) -> None:
+    driver = story.driver(tasks=1, slices=8)
+    stage = story.stage_of(driver)
+    ledger, run = story.pipeline.ledger_topic, story.run
+    coordinator = brokers.coordinator(story.pipeline.transactional_id(run, 0))
+    leaders = [brokers.leader(ledger, partition_of(slice_key(run, n), 2)) for n in range(8)]
+    assert len(set(leaders)) == 2, "all slices' records have one leader"
+    # Not the one of the test above: the transaction's coordinator stays.
+    number, victim = next((n, leader) for n, leader in enumerate(leaders) if leader != coordinator)
+    task = story.task(stage, stops=[f"commit#{number + 1}"])
+    task.wait_until_stopped()
+
+    brokers.kill(victim)
+    task.go_on()
+
+    story.write_on(stage, task)
+    assert brokers.leader(ledger, partition_of(slice_key(run, number), 2)) not in (victim, -1)
+    driver.tell("the stage has ended")
+    story.finish_or_retry(driver)
+    story.require_exactly_once()
+
+
+def test_fencing_by_several_coordinators_returns_only_after_all_markers(brokers: Brokers, kafka: KafkaSettings) -> None:
+    """One copy of each partition, each on another broker: what a paused one leads has to wait for its markers.
+
+    The pause is shorter than the broker's session. A partition that has *no* leader gets no marker at all: Kafka 4.3.1
+    takes it for deleted and says that the transaction has ended (KAFKA-20734).
+    """
+    topic = "apart"
+    new = NewTopic(topic, num_partitions=3, replica_assignment=[[1], [2], [3]], config={"min.insync.replicas": "1"})
+    brokers.admin.create_topics([new])[topic].result(20)
+    with TransactionsClient(kafka) as client:
+        client.fence(["apart-first"], timeout_ms=_FENCE_TIMEOUT_MS)  # so that the transaction log is there
+    paused = brokers.leader(_TRANSACTION_STATE, 0)
+    coordinators = {f"apart-{number}": brokers.coordinator(f"apart-{number}") for number in range(12)}
+    ids = [transactional_id for transactional_id, index in coordinators.items() if index != paused]
+    assert len({coordinators[transactional_id] for transactional_id in ids}) == 2
+    producers = [begun(kafka, transactional_id, topic) for transactional_id in ids]
+
+    known = KafkaSettings.of(
+        ",".join(broker.bootstrap_servers for index, broker in enumerate(brokers.lab.brokers) if index != paused)
+    )
+
+    # The client is connected before the pause: what holds it up then are markers, not its own look-ups.
+    with ThreadPoolExecutor(1) as pool, TransactionsClient(known) as client, brokers.paused(paused):
+        answer = pool.submit(client.fence, ids, timeout_ms=_FENCE_TIMEOUT_MS, timeout_seconds=60)
+        with pytest.raises(TimeoutError):
+            answer.result(timeout=5)  # the paused one keeps its partitions for seven seconds at least
+        woken = time.time() * 1000
+        brokers.wake(paused)
+        assert set(answer.result(timeout=60)) == set(ids)
+        marked = {partition: client.active_producers(topic, partition) for partition in range(3)}
+    assert all(p.transaction_start_offset is None for producers in marked.values() for p in producers)
+    assert all(p.last_timestamp_ms >= woken for p in marked.pop(paused))
+    assert brokers.leader(topic, paused) == paused, "the pause was longer than the broker's session"
+    assert len(producers) == len(ids)  # they lived until here, so nobody but the fencing ended their transactions
+
+
+def begun(kafka: KafkaSettings, transactional_id: str, topic: str) -> Producer:
+    """A producer with a transaction open in all partitions of the topic, which does not expire."""
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": 600_000,
+            "log_level": 2,
+        }
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for partition in range(3):
+        producer.produce(topic, b"x", partition=partition)
+    assert producer.flush(30) == 0
+    return producer

@@ -1,0 +1,124 @@
+"""A lab of three brokers, of which any one may be lost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.log import read_to_end
+from airflow_eos_provider.lab.lab import Lab
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: Callable[..., Lab]) -> Lab:
+    lab = lab_factory(name="three", brokers=3, workers=1)
+    lab.create_topic("t", 3)
+    return lab
+
+
+@pytest.fixture(scope="module")
+def admin(lab: Lab) -> AdminClient:
+    return AdminClient({"bootstrap.servers": lab.bootstrap_servers, "log_level": 2})
+
+
+def eos_lab(lab: Lab, *arguments: str) -> subprocess.CompletedProcess[str]:
+    place = ["--name", lab.name, "--dir", str(lab.root.parent)]
+    command = [sys.executable, "-m", "airflow_eos_provider.lab", *arguments, *place]
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+
+
+def write_to_every_partition(lab: Lab, value: bytes) -> None:
+    producer = Producer({"bootstrap.servers": lab.bootstrap_servers, "acks": "all", "log_level": 2})
+    refused = []
+    for partition in range(3):
+        producer.produce("t", value, partition=partition, on_delivery=lambda error, _: error and refused.append(error))
+    assert producer.flush(60) == 0
+    assert refused == []
+
+
+def test_every_broker_holds_a_copy_of_every_partition(lab: Lab, admin: AdminClient) -> None:
+    write_to_every_partition(lab, b"all are well")
+    topics = admin.list_topics(timeout=10).topics
+    assert {"t", f"{lab.group_id}-configs", "__consumer_offsets"} <= set(topics)
+    for name, topic in topics.items():
+        assert all(sorted(partition.replicas) == [1, 2, 3] for partition in topic.partitions.values()), name
+    assert {partition.leader for partition in topics["t"].partitions.values()} == {1, 2, 3}
+
+
+def test_the_brokers_share_no_file_and_no_port(lab: Lab) -> None:
+    for files in zip(*((b.config, b.log, b.pid_file, b.log_folder) for b in lab.brokers), strict=True):
+        assert len(set(files)) == 3
+        assert all(file.exists() for file in files)
+    assert len({port for broker in lab.brokers for port in broker.ports}) == 6
+    assert lab.broker == lab.brokers[0]
+    assert lab.cluster().kafka.bootstrap_servers == lab.bootstrap_servers
+
+
+def test_the_lab_goes_on_without_any_one_broker_and_up_starts_it_again(lab: Lab) -> None:
+    """The first broker, too: it is no more the controller than the others are."""
+    lab.stop_broker(0, kill=True)
+    assert lab.broker_process(0) is None
+    write_to_every_partition(lab, b"one is lost")
+
+    told = json.loads(eos_lab(lab, "status", "--json").stdout)
+    assert not told["healthy"]
+    assert {process["name"]: process["alive"] for process in told["processes"]} == {
+        "broker": False,
+        "broker2": True,
+        "broker3": True,
+        "w1": True,
+    }
+
+    up = eos_lab(lab, "up")
+    assert up.returncode == 0, up.stderr
+    assert json.loads(up.stdout)["bootstrap_servers"] == lab.bootstrap_servers
+    assert lab.status().healthy
+    assert sorted(
+        record.value or b"" for record in read_to_end(KafkaSettings.of(lab.bootstrap_servers), "t").records
+    ) == [
+        *[b"all are well"] * 3,
+        *[b"one is lost"] * 3,
+    ]
+
+
+def test_a_broker_that_was_stopped_is_started_by_itself_and_gets_its_copies_again(lab: Lab, admin: AdminClient) -> None:
+    others = [lab.broker_process(index) for index in (0, 2)]
+    lab.stop_broker(1)
+    write_to_every_partition(lab, b"one is stopped")
+    started = lab.start_broker(1)
+    assert lab.start_broker(1) == started
+    assert [lab.broker_process(index) for index in (0, 2)] == others
+    deadline = time.monotonic() + 60
+    while any(
+        len(partition.isrs) < 3 for partition in admin.list_topics("t", timeout=10).topics["t"].partitions.values()
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_down_leaves_nothing_not_even_when_a_broker_is_dead(lab: Lab) -> None:
+    lab.stop_broker(2, kill=True)
+    down = eos_lab(lab, "down")
+    assert down.returncode == 0, down.stderr
+    assert "Stopped 3 processes" in down.stderr
+    assert not lab.root.exists()
+    assert not [process.pid for process in psutil.process_iter() if names(process, lab.root)]
+
+
+def names(process: psutil.Process, folder: Path) -> bool:
+    try:
+        return any(f":{folder}" in argument for argument in process.cmdline())
+    except psutil.Error:
+        return False
