@@ -27,6 +27,8 @@ committed twice, and none is missed.
    before the first commit and is adopted by every later driver (test_mutations: a plan of one's own loses and
    duplicates). Before it, the run's own ids are fenced once more; a fencing returns when all markers of the last commit
    are in every partition, so ``complete`` never runs ahead of the data (test_barrier: without it, it does not wait).
+   One hole is the brokers': Kafka 4.3.1 takes a partition without a leader for deleted and skips its marker
+   (KAFKA-20734), so where all in-sync replicas of a target partition are away, ``complete`` can come first.
 6. *Between intervals*: plans that overlap are refused, one at a time (:mod:`~airflow_eos_provider.interval.admission`;
    test_concurrency: two overlapping intervals started together).
 
