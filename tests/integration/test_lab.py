@@ -27,6 +27,7 @@ from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.ownership import MARKER_PROPERTY
 from airflow_eos_provider.lab.record import LabRecord
 from airflow_eos_provider.lab.teardown import take_down
+from airflow_eos_provider.lab.waiting import wait_for_group
 
 COMMAND_SECONDS = 300
 
@@ -204,14 +205,9 @@ def test_one_more_worker_joins_and_may_stay_out_of_the_cluster_file(lab: Lab) ->
         assert index == 2
         assert lab.status().processes[3].mode_in_file == "preparing"
         assert lab.connect_urls[2] not in [worker.url for worker in lab.cluster().workers]
-        assert members(lab) == 3
+        wait_for_group(lab.bootstrap_servers, lab.group_id, members=3)
     finally:
         lab.stop_worker(index)
-
-
-def members(lab: Lab) -> int:
-    admin = QuietAdmin(KafkaSettings.of(lab.bootstrap_servers)).client
-    return len(admin.list_groups(lab.group_id, timeout=10)[0].members)
 
 
 @pytest.mark.slow
