@@ -12,6 +12,7 @@ count. So where ``spark.speculation`` is on, the stage runs as a barrier stage, 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
+from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, UnreachableError
 from airflow_eos_provider.interval.coordinator import Coordinator
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
@@ -43,6 +44,10 @@ RECORD_COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 #: A DataFrame over more files than this is pinned by their number and newest change, to keep the plan one small record.
 MOST_FILES_IN_PLAN = 1000
+
+#: A cluster's first executor comes within this time, seconds; Spark's own first task waits half of it for the others.
+_EXECUTOR_SECONDS = 60.0
+_POLL_SECONDS = 0.1
 
 
 def _silent(line: str) -> None:
@@ -318,6 +323,18 @@ def speculates(spark: SparkSession) -> bool:
 
 
 def _slots(spark: SparkSession) -> int:
-    """How many tasks run at once now."""
+    """How many tasks run at once now; before the first executor has come, that is waited for.
+
+    :raises UnreachableError: none came.
+    """
     context: Any = spark.sparkContext._jsc.sc()
-    return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
+    deadline = time.monotonic() + _EXECUTOR_SECONDS
+    while not (slots := int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))):
+        if time.monotonic() > deadline:
+            raise UnreachableError(
+                f"No executor of {spark.sparkContext.master} has come within {_EXECUTOR_SECONDS:.0f} s.",
+                remedy="Check that the cluster has workers with cores and memory to spare, and that they reach the "
+                "driver; or set spark.speculation=false, then the stage waits for them by itself.",
+            )
+        time.sleep(_POLL_SECONDS)
+    return slots

@@ -13,26 +13,20 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from operator import is_not, itemgetter
 from typing import Any, NamedTuple
 
-from confluent_kafka import (
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicCollection,
-    TopicPartition,
-)
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, UnreachableError
-from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, Complaints, QuietAdmin, explain, quiet_consumer
+from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, Complaints, explain, quiet_consumer
 from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.ends import Ends, Reach
+
+__all__ = ["WHOLE", "LogRecord", "Reach", "TopicRead", "read_to_end", "scan_to_end"]
 
 #: Records handed over at once, at most. Larger batches fall out of the processor's cache and are slower.
 _BATCH = 500
@@ -51,9 +45,6 @@ _FETCH_BACKOFF_MS = 10
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 _SECOND = itemgetter(1)
-
-_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class LogRecord(NamedTuple):
@@ -85,24 +76,6 @@ class TopicRead:
     records: tuple[LogRecord, ...] = field(repr=False)
     beginning_offsets: Mapping[int, int]
     end_offsets: Mapping[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """Which part of a topic is read.
-
-    :param start: by partition the offset to begin at; partitions that are not named begin at their first record.
-    :param partitions: the partitions to read, None for all.
-    :param stable_only: stop where the first open transaction begins (the last stable offset) instead of waiting for
-        it. What is committed behind it is missed, so nothing may be concluded from a record that is not seen.
-    :param compaction_lag_seconds: the topic's ``min.compaction.lag.ms``, in seconds: a read that took longer asks for
-        new ends and goes on. None for a topic that is not compacted, or where a missed record does no harm.
-    """
-
-    start: Mapping[int, int] = field(default_factory=dict)
-    partitions: Collection[int] | None = None
-    stable_only: bool = False
-    compaction_lag_seconds: float | None = None
 
 
 #: All of a topic.
@@ -162,7 +135,7 @@ def _scan(
     if isolation not in ("read_committed", "read_uncommitted"):
         raise ConfigurationError(f"isolation is {isolation!r}.", expected="read_committed or read_uncommitted")
     clock = _Clock()
-    ends = _Ends(settings, topic, reach, min(timeout_seconds, CONNECT_SECONDS))
+    ends = Ends(settings, topic, reach, min(timeout_seconds, CONNECT_SECONDS))
     reading = _Reading(settings, topic, ends.beginnings(), isolation, timeout_seconds)
     try:
         while True:
@@ -182,71 +155,6 @@ class _Clock:
 
     def seconds(self) -> float:
         return max(time.time() - self._wall, time.monotonic() - self._monotonic)
-
-
-class _Ends:
-    """First and last offsets of the partitions that are to be read."""
-
-    def __init__(self, settings: KafkaSettings, topic: str, reach: Reach, limit: float) -> None:
-        self._admin = QuietAdmin(settings)
-        self._settings = settings
-        self._topic = topic
-        self._reach = reach
-        self._limit = limit
-        known = self._known_partitions()
-        wanted = known if reach.partitions is None else set(reach.partitions)
-        if unknown := sorted((wanted | set(reach.start)) - known):
-            raise ConfigurationError(
-                f"Topic {topic} has no partition {', '.join(map(str, unknown))}.", expected=f"0 to {len(known) - 1}"
-            )
-        self._partitions = [TopicPartition(topic, partition) for partition in sorted(wanted)]
-
-    def _known_partitions(self) -> set[int]:
-        admin, topic, settings = self._admin, self._topic, self._settings
-        try:
-            (future,) = admin.client.describe_topics(TopicCollection([topic]), request_timeout=self._limit).values()
-            description = future.result()
-        except ValueError as error:  # librdkafka's own check of the name
-            raise ConfigurationError(f"{topic!r} is not a name of a topic: {error}.") from None
-        except KafkaException as error:
-            if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION):
-                raise ConfigurationError(
-                    f"There is no topic {topic} on the Kafka cluster at {settings.bootstrap_servers}.",
-                    remedy="Check the name and bootstrap_servers; a topic that one may not describe looks absent.",
-                ) from error
-            raise admin.explain(error, f"describing topic {topic}") from error
-        return {partition.id for partition in description.partitions}
-
-    def beginnings(self) -> dict[int, int]:
-        """Where to begin. A retention run afterwards can move a partition's first offset on, never back."""
-        start = self._reach.start
-        open_ones = [tp for tp in self._partitions if tp.partition not in start]
-        what = f"listing the first offsets of {self._topic}"
-        first = _offsets(self._admin, open_ones, _EARLIEST, self._limit, what) if open_ones else {}
-        return {tp.partition: start.get(tp.partition, first.get(tp.partition, 0)) for tp in self._partitions}
-
-    def now(self) -> dict[int, int]:
-        """The ends of this moment."""
-        isolation = IsolationLevel.READ_COMMITTED if self._reach.stable_only else IsolationLevel.READ_UNCOMMITTED
-        what = f"listing the end offsets of {self._topic}"
-        ends = _offsets(self._admin, self._partitions, _LATEST, self._limit, what, isolation)
-        if self._reach.stable_only:  # a start that an earlier read reached may stand behind a transaction open now
-            ends = {partition: max(end, self._reach.start.get(partition, 0)) for partition, end in ends.items()}
-        return ends
-
-
-def _offsets(
-    admin: QuietAdmin,
-    partitions: Sequence[TopicPartition],
-    spec: OffsetSpec,
-    limit: float,
-    what: str,
-    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-) -> dict[int, int]:
-    futures = admin.client.list_offsets(
-        dict.fromkeys(partitions, spec), isolation_level=isolation, request_timeout=limit
-    )
-    return {tp.partition: int(admin.answer(future, what).offset) for tp, future in futures.items()}
 
 
 class _Reading:

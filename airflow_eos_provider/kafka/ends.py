@@ -1,0 +1,150 @@
+"""Where a topic begins and ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.kafka.clients import QuietAdmin, quiet_consumer
+from airflow_eos_provider.kafka.config import KafkaSettings
+
+#: A partition's leader has just moved, and the client still knows the old one. The answer itself is no reason for
+#: librdkafka's admin calls to ask again.
+_MOVED = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+    }
+)
+
+_POLL_SECONDS = 0.1
+
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Which part of a topic is read.
+
+    :param start: by partition the offset to begin at; partitions that are not named begin at their first record.
+    :param partitions: the partitions to read, None for all.
+    :param stable_only: stop where the first open transaction begins (the last stable offset) instead of waiting for
+        it. What is committed behind it is missed, so nothing may be concluded from a record that is not seen.
+    :param compaction_lag_seconds: the topic's ``min.compaction.lag.ms``, in seconds: a read that took longer asks for
+        new ends and goes on. None for a topic that is not compacted, or where a missed record does no harm.
+    """
+
+    start: Mapping[int, int] = field(default_factory=dict)
+    partitions: Collection[int] | None = None
+    stable_only: bool = False
+    compaction_lag_seconds: float | None = None
+
+
+class Ends:
+    """First and last offsets of the partitions that are to be read.
+
+    :param limit: seconds in which a question must be answered.
+    :raises ConfigurationError: there is no such topic or partition, or it may not be read.
+    :raises UnreachableError: no broker answers.
+    """
+
+    def __init__(self, settings: KafkaSettings, topic: str, reach: Reach, limit: float) -> None:
+        self._admin = QuietAdmin(settings)
+        self._settings = settings
+        self._topic = topic
+        self._reach = reach
+        self._limit = limit
+        known = self._known_partitions()
+        wanted = known if reach.partitions is None else set(reach.partitions)
+        if unknown := sorted((wanted | set(reach.start)) - known):
+            raise ConfigurationError(
+                f"Topic {topic} has no partition {', '.join(map(str, unknown))}.", expected=f"0 to {len(known) - 1}"
+            )
+        self._partitions = [TopicPartition(topic, partition) for partition in sorted(wanted)]
+
+    def _known_partitions(self) -> set[int]:
+        topic, settings = self._topic, self._settings
+        try:
+            return self._described()
+        except ValueError as error:  # librdkafka's own check of the name
+            raise ConfigurationError(f"{topic!r} is not a name of a topic: {error}.") from None
+        except KafkaException as error:
+            if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION):
+                raise ConfigurationError(
+                    f"There is no topic {topic} on the Kafka cluster at {settings.bootstrap_servers}.",
+                    remedy="Check the name and bootstrap_servers; a topic that one may not describe looks absent.",
+                ) from error
+            raise self._admin.explain(error, f"describing topic {topic}") from error
+
+    def _described(self) -> set[int]:
+        topics = TopicCollection([self._topic])
+        (future,) = self._admin.client.describe_topics(topics, request_timeout=self._limit / 2).values()
+        try:
+            return {partition.id for partition in future.result().partitions}
+        except KafkaException as error:
+            if error.args[0].code() not in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT):
+                raise
+        # A KRaft cluster names any living broker as its controller, which is who was asked; that one may hang. A new
+        # consumer asks the first broker that it gets hold of. It costs more, and unlike an admin makes no topic.
+        with closing(quiet_consumer(self._settings, self._admin.complaints, allow_auto_create_topics=False)) as other:
+            found = other.list_topics(self._topic, timeout=self._limit / 2).topics[self._topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return set(found.partitions)
+
+    def beginnings(self) -> dict[int, int]:
+        """Where to begin. A retention run afterwards can move a partition's first offset on, never back."""
+        start = self._reach.start
+        open_ones = [tp for tp in self._partitions if tp.partition not in start]
+        what = f"listing the first offsets of {self._topic}"
+        first = self._offsets(open_ones, _EARLIEST, what) if open_ones else {}
+        return {tp.partition: start.get(tp.partition, first.get(tp.partition, 0)) for tp in self._partitions}
+
+    def now(self) -> dict[int, int]:
+        """The ends of this moment."""
+        isolation = IsolationLevel.READ_COMMITTED if self._reach.stable_only else IsolationLevel.READ_UNCOMMITTED
+        ends = self._offsets(self._partitions, _LATEST, f"listing the end offsets of {self._topic}", isolation)
+        if self._reach.stable_only:  # a start that an earlier read reached may stand behind a transaction open now
+            ends = {partition: max(end, self._reach.start.get(partition, 0)) for partition, end in ends.items()}
+        return ends
+
+    def _offsets(
+        self,
+        partitions: Sequence[TopicPartition],
+        spec: OffsetSpec,
+        what: str,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[int, int]:
+        admin, found = self._admin, dict[int, int]()
+        deadline = time.monotonic() + self._limit
+        while wanted := [tp for tp in partitions if tp.partition not in found]:
+            futures = admin.client.list_offsets(
+                dict.fromkeys(wanted, spec), isolation_level=isolation, request_timeout=self._limit
+            )
+            for tp, future in futures.items():
+                try:
+                    found[tp.partition] = int(future.result().offset)
+                except KafkaException as error:
+                    if error.args[0].code() not in _MOVED or time.monotonic() > deadline:
+                        raise admin.explain(error, what) from error
+            if len(found) < len(partitions):
+                self._ask_for_leaders(what)
+        return found
+
+    def _ask_for_leaders(self, what: str) -> None:
+        time.sleep(_POLL_SECONDS)
+        try:
+            self._admin.client.list_topics(self._topic, timeout=self._limit)
+        except KafkaException as error:
+            raise self._admin.explain(error, what) from error

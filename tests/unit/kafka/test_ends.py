@@ -1,0 +1,93 @@
+"""Begins and ends of a topic, while brokers hang or leaders move."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from airflow_eos_provider.errors import EosError, UnreachableError
+from airflow_eos_provider.kafka import ends as module
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.ends import Ends, Reach
+
+
+class Described:
+    partitions = (type("Partition", (), {"id": 0}), type("Partition", (), {"id": 1}))
+
+
+class Listed:
+    offset = 7
+
+
+class Broker:
+    """Answers as told, one answer a question; the last one stays."""
+
+    def __init__(self, describes: list[Any], lists: list[dict[int, Any]]) -> None:
+        self.describes, self.lists = describes, lists
+        self.asked: list[str] = []
+
+    def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
+        self.asked.append("describe")
+        return {"t": told(self.describes.pop(0) if len(self.describes) > 1 else self.describes[0])}
+
+    def list_offsets(self, partitions: Any, **_: Any) -> dict[Any, Future[Any]]:
+        self.asked.append("list " + " ".join(str(tp.partition) for tp in partitions))
+        answers = self.lists.pop(0) if len(self.lists) > 1 else self.lists[0]
+        return {tp: told(answers[tp.partition]) for tp in partitions}
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        self.asked.append("leaders")
+
+    def poll(self, timeout: float) -> None:
+        pass
+
+
+def told(answer: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    if isinstance(answer, int):
+        future.set_exception(KafkaException(KafkaError(answer)))
+    else:
+        future.set_result(answer)
+    return future
+
+
+def ends_of(broker: Broker, monkeypatch: pytest.MonkeyPatch, limit: float = 1.0) -> Ends:
+    real = module.QuietAdmin
+
+    def admin(settings: KafkaSettings) -> Any:
+        made = real(settings)
+        made.client = broker  # type: ignore[assignment]
+        return made
+
+    monkeypatch.setattr(module, "QuietAdmin", admin)
+    return Ends(KafkaSettings.of("127.0.0.1:1"), "t", Reach(), limit)
+
+
+def test_a_cluster_that_hangs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker([KafkaError._TIMED_OUT], [])
+    with pytest.raises(UnreachableError, match="describing topic t"):
+        ends_of(broker, monkeypatch)
+    assert broker.asked == ["describe"], "and then a consumer, which finds nobody either"
+
+
+@pytest.mark.parametrize("code", [KafkaError.FENCED_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION])
+def test_a_leader_that_moves_is_followed(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    broker = Broker([Described], [{0: Listed, 1: code}, {1: Listed}])
+    assert ends_of(broker, monkeypatch).now() == {0: 7, 1: 7}
+    assert broker.asked == ["describe", "list 0 1", "leaders", "list 1"]
+
+
+def test_a_leader_that_does_not_come_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker([Described], [{0: Listed, 1: KafkaError.LEADER_NOT_AVAILABLE}])
+    with pytest.raises(UnreachableError, match="listing the end offsets"):
+        ends_of(broker, monkeypatch, limit=0.3).now()
+
+
+def test_another_error_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker([Described], [{0: Listed, 1: KafkaError.INVALID_REQUEST}])
+    with pytest.raises(EosError, match="listing the end offsets"):
+        ends_of(broker, monkeypatch).now()
+    assert "leaders" not in broker.asked
