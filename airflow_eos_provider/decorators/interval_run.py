@@ -86,6 +86,7 @@ class _IntervalRunDecoratedOperator(IntervalRun, DecoratedOperator, PySparkOpera
                 slices=self.slices,
                 key=self.key,
                 tasks=self.tasks,
+                pin_inputs=self.pin_inputs,
                 report=lambda line: self.log.info("%s", line),
             )
             return done.to_dict()

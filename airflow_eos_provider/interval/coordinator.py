@@ -40,9 +40,9 @@ the timeout). And a fenced coordinator raises and is not retried by itself: two 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from airflow_eos_provider.errors import EosError, FencedError, RefusedError
 from airflow_eos_provider.interval.admission import CONTROL, TRANSACTION_TIMEOUT_MS, Planner
@@ -116,6 +116,7 @@ class Coordinator:
     :param run: what.
     :param report: receives a line for a person at each turn.
     :param on_step: told each step's name before it is taken.
+    :ivar plan_source: what the plan of the generation begun has pinned, in JSON.
     """
 
     def __init__(self, pipeline: Pipeline, run: Run, *, report: Report = silent, on_step: OnStep = silent) -> None:
@@ -131,6 +132,7 @@ class Coordinator:
         self._ledger = LedgerState(pipeline.name)
         self._ledger_topic = Follower(pipeline.kafka, pipeline.ledger_topic, report=report)
         self._control_keys: set[bytes] = set()
+        self.plan_source: Mapping[str, Any] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -213,13 +215,9 @@ class Coordinator:
 
         :raises FencedError: the stage is not of the newest generation any more.
         """
-        state = self._read_control("read control")
-        if state.generation != stage.generation:  # init would fence the successor
-            raise self._superseded(stage.generation, state)
+        self.require_current(stage)  # or else init would fence the successor
         self._init()
-        state = self._read_control("read control again")
-        if state.generation != stage.generation:
-            raise self._superseded(stage.generation, state)
+        self.require_current(stage)
 
     def require_current(self, stage: Stage) -> None:
         """Check that no other driver has begun this run since; it takes nothing over.
@@ -227,10 +225,6 @@ class Coordinator:
         :raises FencedError: the stage is not of the newest generation any more.
         """
         state = self._read_control("read control")
-        if state.generation != stage.generation:  # init would fence the successor
-            raise self._superseded(stage.generation, state)
-        self._init()
-        state = self._read_control("read control again")
         if state.generation != stage.generation:
             raise self._superseded(stage.generation, state)
 
@@ -269,6 +263,7 @@ class Coordinator:
     # How a generation begins
 
     def _begin_generation(self, plan: RunPlan, state: RunState, tasks: int) -> Stage | Completed:
+        self.plan_source = plan.source
         numbers = range(len(plan.slices))
         known_done = self._ledger.done(self._run, numbers)
         assignment = deal(len(numbers), [n for n in numbers if n not in known_done], tasks)

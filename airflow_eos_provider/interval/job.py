@@ -68,6 +68,7 @@ class JobSpec:
     slices: int | None = None
     tasks: int | None = None
     key: tuple[str, ...] = ("key",)
+    pin_inputs: bool = True
     spark: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,6 +82,7 @@ class JobSpec:
             "slices": self.slices,
             "tasks": self.tasks,
             "key": list(self.key),
+            "pin_inputs": self.pin_inputs,
             "spark": dict(self.spark),
         }
 
@@ -178,6 +180,7 @@ def run(spec: JobSpec) -> Completed:
             slices=spec.slices,
             key=spec.key,
             tasks=spec.tasks,
+            pin_inputs=spec.pin_inputs,
             report=logger.info,
         )
     finally:

@@ -26,6 +26,7 @@ from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.spark_files import FilesSource
+from airflow_eos_provider.interval.spark_inputs import pinned_inputs, require_same_inputs
 from airflow_eos_provider.interval.spark_stability import refuse_unstable
 from airflow_eos_provider.interval.spark_task import RESULT_SCHEMA, SLICE_COLUMN, error_within, shipped
 from airflow_eos_provider.interval.stage import Completed, Stage
@@ -41,9 +42,6 @@ RECORD_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "partition": ("int",),
     "timestamp": ("timestamp", "bigint"),
 }
-
-#: A DataFrame over more files than this is pinned by their number and newest change, to keep the plan one small record.
-MOST_FILES_IN_PLAN = 1000
 
 #: A cluster's first executor comes within this time, seconds; Spark's own first task waits half of it for the others.
 _EXECUTOR_SECONDS = 60.0
@@ -64,6 +62,7 @@ def write_interval(
     slices: int | None = None,
     key: str | Sequence[str] = "key",
     tasks: int | None = None,
+    pin_inputs: bool = True,
     report: Report = _silent,
 ) -> Completed:
     """Write an interval's records into Kafka exactly once; a no-op if that is done already.
@@ -77,8 +76,10 @@ def write_interval(
     :param key: the columns that tell a row's slice, of the frame, not necessarily written. They have to be the same in
         every attempt, so what depends on chance, on the clock or on the order of arrival is refused.
     :param tasks: how many tasks write; as many as slices if not given.
+    :param pin_inputs: hold the files that a DataFrame reads to what they were when the run was begun. Without it a
+        retry after a change may leave out rows, or write old and new ones side by side.
     :param report: receives lines of progress.
-    :raises ConfigurationError: columns, key or settings are not usable; a pinned file has changed.
+    :raises ConfigurationError: columns, key or settings are not usable; a source file has changed since the run began.
     :raises RefusedError: the interval overlaps another one of this pipeline.
     :raises FencedError: another driver runs this interval now. It must not be tried again by itself.
     :raises EosError: the stage failed; what it committed stands, and the next attempt writes the rest.
@@ -87,15 +88,16 @@ def write_interval(
     if isinstance(frame, FilesSource):
         work: _Work = _Files(frame, spark or SparkSession.active())
     else:
-        work = _Rows(frame, [key] if isinstance(key, str) else list(key), slices)
+        work = _Rows(frame, [key] if isinstance(key, str) else list(key), slices, pin_inputs)
     work.check()
     wanted = work.tasks(tasks)
     with Coordinator(pipeline, run, report=report) as coordinator:
         stage = coordinator.begin(lambda: work.plan(run), wanted)
         if isinstance(stage, Completed):
             return stage
-        work.follow(stage)
+        work.follow(stage, coordinator.plan_source)
         _run_stage(work, pipeline, stage, coordinator, report)
+        work.require_same_inputs(coordinator.plan_source)
         return coordinator.finish(stage)
 
 
@@ -113,8 +115,14 @@ class _Work:
     def slice_count(self) -> int:
         raise NotImplementedError
 
-    def follow(self, stage: Stage) -> None:
-        """Take over what the plan says, which an earlier attempt may have made."""
+    def follow(self, stage: Stage, source: Mapping[str, Any]) -> None:
+        """Take over what the plan says, which an earlier attempt may have made.
+
+        :param source: what the plan pinned.
+        """
+
+    def require_same_inputs(self, source: Mapping[str, Any]) -> None:
+        """Check, after the stage, that it has read what the plan pinned."""
 
     def results(self, pipeline: Pipeline, stage: Stage, barrier: bool) -> DataFrame:
         """The frame that writes when it is collected; a row a slice."""
@@ -141,12 +149,12 @@ class _Work:
 class _Rows(_Work):
     """Rows of a DataFrame, by the slice of a stable key."""
 
-    def __init__(self, frame: DataFrame, key: list[str], slices: int | None) -> None:
+    def __init__(self, frame: DataFrame, key: list[str], slices: int | None, pin_inputs: bool) -> None:
+        self.pin_inputs = pin_inputs
         self.frame = frame
         self.key = key
         self.spark = frame.sparkSession
         self.count = slices or self.spark.sparkContext.defaultParallelism
-        self.files: list[dict[str, Any]] = []
 
     def check(self) -> None:
         sliced(self.frame, self.key, self.count)
@@ -158,9 +166,11 @@ class _Rows(_Work):
         return [{"xxhash64": key_types(self.frame, self.key), "of": count}] * count
 
     def plan(self, run: Run) -> RunPlan:
-        return RunPlan.of(run, self._sources(self.count), {"kind": "rows"})
+        files = pinned_inputs(self.frame) if self.pin_inputs else {}
+        return RunPlan.of(run, self._sources(self.count), {"kind": "rows", **files})
 
-    def follow(self, stage: Stage) -> None:
+    def follow(self, stage: Stage, source: Mapping[str, Any]) -> None:
+        self.require_same_inputs(source)
         self.count = len(stage.slices)
         found, wanted = [dict(piece.source) for piece in stage.slices], self._sources(self.count)
         if found != wanted:
@@ -169,6 +179,10 @@ class _Rows(_Work):
                 expected=f"slices like {wanted[0] if wanted else 'none'}",
                 remedy="Run it with the key that it was begun with, or abandon it if none of its slices is committed.",
             )
+
+    def require_same_inputs(self, source: Mapping[str, Any]) -> None:
+        if self.pin_inputs:
+            require_same_inputs(pinned_inputs(self.frame), source)
 
     def results(self, pipeline: Pipeline, stage: Stage, barrier: bool) -> DataFrame:
         rows = sliced(self.frame, self.key, self.count)

@@ -107,6 +107,31 @@ def pin(spark: SparkSession, paths: Sequence[str]) -> tuple[PinnedFile, ...]:
     return tuple(found[path] for path in sorted(found))
 
 
+def pin_listed(spark: SparkSession, paths: Sequence[str]) -> tuple[PinnedFile, ...]:
+    """Single files as they are now, in the order of their paths.
+
+    :param paths: as ``DataFrame.inputFiles`` writes them, so with the signs of a URI.
+    :raises ConfigurationError: a file is gone, or its file system cannot be reached.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    jvm: Any = spark._jvm
+    configuration = spark._jsparkSession.sessionState().newHadoopConf() if paths else None
+    found = {}
+    for path in paths:
+        try:
+            place = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(path))
+            file = _pinned(spark, place.getFileSystem(configuration).getFileStatus(place))
+        except (Py4JJavaError, PySparkException) as error:
+            message = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else str(error)
+            raise ConfigurationError(
+                f"The source file {path} cannot be looked at: {message}.",
+                remedy="If it was replaced while the job began, run the interval again.",
+            ) from None
+        found[file.path] = file
+    return tuple(found[path] for path in sorted(found))
+
+
 def _find(spark: SparkSession, path: str) -> list[PinnedFile]:
     from py4j.protocol import Py4JJavaError
 

@@ -25,6 +25,7 @@ from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.spark import sliced, speculates, to_tasks
+from airflow_eos_provider.interval.spark_inputs import pinned_inputs, require_same_inputs
 from airflow_eos_provider.interval.spark_task import (
     SLICE_COLUMN,
     partition_number,
@@ -78,15 +79,21 @@ class SlicedFrame:
         return self._frame.write.format(FORMAT).mode("append")
 
 
-def by_slice(frame: DataFrame, *, slices: int, key: str | Sequence[str] = "key") -> SlicedFrame:
+def by_slice(
+    frame: DataFrame, *, slices: int, key: str | Sequence[str] = "key", pin_inputs: bool = True
+) -> SlicedFrame:
     """Prepare a frame for ``.write.format("kafka_eos")``: a partition a slice.
 
     :param slices: how many slices.
     :param key: as in :func:`airflow_eos_provider.interval.spark.write_interval`.
+    :param pin_inputs: likewise. The files are looked at now; a change while they are read is not seen by this way.
     :raises ConfigurationError: columns or key are not usable.
     """
     names = [key] if isinstance(key, str) else list(key)
-    return SlicedFrame(to_tasks(sliced(frame, names, slices), SLICE_COLUMN, slices))
+    rows = sliced(frame, names, slices)
+    made_of = {**rows.schema[SLICE_COLUMN].metadata, **({"inputs": pinned_inputs(frame)} if pin_inputs else {})}
+    rows = rows.withMetadata(SLICE_COLUMN, made_of)
+    return SlicedFrame(to_tasks(rows, SLICE_COLUMN, slices))
 
 
 class KafkaEosSource(DataSource):
@@ -117,14 +124,16 @@ class KafkaEosSource(DataSource):
             raise ConfigurationError(
                 "The DataFrame does not tell its rows' slices.", remedy="Prepare it by by_slice(df, slices=…, key=…)."
             )
-        made_of = schema[SLICE_COLUMN].metadata or {}
+        made_of = dict(schema[SLICE_COLUMN].metadata or {})
+        inputs = made_of.pop("inputs", {})
         count = made_of.get("of")
         if not count:
             raise ConfigurationError(
                 f"The column {SLICE_COLUMN} was not made by by_slice().", remedy="Prepare the frame by by_slice()."
             )
         with Coordinator(Pipeline.from_dict(pipeline), run, report=logger.info) as coordinator:
-            begun = coordinator.begin(lambda: RunPlan.of(run, [made_of] * count, {"kind": "rows"}), count)
+            begun = coordinator.begin(lambda: RunPlan.of(run, [made_of] * count, {"kind": "rows", **inputs}), count)
+            pinned = coordinator.plan_source
         if isinstance(begun, Stage) and [dict(piece.source) for piece in begun.slices] != [made_of] * count:
             first = dict(begun.slices[0].source)
             raise ConfigurationError(
@@ -132,6 +141,8 @@ class KafkaEosSource(DataSource):
                 expected=f"{count} of {made_of}",
                 remedy="Use the slices and the key that it was begun with, or abandon it if nothing is committed.",
             )
+        if inputs and isinstance(begun, Stage):
+            require_same_inputs(inputs, pinned)
         return KafkaEosWriter(pipeline, begun.to_dict() if isinstance(begun, Stage) else None)
 
     def _target(self) -> tuple[dict[str, Any], Run]:

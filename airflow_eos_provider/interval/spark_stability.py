@@ -5,7 +5,7 @@ doubled. Content may be recomputed, membership may not. What decides membership 
 the plan to where they are made, and everything that decides which rows there are (filters, joins, limits, samples).
 
 What a plan cannot tell stays with the user: a Python function that says it is deterministic and is not, a window's
-``row_number()`` over an order with ties, a source that changes (files are pinned for that).
+``row_number()`` over an order with ties, a source that is no file and changes (files are pinned).
 """
 
 from __future__ import annotations

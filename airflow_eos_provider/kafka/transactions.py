@@ -37,9 +37,10 @@ T = TypeVar("T")
 
 #: kafka-python reports each failed attempt; what matters reaches the operator once, in an error.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
-#: At level DEBUG the one would write the whole configuration, the other every request, passwords included.
+#: At level DEBUG the one would write the whole configuration, the other every request, passwords included; at INFO they
+#: fill a task's log with a line for each connection that comes and goes.
 for _name in ("kafka.admin.client", "kafka.net.connection"):
-    logging.getLogger(_name).setLevel(logging.INFO)
+    logging.getLogger(_name).setLevel(logging.WARNING)
 
 #: ListTransactions takes a pattern from this version on (Kafka 4.1, KIP-1152).
 _LIST_WITH_PATTERN = 2

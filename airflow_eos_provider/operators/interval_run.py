@@ -59,6 +59,8 @@ class IntervalRun(BaseOperator):
     :param slices: how many slices the interval is divided into by the hash of ``key``.
     :param key: the columns that a row's slice is taken from; they must be the same whenever a row is read.
     :param tasks: how many Spark tasks write at once, at most; without it Spark's parallelism decides.
+    :param pin_inputs: hold the files that the DataFrame reads to what they were when the interval was begun; a retry
+        that finds others fails, and names them.
     :param pipeline_options: further fields of :class:`~airflow_eos_provider.interval.pipeline.Pipeline`.
     """
 
@@ -76,6 +78,7 @@ class IntervalRun(BaseOperator):
         slices: int = 4,
         key: str | Sequence[str] = "key",
         tasks: int | None = None,
+        pin_inputs: bool = True,
         pipeline_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -93,6 +96,7 @@ class IntervalRun(BaseOperator):
         self.slices = slices
         self.key = key
         self.tasks = tasks
+        self.pin_inputs = pin_inputs
         self.pipeline_options = pipeline_options
 
     def find_pipeline(self) -> Pipeline:
@@ -192,6 +196,7 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
             revision=run.revision,
             slices=self.slices,
             tasks=self.tasks,
+            pin_inputs=self.pin_inputs,
             key=(self.key,) if isinstance(self.key, str) else tuple(self.key),
         )
         self._failure = Failure()
