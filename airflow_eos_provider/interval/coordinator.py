@@ -27,8 +27,8 @@ committed twice, and none is missed.
    before the first commit and is adopted by every later driver (test_mutations: a plan of one's own loses and
    duplicates). Before it, the run's own ids are fenced once more; a fencing returns when all markers of the last commit
    are in every partition, so ``complete`` never runs ahead of the data (test_barrier: without it, it does not wait).
-   One hole is the brokers': Kafka 4.3.1 takes a partition without a leader for deleted and skips its marker
-   (KAFKA-20734), so where all in-sync replicas of a target partition are away, ``complete`` can come first.
+   Brokers may leave a marker out where a partition has no leader (:mod:`~airflow_eos_provider.interval.markers`); so
+   the partitions are asked themselves, and the run fails (test_barrier: without the question, it is complete).
 6. *Between intervals*: plans that overlap are refused, one at a time (:mod:`~airflow_eos_provider.interval.admission`;
    test_concurrency: two overlapping intervals started together).
 
@@ -61,6 +61,7 @@ from airflow_eos_provider.interval.ledger import (
     complete_record,
     slice_key,
 )
+from airflow_eos_provider.interval.markers import lost_marker_error, lost_markers
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.producer import TransactionalProducer
 from airflow_eos_provider.interval.reading import Follower
@@ -367,6 +368,12 @@ class Coordinator:
     def _fence_own_ids(self, stage: Stage) -> None:
         self._step("fence own ids")
         self._fence_ids([self._pipeline.transactional_id(self._run, n) for n in range(stage.tasks)])
+        self._require_markers(stage)
+
+    def _require_markers(self, stage: Stage) -> None:
+        if lost := lost_markers(self._client(), self._pipeline, self._run):
+            self.require_current(stage)  # or else they are a newer driver's
+            raise lost_marker_error(self._run, str(self._pipeline.topic), lost)
 
     def _write_complete(self, record: CompleteRecord, stage: Stage) -> None:
         self._step("write complete")

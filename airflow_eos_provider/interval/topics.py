@@ -38,7 +38,7 @@ def prepare_topics(pipeline: Pipeline) -> None:
     """
     admin = QuietAdmin(pipeline.kafka)
     wanted = [pipeline.ledger_topic, pipeline.control_topic] + ([pipeline.topic] if pipeline.topic else [])
-    partitions = _partitions(admin, wanted)
+    partitions = partition_counts(admin, wanted)
     must_be_there = pipeline.topic if pipeline.target_partitions is None else None
     if must_be_there and must_be_there not in partitions and not _is_there(admin, must_be_there):
         raise missing_topic(must_be_there, pipeline.kafka)
@@ -87,7 +87,7 @@ def missing_topic(topic: str, settings: KafkaSettings) -> ConfigurationError:
     )
 
 
-def _partitions(admin: QuietAdmin, topics: list[str]) -> dict[str, int]:
+def partition_counts(admin: QuietAdmin, topics: list[str]) -> dict[str, int]:
     """How many partitions each topic has; missing ones are absent. Asking does not make a topic."""
     found = {}
     try:
@@ -106,7 +106,7 @@ def _partitions(admin: QuietAdmin, topics: list[str]) -> dict[str, int]:
 def _is_there(admin: QuietAdmin, topic: str) -> bool:
     """Whether a topic exists; asked for a while, since a broker may hear of a new topic later than its neighbours."""
     deadline = time.monotonic() + _NEWS_SECONDS
-    while topic not in _partitions(admin, [topic]):
+    while topic not in partition_counts(admin, [topic]):
         if time.monotonic() > deadline:
             return False
         time.sleep(_POLL_SECONDS)
@@ -125,7 +125,7 @@ def _create(admin: QuietAdmin, topic: str, partitions: int, config: Mapping[str,
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another run was faster
             raise admin.explain(error, f"creating topic {topic}") from error
     deadline = time.monotonic() + _CALL_SECONDS
-    while topic not in _partitions(admin, [topic]):  # the controller has it; the brokers hear of it a moment later
+    while topic not in partition_counts(admin, [topic]):  # the controller has it; the brokers hear of it a moment later
         if time.monotonic() > deadline:
             raise UnreachableError(
                 f"Topic {topic} was created, but the brokers do not know it after {_CALL_SECONDS:.0f} s.",

@@ -205,16 +205,16 @@ class TransactionsClient:
             )
         return UnreachableError(found, remedy="Check that all brokers run, and repeat the call.")
 
-    def active_producers(self, topic: str, partition: int = 0) -> tuple[ActiveProducer, ...]:
-        """The producers that the partition's leader remembers, by producer id.
+    def active_producers(self, topic: str, partitions: Iterable[int] = (0,)) -> tuple[ActiveProducer, ...]:
+        """The producers that the partitions' leaders remember, by partition and producer id.
 
         :raises ConfigurationError: there is no such partition, or the principal may not read the topic.
-        :raises UnreachableError: the leader did not answer.
+        :raises UnreachableError: a leader did not answer.
         :raises EosError: it answered with another error.
         """
-        return self._run(
-            lambda admin: _producers(admin, topic, partition), f"describing the producers of {topic}-{partition}"
-        )
+        wanted = sorted(partitions)
+        what = f"describing the producers of {topic}-{','.join(map(str, wanted[:10]))}"
+        return self._run(lambda admin: _producers(admin, topic, wanted), what)
 
     def _run(self, question: Callable[[Any], Coroutine[Any, Any, T]], what: str, deadline: float | None = None) -> T:
         """Ask, and ask again while the answer is only "not now"."""
@@ -298,7 +298,8 @@ def _some(transactional_ids: Sequence[str]) -> str:
 
 
 def _is_momentary(error: Exception) -> bool:
-    return isinstance(error, kafka.errors.RetriableError) and not isinstance(
+    """Whether a new client may fare better; this one may have got to know the brokers while one was away."""
+    return isinstance(error, kafka.errors.RetriableError | kafka.errors.UnknownBrokerIdError) and not isinstance(
         error, kafka.errors.UnknownTopicOrPartitionError
     )
 
@@ -366,25 +367,28 @@ async def _describe(admin: Any, transactional_ids: Iterable[str]) -> dict[str, T
     return described
 
 
-async def _producers(admin: Any, topic: str, partition: int) -> tuple[ActiveProducer, ...]:
-    leaders = await admin._async_get_leader_for_partitions([TopicPartition(topic, partition)])
-    asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[partition])
-    (leader,) = leaders
-    if leader < 0:  # kafka-python would look for a broker of that number
-        raise kafka.errors.LeaderNotAvailableError(f"{topic}-{partition} has no leader")
-    response = await admin._manager.send(DescribeProducersRequest(topics=[asked]), node_id=leader)
-    (answer,) = [p for t in response.topics for p in t.partitions]
-    _check(answer.error_code, f"{topic}-{partition}")
-    return tuple(
-        sorted(
-            ActiveProducer(
-                partition=partition,
-                producer_id=p.producer_id,
-                producer_epoch=p.producer_epoch,
-                last_sequence=p.last_sequence,
-                last_timestamp_ms=p.last_timestamp,
-                transaction_start_offset=p.current_txn_start_offset if p.current_txn_start_offset >= 0 else None,
-            )
-            for p in answer.active_producers
-        )
-    )
+async def _producers(admin: Any, topic: str, partitions: Sequence[int]) -> tuple[ActiveProducer, ...]:
+    leaders = await admin._async_get_leader_for_partitions([TopicPartition(topic, p) for p in partitions])
+    pending = []
+    for leader, led in leaders.items():
+        numbers = [place.partition for place in led]
+        if leader < 0:  # kafka-python would look for a broker of that number
+            raise kafka.errors.LeaderNotAvailableError(f"{topic}-{numbers[0]} has no leader")
+        asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=numbers)
+        pending.append(admin._manager.send(DescribeProducersRequest(topics=[asked]), node_id=leader))
+    found = []
+    for future in pending:
+        for answer in [p for t in (await future).topics for p in t.partitions]:
+            _check(answer.error_code, f"{topic}-{answer.partition_index}")
+            found += [
+                ActiveProducer(
+                    partition=answer.partition_index,
+                    producer_id=p.producer_id,
+                    producer_epoch=p.producer_epoch,
+                    last_sequence=p.last_sequence,
+                    last_timestamp_ms=p.last_timestamp,
+                    transaction_start_offset=p.current_txn_start_offset if p.current_txn_start_offset >= 0 else None,
+                )
+                for p in answer.active_producers
+            ]
+    return tuple(sorted(found))

@@ -127,6 +127,13 @@ class NoFenceBeforeComplete(Coordinator):
         self._step("fence own ids")
 
 
+class DoesNotAskPartitions(Coordinator):
+    """``complete`` is written without asking the partitions for the markers of the run's transactions."""
+
+    def _require_markers(self, stage: Stage) -> None:
+        pass
+
+
 class AbandonsWithoutFencing(Coordinator):
     """A run is given up without fencing its tasks."""
 
@@ -176,6 +183,7 @@ _CLASSES: dict[str, type[Coordinator] | type[Task]] = {
     "fence before generation": FencesBeforeGeneration,
     "fence new task count": FencesNewTaskCount,
     "no fence before complete": NoFenceBeforeComplete,
+    "no question for markers": DoesNotAskPartitions,
     "abandon without fencing": AbandonsWithoutFencing,
 }
 

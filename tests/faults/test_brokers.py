@@ -209,7 +209,7 @@ def test_fencing_by_several_coordinators_returns_only_after_all_markers(brokers:
         woken = time.time() * 1000
         brokers.wake(paused)
         assert set(answer.result(timeout=60)) == set(ids)
-        marked = {partition: client.active_producers(topic, partition) for partition in range(3)}
+        marked = {partition: client.active_producers(topic, [partition]) for partition in range(3)}
     assert all(p.transaction_start_offset is None for producers in marked.values() for p in producers)
     assert all(p.last_timestamp_ms >= woken for p in marked.pop(paused))
     assert brokers.leader(topic, paused) == paused, "the pause was longer than the broker's session"

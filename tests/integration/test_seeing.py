@@ -261,7 +261,7 @@ class TestTransactions:
             TransactionsClient(settings) as transactions,
             pytest.raises(ConfigurationError, match=f"producers of {name}-{partition}"),
         ):
-            transactions.active_producers(name, partition)
+            transactions.active_producers(name, [partition])
 
 
 class TestRest:
