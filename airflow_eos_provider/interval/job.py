@@ -207,11 +207,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The job; its exit code."""
     parser = argparse.ArgumentParser(description=inspect.cleandoc(__doc__ or ""))
     parser.add_argument("--spec", metavar="FILE", help="JSON document that says what to do")
+    parser.add_argument("--delete-spec", action="store_true", help="remove that file once it is read; it holds secrets")
     chosen = parser.parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(message)s")
     logger.setLevel(logging.INFO)
     try:
-        _tell(RESULT_PREFIX, run(read_spec(chosen.spec)).to_dict())
+        spec = read_spec(chosen.spec)
+        if chosen.spec and chosen.delete_spec:
+            Path(chosen.spec).unlink(missing_ok=True)
+        _tell(RESULT_PREFIX, run(spec).to_dict())
     except EosError as error:
         _tell(FAILURE_PREFIX, {"type": type(error).__name__, "exit_code": error.exit_code, "message": str(error)})
         sys.stderr.write(f"{error}\n")

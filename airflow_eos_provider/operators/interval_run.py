@@ -236,7 +236,9 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
         in_cluster = self._hook._connection["deploy_mode"] == "cluster"
         if in_cluster:  # Spark brings the file into the driver's working directory
             self._hook._files = ",".join(filter(None, (self.files, str(path))))
-        self._hook._application_args = ["--spec", path.name if in_cluster else str(path)]
+        # On this machine the job removes the file as soon as it has read it: a task that is killed could not.
+        arguments = ["--spec", path.name] if in_cluster else ["--delete-spec", "--spec", str(path)]
+        self._hook._application_args = arguments
 
     def _local_processes(self) -> list[ProcessIdentity]:
         submission = getattr(self._hook, "_submit_sp", None)

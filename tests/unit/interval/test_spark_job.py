@@ -71,10 +71,25 @@ def test_a_function_that_cannot_be_found_is_named(name: str) -> None:
         load_function(name)
 
 
-def _main(spec: JobSpec, tmp_path: Path) -> int:
+def _main(spec: JobSpec, tmp_path: Path, *options: str) -> int:
     path = tmp_path / "spec.json"
     path.write_text(json.dumps(spec.to_dict()))
-    return main(["--spec", str(path)])
+    return main(["--spec", str(path), *options])
+
+
+@pytest.mark.parametrize("options", [[], ["--delete-spec"]])
+def test_the_file_is_gone_before_the_work_begins_if_that_is_wanted(
+    spec: JobSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    there = []
+
+    def run(spec: JobSpec) -> Completed:
+        there.append((tmp_path / "spec.json").exists())
+        return Completed(Run("flights", DAY), 1, "00", 1, False, 1.0)
+
+    monkeypatch.setattr(job, "run", run)
+    assert _main(spec, tmp_path, *options) == 0
+    assert there == [not options]
 
 
 def test_a_result_is_one_line(
