@@ -58,6 +58,7 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [
                     "airflow_eos_provider.triggers.approval",
                     "airflow_eos_provider.triggers.connect_drift",
+                    "airflow_eos_provider.triggers.gate",
                     "airflow_eos_provider.triggers.interval_complete",
                 ],
             }

@@ -211,6 +211,8 @@ def show(made: Plan) -> None:
     if made.nothing_to_do:
         console.print("Nothing to do.")
         return
+    if made.puts_back:
+        console.print("isolation.level, which an earlier roll had set for the way, is put back as it was.")
     console.print("One worker at a time, the leader of the moment first; nothing has been changed yet.")
     console.print(f"To do it:  eos apply {made.short_hash}", style="bold")
 

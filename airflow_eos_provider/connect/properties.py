@@ -40,6 +40,7 @@ class Reference:
 class _Entry:
     """One logical line, and where its value stands among the bytes.
 
+    :param line_start: first byte of the line, blanks before the key among them.
     :param value_start: first byte of the value (with its continuation lines); where it would stand if it is empty.
     :param value_end: the byte after the value.
     :param separated: whether something between key and value says where the value begins.
@@ -47,6 +48,7 @@ class _Entry:
 
     key: str
     value: str
+    line_start: int
     value_start: int
     value_end: int
     separated: bool
@@ -94,6 +96,27 @@ def set_property(data: bytes, name: str, value: str) -> bytes:
         f"Setting {name} would change what Java reads from another line of the file.",
         remedy="Look at the end of the file for a line that ends with a backslash, and correct it by hand.",
     )
+
+
+def remove_property(data: bytes, name: str) -> bytes:
+    """The same file without one property: its lines, with their continuations and line ends, and no other byte.
+
+    :param data: the file's bytes.
+    :param name: the property.
+    :returns: the new bytes; the very same bytes if it does not stand there.
+    :raises ConfigurationError: it cannot be taken away without changing another property.
+    """
+    edited = data
+    for entry in reversed([entry for entry in _entries(data) if entry.key == name]):
+        line_end = _LINE_END.match(edited, entry.value_end)
+        end = line_end.end() if line_end else entry.value_end
+        edited = edited[: entry.line_start] + edited[end:]
+    if parse(edited) != {key: value for key, value in parse(data).items() if key != name}:
+        raise ConfigurationError(
+            f"Taking {name} away would change what Java reads from another line of the file.",
+            remedy=f"Look at the lines around {name} for one that ends with a backslash, and correct it by hand.",
+        )
+    return edited
 
 
 def references(value: str) -> tuple[Reference, ...]:
@@ -165,6 +188,7 @@ def _entries(data: bytes) -> Iterator[_Entry]:
         yield _Entry(
             key=_unescape(characters[:key_end], data, at),
             value=_unescape(characters[value_start:], data, at),
+            line_start=max(data.rfind(b"\n", 0, at), data.rfind(b"\r", 0, at)) + 1,
             value_start=start,
             value_end=end,
             separated=separated,

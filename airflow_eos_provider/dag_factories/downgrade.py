@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param, TriggerRule
+from airflow.sdk.configuration import conf
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
 
 REASON = "{{ params.reason }}"
+TAKE_OVER = "{{ params.take_over }}"
 SUBJECT = "Approve the downgrade of a Kafka Connect cluster: exactly-once is given up"
 
 DOC = """
@@ -48,6 +50,7 @@ def downgrade_dag(
     response_timeout: timedelta | None = None,
     approval: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
+    deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
     tags: Collection[str] = ("kafka-connect", "exactly-once"),
 ) -> DAG:
     """The downgrade of one cluster, for a DAG file of a few lines. Make one DAG per cluster.
@@ -55,10 +58,14 @@ def downgrade_dag(
     :param conn_id: a connection of type ``kafka_connect``.
     :param steps: the modes to roll to, downwards: ``("disabled",)`` goes straight, ``("preparing",)`` stops half way,
         ``("preparing", "disabled")`` rolls twice with an approval each.
-    :param pool: pool of all tasks; give a pool of one slot to all DAGs that touch the same cluster.
+    :param pool: pool of all tasks; it is there to spare the machine that the tasks run on, and is no lock: the lease in
+        Kafka keeps two rolls apart, whoever starts them. A pool of one slot for all DAGs that touch the same cluster
+        lets them queue instead of being refused; let it include deferred tasks, which otherwise give their slot back.
     :param response_timeout: how long each approval waits; without it, for ever. No answer is never a yes.
     :param approval: further arguments of the approvals, such as ``assigned_users`` or ``notifiers``.
     :param settings: fields of ``RolloutSettings`` that differ from its defaults.
+    :param deferrable: whether the rolls wait for their gates in the triggerer, without a worker's slot; default:
+        ``[operators] default_deferrable``.
     :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
     :raises ConfigurationError: the steps do not lead down.
     """
@@ -81,7 +88,12 @@ def downgrade_dag(
                 type="string",
                 minLength=1,
                 description="Why the cluster is taken back; it is shown to whoever approves, and kept in the journal.",
-            )
+            ),
+            "take_over": Param(
+                False,
+                type="boolean",
+                description="Fence a controller that hangs, though its lease still runs. Kept in the journal.",
+            ),
         },
         description=f"Roll the Kafka Connect cluster of {conn_id} back from exactly-once source support",
         doc_md=DOC.format(conn_id=conn_id, way=" → ".join(way)),
@@ -96,12 +108,18 @@ def downgrade_dag(
                 mode is modes[-1],
                 cluster,
                 {"subject": SUBJECT, "response_timeout": response_timeout, **(approval or {})},
+                deferrable,
             )
     return dag
 
 
 def _step(
-    before: BaseOperator, mode: Mode, is_last: bool, cluster: Mapping[str, Any], approval: Mapping[str, Any]
+    before: BaseOperator,
+    mode: Mode,
+    is_last: bool,
+    cluster: Mapping[str, Any],
+    approval: Mapping[str, Any],
+    deferrable: bool,
 ) -> BaseOperator:
     """Plan, approve, roll and verify one step; the plan's task skips the step if it is done already."""
     planned = ConnectPlanOperator(
@@ -113,7 +131,13 @@ def _step(
     )
     approved = PlanApprovalOperator(task_id=f"approve_{mode}", plan=planned.output, reason=REASON, **approval)
     rolled = ConnectRollingUpgradeOperator(
-        task_id=f"roll_{mode}", plan=planned.output, approval=approved.output, reason=REASON, **cluster
+        task_id=f"roll_{mode}",
+        plan=planned.output,
+        approval=approved.output,
+        reason=REASON,
+        take_over=TAKE_OVER,
+        deferrable=deferrable,
+        **cluster,
     )
     verified = ConnectVerifyOperator(
         task_id=f"verify_{mode}",

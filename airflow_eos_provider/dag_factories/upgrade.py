@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param, TriggerRule
+from airflow.sdk.configuration import conf
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
@@ -50,6 +51,7 @@ def upgrade_dag(
     response_timeout: timedelta | None = None,
     approval: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
+    deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
     tags: Collection[str] = ("kafka-connect", "exactly-once"),
 ) -> DAG:
     """The upgrade of one cluster, for a DAG file of a few lines.
@@ -58,11 +60,14 @@ def upgrade_dag(
     then upgrade this cluster and no other.
 
     :param conn_id: a connection of type ``kafka_connect``.
-    :param pool: pool of all tasks; give a pool of one slot to all DAGs that touch the same cluster. (The lease in
-        Kafka keeps two rolls apart in any case.)
+    :param pool: pool of all tasks; it is there to spare the machine that the tasks run on, and is no lock: the lease in
+        Kafka keeps two rolls apart, whoever starts them. A pool of one slot for all DAGs that touch the same cluster
+        lets them queue instead of being refused; let it include deferred tasks, which otherwise give their slot back.
     :param response_timeout: how long each approval waits; without it, for ever. No answer is never a yes.
     :param approval: further arguments of the two approvals, such as ``assigned_users`` or ``notifiers``.
     :param settings: fields of ``RolloutSettings`` that differ from its defaults.
+    :param deferrable: whether the rolls wait for their gates in the triggerer, without a worker's slot; default:
+        ``[operators] default_deferrable``.
     :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
     """
     with DAG(
@@ -89,13 +94,19 @@ def upgrade_dag(
         tags=list(tags),
     ) as dag:
         last: BaseOperator = ConnectPreflightOperator(task_id="preflight", conn_id=conn_id, settings=settings)
+        approving = {"response_timeout": response_timeout, **(approval or {})}
         for mode in STEPS:
-            last = _step(last, mode, conn_id, settings, {"response_timeout": response_timeout, **(approval or {})})
+            last = _step(last, mode, conn_id, settings, approving, deferrable)
     return dag
 
 
 def _step(
-    before: BaseOperator, mode: Mode, conn_id: str, settings: Mapping[str, Any] | None, approval: Mapping[str, Any]
+    before: BaseOperator,
+    mode: Mode,
+    conn_id: str,
+    settings: Mapping[str, Any] | None,
+    approval: Mapping[str, Any],
+    deferrable: bool,
 ) -> BaseOperator:
     """Plan, approve, roll and verify one step; the plan's task skips the step if it is done already."""
     cluster: dict[str, Any] = {"conn_id": conn_id, "settings": settings}
@@ -112,6 +123,7 @@ def _step(
         approval=approved.output,
         reason=REASON,
         take_over=TAKE_OVER,
+        deferrable=deferrable,
         **cluster,
     )
     verified = ConnectVerifyOperator(

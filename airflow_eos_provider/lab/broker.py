@@ -131,6 +131,10 @@ class Broker:
             raise EosError(f"Kafka did not format {self.log_folder}:\n{log_tail(self.log)}")
 
     @property
+    def log_config(self) -> Path:
+        return self.folder / "log4j2.xml"
+
+    @property
     def start_command(self) -> list[str]:
         return self._command("kafka.Kafka", [str(self.config)])
 
@@ -141,7 +145,7 @@ class Broker:
             class_path=self.class_path,
             heap_megabytes=SHARED_HEAP_MEGABYTES if self.quorum else HEAP_MEGABYTES,
             marker=self.marker,
-            log_config=self.folder / "log4j2.xml",
+            log_config=self.log_config,
         )
 
 

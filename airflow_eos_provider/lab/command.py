@@ -13,7 +13,7 @@ from rich.table import Table
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.lab.jars import DEFAULT_VERSION
+from airflow_eos_provider.lab.jars import DEFAULT_VERSION, ROOTS
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.record import LabOptions, LabRecord
 from airflow_eos_provider.lab.status import LabStatus
@@ -56,7 +56,12 @@ def up(
         int | None, typer.Option(metavar="MS", help="The workers' session.timeout.ms. [default: Connect's, 10000]")
     ] = None,
     connect_version: Annotated[
-        str | None, typer.Option(help=f"Kafka and Connect version. [default: {DEFAULT_VERSION}]")
+        str | None,
+        typer.Option(help=f"The workers' version: {', '.join(ROOTS)}. The brokers' is {DEFAULT_VERSION} always."),
+    ] = None,
+    worker_property: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="One more property of each worker; may be given several times."),
     ] = None,
     test_connectors: Annotated[
         bool | None, typer.Option("--test-connectors", help="Offer the connectors of Connect's own tests, too.")
@@ -77,6 +82,7 @@ def up(
         "session_timeout_ms": session_timeout,
         "connect_version": connect_version,
         "test_connectors": test_connectors,
+        "worker_properties": _properties(worker_property) if worker_property else None,
     }
     options = LabOptions(name=name, root=directory)
     record = LabRecord.read(options.folder)
@@ -109,6 +115,17 @@ def down(
     folder = LabOptions(name=name, root=directory).folder
     if not take_down(folder, keep_data=keep_data, progress=_err.print):
         _err.print(f"There is no lab in {folder}: nothing to do.")
+
+
+def _properties(given: list[str]) -> dict[str, str]:
+    """``NAME=VALUE`` words as a mapping."""
+    properties = {}
+    for word in given:
+        name, equals, value = word.partition("=")
+        if not name or not equals:
+            raise ConfigurationError(f"{word!r} is no property.", expected="NAME=VALUE")
+        properties[name] = value
+    return properties
 
 
 def _table(seen: LabStatus) -> Table:

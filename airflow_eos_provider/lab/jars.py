@@ -33,9 +33,22 @@ ROOTS: Mapping[str, tuple[str, ...]] = {
         "org.apache.kafka:connect-mirror:4.3.1",
         "org.apache.kafka:kafka-tools:4.3.1",
         "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
-    )
+    ),
+    # Older workers only: the broker is that of DEFAULT_VERSION. They log by reload4j.
+    "3.9.2": (
+        "org.apache.kafka:connect-runtime:3.9.2",
+        "org.apache.kafka:connect-file:3.9.2",
+        "org.slf4j:slf4j-reload4j:1.7.36",
+    ),
+    "3.8.1": (
+        "org.apache.kafka:connect-runtime:3.8.1",
+        "org.apache.kafka:connect-file:3.8.1",
+        "org.slf4j:slf4j-reload4j:1.7.36",
+    ),
 }
-EXTRAS: Mapping[str, tuple[str, ...]] = {"4.3.1": ("org.apache.kafka:connect-runtime:4.3.1:test",)}
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    version: (f"org.apache.kafka:connect-runtime:{version}:test",) for version in ROOTS
+}
 
 Progress = Callable[[str], None]
 

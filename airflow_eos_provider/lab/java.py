@@ -33,9 +33,12 @@ def jvm_command(
     :param class_path: as ``java -cp`` takes it.
     :param heap_megabytes: the largest heap.
     :param marker: the argument that marks the lab's processes (``ownership.marker``).
-    :param log_config: log4j2 configuration.
+    :param log_config: configuration of the logging: log4j2's as XML, reload4j's as properties.
     """
-    logging = [f"-Dlog4j2.configurationFile={log_config.as_uri()}"] if log_config else []
+    logging = []
+    if log_config is not None:
+        name = "log4j.configuration" if log_config.suffix == ".properties" else "log4j2.configurationFile"
+        logging = [f"-D{name}={log_config.as_uri()}"]
     return [
         str(java_program()),
         *_FAST_START,

@@ -104,7 +104,8 @@ class Lab:
         record.write(root)  # before the first process, so that whoever comes after us can tell them by the token
         lab = cls(root, record)
         try:
-            jars.ensure_jars(options.connect_version, progress=progress, jvm_options=[marker(root, record.token)])
+            for version in {jars.DEFAULT_VERSION, options.connect_version}:
+                jars.ensure_jars(version, progress=progress, jvm_options=[marker(root, record.token)])
             lab.prepare()
             lab._start_missing(progress)
         except BaseException:
@@ -115,7 +116,8 @@ class Lab:
 
     def prepare(self) -> None:
         """Write all files and format the brokers' log folders."""
-        shutil.copyfile(Path(__file__).with_name("log4j2.xml"), self.root / "log4j2.xml")
+        for log_config in {part.log_config for part in self._parts}:
+            shutil.copyfile(Path(__file__).with_name(log_config.name), log_config)
         for worker in self.workers:
             self._write_worker(worker, self.options.mode)
         self._write_cluster_file()
@@ -219,8 +221,9 @@ class Lab:
                 folder=self.root,
                 number=number,
                 port=port,
-                class_path=jars.class_path(record.jars, test_connectors=record.options.test_connectors),
+                class_path=jars.class_path(record.worker_jars, test_connectors=record.options.test_connectors),
                 marker=marker(self.root, record.token),
+                version=record.options.connect_version,
             )
             for number, port in enumerate(record.worker_ports, start=1)
         ]
@@ -349,7 +352,7 @@ class Lab:
             session_timeout_ms=self.options.session_timeout_ms,
             replication_factor=len(self.brokers),
         )
-        write_properties(worker.config, properties)
+        write_properties(worker.config, {**properties, **self.options.worker_properties})
 
     def _write_cluster_file(self) -> None:
         listed = [w for index, w in enumerate(self.workers) if index not in self._record.unlisted]

@@ -6,7 +6,8 @@ import base64
 import json
 import re
 import uuid
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,10 @@ class LabOptions:
     :param rebalance_delay_ms: ``scheduled.rebalance.max.delay.ms``, in milliseconds; Connect's own default is 300000.
     :param group_id: the workers' ``group.id``, ``connect-<name>`` if not given.
     :param root: the folder that holds the labs' folders.
-    :param connect_version: of Kafka and Connect.
+    :param connect_version: of the workers; the brokers are always of :data:`DEFAULT_VERSION`.
     :param session_timeout_ms: the workers' ``session.timeout.ms``, in milliseconds; None is Connect's default (10000).
     :param test_connectors: also offer the connectors of Connect's own tests (MonitorableSourceConnector and others).
+    :param worker_properties: further properties of each worker, or others than the lab's.
     :raises ConfigurationError: an option is out of range.
     """
 
@@ -48,6 +50,7 @@ class LabOptions:
     connect_version: str = DEFAULT_VERSION
     session_timeout_ms: int | None = None
     test_connectors: bool = False
+    worker_properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -86,13 +89,14 @@ class LabRecord:
     """``lab.json``: what must be known to find, check and clear a lab.
 
     :param token: random; every process of the lab carries it in its command (see :func:`ownership.marker`).
-    :param jars: the folder with Kafka's jars.
+    :param jars: the folder with the brokers' jars, which are the workers' as well unless these are of another version.
     :param cluster_id: of the Kafka cluster.
     :param broker_port: of the first broker, for clients.
     :param controller_port: of the first broker, for the KRaft controllers.
     :param worker_ports: of the workers' REST APIs, in order.
     :param unlisted: positions of workers that the cluster file does not mention.
     :param other_brokers: both ports of the second broker and so on.
+    :param older_jars: the folder with the workers' jars, if they are of another version.
     :param complete: False until the lab was ready for the first time: an incomplete one is cleared, not repaired.
     """
 
@@ -105,6 +109,7 @@ class LabRecord:
     worker_ports: tuple[int, ...]
     unlisted: tuple[int, ...] = ()
     other_brokers: tuple[tuple[int, int], ...] = ()
+    older_jars: Path | None = None
     complete: bool = False
 
     @classmethod
@@ -116,18 +121,24 @@ class LabRecord:
         return cls(
             options=options,
             token=uuid.uuid4().hex,
-            jars=jar_folder(options.connect_version),
+            jars=jar_folder(DEFAULT_VERSION),
             cluster_id=_random_cluster_id(),
             broker_port=broker_port,
             controller_port=controller_port,
             worker_ports=tuple(ports[len(ours) :]),
             other_brokers=tuple(others),
+            older_jars=None if options.connect_version == DEFAULT_VERSION else jar_folder(options.connect_version),
         )
 
     @property
     def broker_ports(self) -> tuple[tuple[int, int], ...]:
         """Both ports of each broker, the clients' and the controllers', in the order of the brokers' numbers."""
         return ((self.broker_port, self.controller_port), *self.other_brokers)
+
+    @property
+    def worker_jars(self) -> Path:
+        """The folder with the workers' jars."""
+        return self.older_jars or self.jars
 
     def write(self, folder: Path) -> None:
         """Put the record on disk, whole or not at all."""
@@ -148,6 +159,8 @@ class LabRecord:
             options = content.pop("options")
             options |= {"mode": Mode(options["mode"]), "root": Path(options["root"])}
             content |= {"jars": Path(content["jars"]), "unlisted": tuple(content["unlisted"])}
+            if content.get("older_jars"):
+                content["older_jars"] = Path(content["older_jars"])
             content["worker_ports"] = tuple(content["worker_ports"])
             content["other_brokers"] = tuple(
                 (port, controller) for port, controller in content.get("other_brokers", ())

@@ -67,13 +67,24 @@ def wait_for_group(bootstrap_servers: str, group_id: str, members: int) -> None:
 
 
 def is_healthy(url: str, timeout_seconds: float = 5.0) -> bool:
-    """Whether the worker's ``/health`` answers 200 (Connect 3.9 and later)."""
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=timeout_seconds)
+    """Whether the worker's ``/health`` answers 200.
+
+    A worker before 3.9 has no such address. There the list of connectors must do: it comes from the herder's thread,
+    too, which answers once it has joined its group. (While a worker of any version starts, its port has neither.)
+    """
     try:
-        connection.request("GET", "/health")
-        return connection.getresponse().status == 200
+        status = _status(url, "/health", timeout_seconds)
+        return (_status(url, "/connectors", timeout_seconds) if status == 404 else status) == 200
     except (OSError, http.client.HTTPException):
         return False
+
+
+def _status(url: str, path: str, timeout_seconds: float) -> int:
+    """The HTTP status of one GET."""
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=timeout_seconds)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
     finally:
         connection.close()
 

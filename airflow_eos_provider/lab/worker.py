@@ -8,6 +8,7 @@ from pathlib import Path
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import parse
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.lab.jars import DEFAULT_VERSION
 from airflow_eos_provider.lab.java import jvm_command
 
 #: A worker's heap; with a few connectors it uses half of it.
@@ -23,6 +24,7 @@ class Worker:
     :param port: of its REST API, on the loopback interface.
     :param class_path: of Connect's jars.
     :param marker: the argument that marks the lab's processes.
+    :param version: of Connect.
     """
 
     folder: Path
@@ -30,6 +32,7 @@ class Worker:
     port: int
     class_path: str
     marker: str
+    version: str = DEFAULT_VERSION
 
     @property
     def name(self) -> str:
@@ -56,6 +59,12 @@ class Worker:
         return f"http://127.0.0.1:{self.port}"
 
     @property
+    def log_config(self) -> Path:
+        """Kafka logs by log4j2 since 4.0, by reload4j before."""
+        major = int(self.version.partition(".")[0])
+        return self.folder / ("log4j2.xml" if major >= 4 else "reload4j.properties")
+
+    @property
     def start_command(self) -> list[str]:
         return jvm_command(
             "org.apache.kafka.connect.cli.ConnectDistributed",
@@ -63,7 +72,7 @@ class Worker:
             class_path=self.class_path,
             heap_megabytes=HEAP_MEGABYTES,
             marker=self.marker,
-            log_config=self.folder / "log4j2.xml",
+            log_config=self.log_config,
         )
 
     def properties(
@@ -105,6 +114,8 @@ class Worker:
             # All plugins of the lab have manifests: half the start-up time of the default, which also scans for others.
             "plugin.discovery": "service_load",
         }
+        if mode is Mode.PREPARING:
+            properties["isolation.level"] = "read_committed"  # as a roll leaves it; without it, none goes on from there
         if session_timeout_ms is not None:
             properties["session.timeout.ms"] = str(session_timeout_ms)
             properties["heartbeat.interval.ms"] = str(min(3000, session_timeout_ms // 3))

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import NEVER_EXPIRE, BaseOperator
+from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
+from airflow_eos_provider.triggers.gate import ConnectGateTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_eos_provider.rollout.controller import Controller
+    from airflow_eos_provider.rollout.plan import Plan
     from airflow_eos_provider.rollout.preflight import Preflight
+    from airflow_eos_provider.rollout.report import RolloutReport
+    from airflow_eos_provider.rollout.settings import RolloutSettings
+    from airflow_eos_provider.rollout.waiting import GateWait
 
 #: Schema of a document in the task state store. Changing it breaks runs in flight.
 CHECKPOINT_SCHEMA = 1
@@ -26,6 +33,9 @@ CHECKPOINT_SCHEMA = 1
 #: death can be proven, so the tries together wait for longer than that.
 ROLL_RETRIES = 9
 ROLL_RETRY_DELAY = timedelta(seconds=30)
+
+#: The trigger tells the end of a gate's time itself; this much later Airflow would, and try the task again.
+DEFERRAL_BACKSTOP = timedelta(minutes=5)
 
 #: Looking at a cluster can meet a moment of unrest.
 LOOK_RETRIES = 3
@@ -83,14 +93,15 @@ class _ConnectOperator(BaseOperator):
     def controller(self, **kwargs: Any) -> Controller:
         """The controller of this cluster; its progress goes to the task log, one line at a time."""
         from airflow_eos_provider.rollout.controller import Controller
-        from airflow_eos_provider.rollout.settings import RolloutSettings
 
         return Controller(
-            KafkaConnectHook(self.conn_id).get_cluster(),
-            report=self._report,
-            settings=RolloutSettings(**(self.settings or {})),
-            **kwargs,
+            KafkaConnectHook(self.conn_id).get_cluster(), report=self._report, settings=self._settings(), **kwargs
         )
+
+    def _settings(self) -> RolloutSettings:
+        from airflow_eos_provider.rollout.settings import RolloutSettings
+
+        return RolloutSettings(**(self.settings or {}))
 
     def _report(self, line: str) -> None:
         self.log.info("%s", line)
@@ -168,11 +179,19 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
     Being killed (*Mark failed*, a stopped Airflow worker): no further action is begun and the cluster stays as it is.
     That is safe, since workers in ``preparing`` live beside both other modes; a surprising way back would not be.
 
+    Deferrable, it gives its slot back while a gate is waited for: a trigger looks at group, REST and topics, and the
+    task comes back to look at the hosts, to decide and to act. The journal's lease is left to the task meanwhile.
+
     :param plan: the plan as :meth:`~airflow_eos_provider.rollout.plan.Plan.to_dict` gives it.
     :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`; if given, its
         hash must be the plan's.
     :param reason: why, for the journal.
     :param take_over: fence a controller though its lease still runs; a template gives the words ``True`` or ``False``.
+    :param deferrable: wait for gates in the triggerer, without a worker's slot; default: ``[operators]
+        default_deferrable``.
+    :param durable: keep in the task state store which rollout this task carries out, and until when its gate is waited
+        for. Without it a retry knows what the journal has: it goes on where the roll stands, but begins a gate's time
+        anew, and begins a rollout anew that somebody has aborted.
     :returns: the report: ``rollout_id``, ``from``, ``to``, ``workers``, ``finished_at_ms``.
     :raises AirflowFailException: refused, moved, failed at a gate, or fenced; a person has to look first.
     """
@@ -180,7 +199,15 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
     template_fields: Sequence[str] = (*_ConnectOperator.template_fields, "plan", "approval", "reason", "take_over")
 
     def __init__(
-        self, *, plan: Any, approval: Any = None, reason: str = "", take_over: bool | str = False, **kwargs: Any
+        self,
+        *,
+        plan: Any,
+        approval: Any = None,
+        reason: str = "",
+        take_over: bool | str = False,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        durable: bool = True,
+        **kwargs: Any,
     ) -> None:
         kwargs.setdefault("retries", ROLL_RETRIES)
         kwargs.setdefault("retry_delay", ROLL_RETRY_DELAY)
@@ -189,26 +216,74 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
         self.approval = approval
         self.reason = reason
         self.take_over = take_over
+        self.deferrable = deferrable
+        self.durable = durable
         self._killed = False
 
     def execute(self, context: Context) -> dict[str, Any]:
+        with no_retry_where_pointless():
+            plan = self._approved_plan()
+            controller = self._controller(context)
+            take_over = str(self.take_over).lower() == "true"
+            if not self.deferrable:
+                return controller.apply(plan, take_over=take_over).to_dict()
+            return self._report_or_defer(context, controller.advance(plan, take_over=take_over))
+
+    def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Called with the trigger's event; nothing else is left of the process that was deferred."""
+        from airflow_eos_provider.rollout.waiting import GateWait
+
+        can_defer = event["status"] == "look"
+        if can_defer:
+            self.log.info("Going on: %s", event["reason"])
+        else:
+            self.log.warning("The triggerer cannot wait for this gate, so the task does: %s", event["reason"])
+        with no_retry_where_pointless():
+            plan = self._approved_plan()
+            waited = GateWait.from_dict(event["wait"])
+            outcome = self._controller(context).go_on(plan, waited, hands_over=can_defer)
+            return self._report_or_defer(context, outcome)
+
+    def _approved_plan(self) -> Plan:
         from airflow_eos_provider.rollout.plan import Plan
 
-        with no_retry_where_pointless():
-            plan = Plan.from_dict(self.plan)
-            if self.approval is not None and self.approval.get("plan_hash") != plan.hash:
-                raise AirflowFailException(
-                    f"Plan {plan.hash} is not the one that was approved ({self.approval.get('plan_hash')}). "
-                    "Nothing was changed. Start a new run."
-                )
-            dag_run = context["dag_run"]
-            controller = self.controller(
-                checkpoint=TaskStateCheckpoint(context["task_state_store"], dag_run.clear_number or 0),
-                actor=self._actor(context),
-                reason=self.reason,
-                stop_requested=lambda: self._killed,
+        plan = Plan.from_dict(self.plan)
+        if self.approval is not None and self.approval.get("plan_hash") != plan.hash:
+            raise AirflowFailException(
+                f"Plan {plan.hash} is not the one that was approved ({self.approval.get('plan_hash')}). "
+                "Nothing was changed. Start a new run."
             )
-            return controller.apply(plan, take_over=str(self.take_over).lower() == "true").to_dict()
+        return plan
+
+    def _controller(self, context: Context) -> Controller:
+        checkpoint = None
+        if self.durable:
+            checkpoint = TaskStateCheckpoint(context["task_state_store"], context["dag_run"].clear_number or 0)
+        return self.controller(
+            checkpoint=checkpoint,
+            actor=self._actor(context),
+            reason=self.reason,
+            stop_requested=lambda: self._killed,
+            task=self._task_name(context),
+        )
+
+    def _report_or_defer(self, context: Context, outcome: RolloutReport | GateWait) -> dict[str, Any]:
+        from airflow_eos_provider.rollout.waiting import GateWait
+
+        if not isinstance(outcome, GateWait):
+            return outcome.to_dict()
+        settings = self._settings()
+        self.defer(
+            trigger=ConnectGateTrigger(
+                conn_id=self.conn_id,
+                task=self._task_name(context),
+                wait=outcome.to_dict(),
+                poll_interval=settings.poll_interval_seconds,
+            ),
+            method_name="resume",
+            timeout=timedelta(seconds=max(outcome.latest_deadline - time.time(), 0.0)) + DEFERRAL_BACKSTOP,
+        )
+        raise AssertionError("a deferral does not return")
 
     def on_kill(self) -> None:
         """Runs inside the signal handler: only take note. The roll stops before its next action.
@@ -217,6 +292,12 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
         the process five seconds later; then the next attempt takes it up from what it observes.
         """
         self._killed = True
+
+    def _task_name(self, context: Context) -> str:
+        """By what the journal's lease is left to this task; the same in each of its tries, and after a *Clear*."""
+        dag_run, index = context["dag_run"], getattr(context["ti"], "map_index", -1)
+        name = f"{dag_run.dag_id}/{dag_run.run_id}/{self.task_id}"
+        return name if index is None or index < 0 else f"{name}[{index}]"
 
     def _actor(self, context: Context) -> str:
         dag_run = context["dag_run"]

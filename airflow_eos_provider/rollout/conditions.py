@@ -238,6 +238,12 @@ CONDITIONS: tuple[Condition, ...] = (
     progress,
 )
 
+#: What asks a worker's host: its process, its file, and through them its mode.
+ASKS_THE_HOSTS: tuple[Condition, ...] = (process, mode, fencing_record)
+
+#: What group, REST and topics tell, from wherever they can be reached.
+SEEN_FROM_AFAR: tuple[Condition, ...] = tuple(c for c in CONDITIONS if c not in ASKS_THE_HOSTS)
+
 
 @dataclass(frozen=True, slots=True)
 class _Trouble:

@@ -5,20 +5,28 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import cast
 
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.errors import EosError, FencedError, PlanMovedError, RefusedError, StopRequestedError
+from airflow_eos_provider.errors import (
+    ConfigurationError,
+    EosError,
+    FencedError,
+    PlanMovedError,
+    RefusedError,
+    StopRequestedError,
+)
 from airflow_eos_provider.rollout import preflight
+from airflow_eos_provider.rollout.checkpoint import Checkpoint, TaskMemory
 from airflow_eos_provider.rollout.expectation import Baseline
 from airflow_eos_provider.rollout.journal import Journal, read_journal, require_free
 from airflow_eos_provider.rollout.observation import Observation
 from airflow_eos_provider.rollout.observer import Observer
 from airflow_eos_provider.rollout.plan import Plan, make_plan, next_target
 from airflow_eos_provider.rollout.preflight import Preflight
-from airflow_eos_provider.rollout.properties import properties_to_set
+from airflow_eos_provider.rollout.properties import Former, properties_to_set
 from airflow_eos_provider.rollout.records import (
     JournalContent,
     RequestKind,
@@ -29,25 +37,22 @@ from airflow_eos_provider.rollout.records import (
 from airflow_eos_provider.rollout.report import RolloutReport, WorkerOutcome
 from airflow_eos_provider.rollout.roll import Roll
 from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.temporary import temporary_isolation
+from airflow_eos_provider.rollout.waiting import COME_BACK_SECONDS, GateWait
 
 #: How long planning waits for a rebalance that happens to be under way.
 CALM_SECONDS = 20.0
 
 
-class Checkpoint(Protocol):
-    """A place of the caller's for what this rollout is about: Airflow's task state store, or nothing.
+@dataclass(frozen=True, slots=True)
+class _Manner:
+    """How a plan is carried out, see :meth:`Controller.apply`, :meth:`Controller.advance`, :meth:`Controller.go_on`."""
 
-    The journal in Kafka is the authority; this lets the caller show and find the rollout it belongs to.
-    """
-
-    def get(self, key: str) -> dict[str, Any] | None: ...
-
-    def set(self, key: str, value: dict[str, Any]) -> None: ...
-
-
-#: Key and schema of the checkpoint. Renaming them breaks rollouts that are under way.
-CHECKPOINT_KEY = "eos_rollout"
-CHECKPOINT_SCHEMA = 1
+    take_over: bool = False
+    resume: bool = False
+    hands_over: bool = False
+    waited: GateWait | None = None
+    comes_back: bool = False
 
 
 class Controller:
@@ -59,6 +64,7 @@ class Controller:
     :param actor: who asked for it, for the journal.
     :param reason: why, for the journal.
     :param stop_requested: asked between two actions whether a roll shall end, leaving everything as it is.
+    :param task: the Airflow task that asks, as ``<dag>/<run>/<task>``; the lease is left to it while it is deferred.
     """
 
     def __init__(
@@ -71,15 +77,17 @@ class Controller:
         reason: str = "",
         settings: RolloutSettings = RolloutSettings(),  # noqa: B008 (frozen)
         stop_requested: Callable[[], bool] = lambda: False,
+        task: str = "",
     ) -> None:
         self.cluster = cluster
         self.observer = Observer(cluster)
         self.settings = settings
         self._report = report
-        self._checkpoint = checkpoint
+        self._memory = TaskMemory(checkpoint)
         self._actor = actor
         self._reason = reason
         self._stop_requested = stop_requested
+        self._task = task
 
     def observe(self) -> Observation:
         """One look at the cluster."""
@@ -144,10 +152,54 @@ class Controller:
         :raises StopRequestedError: somebody asked for a pause, or to give the roll up.
         :raises RolloutPausedError: it cannot be told whether it is safe to go on; everything is left as it is.
         """
+        # Nothing is handed over, so what comes back is the report.
+        return cast(RolloutReport, self._carry_out(plan, _Manner(take_over=take_over, resume=resume)))
+
+    def advance(self, plan: Plan, *, take_over: bool = False) -> RolloutReport | GateWait:
+        """Like :meth:`apply`, but a gate that does not hold at once is not waited for here.
+
+        The journal's lease is left to the task then; what the task waits for comes back by :meth:`go_on`.
+
+        :returns: the report, or the gate to be waited for.
+        :raises ConfigurationError: there is no task to leave the lease to.
+        """
+        if not self._task:
+            raise ConfigurationError(
+                "A roll that hands its gates over leaves the lease to a task, and no task was named.",
+                remedy="Use apply, or give the controller the task.",
+            )
+        return self._carry_out(plan, _Manner(take_over=take_over, hands_over=True))
+
+    def go_on(self, plan: Plan, waited: GateWait, *, hands_over: bool = True) -> RolloutReport | GateWait:
+        """Go on at a gate that was waited for elsewhere.
+
+        :param waited: the gate, as it was seen last.
+        :param hands_over: whether a gate may be handed over again; otherwise all are waited for here.
+        :raises FencedError: another controller has taken the group over meanwhile.
+        :raises PlanMovedError: that rollout carries out another plan.
+        """
+        content = read_journal(self.cluster.kafka, self.cluster.group_id)
+        self._require_not_aborted(content)
+        record = content.rollouts.get(waited.rollout_id)
+        if record is not None and record.plan.get("hash") != plan.hash:
+            raise PlanMovedError(
+                f"Rollout {waited.rollout_id} carries out plan {record.plan.get('hash')}, and not {plan.hash}.",
+                remedy="Start a new run.",
+            )
+        is_done = record is not None and record.state is RolloutState.DONE
+        if not is_done and (content.lease is None or not content.lease.belongs_to(self._task)):
+            raise FencedError(
+                f"Another controller has taken over group {self.cluster.group_id} while this task was deferred: "
+                f"{content.lease}. This one does no more.",
+                remedy="Follow the other one ('eos rollout show').",
+            )
+        return self._carry_out(plan, _Manner(hands_over=hands_over, waited=waited, comes_back=True))
+
+    def _carry_out(self, plan: Plan, manner: _Manner) -> RolloutReport | GateWait:
         known = read_journal(self.cluster.kafka, self.cluster.group_id)
         self._require_not_aborted(known)
-        if not take_over:
-            require_free(known.lease, self.cluster.group_id)
+        if not manner.take_over:
+            require_free(known.lease, self.cluster.group_id, self._task)
         if known.unfinished(plan.hash) is None:
             observation = self._observe_calm()
             report = self._done_already(plan, known, observation)
@@ -159,7 +211,7 @@ class Controller:
                 return RolloutReport.of_nothing(plan)
         journal = self.journal()
         try:
-            content = journal.acquire(take_over=take_over)
+            content = journal.acquire(take_over=manner.take_over)
             record = content.unfinished(plan.hash)
             if record is not None:
                 steps = content.steps.get(record.rollout_id, {})
@@ -170,7 +222,9 @@ class Controller:
                 observation = self._observe_calm()
                 self._require_unmoved(plan, observation)
                 record = self._new_record(plan, observation)
-            return self._run(journal, plan, record, content, resume)
+            if manner.hands_over and manner.waited is None:
+                manner = replace(manner, waited=self._memory.gate_of(record))
+            return self._run(journal, plan, record, content, manner)
         finally:
             journal.close()
 
@@ -183,6 +237,7 @@ class Controller:
             act_seconds=self.settings.act_seconds,
             actor=self._actor,
             reason=self._reason,
+            task=self._task,
         )
 
     def verify(self, target: Mode) -> Preflight:
@@ -196,26 +251,25 @@ class Controller:
         return result
 
     def _run(
-        self, journal: Journal, plan: Plan, record: RolloutRecord, content: JournalContent, resume: bool
-    ) -> RolloutReport:
+        self, journal: Journal, plan: Plan, record: RolloutRecord, content: JournalContent, manner: _Manner
+    ) -> RolloutReport | GateWait:
         steps = dict(content.steps.get(record.rollout_id, {}))
         taken_up = record.rollout_id in content.rollouts
-        resumed = bool(steps)
+        was_interrupted = any(event.what == "taken up" for event in content.events.get(record.rollout_id, ()))
+        resumed = bool(steps) and (was_interrupted or not manner.comes_back)
         running = replace(record, state=RolloutState.RUNNING, actor=self._actor or record.actor, note="")
         request = content.requests.get(record.rollout_id)
         journal.begin(
             running,
             superseded=[r for r in content.rollouts.values() if r.rollout_id != record.rollout_id],
             taken_up=taken_up,
+            comes_back=manner.comes_back,
             request=request,
-            dismissed=resume and request is not None and request.kind is RequestKind.PAUSE,
+            dismissed=manner.resume and request is not None and request.kind is RequestKind.PAUSE,
         )
-        if self._checkpoint is not None:
-            self._checkpoint.set(
-                CHECKPOINT_KEY,
-                {"schema": CHECKPOINT_SCHEMA, "rollout_id": record.rollout_id, "plan_hash": plan.hash},
-            )
+        self._memory.keep_rollout(record.rollout_id, plan.hash)
         roll = Roll(
+            rollout_id=record.rollout_id,
             plan=plan,
             baseline=Baseline.from_dict(record.baseline),
             steps=steps,
@@ -224,9 +278,14 @@ class Controller:
             settings=self.settings,
             report=self._report,
             stop_requested=self._stop_requested,
+            hands_over=manner.hands_over,
+            waited=manner.waited,
         )
         try:
-            roll.run()
+            wait = roll.run()
+            if wait is not None:
+                self._hand_over(journal, wait)
+                return wait
         except FencedError:
             raise  # the journal belongs to another controller now
         except BaseException as error:
@@ -235,10 +294,15 @@ class Controller:
         journal.end(replace(running, state=RolloutState.DONE))
         return RolloutReport.of(plan, record, roll.steps, resumed=resumed)
 
+    def _hand_over(self, journal: Journal, wait: GateWait) -> None:
+        """Note the gate, so that a crash does not move its deadline, and leave the lease to the task."""
+        self._memory.keep_gate(wait)
+        journal.hand_over(str(wait), until=wait.latest_deadline + COME_BACK_SECONDS)
+        self._report(f"{wait}: nothing is done until it holds; handed over.")
+
     def _require_not_aborted(self, content: JournalContent) -> None:
         """A caller that remembers its rollout is a retry, which must not begin anew what somebody has given up."""
-        checkpoint = self._checkpoint.get(CHECKPOINT_KEY) if self._checkpoint is not None else None
-        record = content.rollouts.get(str(checkpoint["rollout_id"])) if checkpoint else None
+        record = content.rollouts.get(self._memory.rollout_id or "")
         if record is not None and record.state is RolloutState.ABORTED:
             raise StopRequestedError(
                 f"Rollout {record.rollout_id} was aborted: {record.note}.", remedy="Plan anew, and start a new run."
@@ -290,16 +354,23 @@ class Controller:
 
     def _plan_from(self, observation: Observation, target: Mode) -> Plan:
         digests = {}
+        temporary = self._temporary(observation, target)
         for worker in observation.workers:
             facts = worker.facts
-            properties = properties_to_set(facts, target)
+            properties = properties_to_set(facts, target, temporary.get(worker.worker_id))
             if facts.problem:
                 digests[worker.worker_id] = ""
             elif not properties:
                 digests[worker.worker_id] = facts.config_sha256 or ""
             else:
                 digests[worker.worker_id] = self.observer.hosts[worker.worker_id].digest_with(properties)
-        return make_plan(observation, target, digests)
+        return make_plan(observation, target, digests, temporary)
+
+    def _temporary(self, observation: Observation, target: Mode) -> dict[str, Former]:
+        """What a roll has set for the way, and this one may put back."""
+        if not target.runs_exactly_once_tasks:
+            return {}
+        return temporary_isolation(read_journal(self.cluster.kafka, self.cluster.group_id), observation)
 
     def _observe_calm(self) -> Observation:
         """One look at a moment without a rebalance, if there is one within :data:`CALM_SECONDS`."""

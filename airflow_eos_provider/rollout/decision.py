@@ -10,7 +10,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.rollout.expectation import Baseline, Expectation
 from airflow_eos_provider.rollout.journal import Step, StepStatus
 from airflow_eos_provider.rollout.observation import Observation, WorkerObservation
-from airflow_eos_provider.rollout.order import next_worker
+from airflow_eos_provider.rollout.order import leader_that_ends_delay, next_worker
 from airflow_eos_provider.rollout.plan import ChangeKind, Plan, WorkerChange
 
 
@@ -79,6 +79,21 @@ def expectation(
     )
 
 
+def leader_to_restart(
+    plan: Plan, steps: Mapping[str, Step], observation: Observation, expected: Expectation, remaining_seconds: float
+) -> str | None:
+    """The leader, where it is through and one more restart of it ends a rebalance delay sooner than waiting.
+
+    :param expected: what the gate that is waited for asks: while a member is away nobody else is restarted.
+    :param remaining_seconds: what is left of the delay.
+    """
+    through = {c.worker_id for c in plan.workers if c.kind is ChangeKind.NONE and c.mode != "stopped"}
+    arrived = (StepStatus.PASSED, StepStatus.RESTARTED)
+    through |= {worker_id for worker_id, step in steps.items() if step.status in arrived}
+    leader = leader_that_ends_delay(observation, through, remaining_seconds)
+    return leader if expected.members == observation.members.keys() else None
+
+
 def _somebody_interferes(plan: Plan, steps: Mapping[str, Step], observation: Observation) -> Action | None:
     planned = {change.worker_id for change in plan.workers}
     missing = sorted(planned - {worker.worker_id for worker in observation.workers})
@@ -87,7 +102,9 @@ def _somebody_interferes(plan: Plan, steps: Mapping[str, Step], observation: Obs
     strangers = sorted(set(observation.members) - planned)
     if strangers:
         return Action(
-            ActionKind.PAUSE, reason=f"member {', '.join(strangers)} has joined, which the plan does not have"
+            ActionKind.PAUSE,
+            reason=f"member {', '.join(strangers)} has joined, which the plan does not have: stop it, or describe it "
+            "in the cluster file and make a new plan",
         )
     for change in plan.workers:
         facts = observation.worker(change.worker_id).facts

@@ -8,7 +8,7 @@ from airflow_eos_provider.connect.failures import Failure
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.rollout.observation import Observation
-from airflow_eos_provider.rollout.properties import reads_offsets_committed
+from airflow_eos_provider.rollout.properties import not_ready_for_enabled, uncommitted_readers
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,6 @@ class Finding:
 
     what: str
     remedy: str = ""
-
-
-#: Modes in which a worker reads source offsets uncommitted unless its file says otherwise (``properties.py``).
-_BELOW = (Mode.PREPARING, Mode.DISABLED)
 
 
 def findings(observation: Observation) -> tuple[Finding, ...]:
@@ -98,14 +94,20 @@ def _modes(observation: Observation) -> list[Finding]:
     elif len(modes) > 1:
         names = ", ".join(sorted(str(mode) for mode in modes))
         found.append(Finding(f"the workers run in different modes: {names}", "'eos plan' shows the step that is left"))
-    below = [worker for worker in running if worker.mode.verdict.mode in _BELOW]
-    uncommitted = [worker.worker_id for worker in below if not reads_offsets_committed(worker.facts)]
+    uncommitted = uncommitted_readers(observation)
     if Mode.ENABLED in modes and uncommitted:
         found.append(
             Finding(
                 f"beside enabled workers, {', '.join(uncommitted)} would read source offsets uncommitted: a task that "
                 "is taken over may skip the records of a transaction that was never committed",
                 "a roll to preparing or disabled sets isolation.level=read_committed with the mode",
+            )
+        )
+    elif not_ready_for_enabled(observation):
+        found.append(
+            Finding(
+                f"{', '.join(uncommitted)} would read source offsets uncommitted as soon as one worker is enabled",
+                "'eos plan --to preparing' sets isolation.level=read_committed; a roll to enabled is refused before",
             )
         )
     return found

@@ -7,19 +7,28 @@ longer come true, or has not come true by the deadline.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from airflow_eos_provider.rollout.checks import Check, Verdict, inconclusive, overall
-from airflow_eos_provider.rollout.conditions import CONDITIONS
+from airflow_eos_provider.rollout.conditions import CONDITIONS, Condition
 from airflow_eos_provider.rollout.delay import DelayClock
 from airflow_eos_provider.rollout.expectation import Expectation
 from airflow_eos_provider.rollout.observation import Observation
 
+#: What another process has seen holding so long ago, at most, still holds on: about two looks, and a task's start.
+CARRIED_OVER_SECONDS = 30.0
 
-def evaluate(expectation: Expectation, observation: Observation) -> tuple[Check, ...]:
+
+def evaluate(
+    expectation: Expectation, observation: Observation, conditions: tuple[Condition, ...] = CONDITIONS
+) -> tuple[Check, ...]:
     """All conditions, in the order in which an operator would ask for them."""
-    return tuple(condition(expectation, observation) for condition in CONDITIONS)
+    return tuple(condition(expectation, observation) for condition in conditions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +37,20 @@ class Hold:
 
     :param polls: polls in a row in which every condition held on the same group.
     :param since: moment of the first of them, seconds since the epoch.
-    :param snapshot: leader, members and placement at that poll; classic groups show no generation, so this stands in
-        for it. A worker that leaves and comes back is another member.
+    :param snapshot: digest of leader, members and placement at that poll; classic groups show no generation, so this
+        stands in for it. A worker that leaves and comes back is another member. Empty while nothing is held.
     """
 
     polls: int = 0
     since: float = 0.0
-    snapshot: object = None
+    snapshot: str = ""
 
     def after(self, checks: tuple[Check, ...], observation: Observation) -> Hold:
         """The hold after one more poll."""
         if overall(checks) is not Verdict.PASS:
             return Hold()
         snapshot = _snapshot(observation)
-        if self.polls and snapshot == self.snapshot:
+        if snapshot == self.snapshot:
             return Hold(self.polls + 1, self.since, snapshot)
         return Hold(1, observation.at, snapshot)
 
@@ -59,6 +68,7 @@ class GateWatch:
     :param tasks: the tasks (``connector/number``) that the restarted worker held, whose stand-still is measured.
     :param after_delay_seconds: what the group needs once a rebalance delay is over. A delay that is first seen late
         moves the deadline so far, at most to twice its distance; unset, the deadline stays where it is.
+    :param conditions: what is asked; a trigger leaves out what only the hosts tell.
     """
 
     polls: int
@@ -66,18 +76,21 @@ class GateWatch:
     deadline: float
     tasks: tuple[str, ...] = ()
     after_delay_seconds: float | None = None
+    conditions: tuple[Condition, ...] = CONDITIONS
     checks: tuple[Check, ...] = ()
     _hold: Hold = field(default_factory=Hold)
     _running_since: float | None = None
     _delay: DelayClock = field(default_factory=DelayClock)
     _latest_deadline: float | None = None
+    _looked_at: float = 0.0
 
     def poll(self, expectation: Expectation, observation: Observation) -> Verdict | None:
         """Take one more observation in.
 
         :returns: the gate's answer, or None while it has to be waited for.
         """
-        self.checks = evaluate(expectation, observation)
+        self.checks = evaluate(expectation, observation, self.conditions)
+        self._looked_at = observation.at
         self._hold = self._hold.after(self.checks, observation)
         self._note_delay(observation)
         self._note_running(expectation, observation)
@@ -116,6 +129,52 @@ class GateWatch:
             f"{held} of {len(self.checks)} conditions hold; "
             f"awaiting {first.name}: {first.evidence}{delay} (until {until})"
         )
+
+    @property
+    def latest_deadline(self) -> float:
+        """The gate is given up by then, whatever delay is seen meanwhile; seconds since the epoch."""
+        return self.deadline if self._latest_deadline is None else max(self.deadline, self._latest_deadline)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, so that another process can go on waiting; :meth:`from_dict` reads them.
+
+        Renaming a key breaks gates that are being waited for.
+        """
+        return {
+            "polls": self.polls,
+            "hold_seconds": self.hold_seconds,
+            "deadline": self.deadline,
+            "latest_deadline": self.latest_deadline,
+            "tasks": list(self.tasks),
+            "after_delay_seconds": self.after_delay_seconds,
+            "running_since": self._running_since,
+            "delay": {"delay_ms": self._delay.delay_ms, "seen_at": self._delay.seen_at},
+            "held_since": self._hold.since,
+            "snapshot": self._hold.snapshot,
+            "looked_at": self._looked_at,
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], conditions: tuple[Condition, ...] = CONDITIONS) -> GateWatch:
+        """The same gate, to be waited for on: deadline, measured times and what held on the same group are kept.
+
+        Each of the polls is due again, for it may ask more than the ones before; if the last look is long ago, the
+        whole hold is.
+        """
+        watch = cls(
+            polls=document["polls"],
+            hold_seconds=document["hold_seconds"],
+            deadline=document["deadline"],
+            tasks=tuple(document["tasks"]),
+            after_delay_seconds=document["after_delay_seconds"],
+            conditions=conditions,
+        )
+        watch._running_since = document["running_since"]
+        watch._latest_deadline = document["latest_deadline"]
+        watch._delay = DelayClock(**document["delay"])
+        if time.time() - document["looked_at"] < CARRIED_OVER_SECONDS:
+            watch._hold = Hold(0, document["held_since"], document["snapshot"])
+        return watch
 
     def delay_remaining(self, now: float) -> float:
         """Seconds until the rebalance delay is over, counted from when it was first seen; 0 if none runs."""
@@ -163,8 +222,9 @@ def _stands_still(task: str, expectation: Expectation, observation: Observation)
     return not any(t.state == "RUNNING" and placed_on == [t.worker_id] for t in reports)
 
 
-def _snapshot(observation: Observation) -> object:
+def _snapshot(observation: Observation) -> str:
     where = observation.group.placement if observation.group else None
-    placed = {w: (p.connectors, p.tasks) for w, p in where.items()} if where else None
-    members = frozenset(member.member_id for member in observation.members.values())
-    return observation.leader_id, members, placed
+    placed = {w: (sorted(p.connectors), sorted(p.tasks)) for w, p in where.items()} if where else None
+    members = sorted(member.member_id for member in observation.members.values())
+    text = json.dumps([observation.leader_id, members, placed], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

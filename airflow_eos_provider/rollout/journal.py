@@ -57,6 +57,10 @@ __all__ = [
 TRANSACTION_TIMEOUT_MS = 15_000
 CALL_TIMEOUT_SECONDS = 20.0
 
+#: A controller that was killed in mid-transaction holds up readers until the broker ends that, which it looks for every
+#: ten seconds (``transaction.abort.timed.out.transaction.cleanup.interval.ms``).
+READ_TIMEOUT_SECONDS = TRANSACTION_TIMEOUT_MS / 1000 + 10.0 + 10.0
+
 #: A look for requests must not hold up a roll; what it misses, the next look finds.
 REQUEST_TIMEOUT_SECONDS = 5.0
 
@@ -76,7 +80,7 @@ def read_journal(settings: KafkaSettings, group_id: str) -> JournalContent:
     topic = journal_topic(group_id)
     if topic not in _metadata(QuietAdmin(settings)).topics:
         return JournalContent()
-    read = read_to_end(settings, topic, timeout_seconds=CALL_TIMEOUT_SECONDS)
+    read = read_to_end(settings, topic, timeout_seconds=READ_TIMEOUT_SECONDS)
     try:
         return content_of(read.records, read.end_offsets[0])
     except ValueError as error:
@@ -110,12 +114,13 @@ def ask(settings: KafkaSettings, group_id: str, request: Request) -> None:
         )
 
 
-def require_free(lease: Lease | None, group_id: str) -> None:
+def require_free(lease: Lease | None, group_id: str, task: str = "") -> None:
     """Go on only if nobody holds the group.
 
+    :param task: the task that asks: what it held itself while it was deferred is free for it.
     :raises LeaseHeldError: somebody does; naming owner, step and expiry.
     """
-    if lease is None or not lease.is_held(time.time()):
+    if lease is None or not lease.is_held(time.time()) or lease.belongs_to(task):
         return
     raise LeaseHeldError(
         f"Group {group_id} is being rolled by {lease}. Its lease runs until {_clock(lease.expires_at)}.",
@@ -131,6 +136,8 @@ class Journal:
     :param act_seconds: within this time the act that was announced last, a stop or a start, is over.
     :param actor: who asked for it.
     :param reason: why.
+    :param task: the Airflow task that this process carries out, as ``<dag>/<run>/<task>``; it holds the lease while it
+        is deferred.
     """
 
     def __init__(
@@ -142,6 +149,7 @@ class Journal:
         act_seconds: float,
         actor: str = "",
         reason: str = "",
+        task: str = "",
     ) -> None:
         self._settings = settings
         self._group_id = group_id
@@ -150,6 +158,7 @@ class Journal:
         self._act_seconds = act_seconds
         self._actor = actor
         self._reason = reason
+        self._task = task
         self._owner = Owner.this_process()
         self._producer: Producer | None = None
         self._rollout_id = ""
@@ -172,7 +181,7 @@ class Journal:
         """
         before = read_journal(self._settings, self._group_id).lease
         if not take_over:
-            require_free(before, self._group_id)
+            require_free(before, self._group_id, self._task)
         self._create_topic()
         self._producer = quiet_producer(
             self._settings, Complaints(), transactional_id=self._topic, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
@@ -180,7 +189,8 @@ class Journal:
         self._guarded(lambda producer: producer.init_transactions(CALL_TIMEOUT_SECONDS))
         content = read_journal(self._settings, self._group_id)
         self._position = content.end_offset
-        self._taken_over = _taken_over(content.lease, by_force=take_over)
+        is_own = content.lease is not None and content.lease.belongs_to(self._task)
+        self._taken_over = "" if is_own else _taken_over(content.lease, by_force=take_over)
         while content.lease is not None and content.lease.may_be_acting(time.time()):
             time.sleep(0.2)
         return content
@@ -191,6 +201,7 @@ class Journal:
         superseded: Iterable[RolloutRecord] = (),
         *,
         taken_up: bool = False,
+        comes_back: bool = False,
         request: Request | None = None,
         dismissed: bool = False,
     ) -> None:
@@ -199,15 +210,15 @@ class Journal:
         :param superseded: other rollouts of the group; those that were never finished are closed, for from now on the
             cluster is no longer as they left it.
         :param taken_up: whether it had been begun before.
+        :param comes_back: whether a deferred task only goes on, which happens at each gate and is no event.
         :param request: what was asked of this rollout while nobody carried it out.
         :param dismissed: whether that request is set aside; it is answered otherwise, before the first act.
         """
         self._rollout_id = rollout.rollout_id
         self._request = None if dismissed else request
-        records: list[RolloutRecord | Event] = [
-            rollout,
-            self._event(rollout.rollout_id, "taken up" if taken_up else "begun", self._taken_over),
-        ]
+        records: list[RolloutRecord | Event] = [rollout]
+        if not comes_back:
+            records.append(self._event(rollout.rollout_id, "taken up" if taken_up else "begun", self._taken_over))
         for other in superseded:
             if other.state.is_open:
                 records.append(replace(other, state=RolloutState.SUPERSEDED))
@@ -249,6 +260,16 @@ class Journal:
         """
         if time.time() >= self._renew_at:
             self._write({}, step=self._step)
+
+    def hand_over(self, step: str, until: float) -> None:
+        """Leave the lease to the task, which is about to be deferred and then has no process.
+
+        :param step: what it waits for.
+        :param until: when the lease ends, seconds since the epoch; later than any wait.
+        :raises FencedError: another controller has taken over.
+        """
+        self._owner = Owner.deferred_task(self._task)
+        self._write({}, step=step, expires_at=until)
 
     def request(self) -> Request | None:
         """What somebody asks of this rollout; None if nothing was asked, or if that cannot be read just now."""
@@ -298,12 +319,18 @@ class Journal:
                 raise admin.explain(error, f"whether the journal topic {self._topic} is created") from error
 
     def _write(
-        self, records: Mapping[str, bytes | None], *, step: str, released: bool = False, acting: bool = False
+        self,
+        records: Mapping[str, bytes | None],
+        *,
+        step: str,
+        released: bool = False,
+        acting: bool = False,
+        expires_at: float | None = None,
     ) -> int:
         """Write records and the lease in one transaction; returns the broker's time of the last."""
         self._step = step
         now = time.time()
-        expires_at = now + self._lease_seconds
+        expires_at = expires_at or now + self._lease_seconds
         acts_until = now + self._act_seconds if acting else 0.0
         lease = Lease(self._owner, self._rollout_id, self._actor, step, expires_at, released, acts_until)
         appended: list[int] = []

@@ -45,13 +45,14 @@ class LogWatch:
 
     :param cluster: the description of the cluster.
     :param timeout_seconds: limit of one request.
+    :ivar memory: what earlier looks have left; may be carried over from another watch.
     """
 
     def __init__(self, cluster: ConnectCluster, *, timeout_seconds: float) -> None:
         self._cluster = cluster
         self._timeout_seconds = timeout_seconds
         self._admin: QuietAdmin | None = None
-        self._memory = Memory()
+        self.memory = Memory()
         self._written: dict[str, _Written] = {}
 
     def look(
@@ -70,17 +71,19 @@ class LogWatch:
         """
         own_offsets, written = self._topics(config, statuses)
         watched = {*internal, *own_offsets, *(topic for topics in written.values() for topic in topics)}
-        if self._admin is None:
-            self._admin = QuietAdmin(self._cluster.kafka)
-        partitions, unreadable = self._partitions(self._admin, watched)
-        stable = self._ends(self._admin, partitions, IsolationLevel.READ_COMMITTED)
-        ends = self._ends(self._admin, partitions, IsolationLevel.READ_UNCOMMITTED)
+        # A client that has failed is not asked again: librdkafka sends such questions to the broker that it took for
+        # the controller once, and goes on doing so for minutes after that one has died.
+        admin, self._admin = self._admin or QuietAdmin(self._cluster.kafka), None
+        partitions, unreadable = self._partitions(admin, watched)
+        stable = self._ends(admin, partitions, IsolationLevel.READ_COMMITTED)
+        ends = self._ends(admin, partitions, IsolationLevel.READ_UNCOMMITTED)
+        self._admin = admin
         at = time.time()
-        self._memory.take(at, {place: Ends(stable[place], ends[place]) for place in ends}, written)
+        self.memory.take(at, {place: Ends(stable[place], ends[place]) for place in ends}, written)
         return LogView(
             partition_count=len(ends),
-            held=tuple(self._memory.held.values()),
-            movements=dict(self._memory.movements),
+            held=tuple(self.memory.held.values()),
+            movements=dict(self.memory.movements),
             open_transactions=tuple(t for t in open_transactions if any(topic in watched for topic, _ in t.partitions)),
             unreadable=frozenset(unreadable),
         )

@@ -7,7 +7,8 @@ That it stays so, and that a source goes on, is seen between two looks, so :clas
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from airflow_eos_provider.kafka.transactions import TransactionDescription
 
@@ -83,6 +84,26 @@ class Memory:
     sizes: dict[str, int] = field(default_factory=dict)
     movements: dict[str, Movement] = field(default_factory=dict)
     held: dict[Place, Held] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, so that another process can go on looking."""
+        return {
+            "at": self.at,
+            "sizes": dict(self.sizes),
+            "movements": {connector: asdict(movement) for connector, movement in self.movements.items()},
+            "held": [asdict(held) for held in self.held.values()],
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Memory:
+        """What :meth:`to_dict` gave; nothing is remembered of an empty document."""
+        held = [Held(**values) for values in document.get("held", ())]
+        return cls(
+            at=document.get("at", 0.0),
+            sizes=dict(document.get("sizes", {})),
+            movements={connector: Movement(**values) for connector, values in document.get("movements", {}).items()},
+            held={(one.topic, one.partition): one for one in held},
+        )
 
     def take(self, at: float, ends: Mapping[Place, Ends], topics: Mapping[str, frozenset[str]]) -> None:
         """One more look.

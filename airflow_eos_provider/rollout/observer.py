@@ -7,8 +7,9 @@ so that one dead worker does not hide the others; only what makes the whole desc
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TypeVar
 
 from airflow_eos_provider.connect import modes
@@ -32,15 +33,27 @@ _OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 PART_TIMEOUT_SECONDS = 15.0
 
 
+@dataclass(frozen=True, slots=True)
+class InternalTopics:
+    """Where the group keeps its configuration and its offsets, as the workers' files say; None where they do not."""
+
+    config: str | None
+    offsets: str | None
+
+
 class Observer:
     """Looks at one cluster, as often as asked.
 
     :param cluster: the description of the cluster.
+    :param afar: look from where the workers' hosts cannot be seen: at group, REST and these topics only. Files and
+        processes are not looked for, and no mode is told.
+    :ivar logs: what it remembers of the topics that the group writes.
     """
 
-    def __init__(self, cluster: ConnectCluster) -> None:
+    def __init__(self, cluster: ConnectCluster, *, afar: InternalTopics | None = None) -> None:
         self.cluster = cluster
-        self._logs = LogWatch(cluster, timeout_seconds=PART_TIMEOUT_SECONDS)
+        self._afar = afar
+        self.logs = LogWatch(cluster, timeout_seconds=PART_TIMEOUT_SECONDS)
         self.hosts = {worker.worker_id: ProcessHost(worker) for worker in cluster.workers}
 
     def observe(self) -> Observation:
@@ -48,8 +61,9 @@ class Observer:
 
         :raises ConfigurationError: the description is wrong as a whole: no such group, not a Connect group.
         """
-        facts = {worker_id: host.observe() for worker_id, host in self.hosts.items()}
-        config_topic = _common_property(facts, "config.storage.topic")
+        facts = {worker_id: self._look_at_host(host) for worker_id, host in self.hosts.items()}
+        topics = self._afar or internal_topics(facts)
+        config_topic = topics.config
         with ThreadPoolExecutor(max_workers=len(self.cluster.workers) + 4) as pool:
             rest = {w.worker_id: pool.submit(self._ask_worker, w) for w in self.cluster.workers}
             group = pool.submit(_attempt, lambda: describe_group(self.cluster.kafka, self.cluster.group_id))
@@ -60,7 +74,7 @@ class Observer:
             config_value, config_problem = config.result()
             transactions_value, transactions_problem = transactions.result()
             statuses_value, statuses_problem = statuses.result()
-            internal = (config_topic, _common_property(facts, "offset.storage.topic"))
+            internal = (config_topic, topics.offsets)
             logs = pool.submit(
                 _attempt, lambda: self._look_at_logs(internal, config_value, statuses_value, transactions_value)
             )
@@ -69,7 +83,7 @@ class Observer:
         starts = [fact.running.started_at for fact in facts.values() if fact.running.started_at is not None]
         last_start = max(starts) if starts else None
         leader = group_value.leader.worker_id if group_value and group_value.leader else None
-        if leader in answers and config_topic:
+        if leader in answers and config_topic and self._afar is None:
             evidence = self._leader_evidence(config_topic, last_start)
             answers[leader].observed = modes.with_leader_evidence(answers[leader].observed, evidence)
         logs_value, logs_problem = logs.result()
@@ -96,6 +110,9 @@ class Observer:
             logs_problem=logs_problem,
         )
 
+    def _look_at_host(self, host: ProcessHost) -> HostFacts:
+        return host.observe() if self._afar is None else host.unseen()
+
     def _worker(self, worker: WorkerDescription, facts: HostFacts, answer: _WorkerAnswer) -> WorkerObservation:
         return WorkerObservation(
             worker=worker,
@@ -111,8 +128,12 @@ class Observer:
         try:
             with ConnectRest(worker.url, self.cluster.rest, retry_seconds=0.0) as rest:
                 answer.root = rest.root()
-                answer.health = rest.health()
-                answer.observed = modes.probe(rest)
+                health = rest.health()
+                if health.status == "absent":
+                    rest.connectors()  # before 3.9: this asks the herder's thread, too, and waits for it
+                answer.health = health
+                if self._afar is None:
+                    answer.observed = modes.probe(rest)
         except EosError as error:  # "not Connect" among them: while a worker starts, its port answers 404 to everything
             answer.problem = error.found
         return answer
@@ -144,7 +165,7 @@ class Observer:
         if config is None or statuses is None or transactions is None:
             raise EosError("config topic, statuses or transactions are not readable")
         open_ones = [transaction for transaction in transactions if transaction.started_at_ms is not None]
-        return self._logs.look([topic for topic in internal if topic], config, statuses, open_ones)
+        return self.logs.look([topic for topic in internal if topic], config, statuses, open_ones)
 
     def _leader_evidence(self, config_topic: str, last_start: float | None) -> modes.LeaderEvidence:
         try:
@@ -191,6 +212,13 @@ def _attempt(read: Callable[[], T]) -> tuple[T | None, str | None]:
         return None, error.found
 
 
-def _common_property(facts: dict[str, HostFacts], name: str) -> str | None:
+def internal_topics(facts: Mapping[str, HostFacts]) -> InternalTopics:
+    """The topics that the workers' files agree on."""
+    return InternalTopics(
+        _common_property(facts, "config.storage.topic"), _common_property(facts, "offset.storage.topic")
+    )
+
+
+def _common_property(facts: Mapping[str, HostFacts], name: str) -> str | None:
     values = {fact.properties[name] for fact in facts.values() if name in fact.properties}
     return values.pop() if len(values) == 1 else None

@@ -87,6 +87,9 @@ def predict(worker_id: str, observation: Observation) -> StandStill:
     tasks = len(observation.tasks_on(worker_id))
     if not worker.is_running:
         return StandStill(worker_id, 0, 0.0, 0.0, "it is stopped and holds no tasks; only its file changes")
+    if all(other is worker or not other.is_running for other in observation.workers):
+        alone = "no other worker runs, so every connector of the group stands still until it is back"
+        return StandStill(worker_id, tasks, RESTART_SECONDS, RESTART_SECONDS, alone)
     protocol = observation.group.protocol if observation.group else ""
     delay_seconds = observation.rebalance_delay_ms / 1000
     if protocol in ("default", "eager"):

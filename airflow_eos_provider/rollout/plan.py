@@ -17,9 +17,10 @@ from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
 from airflow_eos_provider.rollout.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.order import StandStill, predict
-from airflow_eos_provider.rollout.properties import ISOLATION_PROPERTY, READ_COMMITTED, properties_to_set
+from airflow_eos_provider.rollout.properties import ISOLATION_PROPERTY, Former, not_ready_for_enabled, properties_to_set
 
-SCHEMA = 1
+#: Of the document that the journal keeps. 2: a plan may put isolation.level back.
+SCHEMA = 2
 SHORT_HASH_LENGTH = 12
 
 
@@ -45,7 +46,9 @@ class WorkerChange:
     :param version: version of Connect, as ``GET /`` has it; empty while it is stopped.
     :param sets_mode: whether the file's mode changes; it does not where the file says the target already.
     :param isolation: the worker's own ``isolation.level`` in its file now; None if it says nothing.
-    :param sets_isolation: whether that becomes ``read_committed``, see ``properties.py``.
+    :param sets_isolation: whether that changes, see ``properties.py``.
+    :param isolation_after: its value then: ``read_committed``, or on the way to enabled what it was before the roll
+        that set it for the way; None takes the line away.
     """
 
     worker_id: str
@@ -59,6 +62,12 @@ class WorkerChange:
     sets_mode: bool = True
     isolation: str | None = None
     sets_isolation: bool = False
+    isolation_after: str | None = None
+
+    def edits(self, target: Mode) -> dict[str, str | None]:
+        """The properties that change in its file; None takes one away."""
+        mode: dict[str, str | None] = {MODE_PROPERTY: str(target)} if self.sets_mode else {}
+        return mode | ({ISOLATION_PROPERTY: self.isolation_after} if self.sets_isolation else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +118,11 @@ class Plan:
         """Whether it takes some worker down and none up. A stopped worker counts by the mode it would join in."""
         now = [_mode_of(change) for change in self.workers]
         return any(m.is_above(self.target) for m in now if m) and not any(self.target.is_above(m) for m in now if m)
+
+    @property
+    def puts_back(self) -> bool:
+        """Whether a property that an earlier roll had set for the way is put back as it was."""
+        return self.target.runs_exactly_once_tasks and any(change.sets_isolation for change in self.workers)
 
     def change(self, worker_id: str) -> WorkerChange:
         return next(change for change in self.workers if change.worker_id == worker_id)
@@ -171,6 +185,11 @@ class Plan:
                 "Exactly-once is given up with the first worker that leaves `enabled`: what is written from then on "
                 "may come twice, nothing is lost. "
             )
+        if self.puts_back:
+            lines.append(
+                f"`{ISOLATION_PROPERTY}`, which an earlier roll had set for the way, is put back as it was: an enabled "
+                "worker reads committed without it. "
+            )
         lines.append("One worker at a time; the leader of the moment goes first, since its tasks wait for no delay.")
         return "\n".join(lines)
 
@@ -188,7 +207,8 @@ class Plan:
             if change.sets_isolation:
                 if change.isolation is not None:
                     lines.append(f"-{ISOLATION_PROPERTY}={change.isolation}")
-                lines.append(f"+{ISOLATION_PROPERTY}={READ_COMMITTED}")
+                if change.isolation_after is not None:
+                    lines.append(f"+{ISOLATION_PROPERTY}={change.isolation_after}")
         return lines or ["  no file changes"]
 
     def require_unmoved(self, now: Plan) -> None:
@@ -206,14 +226,21 @@ class Plan:
         )
 
 
-def make_plan(observation: Observation, target: Mode, digest_after: Mapping[str, str]) -> Plan:
+def make_plan(
+    observation: Observation,
+    target: Mode,
+    digest_after: Mapping[str, str],
+    temporary: Mapping[str, Former] | None = None,
+) -> Plan:
     """What a roll to ``target`` would change. Preflight must have passed.
 
     :param digest_after: per worker, the SHA-256 that its file would have with the property set.
+    :param temporary: per worker whose ``isolation.level`` a roll has set for the way, what it was before.
     """
     workers = []
     for worker in sorted(observation.workers, key=lambda w: w.worker_id):
-        workers.append(_change(worker, target, digest_after[worker.worker_id], worker in observation.stopped))
+        former = (temporary or {}).get(worker.worker_id)
+        workers.append(_change(worker, target, former, digest_after[worker.worker_id], worker in observation.stopped))
     kafka_cluster_ids = {w.root.kafka_cluster_id for w in observation.workers if w.root}
     return Plan(
         group_id=observation.group_id,
@@ -225,10 +252,10 @@ def make_plan(observation: Observation, target: Mode, digest_after: Mapping[str,
 
 
 def next_target(observation: Observation) -> Mode:
-    """Where an upgrade goes from here: to preparing until every worker is proven there, then to enabled."""
+    """Where an upgrade goes from here: to preparing until every worker is proven there and ready, then to enabled."""
     modes = {w.mode.verdict.mode for w in observation.workers if w not in observation.stopped}
     prepared = all(mode is not None and mode.uses_transactional_leader for mode in modes)
-    return Mode.ENABLED if prepared else Mode.PREPARING
+    return Mode.ENABLED if prepared and not not_ready_for_enabled(observation) else Mode.PREPARING
 
 
 def _mode_of(change: WorkerChange) -> Mode | None:
@@ -237,9 +264,11 @@ def _mode_of(change: WorkerChange) -> Mode | None:
     return Mode(text) if text in set(Mode) else None
 
 
-def _change(worker: WorkerObservation, target: Mode, after: str, is_stopped: bool) -> WorkerChange:
+def _change(
+    worker: WorkerObservation, target: Mode, temporary: Former | None, after: str, is_stopped: bool
+) -> WorkerChange:
     before = worker.facts.config_sha256 or ""
-    sets = properties_to_set(worker.facts, target)
+    sets = properties_to_set(worker.facts, target, temporary)
     mode = "stopped" if is_stopped else str(worker.mode.verdict)
     if is_stopped:
         kind = ChangeKind.NONE if before == after else ChangeKind.FILE_ONLY
@@ -257,6 +286,7 @@ def _change(worker: WorkerObservation, target: Mode, after: str, is_stopped: boo
         sets_mode=MODE_PROPERTY in sets,
         isolation=worker.facts.properties.get(ISOLATION_PROPERTY),
         sets_isolation=ISOLATION_PROPERTY in sets,
+        isolation_after=sets.get(ISOLATION_PROPERTY),
     )
 
 

@@ -6,10 +6,18 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from airflow_eos_provider.connect.group_bytes import EAGER, PROTOCOLS
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import RefusedError, RolloutPausedError
 from airflow_eos_provider.rollout.checks import Check, Verdict, failed, inconclusive, overall, passed
 from airflow_eos_provider.rollout.observation import Observation, WorkerObservation
+from airflow_eos_provider.rollout.properties import (
+    ISOLATION_PROPERTY,
+    READ_COMMITTED,
+    not_ready_for_enabled,
+    properties_to_set,
+    uncommitted_readers,
+)
 from airflow_eos_provider.rollout.settings import RolloutSettings
 
 #: KIP-618 came with Apache Kafka 3.3.0 (KAFKA-10000).
@@ -117,6 +125,25 @@ def group_is_calm(observation: Observation, target: Mode, settings: RolloutSetti
     return passed("group", f"stable, protocol {observation.group.protocol}, led by {observation.leader_id}")
 
 
+def protocol(observation: Observation, target: Mode, settings: RolloutSettings) -> Check:
+    """Which protocol the group speaks. Exactly-once asks for none in particular: a roll was seen to work in each.
+
+    Below ``sessioned`` a worker takes every request to fence a connector's tasks for one of another worker's (the
+    herder verifies signatures from protocol version 2 on). Through the same port he can delete connectors already, and
+    a task that is fenced loses no record, so it is told and not refused.
+    """
+    name = "protocol"
+    spoken = observation.group.protocol if observation.group else ""
+    if spoken in ("", PROTOCOLS[-1]):  # none is told in mid-rebalance; that is the group's check
+        return passed(name, spoken or "not told")
+    property_value = "eager" if spoken == EAGER else spoken
+    return passed(
+        name,
+        f"connect.protocol={property_value}: requests between workers are not signed, so whoever reaches a worker's "
+        f"REST port may have running tasks fenced; {PROTOCOLS[-1]} on all workers ends that",
+    )
+
+
 def workers_answer(observation: Observation, target: Mode, settings: RolloutSettings) -> Check:
     """REST of every running worker answers; all of them sit on one Kafka cluster."""
     name = "REST"
@@ -206,10 +233,35 @@ def proven_modes(observation: Observation, target: Mode, settings: RolloutSettin
     return passed(name, ", ".join(f"{w} {m}" for w, m in sorted(modes.items())) or "no worker runs")
 
 
+def offset_readers(observation: Observation, target: Mode, settings: RolloutSettings) -> Check:
+    """While the group rolls to enabled, no worker that waits for its turn may take an aborted offset for progress.
+
+    A roll to preparing sets ``isolation.level=read_committed``; a group that was brought there by hand lacks it. There
+    an enabled worker that dies in mid-transaction would hand its task to one that skips records: they are lost, not
+    doubled, and no error is shown (``properties.py``). So this is refused, unless nothing would be gained: a lone
+    worker has nobody to take over from, and where some workers are enabled already, this roll is the shortest way out.
+    """
+    name = "source offsets"
+    if not target.runs_exactly_once_tasks:
+        return passed(name, "each worker of the roll will read them committed")
+    readers = not_ready_for_enabled(observation)
+    if readers:
+        return failed(
+            name,
+            f"{', '.join(readers)} would read them uncommitted: beside the first enabled worker, what an aborted "
+            "transaction left there is taken for progress, and records are lost",
+            f"'eos plan --to preparing' once more: it sets {ISOLATION_PROPERTY}={READ_COMMITTED}",
+        )
+    readers = uncommitted_readers(observation)
+    if readers:
+        return passed(name, f"{', '.join(readers)} would read them uncommitted; the end of this roll ends that")
+    return passed(name, "every worker reads them committed")
+
+
 def takeover(observation: Observation, target: Mode, settings: RolloutSettings) -> Check:
     """Another worker can take the tasks over while one restarts."""
     running = _running(observation)
-    if all(w.mode.verdict.mode is target is w.facts.declared.mode for w in running):
+    if all(w.mode.verdict.mode is target and not properties_to_set(w.facts, target) for w in running):
         return passed("downtime", f"{len(running)} workers run, none needs a restart")
     if len(running) == 1 and not settings.allow_downtime:
         return failed(
@@ -243,10 +295,12 @@ Condition = Callable[[Observation, Mode, RolloutSettings], Check]
 CONDITIONS: tuple[Condition, ...] = (
     roster,
     group_is_calm,
+    protocol,
     workers_answer,
     versions,
     files,
     proven_modes,
+    offset_readers,
     takeover,
     connectors,
 )

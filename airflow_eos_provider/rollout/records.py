@@ -44,10 +44,12 @@ class StepStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who holds a lease: one process on one machine.
+    """Who holds a lease: one process on one machine, or a deferred task, which has no process.
 
     :param boot: the machine's boot id, so that a pid of before a reboot proves nothing.
     :param namespace: its pid namespace: in another container of the same machine the same pid is another process.
+    :param task: the deferred task, as ``<dag>/<run>/<task>``; empty for a process. Nothing proves it dead: whether it
+        goes on is known to Airflow alone.
     """
 
     host: str
@@ -56,6 +58,11 @@ class Owner:
     started_at: float
     token: str
     namespace: str = ""
+    task: str = ""
+
+    @classmethod
+    def deferred_task(cls, task: str) -> Owner:
+        return cls(host="", boot="", pid=0, started_at=0.0, token=uuid.uuid4().hex, task=task)
 
     @classmethod
     def this_process(cls) -> Owner:
@@ -65,8 +72,8 @@ class Owner:
 
     @property
     def is_proven_dead(self) -> bool:
-        """Whether this very process is gone; of other machines nothing can be proven."""
-        if self.host != platform.node():
+        """Whether this very process is gone; of other machines and of deferred tasks nothing can be proven."""
+        if self.task or self.host != platform.node():
             return False
         if self.boot != _boot_id():
             return True
@@ -75,7 +82,7 @@ class Owner:
         return not ProcessIdentity(self.pid, self.started_at).is_alive()
 
     def __str__(self) -> str:
-        return f"pid {self.pid} on {self.host}"
+        return f"the deferred task {self.task}" if self.task else f"pid {self.pid} on {self.host}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,10 @@ class Lease:
 
     def is_held(self, now: float) -> bool:
         return not self.released and now < self.expires_at and not self.owner.is_proven_dead
+
+    def belongs_to(self, task: str) -> bool:
+        """Whether it was left by this task when it was deferred, so that the task's next process may take it."""
+        return bool(task) and self.owner.task == task
 
     def may_be_acting(self, now: float) -> bool:
         """Whether its owner, even if it was fenced, may still be touching a worker."""

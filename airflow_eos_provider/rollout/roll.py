@@ -1,6 +1,7 @@
 """Carries a plan out: observe, decide, announce in the journal, act, wait for the gate, and again.
 
-Waiting happens in this process. A :class:`GateWatch` needs nothing but observations, so a trigger can drive it as well.
+Waiting happens in this process, unless its caller can wait elsewhere: then a gate that does not hold at its first look
+is handed over as a :class:`GateWait`, and whoever comes back with it goes on there.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import (
@@ -18,20 +18,21 @@ from airflow_eos_provider.errors import (
     PlanMovedError,
     RolloutPausedError,
     StopRequestedError,
-    UnreachableError,
 )
+from airflow_eos_provider.rollout.acts import Acts
 from airflow_eos_provider.rollout.checks import Check, Verdict, overall
-from airflow_eos_provider.rollout.decision import Action, ActionKind, decide, expectation
+from airflow_eos_provider.rollout.conditions import SEEN_FROM_AFAR
+from airflow_eos_provider.rollout.decision import Action, ActionKind, decide, expectation, leader_to_restart
 from airflow_eos_provider.rollout.expectation import Baseline
 from airflow_eos_provider.rollout.gate import GateWatch, connectors_to_heal, evaluate
 from airflow_eos_provider.rollout.journal import Journal
+from airflow_eos_provider.rollout.logs import Memory
 from airflow_eos_provider.rollout.observation import Observation
-from airflow_eos_provider.rollout.observer import Observer
-from airflow_eos_provider.rollout.order import leader_that_ends_delay
-from airflow_eos_provider.rollout.plan import ChangeKind, Plan
-from airflow_eos_provider.rollout.properties import properties_to_set
+from airflow_eos_provider.rollout.observer import Observer, internal_topics
+from airflow_eos_provider.rollout.plan import Plan
 from airflow_eos_provider.rollout.records import RequestKind, RolloutState, Step, StepStatus
 from airflow_eos_provider.rollout.settings import RolloutSettings
+from airflow_eos_provider.rollout.waiting import HOST_LOOK_SECONDS, LAST_LOOK_SECONDS, GateWait
 
 #: What is awaited is said again after this many seconds, so that a quiet log never looks like a dead one.
 REPEAT_SECONDS = 15.0
@@ -43,9 +44,12 @@ class Roll:
 
     :param steps: what the journal says has been done, by worker; kept up to date here.
     :param stop_requested: asked between two actions whether the roll shall end, leaving everything as it is.
+    :param hands_over: whether a gate that does not hold yet is handed over to the caller instead of waited for here.
+    :param waited: the gate that was handed over last.
     :ivar failed_state: what the rollout is when :meth:`run` raises.
     """
 
+    rollout_id: str
     plan: Plan
     baseline: Baseline
     steps: dict[str, Step]
@@ -54,22 +58,36 @@ class Roll:
     settings: RolloutSettings
     report: Callable[[str], None]
     stop_requested: Callable[[], bool] = lambda: False
+    hands_over: bool = False
+    waited: GateWait | None = None
     failed_state: RolloutState = RolloutState.PAUSED
+    _acts: Acts = field(init=False)
     _calm: bool = field(default=False, init=False)
     _delay_ended_for: set[str] = field(default_factory=set, init=False)
 
-    def run(self) -> None:
-        """Roll until every worker is through."""
+    def __post_init__(self) -> None:
+        self._acts = Acts(self.plan, self.observer, self.journal, self.settings, self.report)
+        if self.waited is not None:
+            self._delay_ended_for.update(self.waited.delay_ended_for)
+            self.observer.logs.memory = Memory.from_dict(self.waited.memory)
+
+    def run(self) -> GateWait | None:
+        """Roll until every worker is through, or until a gate has to be waited for elsewhere.
+
+        :returns: that gate; None if every worker is through.
+        """
         while True:
             self._stop_if_requested()
             observation = self.observer.observe()
             action = decide(self.plan, self.steps, observation)
             if action.kind is ActionKind.DONE:
                 self.report(f"Done: {action.reason}.")
-                return
-            self._act(action, observation)
+                return None
+            wait = self._act(action, observation)
+            if wait is not None:
+                return wait
 
-    def _act(self, action: Action, observation: Observation) -> None:
+    def _act(self, action: Action, observation: Observation) -> GateWait | None:
         match action.kind:
             case ActionKind.PAUSE:
                 raise RolloutPausedError(
@@ -81,11 +99,12 @@ class Roll:
             case ActionKind.CHANGE_FILE:
                 self._change_stopped(action)
             case ActionKind.ROLL | ActionKind.RESTART:
-                self._restart(action, observation)
+                return self._restart(action, observation)
             case ActionKind.GATE:
-                self._pass_gate(action.worker_id, observation)
+                return self._pass_gate(action.worker_id, observation)
             case ActionKind.RESTORE:
                 self._restore(action.worker_id, (action.reason,))
+        return None
 
     def _stop_if_requested(self) -> None:
         """Asked between two actions only: within one, a worker may be stopped and not yet started."""
@@ -107,16 +126,15 @@ class Roll:
     def _change_stopped(self, action: Action) -> None:
         worker_id = action.worker_id
         self._announce(Step(worker_id, StepStatus.INTENT, time.time(), mode=str(self.plan.target)))
-        self._write_file(worker_id)
+        self._acts.write_file(worker_id)
         self.report(f"{worker_id}: file changed; {action.reason}.")
         self._announce(replace(self.steps[worker_id], status=StepStatus.PASSED, at=time.time()))
 
-    def _restart(self, action: Action, observation: Observation) -> None:
+    def _restart(self, action: Action, observation: Observation) -> GateWait | None:
         worker_id = action.worker_id
         begun = self._is_half_done(worker_id, observation)
         if not begun and not (self._calm and self._is_fit(observation)):
-            self._wait_until_calm(observation)
-            return  # look again: the leader may have moved meanwhile
+            return self._wait_until_calm(observation)  # then look again: the leader may have moved meanwhile
         now = time.time()
         before = self.steps[worker_id] if begun else None
         tasks = tuple(f"{c}/{n}" for c, n in sorted(observation.tasks_on(worker_id)))
@@ -133,6 +151,7 @@ class Roll:
         )
         self.report(f"{worker_id}: {action.kind} ({action.reason}); it holds {len(step.tasks)} tasks.")
         self._announce_and_restart(step)
+        return None
 
     def _is_half_done(self, worker_id: str, observation: Observation) -> bool:
         """Whether an announced restart has touched the worker already, so that it must be finished at once."""
@@ -152,75 +171,33 @@ class Roll:
         worker_id = step.worker_id
         self._announce(step)
         self._calm = False
-        self._write_file(worker_id)
+        self._acts.write_file(worker_id)
         try:
-            self._restart_process(worker_id)
+            self._acts.restart(worker_id)
         except (FencedError, RolloutPausedError):
             raise  # the worker is not to blame
         except EosError as error:
             self._fail(worker_id, (error.found,))
         self._announce(replace(step, status=StepStatus.RESTARTED, at=time.time()))
 
-    def _restart_process(self, worker_id: str) -> None:
-        self.observer.hosts[worker_id].restart(
-            stop_grace_seconds=self.settings.stop_grace_seconds,
-            on_event=lambda event: self.report(f"{worker_id}: {event}"),
-            permit=lambda act: self._permit(worker_id, act),
-        )
-
-    def _permit(self, worker_id: str, act: Literal["change", "stop", "start"]) -> None:
-        """Asked right before a worker is touched: this process may have been stopped since it announced that.
-
-        Between the answer and the act lie microseconds. If this process is stopped just there, and goes on after its
-        lease, it does the one act that it was at: it changes the file as its plan says, which the digests show to
-        whoever comes next; or it stops that worker, and starts it again at once by whatever its file says by then. A
-        restart too many is what remains; it could fall together with another worker's.
-        """
-        try:
-            self.journal.confirm(f"{worker_id}: {act}")
-        except UnreachableError as error:
-            raise RolloutPausedError(
-                f"{worker_id}: no {act}, since it cannot be told whether another controller has taken over: "
-                f"{error.found}",
-                remedy="Make the broker answer, then apply the same plan again.",
-            ) from error
-
-    def _write_file(self, worker_id: str) -> None:
-        change = self.plan.change(worker_id)
-        host = self.observer.hosts[worker_id]
-        facts = host.observe()
-        if facts.config_sha256 == change.config_after:
-            return
-        self._permit(worker_id, "change")
-        try:
-            properties = properties_to_set(facts, self.plan.target)
-            written = host.write_properties(properties, expect_sha256=change.config_before)
-        except PlanMovedError:
-            raise
-        except EosError as error:
-            raise RolloutPausedError(
-                f"The file of {worker_id} could not be changed, so it was not restarted: {error.found}",
-                expected=error.expected,
-                remedy=f"{error.remedy or 'Settle that.'} Then apply the same plan again.",
-            ) from error
-        if written != change.config_after:
-            raise PlanMovedError(f"The file of {worker_id} did not become what the plan says.", remedy="Plan again.")
-
-    def _wait_until_calm(self, observation: Observation) -> None:
+    def _wait_until_calm(self, observation: Observation) -> GateWait | None:
         watch = self._watch(None, observation)
         outcome = self._wait(watch, None)
+        if isinstance(outcome, GateWait):
+            return outcome
         if outcome is not Verdict.PASS:
             raise RolloutPausedError(
                 "The cluster is not fit for a restart:\n" + _lines(watch.checks),
                 remedy="Settle that, then apply the same plan again.",
             )
         self._calm = True
+        return None
 
-    def _pass_gate(self, worker_id: str, observation: Observation) -> None:
+    def _pass_gate(self, worker_id: str, observation: Observation) -> GateWait | None:
         watch = self._watch(worker_id, observation)
         outcome = self._wait(watch, worker_id)
-        if outcome is None:
-            return  # another worker was restarted on this one's behalf: look again
+        if outcome is None or isinstance(outcome, GateWait):
+            return outcome  # without one, another worker was restarted on this one's behalf: look again
         if outcome is Verdict.FAIL:
             self._fail(worker_id, tuple(str(check) for check in watch.checks if not check.passed))
         if outcome is Verdict.INCONCLUSIVE:
@@ -244,8 +221,15 @@ class Roll:
             f"{worker_id}: gate passed after {passed.seconds:.1f} s; "
             f"its {len(step.tasks)} tasks stood still for {passed.tasks_stood_seconds:.1f} s."
         )
+        return None
 
     def _watch(self, worker_id: str | None, observation: Observation) -> GateWatch:
+        waited = self._waited_for(worker_id)
+        if waited is not None:
+            watch = GateWatch.from_dict(waited.watch)
+            # Nobody may have looked for a long time, so the last word is a look of this process.
+            watch.deadline = max(watch.deadline, time.time() + LAST_LOOK_SECONDS)
+            return watch
         properties = observation.worker(worker_id).facts.properties if worker_id else {}
         timeout = self.settings.gate_timeout(properties, observation.rebalance_delay_ms)
         step = self.steps.get(worker_id) if worker_id else None
@@ -257,13 +241,29 @@ class Roll:
             after_delay_seconds=self.settings.after_delay(properties),
         )
 
-    def _wait(self, watch: GateWatch, worker_id: str | None) -> Verdict | None:
+    def _restarted_after(self, worker_id: str | None) -> float:
+        """The restart that a gate follows: this worker's, or (None) the last of all."""
+        if worker_id is not None:
+            return self.steps[worker_id].restarted_after
+        return max((step.restarted_after for step in self.steps.values()), default=0.0)
+
+    def _waited_for(self, worker_id: str | None) -> GateWait | None:
+        """The gate that was handed over, if it is this one."""
+        is_this = self.waited is not None and self.waited.is_for(worker_id, self._restarted_after(worker_id))
+        return self.waited if is_this else None
+
+    def _wait(self, watch: GateWatch, worker_id: str | None) -> Verdict | GateWait | None:
         """Poll until the gate has answered; says what is awaited and until when.
 
-        :returns: the answer; None if the leader was restarted meanwhile to end a rebalance delay.
+        :returns: the answer; or the gate, if it is to be waited for elsewhere; None if the leader was restarted
+            meanwhile to end a rebalance delay.
         """
         who = worker_id or "before the first restart"
         said, said_at, healed = "", 0.0, False
+        hands_over, waited = self.hands_over, self._waited_for(worker_id)
+        if waited is not None:
+            healed, hands_over = waited.healed, hands_over and time.time() < waited.watch["deadline"]
+            self.waited = None
         while True:
             self._stop_if_requested()
             self.journal.renew()
@@ -282,14 +282,34 @@ class Roll:
                 self._restart_failed_tasks(failed, observation)
             if worker_id is not None and self._end_delay(worker_id, observation, watch):
                 return None
+            # What only the hosts tell is waited for here, and so is the end of a hold.
+            if hands_over and overall(evaluate(expected, observation, SEEN_FROM_AFAR)) is not Verdict.PASS:
+                return self._to_hand_over(watch, worker_id, observation, healed)
             time.sleep(self.settings.poll_interval_seconds)
+
+    def _to_hand_over(
+        self, watch: GateWatch, worker_id: str | None, observation: Observation, healed: bool
+    ) -> GateWait:
+        topics = internal_topics({worker.worker_id: worker.facts for worker in observation.workers})
+        return GateWait(
+            rollout_id=self.rollout_id,
+            worker_id=worker_id,
+            restarted_after=self._restarted_after(worker_id),
+            watch=watch.to_dict(),
+            memory=self.observer.logs.memory.to_dict(),
+            config_topic=topics.config,
+            offsets_topic=topics.offsets,
+            look_at=time.time() + HOST_LOOK_SECONDS,
+            healed=healed,
+            delay_ended_for=tuple(sorted(self._delay_ended_for)),
+        )
 
     def _end_delay(self, worker_id: str, observation: Observation, watch: GateWatch) -> bool:
         """Restart the leader, which is through, once more, where that ends a rebalance delay sooner than waiting."""
+        expected = expectation(self.plan, self.steps, observation, self.baseline, worker_id)
         remaining = watch.delay_remaining(observation.at)
-        leader = leader_that_ends_delay(observation, self._in_target_mode(), remaining)
-        everybody = expectation(self.plan, self.steps, observation, self.baseline, worker_id).members
-        if leader is None or worker_id in self._delay_ended_for or everybody != observation.members.keys():
+        leader = leader_to_restart(self.plan, self.steps, observation, expected, remaining)
+        if leader is None or worker_id in self._delay_ended_for:
             return False
         self._delay_ended_for.add(worker_id)
         now = time.time()
@@ -305,11 +325,6 @@ class Roll:
             step = replace(step, seconds=before.seconds + waited, tasks_stood_seconds=stood)
         self._announce_and_restart(step)
         return True
-
-    def _in_target_mode(self) -> set[str]:
-        through = {c.worker_id for c in self.plan.workers if c.kind is ChangeKind.NONE and c.mode != "stopped"}
-        arrived = (StepStatus.PASSED, StepStatus.RESTARTED)
-        return through | {worker_id for worker_id, step in self.steps.items() if step.status in arrived}
 
     def _restart_failed_tasks(self, connectors: Mapping[str, str], observation: Observation) -> None:
         """One restart, once per gate, of tasks that it may heal: Connect never tries that by itself."""
@@ -331,13 +346,9 @@ class Roll:
     def _restore(self, worker_id: str, evidence: tuple[str, ...]) -> None:
         """Put the worker's former file back, restart it where it was touched, and stop the roll."""
         self.failed_state = RolloutState.FAILED
-        change = self.plan.change(worker_id)
         self.report(f"{worker_id}: failed; putting its former file back.")
         try:
-            if change.config_before != change.config_after:
-                host = self.observer.hosts[worker_id]
-                self._permit(worker_id, "change")
-                host.restore(expect_sha256=change.config_after, original_sha256=change.config_before)
+            self._acts.put_file_back(worker_id)
             outcome = self._restart_restored(worker_id)
         except FencedError:
             raise
@@ -360,7 +371,7 @@ class Roll:
         if worker.started_at is not None and worker.started_at < step.restarted_after:
             self._announce(replace(step, status=StepStatus.RESTORED, at=time.time()))
             return "its former file is back; its process was never touched"
-        self._restart_process(worker_id)
+        self._acts.restart(worker_id)
         self._announce(replace(self.steps[worker_id], status=StepStatus.RESTORED, at=time.time()))
         deadline = time.monotonic() + self.settings.startup_seconds
         while time.monotonic() < deadline:

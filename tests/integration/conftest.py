@@ -1,4 +1,4 @@
-"""``eos`` for the tests, as a process of its own."""
+"""``eos`` for the tests, as a process of its own; and a connector under load, compared with its source in the end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.lab.drain import Comparison, compare, drain, expected_from_file
 from airflow_eos_provider.lab.lab import Lab
 
 
@@ -76,3 +79,69 @@ class Eos:
 def eos_of() -> Callable[[Lab, Path], Eos]:
     """``eos`` for one lab, called in one folder."""
     return Eos
+
+
+class Load:
+    """A file source and a thread that gives it another line every twentieth of a second; one thing at a time.
+
+    ``with Load(lab, "flights") as load: … roll …; assert load.compared().exactly_once``
+    """
+
+    def __init__(self, lab: Lab, topic: str) -> None:
+        self.lab, self.topic = lab, topic
+        self.file = lab.data_dir / f"{topic}.txt"
+        self.written = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write, name=f"load of {topic}")
+
+    def __enter__(self) -> Load:
+        # The broker's clock tells copies from before a moment and after it apart.
+        self.lab.create_topic(self.topic, 1, {"message.timestamp.type": "LogAppendTime"})
+        self.file.touch()
+        with ConnectRest(self.lab.connect_urls[0], retry_seconds=20) as rest:
+            connector = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+            config = {"connector.class": connector, "tasks.max": "1", "topic": self.topic, "file": str(self.file)}
+            rest.create(self.topic, config)
+        self._thread.start()
+        self._await(lambda: self.delivered() > 0, "the first line is delivered")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(timeout=30)
+        assert not self._thread.is_alive()
+
+    def _write(self) -> None:
+        with self.file.open("a", encoding="utf-8", buffering=1) as file:
+            while not self._stop.wait(0.05):
+                file.write(f'{{"line":{self.written}}}\n')
+                self.written += 1
+
+    def delivered(self) -> int:
+        """Different lines in the topic now, as a reader of committed records sees them."""
+        return len(drain(self.lab.cluster().kafka, self.topic).copies)
+
+    def compared(self, since_ms: int | None = None) -> Comparison:
+        """The topic beside the file, once no more lines are written and the last one has come.
+
+        :param since_ms: broker time from which on duplicates count as such.
+        """
+        more = self.written + 20
+        self._await(lambda: self.written > more, "a second of load after the roll")
+        self._stop.set()
+        self._thread.join(timeout=30)
+        self._await(lambda: self.delivered() >= self.written, "every line is delivered")
+        kafka = self.lab.cluster().kafka
+        return compare(expected_from_file(self.file), drain(kafka, self.topic), since_ms=since_ms)
+
+    def _await(self, condition: Callable[[], bool], what: str, seconds: float = 90.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {seconds} s: {what} ({self.written} lines written)"
+            time.sleep(0.3)
+
+
+@pytest.fixture(scope="session")
+def load_on() -> Callable[[Lab, str], Load]:
+    """A connector of one lab with a topic of this name, under load."""
+    return Load

@@ -20,7 +20,7 @@ import psutil
 from airflow_eos_provider import processes
 from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.connect.modes import Declared, Running, declare
-from airflow_eos_provider.connect.properties import parse, set_property
+from airflow_eos_provider.connect.properties import parse, remove_property, set_property
 from airflow_eos_provider.connect.startup_log import STARTUP_SECONDS, StartupLog, mode_from_startup_log
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError, UnreachableError
 from airflow_eos_provider.processes import ProcessIdentity
@@ -106,16 +106,32 @@ class ProcessHost:
             problem="; ".join(problems) or None,
         )
 
-    def digest_with(self, properties: Mapping[str, str]) -> str:
-        """SHA-256 that the worker's file would have with these properties set.
+    def unseen(self) -> HostFacts:
+        """What can be told of the worker where its host cannot be seen: nothing."""
+        why = "its host is not looked at from here"
+        return HostFacts(
+            worker_id=self._worker.worker_id,
+            config_path=self._worker.config,
+            config_sha256=None,
+            config_modified_at=None,
+            properties=MappingProxyType({}),
+            declared=Declared(None, why, None),
+            running=Running(None, why, None, None),
+            process=None,
+            problem=why,
+        )
+
+    def digest_with(self, properties: Mapping[str, str | None]) -> str:
+        """SHA-256 that the worker's file would have with these properties set; None stands for taken away.
 
         :raises ConfigurationError: the file cannot be read or cannot be edited.
         """
         return files.digest(_with(files.read(self._config()).data, properties))
 
-    def write_properties(self, properties: Mapping[str, str], *, expect_sha256: str) -> str:
+    def write_properties(self, properties: Mapping[str, str | None], *, expect_sha256: str) -> str:
         """Set properties of the worker's file; the bytes before stand in ``<file>.eos-backup`` (mode 0600).
 
+        :param properties: their values; None takes a property away.
         :param expect_sha256: digest of the file as it was planned.
         :returns: SHA-256 of the file as it is now.
         :raises PlanMovedError: the file is not the one that was planned.
@@ -368,9 +384,9 @@ class ProcessHost:
         return worker_process.secret_values({**properties, **self._worker.env})
 
 
-def _with(data: bytes, properties: Mapping[str, str]) -> bytes:
+def _with(data: bytes, properties: Mapping[str, str | None]) -> bytes:
     for name, value in properties.items():
-        data = set_property(data, name, value)
+        data = remove_property(data, name) if value is None else set_property(data, name, value)
     return data
 
 

@@ -52,6 +52,14 @@ def test_steps_that_do_not_lead_down_are_refused(steps: tuple[str, ...]) -> None
         downgrade_dag(conn_id="c", dag_id="d", steps=steps)
 
 
+def test_the_form_asks_whether_a_hanging_controller_is_fenced_and_each_roll_is_told() -> None:
+    dag = downgrade_dag(conn_id="c", dag_id="d", steps=("preparing", "disabled"))
+    assert set(dag.params) == {"reason", "take_over"}
+    assert dag.params["take_over"] is False
+    for mode in ("preparing", "disabled"):
+        assert dag.get_task(f"roll_{mode}").take_over == "{{ params.take_over }}"
+
+
 def test_nobody_goes_back_without_a_reason() -> None:
     params = downgrade_dag(conn_id="c", dag_id="d").params
     with pytest.raises(ParamValidationError):

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from airflow_eos_provider.connect.properties import parse, provider_class, references, set_property
+from airflow_eos_provider.connect.properties import parse, provider_class, references, remove_property, set_property
 from airflow_eos_provider.errors import ConfigurationError
 
 NAME = "exactly.once.source.support"
@@ -187,3 +187,34 @@ def test_references_to_config_providers_are_found_with_their_class() -> None:
     properties = {"config.providers": "file, env", "config.providers.env.class": "org.x.EnvVarConfigProvider"}
     assert provider_class(properties, "env") == "org.x.EnvVarConfigProvider"
     assert provider_class(properties, "vault") is None
+
+
+# taking one away
+
+
+def test_taking_a_property_away_leaves_the_file_as_it_was_before_it_was_set() -> None:
+    for before in (b"a=1\nb=2\n", b"a=1\r\n# last\r\n", b"a = 1 \\\n  and more\n\n", b""):
+        assert remove_property(set_property(before, "isolation.level", "read_committed"), "isolation.level") == before
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"a=1\n  k : v \\\n   w\nb=2\n", b"a=1\nb=2\n"),
+        (b"k=1\na=1\nk=2", b"a=1\n"),
+        (b"# k=1\r\nk=\r\na=1\r\n", b"# k=1\r\na=1\r\n"),
+        (b"a=1\nk", b"a=1\n"),
+        (b"a=1\n", b"a=1\n"),
+        (b"kk=1\nk=2\nk\\u006b=3\n", b"kk=1\nk\\u006b=3\n"),
+    ],
+    ids=["continued", "twice", "without-value", "bare", "absent", "similar-names"],
+)
+def test_only_its_own_lines_go(before: bytes, after: bytes) -> None:
+    assert remove_property(before, "k") == after
+
+
+@pytest.mark.parametrize("data", [b"k\\", b"a=1\nk=\\\n", b"\\\nk"])
+def test_a_line_that_cannot_be_taken_away_alone_stays(data: bytes) -> None:
+    assert "k" in parse(data)
+    with pytest.raises(ConfigurationError, match="would change what Java reads"):
+        remove_property(data, "k")

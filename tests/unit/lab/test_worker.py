@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from airflow_eos_provider import lab
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.properties import parse
 from airflow_eos_provider.lab.broker import Broker, write_properties
@@ -49,6 +51,21 @@ def test_the_cluster_file_starts_a_worker_by_the_very_command_that_the_lab_does(
     described = worker.description()
     assert described["start"] == worker.start_command
     assert worker.marker in worker.start_command
+
+
+@pytest.mark.parametrize(
+    ("version", "option"),
+    [("3.9.2", "-Dlog4j.configuration=file:"), ("4.3.1", "-Dlog4j2.configurationFile=file:")],
+)
+def test_each_version_is_told_how_to_log_in_its_own_way(worker: Worker, version: str, option: str) -> None:
+    older = replace(worker, version=version)
+    assert any(argument.startswith(option) for argument in older.start_command)
+    assert Path(str(lab.__file__)).with_name(older.log_config.name).exists()
+
+
+def test_a_lab_in_preparing_is_as_a_roll_leaves_it(worker: Worker) -> None:
+    assert properties(worker, Mode.PREPARING)["isolation.level"] == "read_committed"
+    assert "isolation.level" not in properties(worker, Mode.DISABLED) | properties(worker, Mode.ENABLED)
 
 
 def test_a_folder_with_foreign_letters_survives_the_properties_file(tmp_path: Path) -> None:

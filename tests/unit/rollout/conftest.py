@@ -234,6 +234,8 @@ class Cluster:
         observed = Observed(mode.runs_exactly_once_tasks, "as probed")
         verdict = ModeVerdict(mode.value)
         properties = {"group.id": GROUP, "config.storage.topic": CONFIG_TOPIC, "sasl.jaas.config": "password=CANARY"}
+        if mode is Mode.PREPARING:
+            properties["isolation.level"] = "read_committed"  # as a roll to preparing leaves it
         return WorkerObservation(
             worker=WorkerDescription(
                 f"http://{worker_id}",

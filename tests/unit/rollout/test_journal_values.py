@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 import pytest
 
+from airflow_eos_provider.errors import LeaseHeldError
 from airflow_eos_provider.processes import identify
 from airflow_eos_provider.rollout.journal import (
     JournalContent,
@@ -17,6 +19,7 @@ from airflow_eos_provider.rollout.journal import (
     RolloutRecord,
     RolloutState,
     journal_topic,
+    require_free,
 )
 
 NOW = 1_000_000.0
@@ -83,6 +86,30 @@ def test_two_controllers_of_one_process_are_not_one_owner(me: Owner) -> None:
 
 def test_an_owner_is_shown_as_an_operator_would_look_for_it(me: Owner) -> None:
     assert str(me) == f"pid {os.getpid()} on {me.host}"
+
+
+def test_a_deferred_task_holds_its_lease_though_no_process_does() -> None:
+    left = lease(Owner.deferred_task("upgrade/manual/roll"))
+    assert left.is_held(NOW)
+    assert not left.owner.is_proven_dead
+    assert not left.is_held(NOW + 60.0)
+    assert "the deferred task upgrade/manual/roll" in str(left)
+
+
+def test_what_a_deferred_task_holds_is_free_for_that_task_alone(me: Owner) -> None:
+    left = lease(Owner.deferred_task("upgrade/manual/roll"), expires_at=time.time() + 60.0)
+    require_free(left, "lab", "upgrade/manual/roll")
+    for other in ("", "upgrade/another/roll"):
+        with pytest.raises(LeaseHeldError, match="the deferred task upgrade/manual/roll"):
+            require_free(left, "lab", other)
+    with pytest.raises(LeaseHeldError):
+        require_free(lease(me, expires_at=time.time() + 60.0), "lab", "")
+
+
+def test_the_lease_of_a_task_survives_being_written_down() -> None:
+    left = lease(Owner.deferred_task("upgrade/manual/roll"))
+    document = asdict(left)
+    assert Lease(**{**document, "owner": Owner(**document["owner"])}) == left
 
 
 def test_a_lease_survives_being_written_down(me: Owner) -> None:

@@ -94,6 +94,13 @@ def test_under_the_eager_protocol_every_restart_costs_the_same(cluster: Any) -> 
     assert "every rebalance stops all tasks" in str(predict(W2, cluster.observe()))
 
 
+def test_with_a_lone_worker_everything_stands(cluster: Any) -> None:
+    prediction = predict(W1, cluster.stop(W2).stop(W3).observe())
+    assert (prediction.tasks, prediction.best_seconds) == (5, prediction.worst_seconds)
+    assert prediction.reason.startswith("no other worker runs, so every connector of the group stands still")
+    assert "it leads the group" in predict(W1, cluster.start(W2, at=1.0).observe()).reason
+
+
 def test_a_stopped_workers_tasks_do_not_stand(cluster: Any) -> None:
     prediction = predict(W2, cluster.stop(W2).observe())
     assert (prediction.tasks, prediction.worst_seconds) == (0, 0.0)

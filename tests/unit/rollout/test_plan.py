@@ -177,6 +177,15 @@ def test_a_stopped_worker_does_not_keep_an_upgrade_in_preparing(cluster_in: Any)
     assert next_target(cluster_in(PREPARING).edit_file(W3, DISABLED).stop(W3).observe()) is ENABLED
 
 
+def test_an_upgrade_prepares_anew_what_was_prepared_by_hand(cluster_in: Any) -> None:
+    cluster = cluster_in(PREPARING)
+    properties = cluster.workers[W3].facts.properties
+    by_hand = {**properties, "isolation.level": "read_uncommitted"}
+    cluster.facts(W3, properties=by_hand, config_sha256="by hand")
+    assert next_target(cluster.observe()) is PREPARING
+    assert [change.kind.name for change in cluster.plan(PREPARING).workers] == ["NONE", "NONE", "ROLL"]
+
+
 def test_an_unproven_mode_does_not_count_as_prepared(cluster_in: Any) -> None:
     assert next_target(cluster_in(PREPARING).prove(W3, ModeVerdict.UNKNOWN).observe()) is PREPARING
 
@@ -227,7 +236,7 @@ def rewrite(*path: Any) -> Any:
         lambda d: d["workers"][0].update(extra=1),
         lambda d: d["workers"][0].pop("mode"),
         lambda d: d.update(target="sideways"),
-        lambda d: d.update(schema=2),
+        lambda d: d.update(schema=99),
         lambda d: d.pop("workers"),
         lambda d: d.pop("hash"),
         lambda d: d.update(workers=None),

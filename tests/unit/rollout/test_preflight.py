@@ -62,10 +62,12 @@ def test_a_healthy_cluster_may_be_rolled_to_preparing(cluster: Any) -> None:
     assert {each.name: each.evidence for each in result.checks} == {
         "roster": "3 members, all described",
         "group": "stable, protocol sessioned, led by w1:8083",
+        "protocol": "sessioned",
         "REST": "3 workers answer",
         "version": "4.3.1",
         "worker files": "3 files, one group",
         "modes": "w1:8083 disabled, w2:8083 disabled, w3:8083 disabled",
+        "source offsets": "each worker of the roll will read them committed",
         "downtime": "3 workers run, one restarts at a time",
         "connectors": "3 connectors, 5 tasks",
     }
@@ -229,6 +231,50 @@ def test_a_stopped_worker_is_named_and_hinders_nothing(cluster: Any) -> None:
     result = check(cluster.stop(W3))
     assert not_passed(result) == {}
     assert answer(result, "roster").evidence == "2 members, all described; w3:8083 stopped"
+
+
+def by_hand(cluster: Any, *worker_ids: str) -> Any:
+    """Brought to preparing by somebody who has changed nothing but the mode."""
+    for worker_id in worker_ids:
+        facts = cluster.workers[worker_id].facts
+        properties = {name: value for name, value in facts.properties.items() if name != "isolation.level"}
+        cluster.facts(worker_id, properties=properties)
+    return cluster
+
+
+def test_a_group_that_was_prepared_by_hand_has_to_be_prepared_by_a_roll_first(cluster_in: Any) -> None:
+    result = check(by_hand(cluster_in(PREPARING), W2), ENABLED)
+    assert not_passed(result) == {"source offsets": FAIL}
+    told = answer(result, "source offsets")
+    assert told.evidence.startswith("w2:8083 would read them uncommitted")
+    assert "records are lost" in told.evidence
+    assert "'eos plan --to preparing' once more" in told.remedy
+    assert not_passed(check(by_hand(cluster_in(PREPARING), W2), PREPARING)) == {}
+
+
+def test_where_one_is_enabled_already_the_shortest_way_out_is_onwards(cluster_in: Any) -> None:
+    result = check(by_hand(cluster_in(PREPARING), W2, W3).roll(W1, ENABLED, at=1.0), ENABLED)
+    assert not_passed(result) == {}
+    assert "the end of this roll ends that" in answer(result, "source offsets").evidence
+
+
+def test_a_lone_worker_takes_nothing_over_from_an_enabled_one(cluster_in: Any) -> None:
+    cluster = by_hand(cluster_in(PREPARING), W1).stop(W2).stop(W3)
+    assert not_passed(check(cluster, ENABLED, allow_downtime=True)) == {}
+
+
+def test_a_lone_worker_whose_file_changes_needs_downtime_though_its_mode_does_not(cluster_in: Any) -> None:
+    cluster = by_hand(cluster_in(PREPARING), W1).stop(W2).stop(W3)
+    assert not_passed(check(cluster, PREPARING)) == {"downtime": FAIL}
+    assert not_passed(check(cluster_in(PREPARING).stop(W2).stop(W3), PREPARING)) == {}
+
+
+@pytest.mark.parametrize(("on_the_wire", "named"), [("default", "eager"), ("compatible", "compatible")])
+def test_an_older_protocol_is_told_and_not_refused(cluster: Any, on_the_wire: str, named: str) -> None:
+    cluster.protocol = on_the_wire
+    result = check(cluster)
+    assert result.passed
+    assert answer(result, "protocol").evidence.startswith(f"connect.protocol={named}: requests between workers are not")
 
 
 def test_a_stopped_worker_does_not_keep_the_group_from_enabled(cluster_in: Any) -> None:

@@ -1,0 +1,159 @@
+"""Rolls there and back under load, with whoever takes part killed at random.
+
+A few rolls by default; the soak is ``EOS_SOAK_ROLLS=20 pytest -n0 -s tests/integration/test_soak.py``, and
+``EOS_SOAK_SEED`` repeats one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.kafka.log import read_to_end
+from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.rollout.journal import read_journal
+from airflow_eos_provider.rollout.observer import Observer
+from airflow_eos_provider.rollout.records import StepStatus
+
+pytestmark = pytest.mark.slow
+
+ROLLS = int(os.environ.get("EOS_SOAK_ROLLS", "3"))
+SEED = int(os.environ.get("EOS_SOAK_SEED", str(random.SystemRandom().randrange(1_000_000))))
+
+#: Up in two rolls, back in one.
+WAY = (Mode.PREPARING, Mode.ENABLED, Mode.DISABLED)
+
+#: How often a roll to one mode is begun again, as an operator would.
+TRIES = 6
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: Callable[..., Lab]) -> Lab:
+    return lab_factory(LabOptions(name="soak", workers=2, mode=Mode.DISABLED, rebalance_delay_ms=1000))
+
+
+class Soak:
+    """Rolls of one lab, and kills in them."""
+
+    def __init__(self, lab: Lab, eos: Any, chance: random.Random) -> None:
+        self.lab, self._eos, self._chance = lab, eos, chance
+        self.kills: Counter[str] = Counter()
+
+    def roll(self, target: Mode) -> None:
+        """Bring all workers into a mode; in the first try somebody is killed."""
+        for attempt in range(TRIES):
+            self._start_missing()
+            planned = self._eos.start("plan", "--to", target, "--json")
+            output, errors = planned.communicate(timeout=120)
+            if planned.returncode == 0 and self.modes() == {target}:
+                return
+            if planned.returncode == 0:
+                plan = str(json.loads(output)["hash"])
+                if self._apply(plan, kill=attempt == 0) == 0 and self.modes() == {target}:
+                    return
+            else:
+                assert planned.returncode == 3, f"{output}\n{errors}"  # not well yet, after a kill
+                time.sleep(1)
+        raise AssertionError(f"not in {target} after {TRIES} tries: {self.modes()}")
+
+    def kill_a_worker(self) -> None:
+        self._kill_worker(self._chance.randrange(len(self.lab.workers)))
+        self._start_missing()
+
+    def modes(self) -> set[Mode | None]:
+        return {worker.mode.verdict.mode for worker in Observer(self.lab.cluster()).observe().workers}
+
+    def _apply(self, plan: str, *, kill: bool) -> int:
+        process = self._eos.start("apply", plan)
+        try:
+            if kill:
+                self._kill_someone(process)
+            process.communicate(timeout=400)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
+        return int(process.returncode)
+
+    def _kill_someone(self, apply: subprocess.Popen[str]) -> None:
+        victim = self._chance.choice(["apply", "worker", "nobody"])
+        try:
+            apply.wait(timeout=self._chance.uniform(1, 12))
+            victim = "nobody"  # the roll is over already
+        except subprocess.TimeoutExpired:
+            pass
+        if victim == "apply":
+            apply.send_signal(signal.SIGKILL)
+            self.kills["eos apply"] += 1
+        elif victim == "worker":
+            others = [index for index in range(len(self.lab.workers)) if self._name(index) not in self._under_way()]
+            self._kill_worker(self._chance.choice(others or [0]))
+            self._start_missing()
+
+    def _under_way(self) -> set[str]:
+        """Workers that the roll restarts at this moment: one that is started twice would have to share its port."""
+        steps = read_journal(self.lab.cluster().kafka, self.lab.group_id).steps
+        return {s.worker_id for of_one in steps.values() for s in of_one.values() if s.status is not StepStatus.PASSED}
+
+    def _name(self, index: int) -> str:
+        return self.lab.cluster().workers[index].worker_id
+
+    def _kill_worker(self, index: int) -> None:
+        process = self.lab.worker_process(index)
+        if process is not None:
+            os.kill(process.pid, signal.SIGKILL)
+            leads = Observer(self.lab.cluster()).observe().leader_id == self._name(index)
+            self.kills["leading worker" if leads else "worker"] += 1
+
+    def _start_missing(self) -> None:
+        """As a supervisor would."""
+        for index in range(len(self.lab.workers)):
+            if self.lab.worker_process(index) is None:
+                self.lab.start_worker(index)
+
+
+def test_rolls_under_load_with_kills_lose_nothing_and_double_nothing_while_enabled(
+    lab: Lab, eos_of: Callable[[Lab, Path], Any], load_on: Callable[[Lab, str], Any], tmp_path: Path
+) -> None:
+    sys.stderr.write(f"seed {SEED}, {ROLLS} rolls\n")
+    soak = Soak(lab, eos_of(lab, tmp_path), random.Random(SEED))
+    enabled: list[tuple[int, int]] = []
+    with load_on(lab, "soak") as load:
+        for number, target in enumerate(islice(cycle(WAY), ROLLS), 1):
+            began = time.monotonic()
+            soak.roll(target)
+            if target is Mode.ENABLED:
+                since = _now_ms()
+                soak.kill_a_worker()
+                seen = load.delivered()
+                load._await(lambda seen=seen: load.delivered() > seen + 20, "records go on after a kill")
+                enabled.append((since, _now_ms()))
+            took = time.monotonic() - began
+            sys.stderr.write(f"roll {number} of {ROLLS} to {target}: {took:.0f} s, kills so far {dict(soak.kills)}\n")
+        comparison = load.compared()
+    assert comparison.nothing_missing, comparison
+    copies = Counter(
+        (window, record.value)
+        for record in read_to_end(lab.cluster().kafka, "soak").records
+        for window in enabled
+        if window[0] <= record.timestamp_ms <= window[1]
+    )
+    assert copies, "nothing was written while enabled"
+    assert [double for double, count in copies.items() if count > 1] == []
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,15 @@
+"""The upgrade DAG with rolls that are deferred while they wait, and impatient enough for a test."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow_eos_provider.dag_factories import upgrade_dag
+
+dag = upgrade_dag(
+    dag_id="deferred_upgrade",
+    deferrable=True,
+    settings={"poll_interval_seconds": 0.5, "hold_seconds": 2.0},
+)
+for task in dag.tasks:
+    task.retry_delay = timedelta(seconds=2)

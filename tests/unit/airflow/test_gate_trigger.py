@@ -1,0 +1,290 @@
+"""The deferrable roll: what is handed to the triggerer, what the trigger does with it, and what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+from airflow.sdk.module_loading import import_string
+
+from airflow_eos_provider.dag_factories import downgrade_dag, upgrade_dag
+from airflow_eos_provider.errors import ConfigurationError, FencedError, UnreachableError
+from airflow_eos_provider.operators import rolling_upgrade
+from airflow_eos_provider.operators.rolling_upgrade import DEFERRAL_BACKSTOP, ConnectRollingUpgradeOperator
+from airflow_eos_provider.rollout import controller as core
+from airflow_eos_provider.rollout.gate import GateWatch
+from airflow_eos_provider.rollout.plan import Plan
+from airflow_eos_provider.rollout.waiting import COME_BACK_SECONDS, GateWait
+from airflow_eos_provider.triggers import gate as module
+from airflow_eos_provider.triggers.gate import ConnectGateTrigger
+
+TASK = "upgrade/manual/roll"
+DEADLINE = time.time() + 600.0
+
+
+def wait_until(deadline: float = DEADLINE) -> GateWait:
+    watch = GateWatch(polls=3, hold_seconds=5.0, deadline=deadline, tasks=("mirror/1",))
+    return GateWait("r1", "w1:8083", 1.0, watch.to_dict(), config_topic="configs", look_at=time.time() + 60.0)
+
+
+# The operator
+
+
+class Core:
+    """Stands in for the controller, which needs a cluster; the system tests drive the real one."""
+
+    def __init__(self) -> None:
+        self.made_with: dict[str, Any] = {}
+        self.calls: list[tuple[str, Any]] = []
+        self.outcomes: list[Any] = []
+
+    def __call__(self, cluster: Any, **kwargs: Any) -> Core:
+        self.made_with = kwargs
+        return self
+
+    def apply(self, plan: Plan, *, take_over: bool) -> Any:
+        return self._answer("apply", take_over)
+
+    def advance(self, plan: Plan, *, take_over: bool) -> Any:
+        return self._answer("advance", take_over)
+
+    def go_on(self, plan: Plan, waited: GateWait, *, hands_over: bool) -> Any:
+        return self._answer("go_on", (waited, hands_over))
+
+    def _answer(self, name: str, argument: Any) -> Any:
+        self.calls.append((name, argument))
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+REPORT = SimpleNamespace(to_dict=lambda: {"rollout_id": "r1"})
+
+
+@pytest.fixture
+def controller(monkeypatch: pytest.MonkeyPatch) -> Core:
+    fake = Core()
+    monkeypatch.setattr(core, "Controller", fake)
+    monkeypatch.setattr(rolling_upgrade.KafkaConnectHook, "get_cluster", lambda self: "a cluster")
+    return fake
+
+
+def roll(plan: Plan, **kwargs: Any) -> ConnectRollingUpgradeOperator:
+    return ConnectRollingUpgradeOperator(task_id="roll", conn_id="c", plan=plan.to_dict(), **kwargs)
+
+
+def deferral(run: Any) -> TaskDeferred:
+    with pytest.raises(TaskDeferred) as deferred:
+        run()
+    return deferred.value
+
+
+def test_a_roll_waits_in_its_own_process_unless_it_is_told_otherwise(
+    controller: Core, context: dict[str, Any], plan: Plan
+) -> None:
+    controller.outcomes = [REPORT]
+    assert roll(plan).execute(context) == {"rollout_id": "r1"}
+    assert controller.calls == [("apply", False)]
+
+
+def test_a_deferrable_roll_hands_its_gate_to_the_triggerer(
+    controller: Core, context: dict[str, Any], plan: Plan
+) -> None:
+    wait = wait_until()
+    controller.outcomes = [wait]
+    operator = roll(plan, deferrable=True, take_over=True, settings={"poll_interval_seconds": 0.5})
+    deferred = deferral(lambda: operator.execute(context))
+    assert controller.calls == [("advance", True)]
+    assert controller.made_with["task"] == TASK
+    assert deferred.method_name == "resume"
+    assert not deferred.kwargs  # a resume method gets context and event, nothing else
+    path, stored = deferred.trigger.serialize()
+    assert path == "airflow_eos_provider.triggers.gate.ConnectGateTrigger"
+    assert stored == {"conn_id": "c", "task": TASK, "wait": wait.to_dict(), "poll_interval": 0.5}
+    # Airflow's own limit comes after the gate's, so that the gate answers, and before the end of the lease.
+    assert DEFERRAL_BACKSTOP.total_seconds() + operator.retry_delay.total_seconds() < COME_BACK_SECONDS
+    left = DEADLINE - time.time()
+    assert left < deferred.timeout.total_seconds() <= left + DEFERRAL_BACKSTOP.total_seconds() + 1
+
+
+def test_a_roll_that_never_has_to_wait_is_not_deferred(controller: Core, context: dict[str, Any], plan: Plan) -> None:
+    controller.outcomes = [REPORT]
+    assert roll(plan, deferrable=True).execute(context) == {"rollout_id": "r1"}
+
+
+def test_the_gate_comes_back_as_it_was_seen_and_its_deadline_survives_the_next_deferral(
+    controller: Core, context: dict[str, Any], plan: Plan
+) -> None:
+    seen = replace(wait_until(), healed=True)
+    controller.outcomes = [seen]
+    event = {"status": "look", "reason": "the gate's answer is pass", "wait": json.loads(json.dumps(seen.to_dict()))}
+    deferred = deferral(lambda: roll(plan, deferrable=True, take_over=True).resume(context, event))
+    # Taken over by force is only at the beginning: whoever took over from this task meanwhile is left alone.
+    assert controller.calls == [("go_on", (seen, True))]
+    assert deferred.trigger.serialize()[1]["wait"]["watch"]["deadline"] == DEADLINE
+
+
+def test_what_the_triggerer_cannot_look_at_is_waited_for_by_the_task(
+    controller: Core, context: dict[str, Any], plan: Plan
+) -> None:
+    controller.outcomes = [REPORT]
+    event = {"status": "error", "reason": "no cluster file here", "wait": wait_until().to_dict()}
+    assert roll(plan, deferrable=True).resume(context, event) == {"rollout_id": "r1"}
+    assert controller.calls == [("go_on", (GateWait.from_dict(event["wait"]), False))]
+
+
+def test_a_resumed_roll_refuses_a_plan_that_was_not_the_approved_one(
+    controller: Core, context: dict[str, Any], plan: Plan
+) -> None:
+    event = {"status": "look", "reason": "", "wait": wait_until().to_dict()}
+    with pytest.raises(AirflowFailException, match="not the one that was approved"):
+        roll(plan, deferrable=True, approval={"plan_hash": "another"}).resume(context, event)
+    assert not controller.calls
+
+
+def test_a_task_that_was_taken_over_is_not_tried_again(controller: Core, context: dict[str, Any], plan: Plan) -> None:
+    controller.outcomes = [FencedError("Another controller has taken over.")]
+    event = {"status": "look", "reason": "", "wait": wait_until().to_dict()}
+    with pytest.raises(AirflowFailException, match="taken over"):
+        roll(plan, deferrable=True).resume(context, event)
+
+
+def test_a_durable_roll_keeps_its_rollout_in_the_task_state_and_another_does_not(
+    controller: Core, context: dict[str, Any], plan: Plan
+) -> None:
+    controller.outcomes = [REPORT, REPORT]
+    roll(plan).execute(context)
+    assert controller.made_with["checkpoint"] is not None
+    roll(plan, durable=False).execute(context)
+    assert controller.made_with["checkpoint"] is None
+
+
+def test_a_task_has_one_name_in_all_its_tries_and_another_for_each_map_index(
+    controller: Core, context: dict[str, Any], plan: Plan
+) -> None:
+    operator, names = roll(plan), []
+    for try_number, index in ((1, -1), (2, -1), (1, 0), (1, 1)):
+        context["ti"].try_number, context["ti"].map_index = try_number, index
+        controller.outcomes = [REPORT]
+        operator.execute(context)
+        names.append(controller.made_with["task"])
+    assert names == [TASK, TASK, f"{TASK}[0]", f"{TASK}[1]"]
+
+
+@pytest.mark.parametrize("factory", [upgrade_dag, downgrade_dag])
+def test_the_factories_pass_on_whether_rolls_are_deferred(factory: Any) -> None:
+    def rolls(dag: DAG) -> set[bool]:
+        return {task.deferrable for task in dag.tasks if isinstance(task, ConnectRollingUpgradeOperator)}
+
+    assert rolls(factory(dag_id="a")) == {False}
+    assert rolls(factory(dag_id="b", deferrable=True)) == {True}
+
+
+# The trigger
+
+
+class Look:
+    """Stands in for looks at a cluster: answers one by one, or raises."""
+
+    def __init__(self, *answers: str | Exception | None, seconds: float = 0.0) -> None:
+        self.answers = list(answers)
+        self.seconds = seconds
+        self.status_line = "10 of 11 conditions hold"
+        self.threads: set[int] = set()
+
+    def look(self) -> str | None:
+        self.threads.add(threading.get_ident())
+        time.sleep(self.seconds)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def result(self) -> GateWait:
+        return replace(wait_until(), healed=True)
+
+
+def trigger(**kwargs: Any) -> ConnectGateTrigger:
+    return ConnectGateTrigger(
+        **{"conn_id": "c", "task": TASK, "wait": wait_until().to_dict(), "poll_interval": 0.01, **kwargs}
+    )
+
+
+def event_of(waiting: ConnectGateTrigger) -> dict[str, Any]:
+    async def first() -> Any:
+        async for event in waiting.run():
+            return event.payload
+        return None
+
+    return asyncio.run(asyncio.wait_for(first(), 10))
+
+
+def looks(monkeypatch: pytest.MonkeyPatch, look: Look | Exception) -> None:
+    def gate_look(conn_id: str, wait: Any, task: str) -> Any:
+        assert (conn_id, task) == ("c", TASK)
+        if isinstance(look, Exception):
+            raise look
+        return look
+
+    monkeypatch.setattr(module, "_gate_look", gate_look)
+
+
+def test_the_trigger_can_be_rebuilt_from_what_it_stores() -> None:
+    """As after the death of a triggerer: nothing but these values is left, and the deadline is among them."""
+    path, stored = trigger().serialize()
+    again = import_string(path)(**json.loads(json.dumps(stored)))
+    assert again.serialize() == (path, stored)
+    assert GateWait.from_dict(again.wait).watch["deadline"] == DEADLINE
+
+
+def test_the_trigger_looks_until_a_process_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks(monkeypatch, Look(None, None, "the gate's answer is pass"))
+    event = event_of(trigger())
+    assert (event["status"], event["reason"]) == ("look", "the gate's answer is pass")
+    assert GateWait.from_dict(event["wait"]).healed
+    json.dumps(event)
+
+
+@pytest.mark.parametrize(
+    "error", [ConfigurationError("no cluster file here"), UnreachableError("no host"), KeyError(1)]
+)
+def test_where_nothing_can_be_seen_the_task_is_told(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    for failing in (error, Look(error)):
+        looks(monkeypatch, failing)
+        event = event_of(trigger())
+        assert event["status"] == "error"
+        assert str(error) in event["reason"]
+        assert GateWait.from_dict(event["wait"])
+
+
+def test_a_look_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK_TIMEOUT_SECONDS", 0.1)
+    looks(monkeypatch, Look("too late", seconds=0.5))
+    event = event_of(trigger())
+    assert event["status"] == "error"
+    assert "took longer" in event["reason"]
+
+
+def test_a_slow_look_holds_up_no_other_trigger(monkeypatch: pytest.MonkeyPatch) -> None:
+    look = Look(None, "now", seconds=0.3)
+    looks(monkeypatch, look)
+
+    async def beside() -> float:
+        waiting = asyncio.create_task(anext(aiter(trigger().run())))
+        longest, at = 0.0, time.monotonic()
+        while not waiting.done():
+            await asyncio.sleep(0.01)
+            longest, at = max(longest, time.monotonic() - at), time.monotonic()
+        return longest
+
+    assert asyncio.run(beside()) < 0.2
+    assert threading.get_ident() not in look.threads

@@ -1,0 +1,61 @@
+"""When a worker counts as ready: by ``/health``, or before 3.9 by what else its herder's thread answers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from airflow_eos_provider.lab.waiting import is_healthy
+
+
+@contextmanager
+def worker(answers: Mapping[str, int]) -> Iterator[str]:
+    """A server with these statuses by path, 404 for all else as Jetty gives it while a worker starts; yields its URL.
+
+    A real worker passes through these states in a second or two, too fast to be held in one.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(answers.get(self.path, 404))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join(timeout=10)
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("answers", "healthy"),
+    [
+        ({"/health": 200}, True),
+        ({"/health": 503, "/connectors": 200}, False),
+        ({"/connectors": 200}, True),
+        ({"/connectors": 500}, False),
+        ({}, False),
+    ],
+    ids=["healthy", "starting", "before-3.9", "before-3.9-starting", "nothing-is-there-yet"],
+)
+def test_a_worker_is_ready_when_its_herder_answers(answers: Mapping[str, int], healthy: bool) -> None:
+    with worker(answers) as url:
+        assert is_healthy(url) is healthy
+
+
+def test_where_nobody_listens_nobody_is_ready() -> None:
+    with worker({}) as url:
+        pass
+    assert not is_healthy(url)
