@@ -4,27 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from airflow.sdk import DAG, Param, TriggerRule
+from airflow.sdk import DAG
 from airflow.sdk.configuration import conf
 
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.dag_factories.steps import chain_rolls, run_params
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.operators.approval import PlanApprovalOperator
-from airflow_eos_provider.operators.rolling_upgrade import (
-    ConnectPlanOperator,
-    ConnectPreflightOperator,
-    ConnectRollingUpgradeOperator,
-    ConnectVerifyOperator,
-)
 
-if TYPE_CHECKING:
-    from airflow.sdk import BaseOperator
-
-REASON = "{{ params.reason }}"
-TAKE_OVER = "{{ params.take_over }}"
 SUBJECT = "Approve the downgrade of a Kafka Connect cluster: exactly-once is given up"
 
 DOC = """
@@ -82,69 +71,17 @@ def downgrade_dag(
         catchup=False,
         max_active_runs=1,
         default_args={"pool": pool},
-        params={
-            "reason": Param(
-                "back from exactly-once source support",
-                type="string",
-                minLength=1,
-                description="Why the cluster is taken back; it is shown to whoever approves, and kept in the journal.",
-            ),
-            "take_over": Param(
-                False,
-                type="boolean",
-                description="Fence a controller that hangs, though its lease still runs. Kept in the journal.",
-            ),
-        },
+        params=run_params("back from exactly-once source support", "the cluster is taken back"),
         description=f"Roll the Kafka Connect cluster of {conn_id} back from exactly-once source support",
         doc_md=DOC.format(conn_id=conn_id, way=" → ".join(way)),
         tags=list(tags),
     ) as dag:
-        cluster: dict[str, Any] = {"conn_id": conn_id, "settings": settings}
-        last: BaseOperator = ConnectPreflightOperator(task_id="preflight", target=str(modes[0]), **cluster)
-        for mode in modes:
-            last = _step(
-                last,
-                mode,
-                mode is modes[-1],
-                cluster,
-                {"subject": SUBJECT, "response_timeout": response_timeout, **(approval or {})},
-                deferrable,
-            )
+        chain_rolls(
+            modes,
+            conn_id=conn_id,
+            settings=settings,
+            approval={"subject": SUBJECT, "response_timeout": response_timeout, **(approval or {})},
+            deferrable=deferrable,
+            downwards=True,
+        )
     return dag
-
-
-def _step(
-    before: BaseOperator,
-    mode: Mode,
-    is_last: bool,
-    cluster: Mapping[str, Any],
-    approval: Mapping[str, Any],
-    deferrable: bool,
-) -> BaseOperator:
-    """Plan, approve, roll and verify one step; the plan's task skips the step if it is done already."""
-    planned = ConnectPlanOperator(
-        task_id=f"plan_{mode}",
-        target=str(mode),
-        downwards=True,
-        trigger_rule=TriggerRule.NONE_FAILED,  # goes on behind a step that was skipped, not behind one that failed
-        **cluster,
-    )
-    approved = PlanApprovalOperator(task_id=f"approve_{mode}", plan=planned.output, reason=REASON, **approval)
-    rolled = ConnectRollingUpgradeOperator(
-        task_id=f"roll_{mode}",
-        plan=planned.output,
-        approval=approved.output,
-        reason=REASON,
-        take_over=TAKE_OVER,
-        deferrable=deferrable,
-        **cluster,
-    )
-    verified = ConnectVerifyOperator(
-        task_id=f"verify_{mode}",
-        target=str(mode),
-        # The last step is proven even if there was nothing to do. A skipped first step is not: some may be beyond it.
-        trigger_rule=TriggerRule.NONE_FAILED if is_last else TriggerRule.ALL_SUCCESS,
-        **cluster,
-    )
-    before >> planned >> approved >> rolled >> verified
-    return verified

@@ -4,29 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from airflow.sdk import DAG, Param, TriggerRule
+from airflow.sdk import DAG
 from airflow.sdk.configuration import conf
 
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.dag_factories.steps import chain_rolls, run_params
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.operators.approval import PlanApprovalOperator
-from airflow_eos_provider.operators.rolling_upgrade import (
-    ConnectPlanOperator,
-    ConnectPreflightOperator,
-    ConnectRollingUpgradeOperator,
-    ConnectVerifyOperator,
-)
-
-if TYPE_CHECKING:
-    from airflow.sdk import BaseOperator
 
 #: The order of KIP-618: no worker may be enabled while another is disabled, so every worker passes through preparing.
 STEPS = (Mode.PREPARING, Mode.ENABLED)
-
-REASON = "{{ params.reason }}"
-TAKE_OVER = "{{ params.take_over }}"
 
 DOC = """
 ### Exactly-once source support for the Kafka Connect cluster of connection `{conn_id}`
@@ -76,62 +64,16 @@ def upgrade_dag(
         catchup=False,
         max_active_runs=1,
         default_args={"pool": pool},
-        params={
-            "reason": Param(
-                "exactly-once source support",
-                type="string",
-                minLength=1,
-                description="Why the cluster is upgraded; it is shown to whoever approves, and kept in the journal.",
-            ),
-            "take_over": Param(
-                False,
-                type="boolean",
-                description="Fence a controller that hangs, though its lease still runs. Kept in the journal.",
-            ),
-        },
+        params=run_params("exactly-once source support", "the cluster is upgraded"),
         description=f"Roll the Kafka Connect cluster of {conn_id} to exactly-once source support",
         doc_md=DOC.format(conn_id=conn_id),
         tags=list(tags),
     ) as dag:
-        last: BaseOperator = ConnectPreflightOperator(task_id="preflight", conn_id=conn_id, settings=settings)
-        approving = {"response_timeout": response_timeout, **(approval or {})}
-        for mode in STEPS:
-            last = _step(last, mode, conn_id, settings, approving, deferrable)
+        chain_rolls(
+            STEPS,
+            conn_id=conn_id,
+            settings=settings,
+            approval={"response_timeout": response_timeout, **(approval or {})},
+            deferrable=deferrable,
+        )
     return dag
-
-
-def _step(
-    before: BaseOperator,
-    mode: Mode,
-    conn_id: str,
-    settings: Mapping[str, Any] | None,
-    approval: Mapping[str, Any],
-    deferrable: bool,
-) -> BaseOperator:
-    """Plan, approve, roll and verify one step; the plan's task skips the step if it is done already."""
-    cluster: dict[str, Any] = {"conn_id": conn_id, "settings": settings}
-    planned = ConnectPlanOperator(
-        task_id=f"plan_{mode}",
-        target=str(mode),
-        trigger_rule=TriggerRule.NONE_FAILED,  # goes on behind a step that was skipped, not behind one that failed
-        **cluster,
-    )
-    approved = PlanApprovalOperator(task_id=f"approve_{mode}", plan=planned.output, reason=REASON, **approval)
-    rolled = ConnectRollingUpgradeOperator(
-        task_id=f"roll_{mode}",
-        plan=planned.output,
-        approval=approved.output,
-        reason=REASON,
-        take_over=TAKE_OVER,
-        deferrable=deferrable,
-        **cluster,
-    )
-    verified = ConnectVerifyOperator(
-        task_id=f"verify_{mode}",
-        target=str(mode),
-        # The last step is proven even if there was nothing to do. A skipped first step is not: some may be beyond it.
-        trigger_rule=TriggerRule.NONE_FAILED if mode is STEPS[-1] else TriggerRule.ALL_SUCCESS,
-        **cluster,
-    )
-    before >> planned >> approved >> rolled >> verified
-    return verified
