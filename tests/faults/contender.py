@@ -10,9 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-from airflow_eos_provider.errors import FencedError, LeaseHeldError
+from airflow_eos_provider.errors import FencedError, LeaseHeldError, UnreachableError
 from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.rollout.journal import Journal
+from airflow_eos_provider.rollout.journal import Journal, read_journal
 from airflow_eos_provider.rollout.records import RolloutRecord, RolloutState, Step, StepStatus
 
 #: As long as an act takes here, and by when it is over for sure.
@@ -35,9 +35,23 @@ def contend(settings: KafkaSettings, group: str, acts: Path) -> str:
         return "refused"
     except FencedError:
         return "fenced"
+    except UnreachableError:
+        # Kafka 4.3.1 may answer a commit that meets an init of the same id with "unknown error". A step that cannot be
+        # announced is not done. Whether the lease is on record is open, so it is waited out, as a person would have to.
+        _wait_out(settings, group)
+        return "unanswered"
     finally:
         journal.close()
     return "through"
+
+
+def _wait_out(settings: KafkaSettings, group: str) -> None:
+    while (
+        (lease := read_journal(settings, group).lease) is not None
+        and not lease.released
+        and time.time() < lease.expires_at
+    ):
+        time.sleep(0.05)
 
 
 def act(acts: Path) -> None:

@@ -116,9 +116,12 @@ def test_of_two_controllers_never_two_act(kafka: KafkaSettings, tmp_path: Path) 
                 outcomes.append(child.stdout.readline().strip())
             assert all(outcomes), "a controller ended with an error, or hung"
             seen[tuple(sorted(outcomes))] += 1
-            assert "through" in outcomes, f"round {number}: neither came through, but {outcomes}"
+            # One whose commit was not answered may be the one that has the lease.
+            assert {"through", "unanswered"} & set(outcomes), f"round {number}: neither came through, but {outcomes}"
     lines = acts.read_text(encoding="ascii").splitlines()
-    assert len(lines) >= 2 * ROUNDS
+    unanswered = sum(count for outcomes, count in seen.items() if "unanswered" in outcomes)
+    assert unanswered < ROUNDS / 10, f"the brokers hardly answer: {seen}"
+    assert len(lines) >= 2 * (ROUNDS - unanswered)
     for begins, ends in zip(lines[::2], lines[1::2], strict=True):
         assert begins.split() == ["begins", ends.split()[1]], "two were acting at once"
         assert ends.startswith("ends ")

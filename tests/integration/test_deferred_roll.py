@@ -13,11 +13,14 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import FencedError, LeaseHeldError, StopRequestedError
 from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.rollout.checks import Verdict
 from airflow_eos_provider.rollout.controller import Controller
+from airflow_eos_provider.rollout.gate import GateWatch
 from airflow_eos_provider.rollout.journal import ask, read_journal
 from airflow_eos_provider.rollout.plan import Plan
 from airflow_eos_provider.rollout.records import Request, RequestKind, RolloutState
 from airflow_eos_provider.rollout.report import RolloutReport
+from airflow_eos_provider.rollout.roll import Roll
 from airflow_eos_provider.rollout.settings import RolloutSettings
 from airflow_eos_provider.rollout.waiting import GateLook, GateWait
 
@@ -42,6 +45,19 @@ def lab(lab_factory: Callable[..., Lab]) -> Lab:
         config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": "lines"}
         rest.create("lines", {**config, "file": str(lab.data_dir / "lines.txt")})
     return lab
+
+
+@pytest.fixture(autouse=True)
+def every_gate_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that would hold at its first look, where a worker starts in less time than a look takes."""
+    real = Roll._wait
+
+    def wait(roll: Roll, watch: GateWatch, worker_id: str | None) -> Verdict | GateWait | None:
+        if roll.hands_over and roll._waited_for(worker_id) is None:
+            return roll._to_hand_over(watch, worker_id, roll.observer.observe(), False)
+        return real(roll, watch, worker_id)
+
+    monkeypatch.setattr(Roll, "_wait", wait)
 
 
 def process_of(lab: Lab, task: str = TASK) -> Controller:
