@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -166,11 +167,17 @@ class _Rows(_Work):
         return [{"xxhash64": key_types(self.frame, self.key), "of": count}] * count
 
     def plan(self, run: Run) -> RunPlan:
-        files = pinned_inputs(self.frame) if self.pin_inputs else {}
+        files = self._inputs_at_first if self.pin_inputs else {}
         return RunPlan.of(run, self._sources(self.count), {"kind": "rows", **files})
 
+    @cached_property
+    def _inputs_at_first(self) -> dict[str, Any]:
+        """Looked at once before the stage, whether the plan is made here or was made before."""
+        return pinned_inputs(self.frame)
+
     def follow(self, stage: Stage, source: Mapping[str, Any]) -> None:
-        self.require_same_inputs(source)
+        if self.pin_inputs:
+            require_same_inputs(self._inputs_at_first, source)
         self.count = len(stage.slices)
         found, wanted = [dict(piece.source) for piece in stage.slices], self._sources(self.count)
         if found != wanted:

@@ -123,9 +123,8 @@ def pin_listed(spark: SparkSession, paths: Sequence[str]) -> tuple[PinnedFile, .
             place = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(path))
             file = _pinned(spark, place.getFileSystem(configuration).getFileStatus(place))
         except (Py4JJavaError, PySparkException) as error:
-            message = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else str(error)
             raise ConfigurationError(
-                f"The source file {path} cannot be looked at: {message}.",
+                f"The source file {path} cannot be looked at: {_words(error)}.",
                 remedy="If it was replaced while the job began, run the interval again.",
             ) from None
         found[file.path] = file
@@ -152,12 +151,17 @@ def _find(spark: SparkSession, path: str) -> list[PinnedFile]:
                 if not any(part.startswith(("_", ".")) for part in inner.split("/")):
                     found.append(_pinned(spark, file))
     except (Py4JJavaError, PySparkException) as error:
-        message = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else str(error)
         raise ConfigurationError(
-            f"The files at {path} cannot be listed: {message}.",
+            f"The files at {path} cannot be listed: {_words(error)}.",
             remedy="Check the path, and that Spark has the file system's jars and credentials.",
         ) from None
     return found
+
+
+def _words(error: Exception) -> str:
+    """Java's own message, without the trace that Py4J puts behind it."""
+    java = getattr(error, "java_exception", None)
+    return str(error if java is None else java.getMessage())
 
 
 def _pinned(spark: SparkSession, status: Any) -> PinnedFile:

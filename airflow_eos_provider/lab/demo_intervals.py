@@ -39,7 +39,6 @@ SPARK_CONNECTION_ID = "spark_default"
 #: New York's midnights in winter, UTC. January 2013 has 27,004 flights in days that begin so.
 FIRST_DAY = datetime(2013, 1, 1, 5, tzinfo=UTC)
 DAY = timedelta(days=1)
-MAX_DAYS = 31
 
 #: Intervals written at once. One costs about eighteen seconds of a core, mostly for the starts of JVM and Python; the
 #: third fills the gaps in which two others wait for Airflow's scheduler or for the broker.

@@ -20,8 +20,8 @@ from airflow_eos_provider.kafka.log import read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.processes import identify
 from airflow_eos_provider.rollout.journal import JournalContent, read_journal
-from airflow_eos_provider.rollout.observer import Observer
 from airflow_eos_provider.rollout.records import RolloutState, StepStatus
+from tests import seen
 
 pytestmark = pytest.mark.slow
 
@@ -34,9 +34,6 @@ REFUSED, FENCED = 3, 7
 LEASE = ("--lease-seconds", "20", "--stop-grace", "15")
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
-
-#: One line of Connect's own for each start of a worker (ConnectDistributed).
-STARTED = re.compile(rb"Kafka Connect worker initializing")
 
 
 class Rolls:
@@ -82,16 +79,13 @@ class Rolls:
         return target, str(json.loads(self.run("plan", "--to", target, "--json"))["hash"])
 
     def modes(self) -> set[Mode | None]:
-        return {worker.mode.verdict.mode for worker in Observer(self.lab.cluster()).observe().workers}
+        return seen.modes(self.lab)
 
     def pids(self) -> dict[str, int]:
-        facts = {w.worker_id: w.facts for w in Observer(self.lab.cluster()).observe().workers}
-        return {worker_id: fact.process.pid for worker_id, fact in facts.items() if fact.process}
+        return seen.pids(self.lab)
 
     def starts(self) -> dict[str, int]:
-        """How often each worker was started so far, by its own log."""
-        cluster = self.lab.cluster()
-        return {w.worker_id: len(STARTED.findall(w.log.read_bytes())) for w in cluster.workers if w.log}
+        return seen.starts(self.lab)
 
     def journal(self) -> JournalContent:
         return read_journal(self.lab.cluster().kafka, self.lab.group_id)
@@ -107,10 +101,10 @@ class Rolls:
         deadline = time.monotonic() + 60
         while True:
             records = read_to_end(self.lab.cluster().kafka, "lines").records
-            seen = {re.sub(r'.*"(line \d+)".*', r"\1", (record.value or b"").decode()) for record in records}
-            assert seen <= written, "lines that were never written"
-            if not written - seen or time.monotonic() > deadline:
-                return written - seen
+            got = {re.sub(r'.*"(line \d+)".*', r"\1", (record.value or b"").decode()) for record in records}
+            assert got <= written, "lines that were never written"
+            if not written - got or time.monotonic() > deadline:
+                return written - got
             time.sleep(0.5)
 
     def end_all(self) -> None:
@@ -188,13 +182,13 @@ def test_a_roll_that_was_stopped_past_its_lease_touches_nothing_more(rolls: Roll
     wait_until_lease_is_over(rolls)
 
     rolls.run("apply", plan)
-    pids, starts, files = rolls.pids(), rolls.starts(), config_files(rolls.lab)
+    pids, starts, files = rolls.pids(), rolls.starts(), seen.files(rolls.lab)
     assert rolls.modes() == {target}
     assert {worker: count - before[worker] for worker, count in starts.items()} == dict.fromkeys(before, 1)
 
     first.send_signal(signal.SIGCONT)
     rolls.end_of(first, FENCED)
-    assert (rolls.pids(), rolls.starts(), config_files(rolls.lab)) == (pids, starts, files)
+    assert (rolls.pids(), rolls.starts(), seen.files(rolls.lab)) == (pids, starts, files)
     assert rolls.missing() == set()
 
 
@@ -258,10 +252,6 @@ def passed(journal: JournalContent, plan: str) -> set[str]:
     record = journal.last_of(plan)
     steps = journal.steps.get(record.rollout_id, {}).values() if record else ()
     return {step.worker_id for step in steps if step.status is StepStatus.PASSED}
-
-
-def config_files(lab: Lab) -> dict[str, bytes]:
-    return {w.worker_id: w.config.read_bytes() for w in lab.cluster().workers if w.config}
 
 
 def wait_until_lease_is_over(rolls: Rolls) -> None:

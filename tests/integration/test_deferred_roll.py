@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,6 +22,7 @@ from airflow_eos_provider.rollout.report import RolloutReport
 from airflow_eos_provider.rollout.roll import Roll
 from airflow_eos_provider.rollout.settings import RolloutSettings
 from airflow_eos_provider.rollout.waiting import GateLook, GateWait
+from tests.seen import starts
 
 pytestmark = pytest.mark.slow
 
@@ -30,9 +30,6 @@ TASK = "upgrade/manual/roll_preparing"
 ANOTHER = "upgrade/another run/roll_preparing"
 SETTINGS = RolloutSettings(poll_interval_seconds=0.3, hold_seconds=2.0)
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
-
-#: One line of Connect's own for each start of a worker (ConnectDistributed).
-STARTED = re.compile(rb"Kafka Connect worker initializing")
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +71,6 @@ def wait_elsewhere(lab: Lab, wait: GateWait, until: str = "") -> tuple[str, Gate
         time.sleep(0.3)
     assert until in reason
     return reason, GateWait.from_dict(look.result().to_dict())
-
-
-def starts(lab: Lab) -> dict[str, int]:
-    return {w.worker_id: len(STARTED.findall(w.log.read_bytes())) for w in lab.cluster().workers if w.log}
 
 
 def more(before: dict[str, int], lab: Lab) -> set[int]:

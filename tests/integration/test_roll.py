@@ -19,7 +19,7 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.kafka.log import read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.journal import RolloutState, StepStatus, read_journal
-from airflow_eos_provider.rollout.observer import Observer
+from tests.seen import files, mode_of, modes, pids
 
 pytestmark = pytest.mark.slow
 
@@ -57,23 +57,6 @@ def in_mode(eos: Any) -> Callable[[Mode], None]:
             eos.roll(mode)
 
     return bring
-
-
-def modes(lab: Lab) -> set[Mode | None]:
-    return {worker.mode.verdict.mode for worker in Observer(lab.cluster()).observe().workers}
-
-
-def mode_of(lab: Lab, worker_id: str) -> Mode | None:
-    return Observer(lab.cluster()).observe().worker(worker_id).mode.verdict.mode
-
-
-def pids(lab: Lab) -> dict[str, int]:
-    facts = {w.worker_id: w.facts for w in Observer(lab.cluster()).observe().workers}
-    return {worker_id: fact.process.pid for worker_id, fact in facts.items() if fact.process}
-
-
-def files(lab: Lab) -> dict[str, bytes]:
-    return {w.worker_id: w.config.read_bytes() for w in lab.cluster().workers if w.config}
 
 
 def append(lab: Lab, lines: range) -> None:

@@ -14,6 +14,7 @@ import pytest
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.observer import Observer
+from tests.seen import files, mode_of, modes, pids
 
 pytestmark = pytest.mark.slow
 
@@ -150,20 +151,3 @@ def wait_until_whole(lab: Lab, seconds: float = 60.0) -> None:
             return
         assert time.monotonic() < deadline, "the group did not become whole"
         time.sleep(0.3)
-
-
-def modes(lab: Lab) -> set[Mode | None]:
-    return {worker.mode.verdict.mode for worker in Observer(lab.cluster()).observe().workers}
-
-
-def mode_of(lab: Lab, worker_id: str) -> Mode | None:
-    return Observer(lab.cluster()).observe().worker(worker_id).mode.verdict.mode
-
-
-def pids(lab: Lab) -> dict[str, int]:
-    facts = {w.worker_id: w.facts for w in Observer(lab.cluster()).observe().workers}
-    return {worker_id: fact.process.pid for worker_id, fact in facts.items() if fact.process}
-
-
-def files(lab: Lab) -> dict[str, bytes]:
-    return {w.worker_id: w.config.read_bytes() for w in lab.cluster().workers if w.config}

@@ -27,6 +27,7 @@ from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.journal import read_journal
 from airflow_eos_provider.rollout.observer import Observer
 from airflow_eos_provider.rollout.records import StepStatus
+from tests.seen import modes
 
 pytestmark = pytest.mark.slow
 
@@ -58,23 +59,20 @@ class Soak:
             self._start_missing()
             planned = self._eos.start("plan", "--to", target, "--json")
             output, errors = planned.communicate(timeout=120)
-            if planned.returncode == 0 and self.modes() == {target}:
+            if planned.returncode == 0 and modes(self.lab) == {target}:
                 return
             if planned.returncode == 0:
                 plan = str(json.loads(output)["hash"])
-                if self._apply(plan, kill=attempt == 0) == 0 and self.modes() == {target}:
+                if self._apply(plan, kill=attempt == 0) == 0 and modes(self.lab) == {target}:
                     return
             else:
                 assert planned.returncode == 3, f"{output}\n{errors}"  # not well yet, after a kill
                 time.sleep(1)
-        raise AssertionError(f"not in {target} after {TRIES} tries: {self.modes()}")
+        raise AssertionError(f"not in {target} after {TRIES} tries: {modes(self.lab)}")
 
     def kill_a_worker(self) -> None:
         self._kill_worker(self._chance.randrange(len(self.lab.workers)))
         self._start_missing()
-
-    def modes(self) -> set[Mode | None]:
-        return {worker.mode.verdict.mode for worker in Observer(self.lab.cluster()).observe().workers}
 
     def _apply(self, plan: str, *, kill: bool) -> int:
         process = self._eos.start("apply", plan)

@@ -24,17 +24,14 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.processes import identify, spawn
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.journal import JournalContent, read_journal
-from airflow_eos_provider.rollout.observer import Observer
 from airflow_eos_provider.rollout.plan import Plan
 from airflow_eos_provider.rollout.records import Lease, RolloutState
+from tests import seen
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 DAG_ID = "deferred_upgrade"
 DEADLINE_SECONDS = 240.0
-
-#: One line of Connect's own for each start of a worker (ConnectDistributed).
-STARTED = re.compile(rb"Kafka Connect worker initializing")
 
 
 @dataclass
@@ -55,11 +52,10 @@ class Upgrade:
         return self.journal().lease
 
     def starts(self) -> dict[str, int]:
-        """How often each worker was started so far, by its own log."""
-        return {w.worker_id: len(STARTED.findall(w.log.read_bytes())) for w in self.lab.cluster().workers if w.log}
+        return seen.starts(self.lab)
 
     def modes(self) -> set[Mode | None]:
-        return {worker.mode.verdict.mode for worker in Observer(self.lab.cluster()).observe().workers}
+        return seen.modes(self.lab)
 
     def task(self, task_id: str) -> tuple[str | None, int]:
         """State and number of tries."""

@@ -1,0 +1,34 @@
+"""What a test sees of a lab's workers from outside: their modes, processes, files and starts."""
+
+from __future__ import annotations
+
+import re
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.rollout.observer import Observer
+
+#: One line of Connect's own for each start of a worker (ConnectDistributed).
+_STARTED = re.compile(rb"Kafka Connect worker initializing")
+
+
+def modes(lab: Lab) -> set[Mode | None]:
+    return {worker.mode.verdict.mode for worker in Observer(lab.cluster()).observe().workers}
+
+
+def mode_of(lab: Lab, worker_id: str) -> Mode | None:
+    return Observer(lab.cluster()).observe().worker(worker_id).mode.verdict.mode
+
+
+def pids(lab: Lab) -> dict[str, int]:
+    facts = {w.worker_id: w.facts for w in Observer(lab.cluster()).observe().workers}
+    return {worker_id: fact.process.pid for worker_id, fact in facts.items() if fact.process}
+
+
+def files(lab: Lab) -> dict[str, bytes]:
+    return {w.worker_id: w.config.read_bytes() for w in lab.cluster().workers if w.config}
+
+
+def starts(lab: Lab) -> dict[str, int]:
+    """How often each worker was started so far, by its own log."""
+    return {w.worker_id: len(_STARTED.findall(w.log.read_bytes())) for w in lab.cluster().workers if w.log}
