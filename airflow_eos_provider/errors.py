@@ -1,9 +1,13 @@
 """The errors of this package: one small tree, each with the exit code that ``eos`` ends with.
 
-Every message says what was found, what was expected and what to do next. Nothing in a message is secret.
+Every message says what was found, what was expected and what to do next. Nothing in a message is secret: what was found
+may quote a broker, a worker or a log, so secrets and a terminal's commands are taken out of it.
 """
 
 from __future__ import annotations
+
+from airflow_eos_provider.data_text import visible
+from airflow_eos_provider.redaction import redact, redact_values
 
 
 class EosError(Exception):
@@ -17,14 +21,15 @@ class EosError(Exception):
     exit_code = 1
 
     def __init__(self, found: str, *, expected: str | None = None, remedy: str | None = None) -> None:
-        self.found = found
-        self.expected = expected
-        self.remedy = remedy
-        parts = [found]
-        if expected:
-            parts.append(f"Expected: {expected}")
-        if remedy:
-            parts.append(f"What to do: {remedy}")
+        self.found = visible(redact(found), keep="\n\t")
+        # These are our own words, with "password: …" as an example; only a value could come from elsewhere.
+        self.expected = expected and redact_values(expected)
+        self.remedy = remedy and redact_values(remedy)
+        parts = [self.found]
+        if self.expected:
+            parts.append(f"Expected: {self.expected}")
+        if self.remedy:
+            parts.append(f"What to do: {self.remedy}")
         super().__init__("\n".join(parts))
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -69,7 +74,7 @@ class ConnectRestError(EosError):
 
 
 class ReadTimeoutError(EosError):
-    """A topic could not be read to its end in time, mostly for an open transaction that holds back its readers."""
+    """A topic could not be read to its end in time, usually because an open transaction holds back its readers."""
 
     exit_code = 6
 
@@ -101,10 +106,10 @@ class GateFailedError(EosError):
 
 
 class RolloutPausedError(EosError):
-    """It cannot be told whether it is safe to go on, so the roll stands still with everything as it is."""
+    """It is unknown whether going on is safe, so the roll pauses with everything as it is."""
 
     exit_code = 5
 
 
 class StopRequestedError(RolloutPausedError):
-    """Somebody has asked the roll to stop, for now or for good; everything is left as it is."""
+    """An operator has asked the roll to stop, for now or for good; everything is left as it is."""

@@ -38,6 +38,8 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [
                     "airflow_eos_provider.operators.approval",
                     "airflow_eos_provider.operators.connect_drift",
+                    "airflow_eos_provider.operators.connect_fence",
+                    "airflow_eos_provider.operators.connect_offsets",
                     "airflow_eos_provider.operators.interval_run",
                     "airflow_eos_provider.operators.rolling_upgrade",
                 ],
@@ -68,6 +70,27 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "notifications": ["airflow_eos_provider.notifications.drift.ConnectDriftNotifier"],
         "connection-types": [_kafka_connect_connection()],
+        "config": _config(),
+    }
+
+
+def _config() -> dict[str, Any]:
+    return {
+        "eos": {
+            "description": "Exactly-once operations of Kafka Connect.",
+            "options": {
+                "allow_host_commands_in_connection": {
+                    "description": "Whether a connection of type kafka_connect may say what is run, written or stopped "
+                    "on the machine of an Airflow worker (start, config, pid_file, env and so on of its workers). "
+                    "Whoever may edit connections can then run any command as the Airflow worker. Otherwise the "
+                    "connection names a cluster_file.",
+                    "version_added": "0.1.0",
+                    "type": "boolean",
+                    "example": "True",
+                    "default": "False",
+                }
+            },
+        }
     }
 
 
@@ -90,10 +113,16 @@ def _kafka_connect_connection() -> dict[str, Any]:
             "client": _field(
                 "Client properties", "librdkafka properties, such as security.protocol.", type_=["object", "null"]
             ),
+            "client_secrets": _field(
+                "Secret client properties",
+                "Those that are secret, such as sasl.password or ssl.key.pem; never shown again.",
+                type_=["object", "null"],
+            ),
             "rest": _field("REST settings", "token, ca, client_certificate, verify …", type_=["object", "null"]),
             "workers": {
                 "label": "Workers",
-                "description": "One entry per worker: url, config, log, pid_file, start …",
+                "description": 'One entry per worker, such as [{"url": "http://connect-1:8083"}]. What is run on its '
+                "host belongs into the cluster file, unless [eos] allow_host_commands_in_connection is on.",
                 "schema": {"type": ["array", "null"], "items": {"type": "object"}},
             },
         },

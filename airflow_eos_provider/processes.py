@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,9 @@ import psutil
 
 #: Two readings of one process's start time may differ by this many seconds (clock slew); pids are not reused so fast.
 START_TIME_TOLERANCE_SECONDS = 1.0
+
+#: Limit of the wait for a started process's arguments, seconds; it takes microseconds.
+_EXEC_SECONDS = 5.0
 
 #: The variables that a started process inherits. Anything else (Airflow's own secrets among them) stays behind.
 INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME", "USER", "LD_LIBRARY_PATH")
@@ -34,7 +38,11 @@ class ProcessIdentity:
     started_at: float
 
     def is_alive(self) -> bool:
-        """Whether this very process still runs; a zombie that nobody has reaped counts as dead."""
+        """Whether this very process still runs; a zombie that is not reaped yet counts as dead.
+
+        A killed process of many threads is a zombie from the end of its first thread on. Until the last has ended it
+        holds its sockets and its files, and counts as running.
+        """
         return self._process() is not None
 
     def _process(self) -> psutil.Process | None:
@@ -42,7 +50,7 @@ class ProcessIdentity:
             process = psutil.Process(self.pid)
             if abs(process.create_time() - self.started_at) > START_TIME_TOLERANCE_SECONDS:
                 return None
-            return None if process.status() == psutil.STATUS_ZOMBIE else process
+            return None if _is_dead(process) else process
         except psutil.NoSuchProcess:
             return None
 
@@ -75,6 +83,24 @@ class ProcessIdentity:
             self._ended_within(process, 10.0)
         return kill
 
+    def send(self, signal_number: int) -> None:
+        """Send a signal to this very process, if it still runs.
+
+        :raises psutil.AccessDenied: it belongs to another user.
+        """
+        process = self._process()
+        if process is not None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(signal_number)
+
+    def family(self) -> list[ProcessIdentity]:
+        """This process and all that it has started, and theirs; itself first."""
+        try:
+            children = psutil.Process(self.pid).children(recursive=True) if self.is_alive() else []
+        except psutil.Error:
+            children = []
+        return [self, *(found for child in children if (found := identify(child.pid)) is not None)]
+
     def _ended_within(self, process: psutil.Process, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -89,15 +115,69 @@ class ProcessIdentity:
         return False
 
 
+@dataclass(frozen=True, slots=True)
+class FamilyStop:
+    """How the stop of a family ended.
+
+    :param killed: pids that did not end by themselves in time.
+    :param left: pids that not even SIGKILL has ended.
+    """
+
+    killed: tuple[int, ...] = ()
+    left: tuple[int, ...] = ()
+
+
+def stop_family(top: ProcessIdentity, *, grace_seconds: float, kill_seconds: float = 5.0) -> FamilyStop:
+    """Stop a process and all that it has started within one bounded time, however many they are.
+
+    All are asked at once (SIGTERM, the first of the family first, so that a wrapper does not start anew what ends
+    below it), and so is whatever they start meanwhile. The time is the family's, not each member's.
+
+    :param grace_seconds: how long the family has to end by itself.
+    :param kill_seconds: how long what is left is waited for after SIGKILL.
+    :raises psutil.AccessDenied: a member belongs to another user; those before it were asked to end.
+    """
+    known: dict[int, ProcessIdentity] = {}
+
+    def alive() -> list[ProcessIdentity]:
+        for member in [top, *(m for one in list(known.values()) for m in one.family())]:
+            known.setdefault(member.pid, member)
+        return [member for member in known.values() if member.is_alive()]
+
+    def ended(signal_number: int, seconds: float) -> bool:
+        asked: set[ProcessIdentity] = set()
+        deadline = time.monotonic() + seconds
+        while members := alive():
+            for member in members:
+                if member not in asked:
+                    asked.add(member)
+                    member.send(signal_number)
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.1)
+        return True
+
+    known.update((member.pid, member) for member in top.family())
+    if ended(signal.SIGTERM, grace_seconds):
+        return FamilyStop()
+    killed = tuple(member.pid for member in alive())
+    if ended(signal.SIGKILL, kill_seconds):
+        return FamilyStop(killed)
+    return FamilyStop(killed, tuple(member.pid for member in alive()))
+
+
 def identify(pid: int) -> ProcessIdentity | None:
     """The live process that has this pid now, or None."""
     try:
         process = psutil.Process(pid)
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return None
-        return ProcessIdentity(pid, process.create_time())
+        return None if _is_dead(process) else ProcessIdentity(pid, process.create_time())
     except psutil.NoSuchProcess:
         return None
+
+
+def _is_dead(process: psutil.Process) -> bool:
+    """Whether nothing of a process is left but its entry; the first of many threads may end before the others."""
+    return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
 
 
 def from_pid_file(pid_file: Path) -> ProcessIdentity | None:
@@ -146,6 +226,7 @@ def spawn(
             start_new_session=True,
             close_fds=True,
         )
+    _wait_for_arguments(process)
     identity = identify(process.pid)
     if identity is None:  # ended at once: its log tells why
         identity = ProcessIdentity(process.pid, time.time())
@@ -153,3 +234,17 @@ def spawn(
         pid_file.parent.mkdir(parents=True, exist_ok=True)
         pid_file.write_text(f"{process.pid}\n", encoding="ascii")
     return identity
+
+
+def _wait_for_arguments(process: subprocess.Popen[bytes]) -> None:
+    """Wait until the arguments of a process that was just started can be read.
+
+    The kernel lets the parent go on when the child has given up the parent's memory; the new program's arguments are
+    there a moment later (``begin_new_exec`` and ``create_elf_tables`` in Linux' ``fs``). Whoever looks in between sees
+    a process without arguments, and takes it for another one.
+    """
+    arguments = Path(f"/proc/{process.pid}/cmdline")
+    deadline = time.monotonic() + _EXEC_SECONDS
+    with contextlib.suppress(OSError):
+        while process.poll() is None and not arguments.read_bytes() and time.monotonic() < deadline:
+            time.sleep(0.001)

@@ -1,7 +1,7 @@
 """The flights out of New York in 2013, day by day (New York's days), into the topic ``flights.daily`` exactly once.
 
 Behind it, a DAG that runs whenever a day is complete. The Variable ``flights_folder`` names the folder that
-``airflow_eos_provider.lab.flights_by_month.write_months`` has filled.
+``airflow_eos_provider.demo.flights_by_month.write_months`` has filled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ dag = interval_run_dag(
     dag_id="flights_daily",
     pipeline="flights.daily",
     topic="flights.daily",
-    function="airflow_eos_provider.lab.flights_by_month:flights",
+    function="airflow_eos_provider.demo.flights_by_month:flights",
     arguments={"folder": "{{ var.value.get('flights_folder', '/data/flights') }}"},
     schedule=CronDataIntervalTimetable("0 0 * * *", timezone="America/New_York"),
     start_date=datetime(2013, 1, 1),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import random
+import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +21,92 @@ import pytest
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.ownership import marker
+from airflow_eos_provider.lab.ports import PORTS_VARIABLE, free_ports
+from airflow_eos_provider.lab.postgres import Postgres
+from airflow_eos_provider.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
 from airflow_eos_provider.lab.teardown import take_down
-from airflow_eos_provider.processes import ProcessIdentity, identify
+from airflow_eos_provider.lab.waiting import wait_for_postgres
+from airflow_eos_provider.processes import ProcessIdentity, identify, spawn
+from tests.needs import mark, require_needs
 
 LabFactory = Callable[..., Lab]
 Guard = Callable[[Path], None]
+
+#: Seconds that each test file takes in a full run; ``python -m tests.durations REPORT.xml --write`` writes it.
+DURATIONS = Path(__file__).with_name("durations.json")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Each test is marked by what it starts: ``-m "not spark"``."""
+    mark(item)
+
+
+#: Whatever a test draws by lot is drawn from this seed; set, it repeats a run.
+SEED_VARIABLE = "EOS_TEST_SEED"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw the seed before the processes of xdist are started, which get it with their environment.
+
+    Each of these processes, with all that it starts, has a range of ports of its own: where one has stopped a worker
+    for a moment, no lab of another takes its port.
+    """
+    os.environ.setdefault(SEED_VARIABLE, str(random.SystemRandom().randrange(1_000_000)))
+    number = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+    if number.isdecimal():
+        size = 12_000 // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        first = 20_000 + size * int(number)
+        os.environ[PORTS_VARIABLE] = f"{first}-{first + size - 1}"
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"seed: {SEED_VARIABLE}={os.environ[SEED_VARIABLE]}"
+
+
+#: The labs of this process; those that are down have no logs any more.
+_STARTED: list[Lab] = []
+
+#: Of a worker's log, what a test that has failed shows.
+_COMPLAINTS = 25
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that has failed shows what the workers that are up have complained of last."""
+    report = yield
+    if report.failed:
+        for log in [worker.log for lab in _STARTED for worker in lab.workers if worker.log.exists()]:
+            lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+            complaints = [line for line in lines if " WARN " in line or " ERROR " in line]
+            report.sections.append((f"the last complaints in {log}", "\n".join(complaints[-_COMPLAINTS:])))
+    return report
+
+
+@pytest.fixture
+def seed() -> int:
+    """The run's seed; shown again by a test that fails."""
+    seed = int(os.environ[SEED_VARIABLE])
+    sys.stderr.write(f"{SEED_VARIABLE}={seed} repeats this\n")
+    return seed
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, so that no long one is left over for a single process at the end of the run.
+
+    Within a file the order stays. A file that is not in the table counts as half a minute. A slow test without a need
+    ends the collection.
+    """
+    require_needs(items)
+    seconds: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8"))
+    root = Path(__file__).parent.parent
+
+    def file_order(item: pytest.Item) -> tuple[float, str]:
+        name = item.path.relative_to(root).as_posix()
+        return -seconds.get(name, 30.0), name
+
+    items.sort(key=file_order)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -31,7 +115,7 @@ def nothing_is_left_running(tmp_path_factory: pytest.TempPathFactory) -> Iterato
     began = time.time()
     yield
     left = [identity for identity in _started_since(began, tmp_path_factory.getbasetemp()) if _stays(identity)]
-    told = [f"{identity.pid}: {' '.join(identity.command_line())[:200]}" for identity in left]
+    told = [f"{_test_of(identity)}: pid {identity.pid}, {' '.join(identity.command_line())[:200]}" for identity in left]
     for identity in left:
         identity.stop(kill=True)
     assert not told, "The tests left processes behind:\n" + "\n".join(told)
@@ -51,9 +135,16 @@ def _started_since(began: float, folder: Path) -> list[ProcessIdentity]:
     return [identity for identity in found if identity is not None]
 
 
+def _test_of(identity: ProcessIdentity) -> str:
+    """The test in which a process was started: pytest names it in its environment, which processes inherit."""
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(identity.pid).environ().get("PYTEST_CURRENT_TEST", "a test unknown")
+    return "a test unknown"
+
+
 def _stays(identity: ProcessIdentity) -> bool:
-    """Whether the process is there to stay; one that is just ending gets a moment."""
-    deadline = time.monotonic() + 5
+    """Whether the process is there to stay; one that is ending gets the time that a busy machine needs for it."""
+    deadline = time.monotonic() + 120
     while identity.is_alive():
         if time.monotonic() > deadline:
             return True
@@ -100,7 +191,9 @@ def _labs(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[La
             wanted = replace(options or LabOptions(), **{"root": root, **overrides})
             guard(wanted.folder)
             folders.callback(take_down, wanted.folder)  # before it is up: a start that fails is cleared, too
-            return Lab.up(wanted)
+            lab = Lab.up(wanted)
+            _STARTED.append(lab)
+            return lab
 
         yield start
 
@@ -120,17 +213,40 @@ def disabled_lab(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iter
 
 
 @pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[Postgres]:
+    """A PostgreSQL for tests that need no Kafka; each Airflow has a database of its own there."""
+    folder = tmp_path_factory.mktemp("postgres")
+    guard(folder)
+    server = Postgres(folder, *free_ports(1), marker=marker(folder, secrets.token_hex(8)))
+    server.prepare()
+    process = spawn(server.start_command, log=server.log, pid_file=server.pid_file, cwd=folder)
+    try:
+        wait_for_postgres(server, process)
+        yield server
+    finally:
+        process.stop()
+
+
+@pytest.fixture(scope="session")
 def spark_properties(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Properties of a Spark session on the loopback interface that takes failed tasks up again, as a cluster does."""
+    """Properties of a Spark session on the loopback interface that takes a failed task up again, as a cluster does.
+
+    Once, and not three times: many tests let a task fail for good, and each attempt takes a new Python worker.
+    """
     folder = tmp_path_factory.mktemp("spark")
+    ensure_spark_archive(print)
     return {
-        "spark.master": "local[2,4]",
+        "spark.master": "local[2,2]",
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.python.daemon.module": "spark_daemon",
+        "spark.executorEnv.PYTHONPATH": str(Path(__file__).with_name("integration")),
+        "spark.driver.extraJavaOptions": spark_jvm_options(),
     }
 
 
@@ -153,5 +269,5 @@ def spark(nothing_is_left_running: None, spark_properties: dict[str, str]) -> It
         session.stop()
         gateway.shutdown()
         gateway.proc.stdin.close()  # the JVM ends with its standard input
-        assert gateway.proc.wait(timeout=30) is not None
+        assert gateway.proc.wait(timeout=120) is not None
         SparkContext._gateway = SparkContext._jvm = None

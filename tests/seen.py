@@ -6,7 +6,7 @@ import re
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.rollout.observer import Observer
+from airflow_eos_provider.rollout.observe.observer import Observer
 
 #: One line of Connect's own for each start of a worker (ConnectDistributed).
 _STARTED = re.compile(rb"Kafka Connect worker initializing")

@@ -2,56 +2,285 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
+import re
 import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
+import yaml
 from rich.console import Console
+from rich.control import Control
+from rich.segment import ControlType
+from rich.table import Table
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster import ConnectCluster, exposed_file
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.plan_hash import MIN_HASH_LENGTH
+from airflow_eos_provider.terminal import console_on
+
+T = TypeVar("T")
 
 #: Where a cluster file is looked for when none is named: here first, then the default lab.
 DEFAULT_CLUSTER_FILES = (Path("eos.yaml"), Path(".eos/lab/default/eos.yaml"))
 
+
+def clusters_folder() -> Path:
+    """Where a user keeps the cluster files that are called by their names."""
+    configuration = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(configuration) / "airflow_eos_provider" / "clusters"
+
+
+def named_clusters() -> list[str]:
+    """The names that ``--cluster`` takes beside paths."""
+    return sorted(file.stem for file in clusters_folder().glob("*.yaml"))
+
+
+def _complete_cluster(incomplete: str) -> list[str]:
+    folder, slash, begun = incomplete.rpartition("/")
+    files = Path(folder + slash).glob(f"{begun}*")
+    return [*(name for name in named_clusters() if name.startswith(incomplete)), *map(str, files)]
+
+
 ClusterOption = Annotated[
     Path | None,
-    typer.Option("--cluster", "-c", envvar="EOS_CLUSTER", help="Cluster file; default: ./eos.yaml, then the lab's."),
+    typer.Option(
+        "--cluster",
+        "-c",
+        envvar="EOS_CLUSTER",
+        metavar="NAME|PATH",
+        autocompletion=_complete_cluster,
+        help="Cluster file, or the name of one in ~/.config/airflow_eos_provider/clusters; default: ./eos.yaml, then "
+        "the lab's.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 
-#: Width of what is printed into a file or a pipe, where no terminal says how wide it is.
-PIPE_WIDTH = 160
+
+TakeOverOption = Annotated[
+    bool,
+    typer.Option(
+        "--take-over",
+        help="Fence another controller before its lease ends; one that is only slow is stopped, too. Journalled.",
+    ),
+]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why, for the journal.")]
+
+#: Options of the commands that show a plan first.
+HashOption = Annotated[
+    str | None,
+    typer.Option(
+        "--hash",
+        metavar="HASH",
+        help=f"Carry out the plan with this hash ({MIN_HASH_LENGTH} or more digits), no other.",
+    ),
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Carry the plan out without showing it first, for scripts.")]
+
+#: Where the names of a group's topics come from.
+ConfigTopicOption = Annotated[
+    str | None, typer.Option("--config-topic", help="The workers' config.storage.topic; default: as their files say.")
+]
+OffsetsTopicOption = Annotated[
+    str | None, typer.Option("--offsets-topic", help="The workers' offset.storage.topic; default: as their files say.")
+]
+
+#: Wider than any table, characters.
+_WIDE = 10_000
+
+#: Length of a bar of progress, characters.
+_BAR = 20
 
 
-def _console(*, stderr: bool = False) -> Console:
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
-    return Console(stderr=stderr, highlight=False, width=width)
+class Output(StrEnum):
+    """In which form a command prints what it found."""
+
+    JSON = "json"
+    YAML = "yaml"
+    WIDE = "wide"
+    NAME = "name"
 
 
-console = _console()
-progress_console = _console(stderr=True)
+OutputOption = Annotated[
+    Output | None,
+    typer.Option("--output", "-o", help="As json or yaml; wide: with every column; name: the names alone, one a line."),
+]
+
+console = console_on()
+#: For what --quiet leaves out, and for warnings and errors.
+progress_console = console_on(stderr=True)
+error_console = console_on(stderr=True)
+
+#: In JSON these stand raw by default, and a terminal may obey them: C1 controls, marks of direction, separators.
+_RAW_IN_JSON = re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
 
 
 def load_cluster(path: Path | None) -> ConnectCluster:
     """The cluster that is meant.
 
+    :param path: a cluster file, or the name of one in :func:`clusters_folder`.
     :raises ConfigurationError: none is named and none is found.
     """
-    if path is not None:
-        return ConnectCluster.from_file(path)
-    for candidate in DEFAULT_CLUSTER_FILES:
-        if candidate.is_file():
-            return ConnectCluster.from_file(candidate)
+    file = cluster_file(path)
+    cluster = ConnectCluster.from_file(file)
+    warn(exposed_file(file, holds_secrets=cluster.holds_secrets))
+    return cluster
+
+
+def cluster_file(path: Path | None) -> Path:
+    """The file of the cluster that is meant.
+
+    :raises ConfigurationError: as :func:`load_cluster` does.
+    """
+    if path is None:
+        for candidate in DEFAULT_CLUSTER_FILES:
+            if candidate.is_file():
+                return candidate
+        raise ConfigurationError(
+            f"No cluster is named, and neither {' nor '.join(map(str, DEFAULT_CLUSTER_FILES))} is here.",
+            remedy="Name one with --cluster, start a lab with 'eos lab up', or let 'eos discover' propose one.",
+        )
+    is_path = len(path.parts) != 1 or path.suffix in (".yaml", ".yml") or path.is_file()
+    if is_path or (named := clusters_folder() / f"{path}.yaml").is_file():
+        return path if is_path else named
     raise ConfigurationError(
-        f"No cluster file is named, and neither {' nor '.join(map(str, DEFAULT_CLUSTER_FILES))} is here.",
-        remedy="Name one with --cluster, start a lab with 'eos lab up', or let 'eos discover' propose one.",
+        f"There is no cluster {path}: {named} does not exist, nor a file {path} here.",
+        expected=f"one of {', '.join(known)}, or the path of a cluster file" if (known := named_clusters()) else None,
+        remedy=f"Put its cluster file there ('eos discover … --write {named}'), or name a file.",
     )
 
 
+def actor() -> str:
+    """Who calls, for the journal: the user's name, or the uid where it has none, as in many containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # before Python 3.13 it is a KeyError
+        return f"uid {os.getuid()}"
+
+
+def warn(warning: str | None) -> None:
+    """Print a warning on standard error, if there is one."""
+    if warning:
+        error_console.print(f"warning: {warning}", soft_wrap=True)
+
+
+def table(title: str = "") -> Table:
+    """A table that fits eight columns about a worker into a terminal of 80. Its cells are data unless they are Text."""
+    return Table(
+        title=title or None, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False
+    )
+
+
+def print_document(document: Any, names: Iterable[str], output: Output | None, *, as_json: bool) -> bool:
+    """Print what was found as a script wants it.
+
+    :param names: of what was found, for ``-o name``.
+    :param as_json: ``--json``, the same as ``-o json``.
+    :returns: False if a table is wanted, and nothing was printed.
+    """
+    if as_json or output is Output.JSON:
+        print_json(document)
+    elif output is Output.YAML:
+        typer.echo(yaml.safe_dump(document, sort_keys=False, width=10_000), nl=False)
+    elif output is Output.NAME:
+        for name in names:
+            console.print(name, soft_wrap=True)
+    else:
+        return False
+    return True
+
+
+def print_documents(
+    found: Iterable[T],
+    document: Callable[[T], Any],
+    name: Callable[[T], str],
+    output: Output | None,
+    *,
+    as_json: bool,
+) -> bool:
+    """Print a list of what was found as :func:`print_document` does, but one by one: memory need not hold them all.
+
+    In JSON each has a line of its own.
+
+    :param document: of one of them.
+    :param name: of one of them, for ``-o name``.
+    """
+    if as_json or output is Output.JSON:
+        before = "[\n"
+        for one in found:
+            sys.stdout.write(f"{before}{_json_text(document(one))}")  # typer.echo would flush each
+            before = ",\n"
+        typer.echo("[]" if before == "[\n" else "\n]")
+    elif output is Output.YAML:
+        empty = True
+        for one in found:
+            print_document([document(one)], (), output, as_json=False)
+            empty = False
+        if empty:
+            print_document([], (), output, as_json=False)
+    else:
+        return print_document(None, map(name, found), output, as_json=False)
+    return True
+
+
+def require_enough_digits(plan_hash: str | None) -> None:
+    """Refuse a hash that could be of several plans.
+
+    :raises typer.BadParameter: it is too short.
+    """
+    if plan_hash is not None and len(plan_hash) < MIN_HASH_LENGTH:
+        raise typer.BadParameter(f"give at least {MIN_HASH_LENGTH} digits of the hash")
+
+
+@contextmanager
+def width_for(output: Output | None) -> Iterator[None]:
+    """Within it no table is folded if ``-o wide`` is asked for, however narrow the terminal."""
+    before = console.width
+    if output is Output.WIDE:
+        console.width = _WIDE
+    try:
+        yield
+    finally:
+        console.width = before
+
+
+def print_lines(text: str, *, on: Console = console, style: str | None = None) -> None:
+    """Print a text of several lines; a plain ``print`` takes a string for one line of data."""
+    for line in text.split("\n"):
+        on.print(line, style=style, soft_wrap=True)
+
+
+def print_over(line: str) -> None:
+    """Print progress over the line before, on a terminal; an empty line takes it away."""
+    if progress_console.is_terminal:
+        progress_console.control(Control((ControlType.ERASE_IN_LINE, 2)))
+        progress_console.print(line, end="")
+        progress_console.control(Control(ControlType.CARRIAGE_RETURN))  # as text it would be shown by its code
+
+
+def print_share_read(topic: str, passed: int, total: int) -> None:
+    """How far the reads of a topic are: a bar on one line of a terminal, gone at the end."""
+    share = passed / max(total, 1)
+    print_over(f"{topic}: [{'#' * int(_BAR * share):<{_BAR}}] {share:4.0%} read" if passed < total else "")
+
+
+def report_line(line: str) -> None:
+    """Print a line of progress with the time."""
+    progress_console.print(f"{time.strftime('%H:%M:%S')}  {line}", soft_wrap=True)
+
+
 def print_json(document: Any) -> None:
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    """Print a document as JSON without a character that a terminal would obey."""
+    typer.echo(_json_text(document, indent=2))
+
+
+def _json_text(document: Any, indent: int | None = None) -> str:
+    text = json.dumps(document, indent=indent, ensure_ascii=False)
+    return _RAW_IN_JSON.sub(lambda mark: f"\\u{ord(mark[0]):04x}", text)

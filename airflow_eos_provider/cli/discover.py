@@ -2,84 +2,121 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import yaml
 
-from airflow_eos_provider.cli.common import console
-from airflow_eos_provider.connect.cluster import worker_id_of
+from airflow_eos_provider.cli.client_options import ClientFileOption, ClientOption, client_properties
+from airflow_eos_provider.cli.common import console, warn
+from airflow_eos_provider.connect.cluster import exposed_file, worker_id_of
 from airflow_eos_provider.connect.group import describe_group
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.config import KafkaSettings, is_secret
-from airflow_eos_provider.rollout.hosts.discovery import LocalWorker, find_local_worker
+from airflow_eos_provider.redaction import secrets_of
+from airflow_eos_provider.rollout.hosts.discovery import LocalWorker, find_local_worker, is_on_this_machine
 
 
 def discover(
     group_id: Annotated[str, typer.Option("--group-id", "-g", help="The workers' group.id.")],
     bootstrap_servers: Annotated[str, typer.Option("--bootstrap-servers", "-b", help="Kafka brokers, host:port.")],
-    client: Annotated[
-        list[str] | None,
-        typer.Option("--client", help="Further client property NAME=VALUE (librdkafka names); may be repeated."),
-    ] = None,
+    client: ClientOption = None,
+    client_file: ClientFileOption = None,
     write: Annotated[Path | None, typer.Option("--write", "-w", help="Write the proposal to this new file.")] = None,
 ) -> None:
-    """Propose a cluster file from the members of a group; workers of this machine are looked up by their port."""
-    properties = dict(_split(entry) for entry in client or [])
+    """Propose a cluster file from the members of a group. Workers on this machine are found by their port."""
+    properties = client_properties(client or (), client_file, os.environ)
+    if client_file is not None:
+        warn(exposed_file(client_file, holds_secrets=bool(secrets_of(properties))))
     group = describe_group(KafkaSettings.of(bootstrap_servers, properties), group_id)
     members = sorted(group.members, key=lambda m: m.worker_id)
-    local = {member.worker_id: find_local_worker(member.url) for member in members}
+    local = {member.url: find_local_worker(member.url) for member in members}
+    pid_files = {url: _pid_file(url, found, write) for url, found in local.items() if found is not None}
     document: dict[str, Any] = {"bootstrap_servers": bootstrap_servers}
     shown = {name: value for name, value in properties.items() if not is_secret(name)}
     if properties:
         document["client"] = shown
     document["group_id"] = group_id
-    document["workers"] = [_entry(member.url, local[member.worker_id]) for member in members]
+    document["workers"] = [_entry(url, found, pid_files.get(url)) for url, found in local.items()]
     text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=10_000)
-    notes = [f"# {note}" for note in _notes(local, set(properties) - set(shown))]
+    notes = [f"# {note}" for note in _notes(local, pid_files, set(properties) - set(shown))]
     proposal = "\n".join([*notes, text])
     if write is None:
         typer.echo(proposal, nl=False)
         return
-    if write.exists():
-        raise ConfigurationError(f"{write} exists already.", remedy="Name a new file; nothing was written.")
-    write.write_text(proposal, encoding="utf-8")
+    _write_new(write, proposal)
+    for url, pid_file in pid_files.items():
+        found = local[url]
+        if pid_file is not None and found is not None and found.pid_file is None:
+            _write_new(pid_file, f"{found.start_pid}\n")
     console.print(f"Wrote {write}. Read it, complete it, then: eos status --cluster {write}", soft_wrap=True)
 
 
-def _split(entry: str) -> tuple[str, str]:
-    name, separator, value = entry.partition("=")
-    if not separator:
-        raise typer.BadParameter(f"--client takes NAME=VALUE, not {name!r}")
-    return name, value
+def _write_new(path: Path, text: str) -> None:
+    """A file that only its owner may read: it tells where everything is, and secrets get written into it later."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError as error:
+        raise ConfigurationError(f"{path} exists already.", remedy="Name a new file; it was left as it is.") from error
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}.") from error
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
 
 
-def _entry(url: str, found: LocalWorker | None) -> dict[str, Any]:
+def _pid_file(url: str, found: LocalWorker, write: Path | None) -> Path | None:
+    """The worker's own pid file; where it has none, one beside the new cluster file."""
+    if found.pid_file is not None or write is None:
+        return found.pid_file
+    return write.absolute().with_name(f"{worker_id_of(url).replace(':', '-')}.pid")
+
+
+def _entry(url: str, found: LocalWorker | None, pid_file: Path | None) -> dict[str, Any]:
     entry: dict[str, Any] = {"url": url.rstrip("/"), "host": "process"}
     if found is None:
         return entry
-    for name, value in (("config", found.config), ("log", found.log), ("pid_file", found.pid_file)):
+    for name, value in (("config", found.config), ("log", found.log), ("pid_file", pid_file)):
         if value is not None:
             entry[name] = str(value)
-    entry["start"] = list(found.command)
+    if found.start:
+        entry["start"] = list(found.start)
     if found.cwd is not None:
         entry["cwd"] = str(found.cwd)
     return entry
 
 
-def _notes(local: dict[str, LocalWorker | None], left_out: set[str]) -> list[str]:
-    notes = ["Proposed from the members of the group as they are now; read it before you use it."]
+def _notes(
+    local: Mapping[str, LocalWorker | None], pid_files: Mapping[str, Path | None], left_out: set[str]
+) -> Iterator[str]:
+    yield "Proposed from the members of the group as they are now; read it before you use it."
     if left_out:
-        notes.append(f"Secrets are not written here; add to client yourself: {', '.join(sorted(left_out))}.")
-    for worker_id, found in local.items():
+        yield f"Secrets are not written here; add to client yourself: {', '.join(sorted(left_out))}, then chmod 600."
+    for url, found in local.items():
+        worker_id = worker_id_of(url)
         if found is None:
-            notes.append(
-                f"{worker_id_of(f'//{worker_id}')} is not on this machine: add config, log, pid_file and start."
-            )
+            yield f"{worker_id}: {_not_found(url)}: add config, log, pid_file and start."
             continue
-        missing = [n for n in ("config", "log", "pid_file") if getattr(found, n) is None]
+        yield f"{worker_id}: process {found.pid}, run by {found.user}."
+        missing = [name for name in ("config", "log") if getattr(found, name) is None]
         if missing:
-            notes.append(f"{worker_id}: could not be found out: {', '.join(missing)}.")
-        notes.append(f"{worker_id}: if its start command needs variables of its own, add them as env.")
-    return notes
+            yield f"{worker_id}: could not be found out: {', '.join(missing)}."
+        yield from (f"{worker_id}: {remark}." for remark in found.remarks)
+        if pid_files.get(url) is None:
+            yield (
+                f"{worker_id}: no pid file names it: write {found.start_pid} into a file and name that as pid_file "
+                "(--write does both)."
+            )
+        elif found.pid_file is None:
+            yield (
+                f"{worker_id}: no pid file named it, so one is written beside this file; a restart by anything but "
+                "eos makes it stale."
+            )
+
+
+def _not_found(url: str) -> str:
+    if is_on_this_machine(url):
+        return "it is on this machine, but this user may not see its process (run this as its user)"
+    return "it is not on this machine"

@@ -10,16 +10,16 @@ import typer
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
-    console,
     load_cluster,
     print_json,
+    print_lines,
     progress_console,
 )
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import RefusedError, RolloutPausedError
-from airflow_eos_provider.rollout.checks import Verdict
-from airflow_eos_provider.rollout.drift import Drift
-from airflow_eos_provider.rollout.drift_watch import DriftWatch
+from airflow_eos_provider.rollout.check import Verdict
+from airflow_eos_provider.rollout.drift.drift import Drift
+from airflow_eos_provider.rollout.drift.watch import DriftWatch
 
 #: Scripts rely on these: 3 for a finding, 5 for a cluster that could not be seen whole.
 EXIT_CODES = {
@@ -50,12 +50,12 @@ def drift(
     as_json: JsonOption = False,
 ) -> None:
     """Show what has changed without a rollout: modes, members, files. Changes nothing; exit code 3 if something has."""
-    watcher = DriftWatch(load_cluster(cluster), mode=mode, accept=accept or ())
-    found = watcher.look()
-    while watch is not None and found.verdict is not Verdict.FAIL:
-        progress_console.print(f"{_clock(found.at)} {found.describe()}", markup=False, soft_wrap=True)
-        time.sleep(watch)
+    with DriftWatch(load_cluster(cluster), mode=mode, accept=accept or ()) as watcher:
         found = watcher.look()
+        while watch is not None and found.verdict is not Verdict.FAIL:
+            print_lines(f"{_clock(found.at)} {found.describe()}", on=progress_console)
+            time.sleep(watch)
+            found = watcher.look()
     _show(found, as_json=as_json)
     raise typer.Exit(EXIT_CODES[found.verdict])
 
@@ -64,7 +64,7 @@ def _show(found: Drift, *, as_json: bool) -> None:
     if as_json:
         print_json(found.to_dict())
     else:
-        console.print(found.describe(), style=_STYLES[found.verdict], markup=False, soft_wrap=True)
+        print_lines(found.describe(), style=_STYLES[found.verdict])
 
 
 def _clock(at: float) -> str:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.text import Text
 
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
+    Output,
+    OutputOption,
     console,
     load_cluster,
+    print_document,
     print_json,
-    progress_console,
+    print_over,
+    report_line,
+    table,
+    width_for,
 )
+from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
@@ -33,7 +39,23 @@ from airflow_eos_provider.interval.verify import (
 #: The group that pipelines belong to when none is named, as in the Airflow layer.
 DEFAULT_GROUP_ID = "eos-intervals"
 
-intervals_app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
+intervals_app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="Interval runs: what they wrote into Kafka exactly once.",
+)
+
+_RUN = "orders@2026-01-01T05:00:00Z/2026-01-02T05:00:00Z"
+_EXAMPLES = {
+    "list": examples("eos intervals list", "eos intervals list --group etl --pipeline orders -o name"),
+    "show": examples(f"eos intervals show {_RUN}"),
+    "verify": examples(
+        "eos intervals verify --pipeline orders --topic orders",
+        f"eos intervals verify {_RUN} --topic orders --header eos-run",
+    ),
+    "abandon": examples(f"eos intervals abandon {_RUN}"),
+}
 
 GroupOption = Annotated[
     str, typer.Option("--group", "-g", envvar="EOS_GROUP", help="Group of the pipelines; never a Connect cluster's.")
@@ -48,28 +70,32 @@ RunArgument = Annotated[
 ]
 
 
-@intervals_app.command("list")
+@intervals_app.command(
+    "list", epilog=examples("eos intervals list", "eos intervals list --group etl --pipeline orders -o name")
+)
 def list_(
     cluster: ClusterOption = None,
     group: GroupOption = DEFAULT_GROUP_ID,
     pipeline: PipelineOption = None,
+    output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show every run that is complete or under way. Changes nothing."""
     kafka = load_cluster(cluster).kafka
     names = [pipeline] if pipeline else pipelines(kafka, group)
     found = [run for name in names for run in statuses(Pipeline(name=name, group_id=group, kafka=kafka))]
-    if as_json:
-        print_json({"group_id": group, "pipelines": names, "runs": [run.to_dict() for run in found]})
+    document = {"group_id": group, "pipelines": names, "runs": [run.to_dict() for run in found]}
+    if print_document(document, [run.run.name for run in found], output, as_json=as_json):
         return
     if not names:
         console.print(f"The group {group} has no pipelines on this cluster.")
         return
     for name in names:
-        _show_runs(name, [run for run in found if run.run.pipeline == name])
+        with width_for(output):
+            _show_runs(name, [run for run in found if run.run.pipeline == name], wide=output is Output.WIDE)
 
 
-@intervals_app.command("show")
+@intervals_app.command("show", epilog=_EXAMPLES["show"])
 def show(
     run: RunArgument,
     cluster: ClusterOption = None,
@@ -90,9 +116,15 @@ def show(
     _show_run(found)
 
 
-@intervals_app.command("verify")
+@intervals_app.command(
+    "verify",
+    epilog=examples(
+        "eos intervals verify --pipeline orders --topic orders",
+        "eos intervals verify orders@2026-01-01T05:00:00Z/2026-01-02T05:00:00Z --topic orders --header eos-run",
+    ),
+)
 def verify(
-    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="One run; without it, all of a topic.")] = None,
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help="One run; without it, all of a topic.")] = None,
     cluster: ClusterOption = None,
     group: GroupOption = DEFAULT_GROUP_ID,
     pipeline: PipelineOption = None,
@@ -101,7 +133,7 @@ def verify(
     ] = None,
     header: Annotated[
         str | None,
-        typer.Option("--header", help="The pipeline's run_header, by which records of one run are told apart."),
+        typer.Option("--header", help="The pipeline's run_header, by which the records of one run are recognised."),
     ] = None,
     source: Annotated[
         list[Path] | None,
@@ -111,8 +143,8 @@ def verify(
 ) -> None:
     """Drain records, and compare their count and digest with what the ledger says. Changes nothing.
 
-    One run's records are told by a header, if its pipeline writes one (run_header). Without a header all records of
-    the topics are compared with all complete runs of the pipeline, which has to be their only writer.
+    One run's records are recognised by a header, if its pipeline writes one (run_header). Without it all records of the
+    topics are compared with all complete runs of the pipeline, which has to be their only writer.
     """
     if not topics:
         raise typer.BadParameter("name the topic with --topic")
@@ -125,7 +157,7 @@ def verify(
         wanted = _run(run, pipeline)
         if header is None:
             raise ConfigurationError(
-                f"The records of {wanted.name} cannot be told from others.",
+                f"The records of {wanted.name} cannot be distinguished from others.",
                 expected="--header, the name that the pipeline's run_header has",
                 remedy="Write the pipeline with run_header set, or compare all of it: leave out RUN.",
             )
@@ -140,7 +172,9 @@ def verify(
         raise typer.Exit(1)
 
 
-@intervals_app.command("abandon")
+@intervals_app.command(
+    "abandon", epilog=examples("eos intervals abandon orders@2026-01-01T05:00:00Z/2026-01-02T05:00:00Z")
+)
 def abandon(
     run: RunArgument,
     cluster: ClusterOption = None,
@@ -153,7 +187,7 @@ def abandon(
 
     Fences whoever still works on it. Refused as soon as one slice is committed: its records cannot be unwritten.
     """
-    from airflow_eos_provider.interval.coordinator import Coordinator
+    from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 
     wanted = _run(run, pipeline)
     described = _pipeline(wanted, group, cluster)
@@ -163,7 +197,7 @@ def abandon(
             f"Nothing of {wanted.name} is on record in the group {group}.", remedy="See 'eos intervals list'."
         )
     if yes:
-        with Coordinator(described, wanted, report=_report) as coordinator:
+        with Coordinator(described, wanted, report=report_line) as coordinator:
             coordinator.abandon()
     if as_json:
         print_json({"run": wanted.name, "abandoned": yes, "before": found.to_dict()})
@@ -193,33 +227,30 @@ def _pipeline(run: Run, group: str, cluster: Any) -> Pipeline:
     return Pipeline(name=run.pipeline, group_id=group, kafka=load_cluster(cluster).kafka)
 
 
-def _report(line: str) -> None:
-    progress_console.print(f"{time.strftime('%H:%M:%S')}  {line}", markup=False, soft_wrap=True)
-
-
 def _progress(topic: str, passed: int, end: int) -> None:
-    if progress_console.is_terminal:
-        progress_console.print(f"{topic}: {passed:,} of {end:,} offsets", end="\r", markup=False)
+    print_over(f"{topic}: {passed:,} of {end:,} offsets")
 
 
-def _show_runs(name: str, found: list[RunStatus]) -> None:
-    table = Table(title=f"Pipeline {name}", title_justify="left")
-    for column in ("interval", "revision", "state", "slices", "records", "digest"):
-        table.add_column(column, justify="right" if column in ("revision", "slices", "records") else "left")
+def _show_runs(name: str, found: list[RunStatus], *, wide: bool = False) -> None:
+    """A table of runs; their digests only where it may be wider than 80 columns."""
+    shown = table(f"Pipeline {name}")
+    shown.add_column("interval", no_wrap=True)
+    for column in ("#", "state", "slices", "records", *(("digest",) if wide else ())):
+        shown.add_column(column, justify="left" if column in ("state", "digest") else "right")
     for run in found:
-        table.add_row(
+        shown.add_row(
             run.run.interval.name,
             str(run.run.revision),
-            "[green]complete[/]" if run.complete else "[yellow]running[/]",
+            Text("complete", "green") if run.complete else Text("running", "yellow"),
             str(run.slices) if run.complete else f"{len(run.done)} of {run.slices}",
             f"{run.records:,}",
-            run.digest or "",
+            *((run.digest or "",) if wide else ()),
         )
-    console.print(table)
+    console.print(shown)
 
 
 def _show_run(found: RunStatus) -> None:
-    console.print(f"[bold]{found.run.name}[/bold]: {'complete' if found.complete else 'running'}")
+    console.print(f"{found.run.name}: {'complete' if found.complete else 'running'}", style="bold")
     if found.complete:
         console.print(f"  {found.records:,} records in {found.slices} slices, digest {found.digest}")
         return
@@ -229,11 +260,11 @@ def _show_run(found: RunStatus) -> None:
         numbers = ", ".join(map(str, found.missing[:20])) + (" …" if len(found.missing) > 20 else "")
         console.print(f"  to be written: slice {numbers}")
     for name, value in found.source.items():
-        console.print(f"  source {name}: {value}", markup=False)
+        console.print(f"  source {name}: {value}")
 
 
 def _show_verification(found: Verification) -> None:
-    console.print(f"[bold]{found.what}[/bold] in {', '.join(found.topics)}")
+    console.print(f"{found.what} in {', '.join(found.topics)}", style="bold")
     console.print(f"  expected {found.expected_records:,} records, digest {found.expected_digest}")
     console.print(f"  found    {found.records:,} records, digest {found.digest}")
     if found.source_records is not None:

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-import getpass
 import json
+import shlex
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
+    OutputOption,
+    ReasonOption,
+    TakeOverOption,
+    actor,
     console,
     load_cluster,
+    print_document,
     print_json,
-    progress_console,
+    report_line,
+    require_enough_digits,
+    table,
+    warn,
+    width_for,
 )
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import PlanMovedError
 from airflow_eos_provider.rollout.controller import Controller
-from airflow_eos_provider.rollout.plan import ChangeKind, Plan
-from airflow_eos_provider.rollout.report import RolloutReport
+from airflow_eos_provider.rollout.outcome import RolloutReport
+from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan
 from airflow_eos_provider.rollout.settings import RolloutSettings
 
 #: Plans that were shown, so that a refusal can say what has moved since. Nothing depends on this folder.
@@ -36,27 +43,19 @@ DowntimeOption = Annotated[
     bool, typer.Option("--allow-downtime", help="Roll even if no other worker can take over the tasks meanwhile.")
 ]
 
-TakeOverOption = Annotated[
-    bool,
-    typer.Option(
-        "--take-over",
-        help="Fence a controller though its lease still runs; one that is only slow is stopped by that. Journalled.",
-    ),
-]
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why, for the journal.")]
 GateTimeoutOption = Annotated[
     float | None,
     typer.Option(
         "--gate-timeout",
         min=1.0,
         metavar="SECONDS",
-        help="When a gate that does not hold is given up; default: rebalance delay + session timeout + 120 s.",
+        help="How long a gate may take before the roll fails; default: rebalance delay + session timeout + 120 s.",
     ),
 ]
 LeaseOption = Annotated[
     float,
     typer.Option(
-        "--lease-seconds", metavar="SECONDS", help="How long this controller, once silent, keeps the group to itself."
+        "--lease-seconds", metavar="SECONDS", help="How long the group stays reserved after this controller dies."
     ),
 ]
 StopGraceOption = Annotated[
@@ -70,16 +69,31 @@ def plan(
     cluster: ClusterOption = None,
     to: Annotated[Mode | None, typer.Option("--to", help="Mode to roll to; default: the next step upwards.")] = None,
     allow_downtime: DowntimeOption = False,
+    output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a roll would change, and the hash to apply it by. Changes nothing."""
-    controller = Controller(load_cluster(cluster), settings=RolloutSettings(allow_downtime=allow_downtime))
-    made = controller.plan(to)
+    with Controller(load_cluster(cluster), settings=RolloutSettings(allow_downtime=allow_downtime)) as controller:
+        made = controller.plan(to)
     keep(made)
-    if as_json:
-        print_json({**made.to_dict(), "nothing_to_do": made.nothing_to_do})
+    document = {**made.to_dict(), "nothing_to_do": made.nothing_to_do}
+    if print_document(document, [made.short_hash], output, as_json=as_json):
         return
-    show(made)
+    with width_for(output):
+        show(made, apply_command(made, cluster, allow_downtime=allow_downtime))
+
+
+def apply_command(made: Plan, cluster: Path | None, *, allow_downtime: bool) -> str:
+    """The command that applies a plan, with what this one was given: without it another cluster, or none, is meant.
+
+    :param cluster: the cluster file that was named; None if the default was found.
+    """
+    words = ["eos", "apply", made.short_hash]
+    if cluster is not None:
+        words += ["--cluster", str(cluster)]
+    if allow_downtime:
+        words.append("--allow-downtime")
+    return shlex.join(words)
 
 
 def apply(
@@ -95,9 +109,8 @@ def apply(
     stop_grace: StopGraceOption = DEFAULTS.stop_grace_seconds,
     as_json: JsonOption = False,
 ) -> None:
-    """Roll the group as planned. Killed and called again with the same hash, it goes on where it stands."""
-    if len(plan_hash) < 8:
-        raise typer.BadParameter("give at least 8 digits of the hash")
+    """Roll the group as planned. Killed and called again with the same hash, it continues where it was."""
+    require_enough_digits(plan_hash)
     settings = RolloutSettings(
         allow_downtime=allow_downtime,
         gate_timeout_seconds=gate_timeout,
@@ -133,24 +146,20 @@ def carry_out(
     interrupted = _Interrupt()
     controller = Controller(
         cluster,
-        report=_report,
+        report=report_line,
         stop_requested=interrupted.is_set,
         actor=actor(),
         reason=reason,
         settings=settings,
     )
-    found = find(controller)
-    with interrupted:
-        report = controller.apply(found, take_over=take_over, resume=resume)
+    with controller:
+        found = find(controller)
+        with interrupted:
+            report = controller.apply(found, take_over=take_over, resume=resume)
     if as_json:
         print_json(report.to_dict())
     else:
         _show_report(report)
-
-
-def actor() -> str:
-    """Who calls, for the journal."""
-    return getpass.getuser()
 
 
 class _Interrupt:
@@ -175,17 +184,19 @@ class _Interrupt:
         if self._set:
             raise KeyboardInterrupt
         self._set = True
-        _report("Stopping before the next action; once more to stop at once.")
-
-
-def _report(line: str) -> None:
-    progress_console.print(f"{time.strftime('%H:%M:%S')}  {line}", markup=False, soft_wrap=True)
+        report_line("Stopping before the next action; once more to stop at once.")
 
 
 def keep(made: Plan) -> None:
-    """Remember a plan that was shown."""
-    PLANS_FOLDER.mkdir(parents=True, exist_ok=True)
-    (PLANS_FOLDER / f"{made.hash}.json").write_text(json.dumps(made.to_dict(), indent=2), encoding="utf-8")
+    """Remember a plan that was shown. Where that cannot be written, a later refusal only says less."""
+    try:
+        PLANS_FOLDER.mkdir(parents=True, exist_ok=True)
+        (PLANS_FOLDER / f"{made.hash}.json").write_text(json.dumps(made.to_dict(), indent=2), encoding="utf-8")
+    except OSError as error:
+        warn(
+            f"the plan is not kept, since {PLANS_FOLDER.absolute()} cannot be written ({error.strerror}); it can be "
+            "applied all the same, but if the cluster changes before, the refusal cannot say what has changed"
+        )
 
 
 def _explain_what_moved(controller: Controller, plan_hash: str) -> None:
@@ -195,42 +206,49 @@ def _explain_what_moved(controller: Controller, plan_hash: str) -> None:
         old.require_unmoved(controller.replan(old.target))
 
 
-def show(made: Plan) -> None:
-    """Print a plan, and how to apply it."""
-    predictions = {prediction.worker_id: prediction for prediction in made.stand_still}
-    table = Table(title=f"Group {made.group_id}: {made.current} -> {made.target}", title_justify="left")
-    for column in ("worker", "runs", "tasks", "what happens", "its tasks stand still"):
-        table.add_column(column, overflow="fold")
-    for change in made.workers:
-        prediction = predictions[change.worker_id]
-        stands = "not at all" if change.kind is ChangeKind.NONE else str(prediction)
-        table.add_row(change.worker_id, change.mode, str(prediction.tasks), str(change.kind), stands)
-    console.print(table)
+def show(made: Plan, command: str) -> None:
+    """Print a plan, and how to apply it.
+
+    :param command: that applies it.
+    """
+    shown = table(f"Group {made.group_id}: {made.current} -> {made.target}")
+    for column in ("worker", "runs", "tasks", "what happens", "its tasks are unassigned"):
+        shown.add_column(column, overflow="fold", no_wrap=column == "worker")
+    for prediction in made.task_downtime:
+        change = made.change(prediction.worker_id)
+        downtime = "not at all" if change.kind is ChangeKind.NONE else str(prediction)
+        shown.add_row(change.worker_id, change.runs, str(prediction.tasks), str(change.kind), downtime)
+    console.print(shown)
     for line in made.diff():
-        console.print(line, style={"+": "green", "-": "red"}.get(line[0]), markup=False, soft_wrap=True)
+        console.print(line, style={"+": "green", "-": "red"}.get(line[0]), soft_wrap=True)
+    executed = made.executed()
+    if executed:
+        console.print("What starts them:")
+    for line in executed:
+        console.print(f"  {line}", highlight=False, soft_wrap=True)
     if made.nothing_to_do:
         console.print("Nothing to do.")
         return
     if made.puts_back:
         console.print("isolation.level, which an earlier roll had set for the way, is put back as it was.")
-    console.print("One worker at a time, the leader of the moment first; nothing has been changed yet.")
-    console.print(f"To do it:  eos apply {made.short_hash}", style="bold")
+    console.print("One worker at a time, in this order unless another leader is elected; nothing is changed yet.")
+    console.print(f"To do it:  {command}", style="bold", soft_wrap=True)
 
 
 def _show_report(report: RolloutReport) -> None:
     if not report.workers:
         console.print("Nothing was to be done.")
         return
-    table = Table(title=f"{report.from_modes} -> {report.to_mode}", title_justify="left")
-    for column in ("worker", "mode", "led", "restart and gate", "its tasks stood still", "predicted"):
-        table.add_column(column, no_wrap=column == "worker", overflow="fold")
+    shown = table(f"{report.from_modes} -> {report.to_mode}")
+    for column in ("worker", "mode", "led", "restart and gate", "task downtime", "predicted"):
+        shown.add_column(column, no_wrap=column == "worker", overflow="fold")
     for worker in report.workers:
-        table.add_row(
+        shown.add_row(
             worker.worker,
             worker.mode,
             "yes" if worker.led else "no",
             f"{worker.seconds:.1f} s",
-            f"{worker.tasks_stood_seconds:.1f} s",
+            f"{worker.task_downtime_seconds:.1f} s",
             f"{worker.predicted_seconds:.1f} s",
         )
-    console.print(table)
+    console.print(shown)

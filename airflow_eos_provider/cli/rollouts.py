@@ -2,85 +2,186 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from airflow_eos_provider.cli.common import ClusterOption, JsonOption, console, load_cluster, print_json
+from airflow_eos_provider.cli.common import (
+    ClusterOption,
+    JsonOption,
+    Output,
+    OutputOption,
+    ReasonOption,
+    TakeOverOption,
+    actor,
+    console,
+    load_cluster,
+    print_document,
+    print_json,
+    table,
+    width_for,
+)
+from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.cli.rollout import (
     DEFAULTS,
     DowntimeOption,
     GateTimeoutOption,
     LeaseOption,
-    ReasonOption,
     StopGraceOption,
-    TakeOverOption,
-    actor,
+    apply_command,
     carry_out,
     keep,
 )
 from airflow_eos_provider.cli.rollout import show as show_plan
 from airflow_eos_provider.connect.cluster import ConnectCluster
-from airflow_eos_provider.errors import RefusedError
+from airflow_eos_provider.errors import EosError, GateFailedError, RefusedError, RolloutPausedError
+from airflow_eos_provider.journal.journal import read_journal
+from airflow_eos_provider.journal.records import Request, RequestKind, RolloutState, Step
+from airflow_eos_provider.journal.stop_requests import ANSWER_SECONDS, request
+from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH
 from airflow_eos_provider.rollout.controller import Controller
-from airflow_eos_provider.rollout.history import Rollout, find_rollout, former_mode, history, restores_files
-from airflow_eos_provider.rollout.journal import read_journal
-from airflow_eos_provider.rollout.records import Request, RequestKind, Step
-from airflow_eos_provider.rollout.report import WorkerOutcome
-from airflow_eos_provider.rollout.requests import ANSWER_SECONDS, request
+from airflow_eos_provider.rollout.history import (
+    INTERRUPTED,
+    ForeignRollout,
+    Rollout,
+    find_rollout,
+    former_mode,
+    restores_files,
+    whole_history,
+)
+from airflow_eos_provider.rollout.outcome import WorkerOutcome
 from airflow_eos_provider.rollout.settings import RolloutSettings
 
-rollouts_app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
+rollouts_app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="Rollouts of the group: list, show, wait, pause, resume, abort, back.",
+)
+
+
+def _complete_rollout(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Ids with their states; none where the journal cannot be read, for a completion has no place for an error."""
+    try:
+        cluster = load_cluster(ctx.params.get("cluster"))
+        found = whole_history(read_journal(cluster.kafka, cluster.group_id))
+    except EosError:
+        return []
+    return [
+        (one.rollout_id, one.state if isinstance(one, Rollout) else "not understood")
+        for one in found
+        if one.rollout_id.startswith(incomplete)
+    ]
+
 
 RolloutArgument = Annotated[
-    str | None, typer.Argument(metavar="[ROLLOUT]", help="Its id, or the beginning of it; default: the newest.")
+    str | None,
+    typer.Argument(
+        metavar="ROLLOUT",
+        autocompletion=_complete_rollout,
+        help="Its id, or the beginning of it; default: the newest.",
+    ),
 ]
 WaitOption = Annotated[
     float, typer.Option("--wait", min=0.0, metavar="SECONDS", help="How long to wait for the controller's answer.")
 ]
 
 
-@rollouts_app.command("list")
-def list_(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
+_EXAMPLES = {
+    "show": examples("eos rollout show", "eos rollout show 20261121T2336 --watch"),
+    "wait": examples("eos rollout wait --timeout 1800"),
+    "pause": examples("eos rollout pause --reason lunch"),
+    "abort": examples("eos rollout abort 20261121T2336 --reason CHG-4711"),
+}
+
+#: Seconds between two looks at the journal.
+_LOOK_SECONDS = 1.0
+
+#: What ``eos rollout wait`` ends with, by the rollout's state. Scripts rely on them.
+EXIT_CODES = {
+    RolloutState.DONE: 0,
+    RolloutState.RUNNING: EosError.exit_code,
+    RolloutState.FAILED: GateFailedError.exit_code,
+    RolloutState.PAUSED: RolloutPausedError.exit_code,
+    INTERRUPTED: RolloutPausedError.exit_code,
+    RolloutState.ABORTED: RefusedError.exit_code,
+    RolloutState.SUPERSEDED: RefusedError.exit_code,
+}
+
+
+@rollouts_app.command(
+    "list", epilog=examples("eos rollout list", "eos rollout list -o wide", "eos rollout list -o name")
+)
+def list_(cluster: ClusterOption = None, output: OutputOption = None, as_json: JsonOption = False) -> None:
     """Show every rollout of the group, the newest first. Changes nothing."""
     described = load_cluster(cluster)
-    rollouts = history(read_journal(described.kafka, described.group_id))
-    if as_json:
-        print_json({"group_id": described.group_id, "rollouts": [rollout.to_dict() for rollout in rollouts]})
+    rollouts = whole_history(read_journal(described.kafka, described.group_id))
+    document = {"group_id": described.group_id, "rollouts": [rollout.to_dict() for rollout in rollouts]}
+    if print_document(document, [rollout.rollout_id for rollout in rollouts], output, as_json=as_json):
         return
     if not rollouts:
         console.print(f"Group {described.group_id} was never rolled.")
         return
-    table = Table(title=f"Rollouts of group {described.group_id}", title_justify="left")
-    for column in ("rollout", "state", "from", "to", "workers", "began", "by", "why"):
-        table.add_column(column, overflow="fold")
+    wide = output is Output.WIDE
+    shown = table(f"Rollouts of group {described.group_id}")
+    # An id is typed again, so it is never broken; it begins with the moment (UTC) and has the mode that was rolled to.
+    for column in ("rollout", "state", "from", "workers", *(("began", "by") if wide else ()), "why"):
+        shown.add_column(column, overflow="fold", no_wrap=column == "rollout")
     for rollout in rollouts:
-        table.add_row(
-            rollout.rollout_id,
-            rollout.state,
-            rollout.plan.current,
-            str(rollout.plan.target),
-            f"{rollout.workers_through} of {rollout.workers_to_roll}",
-            _moment(rollout.record.started_at),
-            rollout.record.actor,
-            rollout.record.reason,
-        )
-    console.print(table)
+        if isinstance(rollout, ForeignRollout):
+            more = (_moment(rollout.started_at), "?") if wide else ()
+            shown.add_row(rollout.rollout_id, "not understood", "?", "?", *more, f"it {rollout.found.why}")
+            continue
+        more = (_moment(rollout.record.started_at), rollout.record.actor) if wide else ()
+        through = f"{rollout.workers_through} of {rollout.workers_to_roll}"
+        shown.add_row(rollout.rollout_id, rollout.state, rollout.plan.current, through, *more, rollout.record.reason)
+    with width_for(output):
+        console.print(shown)
 
 
-@rollouts_app.command("show")
-def show(rollout: RolloutArgument = None, cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
+@rollouts_app.command("show", epilog=_EXAMPLES["show"])
+def show(
+    rollout: RolloutArgument = None,
+    cluster: ClusterOption = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again after each change, until no controller carries it out.")
+    ] = False,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Show one rollout: who, when, why, each worker and the evidence on it. Changes nothing."""
-    found = _find(load_cluster(cluster), rollout)
-    if as_json:
-        print_json(found.to_dict())
-        return
-    _show(found)
+    described = load_cluster(cluster)
+    for found in _looks(described, rollout, seconds=math.inf if watch else 0.0):
+        if not print_document(found.to_dict(), [found.rollout_id], output, as_json=as_json):
+            _show(found)
 
 
-@rollouts_app.command("pause")
+@rollouts_app.command("wait", epilog=_EXAMPLES["wait"])
+def wait(
+    rollout: RolloutArgument = None,
+    cluster: ClusterOption = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.0, metavar="SECONDS", help="How long to wait at most.")
+    ] = 3600.0,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Wait until a rollout ends or pauses. Changes nothing.
+
+    Exit code 0 if it is done; 4 if a worker did not pass its gate, 5 if it is paused or was interrupted, 3 if it was
+    aborted or another plan took its place, 1 if it still runs when the time is up.
+    """
+    for found in _looks(load_cluster(cluster), rollout, seconds=timeout):
+        last = found
+    if not print_document(last.to_dict(), [last.rollout_id], output, as_json=as_json):
+        console.print(f"Rollout {last.rollout_id} is {last.state}.")
+    raise typer.Exit(EXIT_CODES[last.state])
+
+
+@rollouts_app.command("pause", epilog=_EXAMPLES["pause"])
 def pause(
     rollout: RolloutArgument = None,
     cluster: ClusterOption = None,
@@ -92,7 +193,7 @@ def pause(
     _ask(RequestKind.PAUSE, rollout, cluster=load_cluster(cluster), reason=reason, wait=wait, as_json=as_json)
 
 
-@rollouts_app.command("abort")
+@rollouts_app.command("abort", epilog=_EXAMPLES["abort"])
 def abort(
     rollout: RolloutArgument = None,
     cluster: ClusterOption = None,
@@ -104,7 +205,12 @@ def abort(
     _ask(RequestKind.ABORT, rollout, cluster=load_cluster(cluster), reason=reason, wait=wait, as_json=as_json)
 
 
-@rollouts_app.command("resume")
+@rollouts_app.command(
+    "resume",
+    epilog=examples(
+        "eos rollout resume", "eos rollout resume --take-over  # though the lease of another controller still runs"
+    ),
+)
 def resume(
     rollout: RolloutArgument = None,
     cluster: ClusterOption = None,
@@ -116,14 +222,10 @@ def resume(
     stop_grace: StopGraceOption = DEFAULTS.stop_grace_seconds,
     as_json: JsonOption = False,
 ) -> None:
-    """Go on with a rollout here, where it stands: the same as applying its plan again."""
+    """Continue a rollout from this machine: the same as applying its plan again."""
     described = load_cluster(cluster)
     found = _find(described, rollout)
-    if not found.record.state.is_open:
-        raise RefusedError(
-            f"Rollout {found.rollout_id} is {found.state}, so it cannot be resumed.",
-            remedy="Make a new plan: 'eos plan'.",
-        )
+    found.require_applicable()
     settings = RolloutSettings(
         allow_downtime=allow_downtime,
         gate_timeout_seconds=gate_timeout,
@@ -135,7 +237,9 @@ def resume(
     )
 
 
-@rollouts_app.command("back")
+@rollouts_app.command(
+    "back", epilog=examples("eos rollout back  # shows the plan", "eos rollout back --yes --reason CHG-4712")
+)
 def back(
     rollout: RolloutArgument = None,
     cluster: ClusterOption = None,
@@ -158,7 +262,7 @@ def back(
     if as_json:
         print_json({**made.to_dict(), "nothing_to_do": made.nothing_to_do, "restores_files": restored})
         return
-    show_plan(made)
+    show_plan(made, apply_command(made, cluster, allow_downtime=allow_downtime))
     for worker_id in sorted(worker_id for worker_id, same in restored.items() if not same):
         console.print(
             f"{worker_id}: its file will name the mode, but is not byte for byte what it was before.", soft_wrap=True
@@ -187,47 +291,66 @@ def _ask(
         console.print(f"Rollout {answer.rollout_id} is {answer.state}.")
     else:
         console.print(
-            f"Nobody has answered yet. The request stands: whoever carries rollout {answer.rollout_id} out, "
-            "or takes it up, stops for it before the next action.",
+            "There is no answer yet. The request is on record: whichever controller carries rollout "
+            f"{answer.rollout_id} out stops for it before the next action.",
             soft_wrap=True,
         )
     for worker_id in answer.half_done:
         console.print(
-            f"{worker_id} is half done: its restart was announced, its gate not passed. See that it runs "
-            "('eos status').",
+            f"{worker_id} is half done: its restart was announced, its gate not passed. Check with 'eos status' that "
+            "it runs.",
             soft_wrap=True,
         )
 
 
+def _looks(cluster: ConnectCluster, prefix: str | None, *, seconds: float) -> Iterator[Rollout]:
+    """A rollout now, and again whenever it has changed, until no controller carries it out.
+
+    :param seconds: when it is given up; 0 is one look.
+    """
+    deadline = time.monotonic() + seconds
+    found = _find(cluster, prefix)
+    yield found
+    while found.state == RolloutState.RUNNING and time.monotonic() < deadline:
+        time.sleep(min(_LOOK_SECONDS, max(0.0, deadline - time.monotonic())))
+        before, found = found, _find(cluster, found.rollout_id)
+        if found.to_dict() != before.to_dict():
+            yield found
+
+
 def _find(cluster: ConnectCluster, prefix: str | None) -> Rollout:
-    return find_rollout(read_journal(cluster.kafka, cluster.group_id), prefix)
+    found = find_rollout(read_journal(cluster.kafka, cluster.group_id), prefix)
+    if found.state != INTERRUPTED:
+        return found
+    # Its controller may have written its end, and ended, after what was read: nothing follows now.
+    return find_rollout(read_journal(cluster.kafka, cluster.group_id), found.rollout_id)
 
 
 def _show(rollout: Rollout) -> None:
     record = rollout.record
     console.print(f"Rollout {rollout.rollout_id} is {rollout.state}", style="bold")
-    console.print(f"plan {rollout.plan.short_hash}: {rollout.plan.current} -> {rollout.plan.target}")
+    console.print(f"plan {rollout.plan_hash[:SHORT_HASH_LENGTH]}: {rollout.plan.current} -> {rollout.plan.target}")
     console.print(f"began {_moment(record.started_at)}, by {record.actor or 'unknown'}: {record.reason or 'no reason'}")
     if rollout.lease:
         console.print(f"carried out by {rollout.lease}", soft_wrap=True)
     if rollout.request:
         console.print(f"not answered yet: {rollout.request}", soft_wrap=True)
-    table = Table()
-    for column in ("worker", "status", "at", "restart and gate", "its tasks stood still", "predicted", "led"):
-        table.add_column(column, overflow="fold", no_wrap=column == "worker")
+    shown = table()
+    for column in ("worker", "status", "at", "restart and gate", "task downtime", "predicted", "led"):
+        shown.add_column(column, overflow="fold", no_wrap=column == "worker")
     for change in rollout.plan.workers:
         step = rollout.steps.get(change.worker_id)
         if step is None:
-            table.add_row(change.worker_id, "not touched", *[""] * 5)
+            shown.add_row(change.worker_id, "not touched", *[""] * 5)
             continue
-        table.add_row(*_row(step, WorkerOutcome.of(step, rollout.plan)))
-    console.print(table)
+        shown.add_row(*_row(step, WorkerOutcome.of(step, rollout.plan)))
+    console.print(shown)
     for step in rollout.steps.values():
         for line in step.evidence:
-            console.print(f"{step.worker_id}: {line}", markup=False, soft_wrap=True)
+            console.print(f"{step.worker_id}: {line}", soft_wrap=True)
     for event in rollout.events:
         words = [event.what, f"by {event.actor or 'unknown'} ({event.owner})", event.reason, event.note]
-        console.print(f"{_moment(event.at)}  {'; '.join(filter(None, words))}", markup=False, soft_wrap=True)
+        console.print(f"{_moment(event.at)}  {'; '.join(filter(None, words))}", soft_wrap=True)
 
 
 def _row(step: Step, outcome: WorkerOutcome) -> list[str]:
@@ -236,7 +359,7 @@ def _row(step: Step, outcome: WorkerOutcome) -> list[str]:
         str(step.status),
         _moment(step.at),
         f"{outcome.seconds:.1f} s",
-        f"{outcome.tasks_stood_seconds:.1f} s",
+        f"{outcome.task_downtime_seconds:.1f} s",
         f"{outcome.predicted_seconds:.1f} s",
         "yes" if outcome.led else "no",
     ]

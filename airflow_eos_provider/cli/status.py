@@ -1,28 +1,67 @@
-"""``eos status``: one screen that tells how a Connect cluster stands."""
+"""``eos status``: the state of a Connect cluster on one screen."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Annotated, Any
 
-from rich.table import Table
+import typer
+from rich.text import Text
 
-from airflow_eos_provider.cli.common import ClusterOption, JsonOption, console, load_cluster, print_json
-from airflow_eos_provider.rollout.findings import Finding, findings
-from airflow_eos_provider.rollout.observation import Observation, WorkerObservation
-from airflow_eos_provider.rollout.observer import Observer
+from airflow_eos_provider.cli.common import (
+    ClusterOption,
+    JsonOption,
+    OutputOption,
+    console,
+    load_cluster,
+    print_document,
+    table,
+    width_for,
+)
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.kafka.transaction_state import TransactionState
+from airflow_eos_provider.rollout.drift.findings import Finding, findings
+from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
+from airflow_eos_provider.rollout.observe.observer import Observer
+from airflow_eos_provider.terminal import lines
 
 _REST_SHOWS = {True: "enabled", False: "no", None: "?"}
-_MODE_STYLES = {"enabled": "green", "preparing": "cyan", "disabled": "white", "unknown": "bold yellow"}
+_MODE_STYLES = {
+    "enabled": "green",
+    "preparing": "cyan",
+    "disabled": "white",
+    "unknown": "bold yellow",
+    "dead": "bold red",
+}
 
 
-def status(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
-    """Show the group, its workers with mode and evidence, connectors, fencing and transactions. Changes nothing."""
-    observation = Observer(load_cluster(cluster)).observe()
+#: What ``--exit-code`` ends with if there are findings. Scripts rely on it.
+EXIT_FINDINGS = 1
+
+ExitCodeOption = Annotated[
+    bool, typer.Option("--exit-code", help="End with 1 if there are findings, for monitoring; else with 0.")
+]
+
+
+def status(
+    cluster: ClusterOption = None,
+    exit_code: ExitCodeOption = False,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the group, its workers, connectors, fencing and transactions. Changes nothing."""
+    with Observer(load_cluster(cluster)) as observer:
+        observation = observer.observe_settled()
     found = findings(observation)
-    if as_json:
-        print_json(to_document(observation, found))
-        return
+    names = [worker.worker_id for worker in observation.workers]
+    if not print_document(to_document(observation, found), names, output, as_json=as_json):
+        with width_for(output):
+            _show(observation, found)
+    if exit_code and found:
+        raise typer.Exit(EXIT_FINDINGS)
+
+
+def _show(observation: Observation, found: tuple[Finding, ...]) -> None:
     _show_group(observation)
     _show_workers(observation)
     _show_connectors(observation)
@@ -35,6 +74,8 @@ def to_document(observation: Observation, found: tuple[Finding, ...]) -> dict[st
     group = observation.group
     return {
         "group_id": observation.group_id,
+        "at": observation.at,
+        "took_seconds": round(observation.took_seconds, 3),
         "state": group.state if group else None,
         "protocol": group.protocol if group else None,
         "leader": observation.leader_id,
@@ -62,11 +103,13 @@ def _worker_document(worker: WorkerObservation, observation: Observation) -> dic
         "running": {"mode": mode.running.mode and str(mode.running.mode), "detail": mode.running.detail},
         "observed": {"runs_exactly_once": observed, "detail": mode.observed.detail},
         "disagreements": list(mode.disagreements),
-        "pid": worker.facts.process.pid if worker.facts.process else None,
-        "started_at": worker.facts.process.started_at if worker.facts.process else None,
+        "runs_as": worker.facts.runs_as or None,
+        **worker.facts.details,
+        "started_at": worker.started_at,
         "version": worker.root.version if worker.root else None,
         "health": worker.health.status if worker.health else None,
         "rest_problem": worker.rest_problem,
+        "dead": worker in observation.lost,
         "member": member is not None,
         "leads": worker.worker_id == observation.leader_id,
         "config_offset": member.assignment.config_offset if member and member.assignment else None,
@@ -84,13 +127,15 @@ def _connector_documents(observation: Observation) -> list[dict[str, Any]]:
                 "type": seen.type,
                 "state": seen.state,
                 "worker": seen.worker_id,
-                "placed_on": _placed_on(observation, name, None),
+                "placed_on": observation.placed_on(name),
+                "last_word": seen.worker_id in observation.silent,
                 "tasks": [
                     {
                         "task": task.number,
                         "state": task.state,
                         "reported_by": task.worker_id,
-                        "placed_on": _placed_on(observation, name, task.number),
+                        "placed_on": observation.placed_on(name, task.number),
+                        "last_word": task.worker_id in observation.silent,
                     }
                     for task in seen.tasks
                 ],
@@ -102,66 +147,59 @@ def _connector_documents(observation: Observation) -> list[dict[str, Any]]:
     return documents
 
 
-def _placed_on(observation: Observation, connector: str, task: int | None) -> list[str] | None:
-    where = observation.group.placement if observation.group else None
-    if where is None:
-        return None
-    if task is None:
-        return sorted(w for w, placed in where.items() if connector in placed.connectors)
-    return sorted(w for w, placed in where.items() if (connector, task) in placed.tasks)
-
-
 def _show_group(observation: Observation) -> None:
     group = observation.group
-    console.print(f"[bold]Connect group {observation.group_id}[/bold]")
+    console.print(f"Connect group {observation.group_id}", style="bold")
     if group is None:
         console.print(f"  the group cannot be read: {observation.group_problem}", style="bold red")
         return
     leader = observation.leader_id or "no leader that all agree on"
-    console.print(f"  {group.state}, {len(group.members)} members, protocol {group.protocol}, led by {leader}")
+    console.print(
+        f"  {group.state}, {len(group.members)} members, protocol {group.protocol}, led by {leader}", soft_wrap=True
+    )
     offsets = sorted({m.assignment.config_offset for m in group.members if m.assignment})
     due = observation.config.last_rebalance_offset if observation.config else None
     console.print(
         f"  config topic {observation.config_topic or 'unknown'}: members at "
         f"{', '.join(map(str, offsets)) or 'no offset'}, last record that moves the group at "
-        f"{'unknown' if due is None else due}"
+        f"{'unknown' if due is None else due}",
+        soft_wrap=True,
     )
     delay_ms = max((m.assignment.delay_ms for m in group.members if m.assignment), default=0)
     held = f"runs ({delay_ms / 1000:.0f} s at the last rebalance)" if delay_ms else "none runs"
-    console.print(
-        f"  rebalance delay: {held}; up to {observation.rebalance_delay_ms / 1000:.0f} s when a worker leaves"
-    )
+    is_known = any(worker.facts.properties for worker in observation.workers)
+    longest = f"up to {observation.rebalance_delay_ms / 1000:.0f} s" if is_known else "not known how long"
+    console.print(f"  rebalance delay: {held}; {longest} when a worker leaves")
 
 
 def _show_workers(observation: Observation) -> None:
-    table = _table("Workers")
+    shown = table("Workers")
     for column in ("worker", "mode", "file", "process", "REST", "since", "tasks", "health"):
-        table.add_column(column, overflow="fold", no_wrap=column != "health")
+        shown.add_column(column, overflow="fold", no_wrap=column != "health")
     for worker in observation.workers:
         mode = worker.mode
         stopped = worker in observation.stopped
-        verdict = "stopped" if stopped else str(mode.verdict)
-        table.add_row(
+        gone = stopped or worker in observation.lost
+        verdict = "stopped" if stopped else "dead" if gone else str(mode.verdict)
+        shown.add_row(
             worker.worker_id + ("*" if worker.worker_id == observation.leader_id else ""),
-            f"[{_MODE_STYLES.get(verdict, 'dim')}]{verdict}[/]",
+            Text(verdict, _MODE_STYLES.get(verdict, "dim")),
             str(mode.declared.mode or "unknown"),
-            "-" if stopped else str(mode.running.mode or "unknown"),
-            "-" if stopped else _REST_SHOWS[mode.observed.runs_exactly_once],
+            "-" if gone else str(mode.running.mode or "unknown"),
+            "-" if gone else _REST_SHOWS[mode.observed.runs_exactly_once],
             _since(worker.started_at),
             str(len(observation.tasks_on(worker.worker_id))),
             _health(worker),
         )
     for member in observation.unknown_members:
-        table.add_row(member, "[bold yellow]unknown[/]", "not in the cluster file", *["-"] * 5)
-    console.print(table)
+        shown.add_row(member, Text("unknown", "bold yellow"), "not in the cluster file", *["-"] * 5)
+    console.print(shown)
     for worker in observation.workers:
         leads = " (leads)" if worker.worker_id == observation.leader_id else ""
-        console.print(f"  {worker.worker_id}{leads}: {worker.mode.reason}", style="dim", markup=False, soft_wrap=True)
-
-
-def _table(title: str) -> Table:
-    """A table that fits eight columns about a worker into a terminal of 80."""
-    return Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+        reason = worker.mode.reason
+        if worker in observation.lost:
+            reason = f"dead, though the group still counts it as a member; {reason.removeprefix('stopped; ')}"
+        console.print(f"  {worker.worker_id}{leads}: {reason}", style="dim", soft_wrap=True)
 
 
 def _health(worker: WorkerObservation) -> str:
@@ -182,26 +220,36 @@ def _show_connectors(observation: Observation) -> None:
     if not observation.statuses:
         console.print("Connectors: none" if observation.statuses is not None else "Connectors: not readable")
         return
-    table = _table("Connectors")
-    for column in ("connector", "type", "state", "tasks: state, where placed", "task count record", "fencing"):
-        table.add_column(column, overflow="fold")
+    shown = table("Connectors")
+    for column in ("connector", "type", "state", "tasks, where placed", "task count", "fencing"):
+        shown.add_column(column, overflow="fold")
     for document in _connector_documents(observation):
-        tasks = "\n".join(
+        tasks = lines(
             f"{task['task']}: {task['state']} on {_where(task['placed_on'])}"
             + (f", reported by {task['reported_by']}" if task["placed_on"] not in (None, [task["reported_by"]]) else "")
+            + (" (its last word)" if task["last_word"] else "")
             for task in document["tasks"]
         )
-        pending = {True: "pending", False: "up to date", None: "unknown"}[document["pending_fencing"]]
         record = document["task_count_record"]
-        table.add_row(
+        shown.add_row(
             document["connector"],
             document["type"],
-            document["state"],
-            tasks or "none",
+            document["state"] + (" (last word)" if document["last_word"] else ""),
+            tasks if document["tasks"] else "none",
             "none" if record is None else str(record),
-            pending if document["type"] == "source" else "not for sinks",
+            _fencing(document, observation),
         )
-    console.print(table)
+    console.print(shown)
+
+
+def _fencing(document: dict[str, Any], observation: Observation) -> str:
+    """The fencing round of a connector; only enabled workers have any."""
+    if document["type"] != "source":
+        return "not for sinks"
+    modes = {worker.mode.verdict.mode for worker in observation.workers if worker not in observation.stopped}
+    if modes <= {Mode.DISABLED, Mode.PREPARING}:
+        return "not used"
+    return {True: "pending", False: "up to date", None: "unknown"}[document["pending_fencing"]]
 
 
 def _where(placed_on: list[str] | None) -> str:
@@ -217,27 +265,26 @@ def _show_transactions(observation: Observation) -> None:
     if not observation.transactions:
         console.print("Transactional ids of the group: none")
         return
-    table = _table("Transactional ids of the group")
-    for column in ("id", "state", "producer id", "epoch", "timeout", "open for"):
-        table.add_column(column)
+    shown = table("Transactional ids of the group")
+    for column in ("id", "state", "producer", "open for"):
+        shown.add_column(column, no_wrap=column == "id", overflow="fold")
     for transaction in observation.transactions:
-        ongoing = transaction.state == "Ongoing" and transaction.started_at_ms is not None
-        open_for = f"{observation.at - (transaction.started_at_ms or 0) / 1000:.1f} s" if ongoing else "-"
-        table.add_row(
+        began = transaction.started_at_ms if transaction.state is TransactionState.ONGOING else None
+        shown.add_row(
             transaction.transactional_id,
             transaction.state,
-            str(transaction.producer_id),
-            str(transaction.producer_epoch),
-            f"{transaction.timeout_ms / 1000:.0f} s",
-            open_for,
+            f"{transaction.producer_id}/{transaction.producer_epoch}",
+            "-" if began is None else f"{observation.at - began / 1000:.0f} of {transaction.timeout_ms / 1000:.0f} s",
         )
-    console.print(table)
+    console.print(shown)
 
 
 def _show_findings(found: tuple[Finding, ...]) -> None:
     if not found:
         console.print("Nothing to worry about was found.", style="green")
         return
-    console.print("[bold]Findings[/bold]")
+    console.print("Findings", style="bold")
     for finding in found:
-        console.print(f"  ! {finding.what}" + (f"\n    {finding.remedy}" if finding.remedy else ""), markup=False)
+        console.print(f"  ! {finding.what}", soft_wrap=True)
+        if finding.remedy:
+            console.print(f"    {finding.remedy}", soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ import yaml
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.redaction import remember, secrets_of
 
 _TOP_LEVEL = {"bootstrap_servers", "kafka_conn_id", "client", "group_id", "rest", "workers"}
 _WORKER = {"url", "host", "config", "log", "pid_file", "start", "cwd", "env"}
@@ -26,7 +28,7 @@ class RestSettings:
     :param username: for basic authentication, together with ``password``.
     :param token: for bearer authentication.
     :param ca: file of certificate authorities to trust instead of the system's.
-    :param verify: whether certificates are verified; on unless turned off by hand.
+    :param verify: whether certificates are verified; on unless turned off explicitly.
     :param client_certificate: file for mutual TLS, together with ``client_key``.
     :param timeout_seconds: limit of one request; Connect's own limit is 90 s.
     """
@@ -68,6 +70,11 @@ class WorkerDescription:
     def worker_id(self) -> str:
         """``host:port``, the name that Connect itself gives a worker in its statuses."""
         return worker_id_of(self.url)
+
+    @property
+    def is_url_only(self) -> bool:
+        """Whether nothing is described but its address, as of a worker on another machine."""
+        return not any((self.config, self.log, self.pid_file, self.start))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +149,17 @@ class ConnectCluster:
             raise ConfigurationError(f"The cluster file {path} holds no mapping.", expected="bootstrap_servers: … etc.")
         return cls.from_mapping(content, base=path.resolve().parent)
 
+    @property
+    def holds_secrets(self) -> bool:
+        """Whether something in the description must not be read by everybody."""
+        settings: list[Mapping[str, object]] = [
+            dict(self.kafka.properties),
+            {"password": self.rest.password, "token": self.rest.token},
+        ]
+        for worker in self.workers:
+            settings += [worker.env, {str(number): part for number, part in enumerate(worker.start)}]
+        return any(secrets_of(each) for each in settings)
+
     def worker(self, worker_id: str) -> WorkerDescription:
         """The worker ``host:port``.
 
@@ -153,9 +171,23 @@ class ConnectCluster:
         raise ConfigurationError(f"The cluster description has no worker {worker_id}.")
 
 
+def exposed_file(path: Path, *, holds_secrets: bool) -> str | None:
+    """A warning, if every user of this machine may read the secrets in a file, as far as the file's own mode says."""
+    try:
+        is_open = bool(path.stat().st_mode & stat.S_IROTH)
+    except OSError:
+        return None
+    if not (holds_secrets and is_open):
+        return None
+    return f"{path} holds secrets, and every user of this machine may read it: chmod 600 {path}"
+
+
 def worker_id_of(url: str) -> str:
     """``http://host:8083/`` -> ``host:8083``."""
-    return urlsplit(url).netloc.rpartition("@")[2]
+    try:
+        return urlsplit(url).netloc.rpartition("@")[2]
+    except ValueError:  # an unclosed bracket: whoever may join the group names itself as it likes
+        return url.partition("//")[2].partition("/")[0].rpartition("@")[2]
 
 
 def _only_known(mapping: Mapping[str, Any], known: set[str], where: str) -> None:
@@ -202,6 +234,7 @@ def _rest(mapping: Mapping[str, Any], base: Path | None) -> RestSettings:
         timeout = float(mapping.get("timeout_seconds", 30.0))
     except (TypeError, ValueError) as error:
         raise ConfigurationError("rest.timeout_seconds is not a number.") from error
+    remember(mapping)
     return RestSettings(
         username=_text(mapping, "username") or None,
         password=_text(mapping, "password") or None,
@@ -236,6 +269,8 @@ def _worker(entry: Any, number: int, base: Path | None) -> WorkerDescription:
     env = entry.get("env") or {}
     if not isinstance(env, Mapping):
         raise ConfigurationError(f"{where}env is not a mapping.")
+    remember(env)
+    remember({str(number): part for number, part in enumerate(start)})  # a start command may hold -D…password=…
     return WorkerDescription(
         url=url.rstrip("/"),
         host=host,

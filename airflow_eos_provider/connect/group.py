@@ -7,6 +7,7 @@ assignment holds only what the last rebalance changed, so placement is put toget
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ from airflow_eos_provider.connect.group_bytes import (
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin, explain
 from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.session import Kafka, session_of
 
 __all__ = [
     "Assignment",
@@ -36,6 +38,8 @@ __all__ = [
     "decode_assignment",
     "decode_metadata",
     "describe_group",
+    "is_of_group",
+    "other_groups",
     "worker_group",
 ]
 
@@ -110,7 +114,7 @@ class WorkerGroup:
     def placement(self) -> dict[str, Placement] | None:
         """Who runs what, by worker id.
 
-        None, for "cannot be told", unless the group is stable, every member's bytes could be decoded, and no two
+        None, for *unknown*, unless the group is stable, every member's bytes could be decoded, and no two
         members go by one address.
         """
         if not self.is_stable:
@@ -143,16 +147,21 @@ def _placement_of(protocol: str, allocation: Assignment | None, assignment: Assi
     )
 
 
-def describe_group(settings: KafkaSettings, group_id: str, timeout_seconds: float = 10.0) -> WorkerGroup:
+def describe_group(kafka: Kafka, group_id: str, timeout_seconds: float = 10.0) -> WorkerGroup:
     """The group of a Connect cluster.
 
+    :param kafka: the settings of the Kafka cluster, or a session whose clients are used.
     :param group_id: the workers' ``group.id``.
     :param timeout_seconds: limit of the whole look.
     :raises ConfigurationError: there is no such group, it is not a Connect group, or it may not be described.
-    :raises UnreachableError: no broker answers; told after a few seconds.
+    :raises UnreachableError: no broker answers within a few seconds.
     """
+    with session_of(kafka) as session, session.admin() as admin:
+        return _describe(admin, group_id, timeout_seconds)
+
+
+def _describe(admin: QuietAdmin, group_id: str, timeout_seconds: float) -> WorkerGroup:
     deadline = time.monotonic() + timeout_seconds
-    admin = QuietAdmin(settings)
     # librdkafka's group listing waits its whole time for a dead address; this first question tells sooner, and why.
     cluster = admin.client.describe_cluster(request_timeout=min(timeout_seconds, CONNECT_SECONDS))
     admin.answer(cluster, f"describing group {group_id}")
@@ -165,9 +174,10 @@ def describe_group(settings: KafkaSettings, group_id: str, timeout_seconds: floa
             raise UnreachableError(f"The coordinator of group {group_id} is not available: {error.str()}.")
         admin.client.poll(0.2)  # the pause between two questions
     if not groups or (groups[0].state == "Dead" and not groups[0].members):
-        raise _no_such_group(settings, group_id, connect_groups(settings, admin=admin, deadline=deadline))
+        known = _of_connect(_list(admin, None, deadline))
+        raise _no_such_group(admin.settings, group_id, tuple(sorted(group.id for group in known)))
     if error is not None:
-        raise explain(error, f"describing group {group_id}", settings)
+        raise explain(error, f"describing group {group_id}", admin.settings)
     if groups[0].protocol_type != PROTOCOL_TYPE:
         raise ConfigurationError(
             f"The group {group_id} is no Connect group, its protocol type is {groups[0].protocol_type or 'unknown'!r}.",
@@ -177,19 +187,34 @@ def describe_group(settings: KafkaSettings, group_id: str, timeout_seconds: floa
     return worker_group(groups[0])
 
 
-def connect_groups(
-    settings: KafkaSettings,
-    timeout_seconds: float = 10.0,
-    *,
-    admin: QuietAdmin | None = None,
-    deadline: float | None = None,
-) -> tuple[str, ...]:
+def connect_groups(kafka: Kafka, timeout_seconds: float = 10.0) -> tuple[str, ...]:
     """Names of all Connect groups that the Kafka cluster knows, sorted.
 
     :raises UnreachableError: no broker answers.
     """
-    groups = _list(admin or QuietAdmin(settings), None, deadline or time.monotonic() + timeout_seconds)
-    return tuple(sorted(group.id for group in groups if group.protocol_type == PROTOCOL_TYPE))
+    with session_of(kafka) as session, session.admin() as admin:
+        return tuple(sorted(group.id for group in _of_connect(_list(admin, None, time.monotonic() + timeout_seconds))))
+
+
+def other_groups(kafka: Kafka, group_id: str, timeout_seconds: float = 10.0) -> tuple[WorkerGroup, ...]:
+    """All Connect groups that the Kafka cluster knows but this one, with their members; those that may be described.
+
+    :raises UnreachableError: no broker answers.
+    """
+    with session_of(kafka) as session, session.admin() as admin:
+        listed = _of_connect(_list(admin, None, time.monotonic() + timeout_seconds))
+    return tuple(worker_group(group) for group in listed if group.id != group_id and group.error is None)
+
+
+def is_of_group(transactional_id: str, group_id: str) -> bool:
+    """Whether Connect's naming gives this id to this group: its leader's, or a task's ``<group>-<connector>-<n>``."""
+    if transactional_id == f"connect-cluster-{group_id}":
+        return True
+    return transactional_id.startswith(f"{group_id}-") and transactional_id.rpartition("-")[2].isdigit()
+
+
+def _of_connect(groups: Iterable[Any]) -> list[Any]:
+    return [group for group in groups if group.protocol_type == PROTOCOL_TYPE]
 
 
 def worker_group(described: Any) -> WorkerGroup:
@@ -211,10 +236,10 @@ def _member(
     protocol: str, member_id: str, client_id: str, client_host: str, metadata: bytes, assignment: bytes
 ) -> Member:
     problem = None
-    said = told = None
+    said = assigned = None
     try:
         said = decode_metadata(protocol, metadata)
-        told = decode_assignment(protocol, assignment)
+        assigned = decode_assignment(protocol, assignment)
     except UndecodableError as error:
         problem = str(error)
     return Member(
@@ -225,7 +250,7 @@ def _member(
         worker_id=worker_id_of(said.url) if said else member_id,
         config_offset=said.config_offset if said else -1,
         allocation=said.allocation if said else None,
-        assignment=told,
+        assignment=assigned,
         problem=problem,
     )
 

@@ -30,7 +30,7 @@ class UndecodableError(EosError):
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What the leader told a member, or (as allocation) what the member said it already had.
+    """What the leader assigned to a member, or (as allocation) what the member said it already had.
 
     :param error: 0, or 1 when the leader lagged behind in the config topic (``CONFIG_MISMATCH``).
     :param leader: member id of the leader.
@@ -82,7 +82,7 @@ def decode_metadata(protocol: str, data: bytes) -> Metadata | None:
 
 
 def decode_assignment(protocol: str, data: bytes) -> Assignment | None:
-    """What the leader told a member.
+    """What the leader assigned to a member.
 
     :param protocol: the group's protocol, one of :data:`PROTOCOLS`.
     :returns: None for empty bytes: the broker tells none while the group rebalances.
@@ -106,7 +106,7 @@ def decode_assignment(protocol: str, data: bytes) -> Assignment | None:
     )
 
 
-#: Task number that stands for the connector itself.
+#: The task number of the connector itself.
 _CONNECTOR = -1
 
 _Pairs = tuple[tuple[str, int], ...]

@@ -1,7 +1,7 @@
 """Java properties files: read as ``java.util.Properties`` reads them, and one property set with every other byte kept.
 
 A Connect worker reads its file by ``Properties.load(InputStream)`` (Kafka's ``Utils.loadProps``), so bytes are
-ISO-8859-1 characters and ``\\uXXXX`` stands for the rest. Reading follows the JDK's own line reader step by step,
+ISO-8859-1 characters and ``\\uXXXX`` encodes the rest. Reading follows the JDK's own line reader step by step,
 because the odd corners (comments after an empty continuation, a backslash before the end of the file) are where an
 editor that guesses would change a setting it was not asked to.
 """
@@ -38,10 +38,10 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One logical line, and where its value stands among the bytes.
+    """One logical line, and the position of its value in bytes.
 
     :param line_start: first byte of the line, blanks before the key among them.
-    :param value_start: first byte of the value (with its continuation lines); where it would stand if it is empty.
+    :param value_start: first byte of the value (with its continuation lines); where it would begin if it is empty.
     :param value_end: the byte after the value.
     :param separated: whether something between key and value says where the value begins.
     """
@@ -67,7 +67,7 @@ def set_property(data: bytes, name: str, value: str) -> bytes:
     """The same file with one property set.
 
     Only the bytes of that property's value change. A property that is absent is added at the end of the file. One that
-    stands there several times is set in all its places: the last alone takes effect, but whoever later looks for the
+    occurs several times is set in all its places: the last alone takes effect, but whoever later looks for the
     first or tidies up the duplicates should not find, or bring back, the old value. Commented-out lines stay.
 
     :param data: the file's bytes.
@@ -86,7 +86,7 @@ def set_property(data: bytes, name: str, value: str) -> bytes:
                 f"The worker's file gives {name} by a config provider ({entry.value.strip()}).",
                 expected=f"{name} written out in the file, since only then can it be changed there",
                 remedy=f"Write {name} with its present value into the file itself, or change it where the provider "
-                "takes it from and restart the worker by hand.",
+                "takes it from and restart the worker manually.",
             )
     wanted = {**parse(data), name: value}
     for edited in [_replaced(data, found, value)] if found else _appended(data, name, value):
@@ -94,7 +94,7 @@ def set_property(data: bytes, name: str, value: str) -> bytes:
             return edited
     raise ConfigurationError(
         f"Setting {name} would change what Java reads from another line of the file.",
-        remedy="Look at the end of the file for a line that ends with a backslash, and correct it by hand.",
+        remedy="Look at the end of the file for a line that ends with a backslash, and correct it manually.",
     )
 
 
@@ -103,7 +103,7 @@ def remove_property(data: bytes, name: str) -> bytes:
 
     :param data: the file's bytes.
     :param name: the property.
-    :returns: the new bytes; the very same bytes if it does not stand there.
+    :returns: the new bytes; the very same bytes if it is not there.
     :raises ConfigurationError: it cannot be taken away without changing another property.
     """
     edited = data
@@ -114,7 +114,7 @@ def remove_property(data: bytes, name: str) -> bytes:
     if parse(edited) != {key: value for key, value in parse(data).items() if key != name}:
         raise ConfigurationError(
             f"Taking {name} away would change what Java reads from another line of the file.",
-            remedy=f"Look at the lines around {name} for one that ends with a backslash, and correct it by hand.",
+            remedy=f"Look at the lines around {name} for one that ends with a backslash, and correct it manually.",
         )
     return edited
 
@@ -196,7 +196,7 @@ def _entries(data: bytes) -> Iterator[_Entry]:
 
 
 def _split(line: bytes) -> tuple[int, int, bool]:
-    """Where the key ends, where the value starts, and whether anything stands between."""
+    """Where the key ends, where the value starts, and whether anything is between."""
     escaped = False
     key_end = len(line)
     for index, byte in enumerate(line):
@@ -258,7 +258,7 @@ def _unescape(characters: bytes, data: bytes, position: int) -> str:
         character = text[index]
         index += 1
         if character != "\\" or index == len(text):
-            # A lone backslash at the very end can only stand in a key or value cut by the line reader: Java drops it.
+            # A lone backslash at the very end can only be in a key or value cut by the line reader: Java drops it.
             result.append("" if character == "\\" else character)
             continue
         character = text[index]

@@ -1,15 +1,18 @@
 """A worker's REST API, blocking and async, from one set of calls (``rest_calls.py``).
 
-Certificates are verified unless that is turned off by hand, redirects are not followed, and proxies of the environment
-are not used: a request that wandered elsewhere could show credentials there, or ask the wrong worker.
+Certificates are verified unless that is turned off explicitly, redirects are not followed, and proxies of the
+environment are not used: a request that wandered elsewhere could show credentials there, or ask the wrong worker.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
@@ -46,6 +49,30 @@ __all__ = [
 
 T = TypeVar("T")
 
+#: Whether the request that is on its way is ours.
+_is_ours: ContextVar[bool] = ContextVar("eos_rest_request", default=False)
+
+
+class _NotOurs(logging.Filter):
+    """Drops httpx's line about each of our requests, several a second while a gate is waited for; other users of httpx
+    in this process keep theirs. Whoever wants them sets this package's logger to DEBUG."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not _is_ours.get() or logging.getLogger("airflow_eos_provider").isEnabledFor(logging.DEBUG)
+
+
+logging.getLogger("httpx").addFilter(_NotOurs())
+
+
+@contextmanager
+def _ours() -> Iterator[None]:
+    token = _is_ours.set(True)
+    try:
+        yield
+    finally:
+        _is_ours.reset(token)
+
+
 #: First pause before a request is repeated, and the longest, seconds.
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 2.0
@@ -61,8 +88,11 @@ class _Worker:
     """What both faces share: settings, the pauses between attempts, errors.
 
     :param url: REST address of one worker, ``http(s)://host:port``.
-    :param retry_seconds: for how long a request is repeated that meets a rebalance (409); 0 for one attempt.
+    :param retry_seconds: for how long a request is repeated that meets a rebalance (409), or a leader that was killed
+        (see :meth:`Call.may_be_repeated`); 0 for one attempt. May be set anew between two requests.
     :param retry_refused: repeat it too while the worker refuses connections, as one that is starting does.
+    :param give_up_at: when no request is waited for any longer, by the monotonic clock; None for no such moment. May be
+        set anew between two requests.
     :raises ConfigurationError: the url holds credentials or is none; a certificate file cannot be read.
     """
 
@@ -73,6 +103,7 @@ class _Worker:
         *,
         retry_seconds: float = 20.0,
         retry_refused: bool = False,
+        give_up_at: float | None = None,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or not _parses(url):
@@ -82,8 +113,9 @@ class _Worker:
             )
         self.url = url.rstrip("/")
         self._settings = settings
-        self._retry_seconds = retry_seconds
+        self.retry_seconds = retry_seconds
         self._retry_refused = retry_refused
+        self.give_up_at = give_up_at
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url})"
@@ -98,22 +130,32 @@ class _Worker:
             "headers": headers,
             # Over plain http there is nothing to verify, and loading the authorities takes a while.
             "verify": _tls(settings) if self.url.startswith("https:") else False,
-            "timeout": httpx.Timeout(settings.timeout_seconds, connect=min(_CONNECT_SECONDS, settings.timeout_seconds)),
             "trust_env": False,
             "follow_redirects": False,
         }
 
+    def _seconds(self) -> float:
+        """Limit of the next request."""
+        if self.give_up_at is None:
+            return self._settings.timeout_seconds
+        left = self.give_up_at - time.monotonic()
+        if left <= 0:
+            raise UnreachableError(
+                f"{self.url} did not answer everything in time.", remedy="Check that the worker runs and is not stuck."
+            )
+        return min(self._settings.timeout_seconds, left)
+
     def _pauses(self) -> Iterator[float]:
         """Pauses between attempts, in seconds, until the time for them is used up."""
-        deadline = time.monotonic() + self._retry_seconds
+        deadline = time.monotonic() + self.retry_seconds
         pause = _FIRST_PAUSE_SECONDS
         while time.monotonic() + pause < deadline:
             yield pause
             pause = min(pause * 1.6, _LONGEST_PAUSE_SECONDS)
 
-    def _must_repeat(self, outcome: Answer | httpx.HTTPError) -> bool:
+    def _must_repeat(self, call: Call[Any], outcome: Answer | httpx.HTTPError) -> bool:
         if isinstance(outcome, Answer):
-            return outcome.is_momentary
+            return call.may_be_repeated(outcome)
         # A refused connection has done nothing yet, so any request may be repeated after it.
         return self._retry_refused and isinstance(outcome, httpx.ConnectError)
 
@@ -126,14 +168,17 @@ class _Worker:
         words = _reason(error)
         what = f"{self.url} did not answer {call.method} {call.path}"
         if isinstance(error, httpx.TimeoutException):
-            limit = _CONNECT_SECONDS if isinstance(error, httpx.ConnectTimeout) else self._settings.timeout_seconds
+            limit = self._settings.timeout_seconds
+            if isinstance(error, httpx.ConnectTimeout):
+                limit = min(_CONNECT_SECONDS, limit)
             return UnreachableError(
                 f"{what} within {limit:g} s.", remedy="Check that the worker runs and is not stuck."
             )
         if "CERTIFICATE_VERIFY_FAILED" in words:
             return UnreachableError(
                 f"{what}: its certificate is not trusted ({words}).",
-                remedy="Set rest.ca to the authority that signed it.",
+                remedy="Set rest.ca in the cluster description to the authority that signed it; a self-signed "
+                "certificate is its own authority.",
             )
         if "SSL" in words:
             return UnreachableError(
@@ -190,17 +235,20 @@ class ConnectRest(_Worker):
         while True:
             outcome: Answer | httpx.HTTPError
             try:
-                outcome = self._send(call)
+                with _ours():
+                    outcome = self._send(call)
             except httpx.HTTPError as error:
                 outcome = error
-            pause = next(pauses, None) if self._must_repeat(outcome) else None
+            pause = next(pauses, None) if self._must_repeat(call, outcome) else None
             if pause is None:
                 return self._value(call, outcome)
             time.sleep(pause)
 
     def _send(self, call: Call[Any]) -> Answer:
-        body = _Body(self.url, self._settings.timeout_seconds)
-        with self._client.stream(call.method, self.url + call.path, json=call.body) as response:
+        limit = self._seconds()
+        body = _Body(self.url, limit)
+        address = self.url + call.path
+        with self._client.stream(call.method, address, json=call.body, timeout=_timeout(limit)) as response:
             for piece in response.iter_bytes():
                 body.add(piece)
         return body.answer(response.status_code)
@@ -216,8 +264,13 @@ class ConnectRest(_Worker):
         return self.run(rest_calls.connectors())
 
     def statuses(self) -> dict[str, ConnectorStatus]:
-        """All connectors with status, tasks and configuration, by name; one request."""
+        """All connectors with status, tasks and configuration, by name; one request. Without those that have no status
+        yet, see :meth:`infos`."""
         return self.run(rest_calls.statuses())
+
+    def infos(self) -> dict[str, ConnectorStatus]:
+        """All connectors with type and configuration, by name, and without status; one request."""
+        return self.run(rest_calls.infos())
 
     def connector_config(self, name: str) -> dict[str, str]:
         return self.run(rest_calls.connector_config(name))
@@ -232,6 +285,13 @@ class ConnectRest(_Worker):
     def put_config(self, name: str, config: Mapping[str, str]) -> None:
         """Create a connector or replace its configuration."""
         self.run(rest_calls.put_config(name, config))
+
+    def patch_config(self, name: str, changes: Mapping[str, str | None]) -> None:
+        """Change some properties of a connector that is there (KIP-477, since 3.8); None removes one.
+
+        :raises ConnectRestError: 404 if there is no such connector, 405 from an older worker.
+        """
+        self.run(rest_calls.patch_config(name, changes))
 
     def delete(self, name: str) -> None:
         self.run(rest_calls.delete(name))
@@ -252,6 +312,10 @@ class ConnectRest(_Worker):
         :param only_failed: only what has failed.
         """
         self.run(rest_calls.restart(name, include_tasks=include_tasks, only_failed=only_failed))
+
+    def restart_task(self, name: str, number: int) -> None:
+        """Restart one task, whatever its state."""
+        self.run(rest_calls.restart_task(name, number))
 
     def offsets(self, name: str) -> tuple[ConnectorOffset, ...]:
         """Offsets as Connect shows them; one whose JSON keys are in another order than Java's is shown as None."""
@@ -287,17 +351,20 @@ class AsyncConnectRest(_Worker):
         while True:
             outcome: Answer | httpx.HTTPError
             try:
-                outcome = await self._send(call)
+                with _ours():
+                    outcome = await self._send(call)
             except httpx.HTTPError as error:
                 outcome = error
-            pause = next(pauses, None) if self._must_repeat(outcome) else None
+            pause = next(pauses, None) if self._must_repeat(call, outcome) else None
             if pause is None:
                 return self._value(call, outcome)
             await asyncio.sleep(pause)
 
     async def _send(self, call: Call[Any]) -> Answer:
-        body = _Body(self.url, self._settings.timeout_seconds)
-        async with self._client.stream(call.method, self.url + call.path, json=call.body) as response:
+        limit = self._seconds()
+        body = _Body(self.url, limit)
+        address = self.url + call.path
+        async with self._client.stream(call.method, address, json=call.body, timeout=_timeout(limit)) as response:
             async for piece in response.aiter_bytes():
                 body.add(piece)
         return body.answer(response.status_code)
@@ -319,6 +386,10 @@ class AsyncConnectRest(_Worker):
 
     async def validate(self, plugin_class: str, config: Mapping[str, str]) -> Validation:
         return await self.run(rest_calls.validate(plugin_class, config))
+
+
+def _timeout(seconds: float) -> httpx.Timeout:
+    return httpx.Timeout(seconds, connect=min(_CONNECT_SECONDS, seconds))
 
 
 def _parses(url: str) -> bool:
@@ -345,7 +416,7 @@ def _tls(settings: RestSettings) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=str(settings.ca) if settings.ca else None)
         if settings.client_certificate:
             key = str(settings.client_key) if settings.client_key else None
-            # An encrypted key would make OpenSSL ask on the terminal; nobody sits there.
+            # An encrypted key would make OpenSSL ask on a terminal, which may not be there.
             context.load_cert_chain(str(settings.client_certificate), key, password="")
     except OSError as error:  # ssl.SSLError is one
         raise ConfigurationError(

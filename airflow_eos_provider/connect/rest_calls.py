@@ -1,7 +1,8 @@
 """The calls of Connect's REST API as plain values: what to send, and what to make of the answer.
 
 A :class:`Call` knows no HTTP client; ``rest.py`` carries calls out, blocking or async. Answers are typed; one that is
-not Connect's is an error, never a guess.
+not Connect's is an error, never a guess. Connect's words (traces, messages) may quote a configuration: secrets are
+taken out of them here, where they enter.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 from airflow_eos_provider.errors import ConnectRestError, EosError, NotKafkaConnectError
+from airflow_eos_provider.redaction import redact, remember
 
 T = TypeVar("T")
 
@@ -21,6 +23,9 @@ MESSAGE_CHARACTERS = 500
 
 #: Connect answers 409 for two reasons; this is the one that waiting does not cure.
 _EXISTS = "already exists"
+
+#: How Connect's words begin where a request did not get to the leader, or its answer not back.
+_NOT_FORWARDED = "IO Error trying to forward REST request"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,12 @@ class Answer:
         return _cut(message) if isinstance(message, str) else None
 
     @property
+    def misses_leader(self) -> bool:
+        """The worker could not pass the request on to the leader, or got no answer: the leader was killed, and the
+        group has not noticed (``RestClient.httpRequest``). The next leader is known a session timeout later."""
+        return self.status == 500 and (self.message() or "").startswith(_NOT_FORWARDED)
+
+    @property
     def is_momentary(self) -> bool:
         """The group is rebalancing or its leader is not known yet; Connect asks to try again."""
         return self.status == 409 and _EXISTS not in (self.message() or "")
@@ -71,6 +82,10 @@ class Call(Generic[T]):
     parse: Callable[[Answer], T] = field(repr=False)
     body: Any = field(default=None, repr=False)
     accepted: frozenset[int] = frozenset({200, 201, 202, 204})
+
+    def may_be_repeated(self, answer: Answer) -> bool:
+        """Whether the same call has another answer soon, and a second one does no harm if the first one was heard."""
+        return answer.is_momentary or (answer.misses_leader and self.method in ("GET", "PUT", "PATCH"))
 
     def read(self, answer: Answer) -> T:
         """The value in an answer.
@@ -98,7 +113,10 @@ class Call(Generic[T]):
                 remedy="Check rest.username, rest.password or rest.token in the cluster description.",
             )
         if self.path == "/" and 400 <= answer.status < 500 and not answer.is_momentary:
-            return not_connect(answer.url, f"answered GET / with {answer.status}, which no Connect worker does")
+            does = (
+                "a Connect worker does only while it is starting" if answer.status == 404 else "no Connect worker does"
+            )
+            return not_connect(answer.url, f"answered GET / with {answer.status}, which {does}")
         return ConnectRestError(
             f"{answer.url} answered {self.method} {self.path} with {answer.status}: "
             f"{message or 'no words of Connect (its web server answered, or a proxy)'}",
@@ -151,6 +169,7 @@ class ConnectorStatus:
 
     :param type: ``source``, ``sink`` or ``unknown``.
     :param state: Connect's word, or ``UNKNOWN`` if the worker gave no status (it has none for the first moments).
+    :param trace: why it has failed, without secrets.
     :param config: never shown: it may hold secrets.
     """
 
@@ -221,16 +240,22 @@ def connectors() -> Call[tuple[str, ...]]:
 
 
 def statuses() -> Call[dict[str, ConnectorStatus]]:
-    """All connectors with status and configuration by one request."""
+    """All connectors with status and configuration by one request. Connect leaves out one that has no status yet."""
+    return Call("GET", "/connectors?expand=status&expand=info", _connectors)
 
-    def parse(answer: Answer) -> dict[str, ConnectorStatus]:
-        return {name: _connector_status(name, entry) for name, entry in sorted(_mapping(answer).items())}
 
-    return Call("GET", "/connectors?expand=status&expand=info", parse)
+def infos() -> Call[dict[str, ConnectorStatus]]:
+    """All connectors with configuration and without status by one request: also those that have no status yet."""
+    return Call("GET", "/connectors?expand=info", _connectors)
 
 
 def connector_config(name: str) -> Call[dict[str, str]]:
-    return Call("GET", f"{_connector(name)}/config", _mapping)
+    def parse(answer: Answer) -> dict[str, str]:
+        config = _mapping(answer)
+        remember(config)
+        return config
+
+    return Call("GET", f"{_connector(name)}/config", parse)
 
 
 def create(name: str, config: Mapping[str, str], initial_state: str | None = None) -> Call[None]:
@@ -242,6 +267,10 @@ def create(name: str, config: Mapping[str, str], initial_state: str | None = Non
 
 def put_config(name: str, config: Mapping[str, str]) -> Call[None]:
     return Call("PUT", f"{_connector(name)}/config", _nothing, dict(config))
+
+
+def patch_config(name: str, changes: Mapping[str, str | None]) -> Call[None]:
+    return Call("PATCH", f"{_connector(name)}/config", _nothing, dict(changes))
 
 
 def delete(name: str) -> Call[None]:
@@ -263,6 +292,10 @@ def resume(name: str) -> Call[None]:
 def restart(name: str, *, include_tasks: bool, only_failed: bool) -> Call[None]:
     flags = f"includeTasks={str(include_tasks).lower()}&onlyFailed={str(only_failed).lower()}"
     return Call("POST", f"{_connector(name)}/restart?{flags}", _nothing)
+
+
+def restart_task(name: str, number: int) -> Call[None]:
+    return Call("POST", f"{_connector(name)}/tasks/{number}/restart", _nothing)
 
 
 def offsets(name: str) -> Call[tuple[ConnectorOffset, ...]]:
@@ -301,8 +334,15 @@ def not_connect(url: str, found: str) -> NotKafkaConnectError:
     return NotKafkaConnectError(
         f"{url} {found}.",
         expected="the REST API of a Kafka Connect worker",
-        remedy="Give the worker's own address (its 'listeners' property, mostly port 8083).",
+        remedy="Give the worker's own address (its 'listeners' property, usually port 8083).",
     )
+
+
+def _connectors(answer: Answer) -> dict[str, ConnectorStatus]:
+    entries = sorted(_mapping(answer).items())
+    for _, entry in entries:  # all before the first trace is read: one connector's may quote another's secret
+        remember(_config(entry))
+    return {name: _connector_status(name, entry) for name, entry in entries}
 
 
 def _connector_status(name: str, entry: Mapping[str, Any]) -> ConnectorStatus:
@@ -313,13 +353,21 @@ def _connector_status(name: str, entry: Mapping[str, Any]) -> ConnectorStatus:
         type=str(status.get("type") or info.get("type") or "unknown").lower(),
         state=str(connector.get("state", "UNKNOWN")),
         worker_id=str(connector.get("worker_id", "")),
-        trace=connector.get("trace"),
-        config=dict(info.get("config") or {}),
+        trace=_redacted(connector.get("trace")),
+        config=_config(entry),
         tasks=tuple(
-            TaskStatus(int(task["id"]), str(task["state"]), str(task["worker_id"]), task.get("trace"))
+            TaskStatus(int(task["id"]), str(task["state"]), str(task["worker_id"]), _redacted(task.get("trace")))
             for task in sorted(status.get("tasks") or (), key=lambda task: int(task["id"]))
         ),
     )
+
+
+def _config(entry: Mapping[str, Any]) -> dict[str, str]:
+    return dict((entry.get("info") or {}).get("config") or {})
+
+
+def _redacted(trace: Any) -> str | None:
+    return None if trace is None else redact(str(trace))
 
 
 def _connector(name: str) -> str:
@@ -345,4 +393,5 @@ def _list(answer: Answer) -> list[Any]:
 
 
 def _cut(message: str) -> str:
+    message = redact(message)
     return message if len(message) <= MESSAGE_CHARACTERS else f"{message[:MESSAGE_CHARACTERS]} …"

@@ -42,7 +42,7 @@ class StartupLog:
     """What a worker's log tells of the mode that its present process started with.
 
     :param mode: the mode, None if the log does not prove one.
-    :param detail: where it stands, or why nothing is proven.
+    :param detail: where it was found, or why nothing is proven.
     """
 
     mode: Mode | None
@@ -99,7 +99,7 @@ def _verdict(blocks: list[_Block], file: Path) -> StartupLog:
 
 def _why_not(block: _Block, file: Path, started_at: float) -> str:
     if not block.moments:
-        return f"the last start-up in {file.name} carries no date, so it cannot be told whose it is"
+        return f"the last start-up in {file.name} carries no date, so it is unknown which start it is of"
     moment = block.moments[0]
     when = "before" if moment < started_at else "long after"
     return (

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from airflow_eos_provider.dag_factories.audit import audit_dag
 from airflow_eos_provider.dag_factories.downgrade import downgrade_dag
+from airflow_eos_provider.dag_factories.fence import fence_dag
+from airflow_eos_provider.dag_factories.offsets import offsets_dag
 from airflow_eos_provider.dag_factories.upgrade import upgrade_dag
 
-__all__ = ["audit_dag", "downgrade_dag", "interval_run_dag", "upgrade_dag"]
+__all__ = ["audit_dag", "downgrade_dag", "fence_dag", "interval_run_dag", "offsets_dag", "upgrade_dag"]
 
 
 def __getattr__(name: str) -> object:

@@ -10,6 +10,7 @@ from airflow.sdk import DAG, BaseNotifier
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.notifications.drift import ConnectDriftNotifier
 from airflow_eos_provider.operators.connect_drift import ConnectDriftAuditOperator
+from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 
 #: Drift that comes right after a look is found by the next one, and that takes some seconds to start: to notice it
 #: within a minute, the looks must be closer together than a minute.
@@ -25,8 +26,8 @@ DOC = """
 ### Is the Kafka Connect cluster of connection `{conn_id}` still as the last rollout left it?
 
 Fails when a worker runs in another mode, a member of the group is not in the cluster file, a worker is missing, a
-worker's file was edited, or a rollout stands half way; the message says what to do about each. It changes nothing.
-While a rollout is carried out, what that rollout does is not told as drift.
+worker's file was edited, or a rollout is unfinished; the message says what to do about each. It changes nothing.
+While a rollout is carried out, what that rollout does is not reported as drift.
 """
 
 
@@ -45,12 +46,14 @@ def audit_dag(
     """The audit of one cluster, for a DAG file of a few lines. Make one DAG per cluster.
 
     :param conn_id: a connection of type ``kafka_connect``.
+    :param dag_id: the DAG's id; one for each cluster.
     :param every: time between two looks.
     :param mode: the mode that is meant; unset, the one that the last rollout has made.
     :param accept: SHA-256 of workers' files that are as meant though no rollout made them.
     :param through: notifiers that carry the message on, with ``{{ drift_message }}`` in their text.
-    :param repeat: tell the same drift at every look, not only at the first.
+    :param repeat: report the same drift at every look, not only at the first.
     :param pool: pool of the task; not the one of the rolls, which keep it occupied for as long as they take.
+    :param tags: the DAG's tags.
     :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
     """
     with DAG(
@@ -66,6 +69,7 @@ def audit_dag(
         ConnectDriftAuditOperator(
             task_id="look_for_drift",
             conn_id=conn_id,
+            pre_execute=refuse_unknown_conf,
             mode=mode,
             accept=accept,
             pool=pool,

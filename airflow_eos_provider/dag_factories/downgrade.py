@@ -10,7 +10,7 @@ from airflow.sdk import DAG
 from airflow.sdk.configuration import conf
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.dag_factories.steps import chain_rolls, run_params
+from airflow_eos_provider.dag_factories.steps import approval_arguments, chain_rolls, run_params, triggered_dag
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 
@@ -25,7 +25,7 @@ that leaves `enabled`**; from then on records may come twice. Nothing is lost: e
 of a transaction that was never committed for progress. Before each roll a person sees the plan and approves it under
 **Required actions**; what is approved is what is applied.
 
-Started again in the middle, it goes on from what it sees. A rejected plan, or one that nobody answers in time, fails
+Started again in the middle, it goes on from what it sees. A rejected plan, or one that is not answered in time, fails
 the run; nothing is changed.
 """
 
@@ -37,6 +37,7 @@ def downgrade_dag(
     steps: Sequence[str] = ("disabled",),
     pool: str = "default_pool",
     response_timeout: timedelta | None = None,
+    four_eyes: bool = False,
     approval: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
@@ -45,16 +46,19 @@ def downgrade_dag(
     """The downgrade of one cluster, for a DAG file of a few lines. Make one DAG per cluster.
 
     :param conn_id: a connection of type ``kafka_connect``.
+    :param dag_id: the DAG's id; one for each cluster.
     :param steps: the modes to roll to, downwards: ``("disabled",)`` goes straight, ``("preparing",)`` stops half way,
         ``("preparing", "disabled")`` rolls twice with an approval each.
     :param pool: pool of all tasks; it is there to spare the machine that the tasks run on, and is no lock: the lease in
         Kafka keeps two rolls apart, whoever starts them. A pool of one slot for all DAGs that touch the same cluster
         lets them queue instead of being refused; let it include deferred tasks, which otherwise give their slot back.
     :param response_timeout: how long each approval waits; without it, for ever. No answer is never a yes.
+    :param four_eyes: whoever has started a run may not approve its plans; see ``docs/security.md``.
     :param approval: further arguments of the approvals, such as ``assigned_users`` or ``notifiers``.
     :param settings: fields of ``RolloutSettings`` that differ from its defaults.
     :param deferrable: whether the rolls wait for their gates in the triggerer, without a worker's slot; default:
         ``[operators] default_deferrable``.
+    :param tags: the DAG's tags.
     :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
     :raises ConfigurationError: the steps do not lead down.
     """
@@ -65,22 +69,21 @@ def downgrade_dag(
             f"The steps {', '.join(steps) or '(none)'} do not lead down from enabled.",
             expected="disabled, or preparing, or preparing and disabled",
         )
-    with DAG(
-        dag_id=dag_id,
-        schedule=None,
-        catchup=False,
-        max_active_runs=1,
-        default_args={"pool": pool},
+    with triggered_dag(
+        dag_id,
+        pool=pool,
         params=run_params("back from exactly-once source support", "the cluster is taken back"),
         description=f"Roll the Kafka Connect cluster of {conn_id} back from exactly-once source support",
-        doc_md=DOC.format(conn_id=conn_id, way=" → ".join(way)),
-        tags=list(tags),
+        doc=DOC.format(conn_id=conn_id, way=" → ".join(way)),
+        tags=tags,
     ) as dag:
         chain_rolls(
             modes,
             conn_id=conn_id,
             settings=settings,
-            approval={"subject": SUBJECT, "response_timeout": response_timeout, **(approval or {})},
+            approval=approval_arguments(
+                approval, response_timeout=response_timeout, four_eyes=four_eyes, subject=SUBJECT
+            ),
             deferrable=deferrable,
             downwards=True,
         )

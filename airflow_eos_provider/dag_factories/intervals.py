@@ -10,6 +10,7 @@ from airflow.sdk import DAG, CronDataIntervalTimetable, Param
 
 from airflow_eos_provider.hooks.pipeline import DEFAULT_GROUP_ID, DEFAULT_KAFKA_CONN_ID
 from airflow_eos_provider.operators.interval_run import RUN_RETRY_DELAY, IntervalRunOperator
+from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 
 DOC = """
 ### Interval runs of the pipeline `{pipeline}`
@@ -19,7 +20,7 @@ Each run writes one data interval into Kafka exactly once, slice by slice; its a
 * **Backfill** as you like: intervals do not fence one another, so they may run in parallel and in any order.
 * **Clear** a finished run: it is a quick no-op, for the ledger in Kafka says that the interval is complete.
 * **Retry** of a failed run: it goes on with the slices that are left.
-* **By hand** there is no data interval: give `interval` in the form (`start/end`, ISO 8601 with offsets).
+* **Triggered manually** it has no data interval: give `interval` in the form (`start/end`, ISO 8601 with offsets).
 * Writing an interval once more on purpose is a **revision**: give `revision` 2, 3 … in the form.
 """
 
@@ -51,9 +52,20 @@ def interval_run_dag(
     :param function: ``package.module:function`` or ``/path/of/file.py:function``, called as
         ``function(spark, interval, **arguments)``; see ``IntervalRunOperator``.
     :param schedule: a timetable with data intervals; by default days in UTC. (Cron strings have none in Airflow 3.)
+    :param start_date: the first moment that may be written.
+    :param end_date: the moment at which the schedule ends; None if it does not.
+    :param dag_id: the DAG's id; ``<pipeline>_intervals`` if not given.
+    :param group_id: prefix of the pipeline's topics and transactional ids; never a Connect cluster's group.
+    :param kafka_conn_id: a connection of type ``kafka`` or ``kafka_connect``.
+    :param spark_conn_id: a Spark connection; it names the master.
     :param topic: where records go that name no topic themselves.
     :param arguments: further arguments of the function (templated).
+    :param slices: how many slices the rows are put into.
+    :param key: the columns whose hash decides a row's slice; the same in every attempt.
     :param max_active_runs: how many intervals may be written at once, in a backfill above all.
+    :param retry_delay: time between two tries of the task.
+    :param pool: pool of the task.
+    :param tags: the DAG's tags.
     :param operator: whatever else ``IntervalRunOperator`` and ``SparkSubmitOperator`` take.
     :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
     """
@@ -67,10 +79,17 @@ def interval_run_dag(
         params={
             "interval": Param(
                 None,
+                title="Interval",
                 type=["null", "string"],
-                description="Only for a run by hand: start/end, as in 2013-01-01T05:00:00Z/2013-01-02T05:00:00Z.",
+                description="Only for a manual run: start/end, as in 2013-01-01T05:00:00Z/2013-01-02T05:00:00Z.",
             ),
-            "revision": Param(1, type="integer", minimum=1, description="2 and more write the interval once again."),
+            "revision": Param(
+                1,
+                title="Revision",
+                type="integer",
+                minimum=1,
+                description="2 and more write the interval once again.",
+            ),
         },
         description=f"Write {pipeline} into Kafka exactly once, interval by interval",
         doc_md=DOC.format(pipeline=pipeline),
@@ -91,6 +110,6 @@ def interval_run_dag(
             key=key,
             pool=pool,
             retry_delay=retry_delay,
-            **operator,
+            **{"pre_execute": refuse_unknown_conf, **operator},
         )
     return dag

@@ -1,20 +1,23 @@
-"""What the DAGs of a roll have in common: a run's parameters; and plan, approval, roll and proof of each step."""
+"""What the DAGs have in common that change a cluster: how they run, a run's parameters, their approvals; and plan,
+approval, roll and proof of each step of a roll."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Param, TriggerRule
+from airflow.sdk import DAG, Param, TriggerRule
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.operators.approval import PlanApprovalOperator
+from airflow_eos_provider.operators.approval import REASON_CHARACTERS, PlanApprovalOperator
 from airflow_eos_provider.operators.rolling_upgrade import (
     ConnectPlanOperator,
     ConnectPreflightOperator,
     ConnectRollingUpgradeOperator,
     ConnectVerifyOperator,
 )
+from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
@@ -23,21 +26,57 @@ REASON = "{{ params.reason }}"
 TAKE_OVER = "{{ params.take_over }}"
 
 
+def triggered_dag(
+    dag_id: str, *, pool: str, params: Mapping[str, Param], description: str, doc: str, tags: Collection[str]
+) -> DAG:
+    """A DAG that runs only when it is triggered, one run at a time.
+
+    :param pool: pool of all tasks.
+    :param params: the fields of the form.
+    :param doc: in Markdown.
+    """
+    return DAG(
+        dag_id=dag_id,
+        schedule=None,
+        catchup=False,
+        max_active_runs=1,
+        default_args={"pool": pool},
+        params=dict(params),
+        description=description,
+        doc_md=doc,
+        tags=list(tags),
+    )
+
+
+def approval_arguments(
+    given: Mapping[str, Any] | None, *, response_timeout: timedelta | None, four_eyes: bool, **defaults: Any
+) -> dict[str, Any]:
+    """The arguments of an approval.
+
+    :param given: those that the author of the DAG file names; they win.
+    :param defaults: what else it gets, such as ``subject``.
+    """
+    return {**defaults, "response_timeout": response_timeout, "four_eyes": four_eyes, **(given or {})}
+
+
 def run_params(reason: str, what: str) -> dict[str, Param]:
     """What a person may say when a run is triggered.
 
-    :param reason: stands there unless another one is given.
+    :param reason: the default, unless another one is given.
     :param what: "the cluster is upgraded", say.
     """
     return {
         "reason": Param(
             reason,
+            title="Reason",
             type="string",
             minLength=1,
+            maxLength=REASON_CHARACTERS,
             description=f"Why {what}; it is shown to whoever approves, and kept in the journal.",
         ),
         "take_over": Param(
             False,
+            title="Take over",
             type="boolean",
             description="Fence a controller that hangs, though its lease still runs. Kept in the journal.",
         ),
@@ -60,7 +99,10 @@ def chain_rolls(
     cluster: dict[str, Any] = {"conn_id": conn_id, "settings": settings}
     # Upwards the preflight finds the next step by itself, since some of the workers may be there already.
     last: BaseOperator = ConnectPreflightOperator(
-        task_id="preflight", target=str(modes[0]) if downwards else None, **cluster
+        task_id="preflight",
+        target=str(modes[0]) if downwards else None,
+        pre_execute=refuse_unknown_conf,
+        **cluster,
     )
     for mode in modes:
         planned = ConnectPlanOperator(

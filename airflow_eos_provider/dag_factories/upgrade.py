@@ -10,7 +10,7 @@ from airflow.sdk import DAG
 from airflow.sdk.configuration import conf
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.dag_factories.steps import chain_rolls, run_params
+from airflow_eos_provider.dag_factories.steps import approval_arguments, chain_rolls, run_params, triggered_dag
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 
 #: The order of KIP-618: no worker may be enabled while another is disabled, so every worker passes through preparing.
@@ -20,14 +20,14 @@ DOC = """
 ### Exactly-once source support for the Kafka Connect cluster of connection `{conn_id}`
 
 Takes every worker from `disabled` over `preparing` to `enabled`, one worker at a time, as KIP-618 demands.
-Before each of the two rolls a person sees the plan (what changes, and how long each worker's tasks will stand still)
+Before each of the two rolls a person sees the plan (what changes, and each worker's predicted task downtime)
 and approves it under **Required actions**. What is approved is what is applied: if the cluster has moved since, the
 roll refuses and nothing is changed.
 
 * Started again in the middle, it goes on from what it sees: a finished step is skipped, an enabled cluster is verified.
 * A roll that fails at a worker puts that worker's file back and stops. Mend the cause, then clear the roll's task.
 * *Mark failed* on a roll: no further worker is touched, the cluster stays as it is. Clear the task to go on.
-* A rejected plan, or one that nobody answers in time, fails the run; nothing is changed.
+* A rejected plan, or one that is not answered in time, fails the run; nothing is changed.
 """
 
 
@@ -37,6 +37,7 @@ def upgrade_dag(
     dag_id: str = "connect_exactly_once_upgrade",
     pool: str = "default_pool",
     response_timeout: timedelta | None = None,
+    four_eyes: bool = False,
     approval: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
@@ -48,32 +49,32 @@ def upgrade_dag(
     then upgrade this cluster and no other.
 
     :param conn_id: a connection of type ``kafka_connect``.
+    :param dag_id: the DAG's id; one for each cluster.
     :param pool: pool of all tasks; it is there to spare the machine that the tasks run on, and is no lock: the lease in
         Kafka keeps two rolls apart, whoever starts them. A pool of one slot for all DAGs that touch the same cluster
         lets them queue instead of being refused; let it include deferred tasks, which otherwise give their slot back.
     :param response_timeout: how long each approval waits; without it, for ever. No answer is never a yes.
+    :param four_eyes: whoever has started a run may not approve its plans; see ``docs/security.md``.
     :param approval: further arguments of the two approvals, such as ``assigned_users`` or ``notifiers``.
     :param settings: fields of ``RolloutSettings`` that differ from its defaults.
     :param deferrable: whether the rolls wait for their gates in the triggerer, without a worker's slot; default:
         ``[operators] default_deferrable``.
+    :param tags: the DAG's tags.
     :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
     """
-    with DAG(
-        dag_id=dag_id,
-        schedule=None,
-        catchup=False,
-        max_active_runs=1,
-        default_args={"pool": pool},
+    with triggered_dag(
+        dag_id,
+        pool=pool,
         params=run_params("exactly-once source support", "the cluster is upgraded"),
         description=f"Roll the Kafka Connect cluster of {conn_id} to exactly-once source support",
-        doc_md=DOC.format(conn_id=conn_id),
-        tags=list(tags),
+        doc=DOC.format(conn_id=conn_id),
+        tags=tags,
     ) as dag:
         chain_rolls(
             STEPS,
             conn_id=conn_id,
             settings=settings,
-            approval={"response_timeout": response_timeout, **(approval or {})},
+            approval=approval_arguments(approval, response_timeout=response_timeout, four_eyes=four_eyes),
             deferrable=deferrable,
         )
     return dag

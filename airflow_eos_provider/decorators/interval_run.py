@@ -6,10 +6,15 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperator
 from airflow.providers.common.compat.sdk import DecoratedOperator, TaskDecorator, task_decorator_factory
 
 from airflow_eos_provider.operators.interval_run import IntervalRun
+from airflow_eos_provider.public_names import without_extra
+
+try:
+    from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperator
+except ModuleNotFoundError as error:
+    raise without_extra("@task.interval_run", "spark", error) from error
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -27,7 +32,8 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 _HIDDEN = "_eos_given"
 
 
-class _IntervalRunDecoratedOperator(IntervalRun, DecoratedOperator, PySparkOperator):
+# The two bases declare op_kwargs with types that differ; @task.pyspark combines them in the same way.
+class _IntervalRunDecoratedOperator(IntervalRun, DecoratedOperator, PySparkOperator):  # type: ignore[misc]
     """Calls the function in the task's own process, which is the Spark driver, and writes what it returns.
 
     The session is made as ``@task.pyspark`` makes it: ``conn_id`` names a Spark connection (without one: ``local[*]``),
@@ -120,6 +126,8 @@ def interval_run_task(python_callable: Callable[..., Any] | None = None, **kwarg
         def orders(spark, interval):
             return spark.read.parquet("…").where(…).selectExpr("order_id as key", "to_json(struct(*)) as value")
 
+    :param python_callable: the function; it is called with ``spark``, ``sc`` and ``interval`` where it names them, and
+        with its own arguments, and returns a DataFrame.
     :param kwargs: arguments of :class:`~airflow_eos_provider.operators.interval_run.IntervalRun`, of
         ``@task.pyspark`` (``conn_id``, ``config_kwargs``) and of every operator.
     """

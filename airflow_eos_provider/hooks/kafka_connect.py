@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
+from airflow.sdk.configuration import conf
 from airflow.sdk.log import mask_secret
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster import ConnectCluster, exposed_file
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
-from airflow_eos_provider.kafka.config import KafkaSettings, is_secret
+from airflow_eos_provider.hooks.shown_extra import (
+    HOST_COMMANDS_OPTION,
+    commands_in_client,
+    host_commands_in,
+    shown_in_clear,
+)
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.redaction import secrets_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from airflow_eos_provider.connect.rest import ConnectRest
 
+logger = logging.getLogger(__name__)
+
 #: Keys of the extra that the form or a user may leave empty, and that hold structures.
-_STRUCTURES: dict[str, type] = {"client": dict, "rest": dict, "workers": list}
+_STRUCTURES: dict[str, type] = {"client": dict, "client_secrets": dict, "rest": dict, "workers": list}
 
 #: What a ``kafka`` connection says about its consumers and producers, which has no meaning for an admin client.
 _NOT_FOR_CLIENTS = frozenset(
@@ -33,9 +44,13 @@ _NOT_FOR_CLIENTS_PREFIXES = ("enable.auto.", "enable.idempotence", "max.poll.", 
 class KafkaConnectHook(BaseHook):
     """One Kafka Connect cluster, described by a connection of type ``kafka_connect``.
 
-    The extra is the mapping of ``eos.yaml`` (``docs/cluster-file.md``), with two keys more: ``cluster_file``, the path
-    of such a file, and ``kafka_conn_id``, a connection of type ``kafka``. Host gives the bootstrap servers where the
-    extra has none; login and password are for basic authentication with the workers' REST API.
+    The extra is the mapping of ``eos.yaml`` (``docs/cluster-file.md``), with some keys more: ``cluster_file``, the path
+    of such a file; ``kafka_conn_id``, a connection of type ``kafka``; and ``client_secrets``, and ``env_secrets`` of a
+    worker, which join ``client`` and ``env`` and are hidden by Airflow as a whole. Host gives the bootstrap servers
+    where the extra has none; login and password are for basic authentication with the workers' REST API.
+
+    What a connection may hold is bounded (``docs/security.md``): nothing secret where Airflow shows it, and nothing
+    that this machine would run, write or kill, unless the deployment allows that.
 
     :param kafka_connect_conn_id: the connection.
     """
@@ -102,11 +117,14 @@ class KafkaConnectHook(BaseHook):
             _answer(f"group {cluster.group_id}", lambda: _ask_group(cluster)),
         ]
         for worker in cluster.workers:
-            answers.append(_answer(f"worker {worker.worker_id}", lambda url=worker.url: self._ask_worker(cluster, url)))
+            answers.append(_answer(f"worker {worker.worker_id}", partial(self._ask_worker, cluster, worker.url)))
         return all(ok for ok, _ in answers), "; ".join(text for _, text in answers)
 
     def _describe(self, connection: Connection) -> ConnectCluster:
         extra = _extra(connection)
+        _require_hidden_secrets(extra)
+        _require_no_host_commands(extra)
+        extra = _joined(extra)
         rest = dict(extra.get("rest") or {})
         if connection.login and "username" not in rest:
             rest |= {"username": connection.login, "password": connection.password}
@@ -148,7 +166,7 @@ class KafkaConnectHook(BaseHook):
 def client_properties(connection: Connection) -> dict[str, Any]:
     """The librdkafka properties of a ``kafka`` connection, without those of consumers and producers.
 
-    :raises ConfigurationError: its credentials come from code.
+    :raises ConfigurationError: its credentials come from code, or it makes this machine load or run something.
     """
     properties = dict(connection.extra_dejson)
     callbacks = sorted(name for name in properties if name.endswith("_cb"))
@@ -157,6 +175,7 @@ def client_properties(connection: Connection) -> dict[str, Any]:
             f"The connection {connection.conn_id} gets its credentials from code ({', '.join(callbacks)}).",
             remedy="Name credentials that need no callback; callbacks are not supported here.",
         )
+    _refuse_host_commands(commands_in_client(properties))
     return {
         name: value
         for name, value in properties.items()
@@ -165,20 +184,68 @@ def client_properties(connection: Connection) -> dict[str, Any]:
 
 
 def _extra(connection: Connection) -> dict[str, Any]:
-    """The extra without its empty fields; structures may also be written as JSON text, as a form leaves them."""
+    """The extra without its empty fields.
+
+    :raises ConfigurationError: a structure is given as text, which Airflow shows as it is, passwords included.
+    """
     extra = {key: value for key, value in connection.extra_dejson.items() if value not in (None, "", {}, [])}
     for key, kind in _STRUCTURES.items():
         value = extra.get(key)
         if isinstance(value, str):
-            try:
-                value = json.loads(value)
-            except ValueError:
-                raise ConfigurationError(f"{key} in the extra is not JSON.") from None
+            raise ConfigurationError(
+                f"{key} in the extra is text, of which Airflow shows everything to whoever may see connections.",
+                expected='an object or a list of the extra itself: {"client": {"security.protocol": "SSL"}}',
+                remedy="Write it without quotes around the structure, and change the secrets that were in it.",
+            )
         if key in extra and not isinstance(value, kind):
             raise ConfigurationError(f"{key} in the extra is a {type(value).__name__}.", expected=kind.__name__)
-        if key in extra:
-            extra[key] = value
     return extra
+
+
+def _require_hidden_secrets(extra: Mapping[str, Any]) -> None:
+    """Refuse a secret that Airflow's pages and its REST API would show."""
+    shown = shown_in_clear(extra, also_hidden=conf.get("core", "sensitive_var_conn_names", fallback="") or "")
+    if shown:
+        raise ConfigurationError(
+            f"Airflow would show the secret in {', '.join(shown)} to whoever may see connections.",
+            expected="secrets under names that Airflow hides, as text: a password of digits in quotes",
+            remedy="Move client properties to 'client_secrets' and a worker's variables to its 'env_secrets', or keep "
+            "the description in a cluster_file; then change these secrets.",
+        )
+
+
+def _require_no_host_commands(extra: Mapping[str, Any]) -> None:
+    """Refuse what makes the right to edit a connection the right to run commands as Airflow's worker."""
+    _refuse_host_commands(host_commands_in(extra))
+
+
+def _refuse_host_commands(found: Collection[str]) -> None:
+    if found and not conf.getboolean("eos", HOST_COMMANDS_OPTION, fallback=False):
+        raise ConfigurationError(
+            "The extra says what is run, written or stopped on the Airflow worker's machine "
+            f"({', '.join(sorted(found))}): whoever edits the connection could run any command there.",
+            expected="worker entries with url only, or a cluster_file",
+            remedy="Write the description into a file on the Airflow workers and name it as cluster_file. To allow it "
+            f"in connections all the same: [eos] {HOST_COMMANDS_OPTION} = True "
+            f"(AIRFLOW__EOS__{HOST_COMMANDS_OPTION.upper()}).",
+        )
+
+
+def _joined(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The extra with its separate secrets where they belong."""
+    joined = {key: value for key, value in extra.items() if key != "client_secrets"}
+    if "client_secrets" in extra:
+        joined["client"] = {**(extra.get("client") or {}), **extra["client_secrets"]}
+    if "workers" in extra:
+        joined["workers"] = [_joined_worker(entry) for entry in extra["workers"]]
+    return joined
+
+
+def _joined_worker(entry: Any) -> Any:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("env_secrets"), Mapping):
+        return entry
+    worker = {key: value for key, value in entry.items() if key != "env_secrets"}
+    return {**worker, "env": {**(entry.get("env") or {}), **entry["env_secrets"]}}
 
 
 def _from_file(
@@ -191,6 +258,9 @@ def _from_file(
             f"The extra names a cluster_file and also {' and '.join(clash)}.", remedy="Leave one of the two."
         )
     cluster = ConnectCluster.from_file(path)
+    exposed = exposed_file(path, holds_secrets=cluster.holds_secrets)
+    if exposed:
+        logger.warning("%s", exposed)
     if bootstrap_servers or client:
         servers = str(bootstrap_servers or cluster.kafka.bootstrap_servers)
         cluster = replace(cluster, kafka=KafkaSettings.of(servers, {**cluster.kafka.properties, **client}))
@@ -209,12 +279,12 @@ def _from_file(
 
 
 def mask(value: Any) -> None:
-    """Tell Airflow's log masking about every value whose name says that it is secret."""
+    """Tell Airflow's log masking about every value that is secret, by its name or by its shape."""
     if isinstance(value, Mapping):
-        for name, inner in value.items():
-            if isinstance(inner, str) and is_secret(str(name)):
-                mask_secret(inner)
-            else:
+        for secret in secrets_of(value):
+            mask_secret(secret)
+        for inner in value.values():
+            if isinstance(inner, list):
                 mask(inner)
     elif isinstance(value, list):
         for inner in value:

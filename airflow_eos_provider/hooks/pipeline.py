@@ -1,4 +1,4 @@
-"""From an Airflow connection to a pipeline of interval runs, and from a task's context to the run that it is for."""
+"""Makes a pipeline of interval runs from an Airflow connection, and finds the run that a task is for."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def interval_of(context: Context, given: str | None) -> Interval:
     start, end = dag_run.data_interval_start, dag_run.data_interval_end
     if start is None or end is None:
         raise ConfigurationError(
-            f"The run {dag_run.run_id} has no data interval: it was triggered by hand or by an asset.",
+            f"The run {dag_run.run_id} has no data interval: it was triggered manually or by an asset.",
             remedy="Trigger it with a logical date, use a backfill, or give the task an interval: "
             'interval="{{ params.interval }}" (start/end in ISO 8601 with offsets).',
         )

@@ -42,7 +42,7 @@ class Interval:
             raise ConfigurationError(
                 "The run has no data interval.",
                 expected="a start and an end",
-                remedy="A run that is started by hand has none of its own: name one when you start it (start and end "
+                remedy="A run that is started manually has none of its own: name one when you start it (start and end "
                 "in its configuration), or use a backfill.",
             )
         object.__setattr__(self, "start", _canonical("start", self.start))
@@ -121,7 +121,7 @@ class Run:
 
     @property
     def key(self) -> dict[str, str]:
-        """The part of a ledger key that stands for this run, as Connect's source partition."""
+        """The part of a ledger key that names this run, as Connect's source partition."""
         return {"interval": self.interval_name}
 
     @classmethod

@@ -13,20 +13,22 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
-from airflow_eos_provider.interval.coordinator import Coordinator
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.coordinator import Coordinator
+from airflow_eos_provider.interval.protocol.slice_writer import Tally
+from airflow_eos_provider.interval.protocol.stage import Completed, OnStep, Report, SliceFigures, Stage, silent
+from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.slices import RunPlan, Slice
-from airflow_eos_provider.interval.stage import Completed, OnStep, Report, Stage, silent
-from airflow_eos_provider.interval.task import Task
 
 #: Rows handed to the writer at once.
 _BATCH_ROWS = 5_000
@@ -112,17 +114,32 @@ def write_slices(
     stage: Stage,
     number: int,
     *,
+    report: Report = silent,
     on_step: OnStep = silent,
     task_class: type[Task] = Task,
     read: Callable[[Slice], Iterator[pa.RecordBatch]] = read_lines,
 ) -> None:
     """One attempt of one task: every slice of it that is not done.
 
+    :param report: receives a line when something is waited for.
     :raises FencedError: a later attempt has taken over.
     """
-    with task_class(pipeline, stage, number, on_step=on_step) as task:
+    with task_class(pipeline, stage, number, report=report, on_step=on_step) as task:
         for part in sorted(task.start()):
             task.write_slice(part, read(stage.slices[part]))
+
+
+def figures_of_lines(
+    pipeline: Pipeline,
+    stage: Stage,
+    slices: Collection[int],
+    read: Callable[[Slice], Iterator[pa.RecordBatch]] = read_lines,
+) -> dict[int, SliceFigures]:
+    """The rows of slices, counted and summed up as they would be written.
+
+    :raises ConfigurationError: a file is not the one that was planned.
+    """
+    return {number: Tally(pipeline, stage.run).take(read(stage.slices[number])) for number in slices}
 
 
 @dataclass(slots=True)
@@ -165,6 +182,7 @@ class LocalRunner:
         """Write the interval, or find it complete.
 
         :raises FencedError: another driver of this run has taken over.
+        :raises InputChangedError: the files have other rows than the slices that are committed.
         :raises EosError: a task failed :data:`MAX_FAILURES` times; the message has the end of its log.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -174,8 +192,9 @@ class LocalRunner:
             begun = coordinator.begin(make_plan, tasks)
             if isinstance(begun, Completed):
                 return begun
-            self._run_stage(begun)
-            return coordinator.finish(begun)
+            stage = coordinator.compare_input(begun, partial(figures_of_lines, self._pipeline, begun))
+            self._run_stage(stage)
+            return coordinator.finish(stage)
 
     def _run_stage(self, stage: Stage) -> None:
         running = {n: self._start(stage, n, 0) for n in range(stage.tasks) if stage.assignment[n]}
@@ -224,6 +243,11 @@ class LocalRunner:
         return _Attempt(process, log, failures)
 
 
+def _log(line: str) -> None:
+    sys.stderr.write(f"{line}\n")  # the task's log
+    sys.stderr.flush()
+
+
 def run_task(job: Mapping[str, Any], *, on_step: OnStep = silent, task_class: type[Task] = Task) -> int:
     """One task's process.
 
@@ -234,6 +258,7 @@ def run_task(job: Mapping[str, Any], *, on_step: OnStep = silent, task_class: ty
             Pipeline.from_dict(job["pipeline"]),
             Stage.from_dict(job["stage"]),
             job["task"],
+            report=_log,
             on_step=on_step,
             task_class=task_class,
         )

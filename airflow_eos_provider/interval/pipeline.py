@@ -15,6 +15,9 @@ from airflow_eos_provider.kafka.config import KafkaSettings, is_secret
 #: What Kafka allows in a topic's name, from which ``@`` and ``/`` are absent: the parts of a run's name stay apart.
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,180}")
 
+#: Topics' own rule is the same, with room for more.
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
 #: Properties of the producers that carry the proof; a user may not set them.
 _OURS = frozenset(
     {
@@ -32,6 +35,14 @@ _OURS = frozenset(
 _SETTINGS = "kafka"
 
 
+def _require_topic_name(name: str) -> None:
+    if name in (".", "..") or not _TOPIC.fullmatch(name):
+        raise ConfigurationError(
+            f"A topic cannot be named {name!r}.",
+            expected="1 to 249 letters, digits, '.', '_' and '-'; no topic at all where each row names its own",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """One pipeline of interval runs.
@@ -47,8 +58,13 @@ class Pipeline:
     :param transaction_timeout_ms: how long one slice's transaction may take, milliseconds. A dead task's transaction
         may hold up its siblings for as long. The broker's limit is 15 minutes unless set.
     :param producer: further librdkafka properties of the producers that write records, such as compression.type.
-    :param run_header: name of a header that tells a record's run, so that an interval's records can be told apart in a
+    :param run_header: name of a header with a record's run, so that an interval's records are distinguishable in a
         topic of many; None for no such header.
+    :param visibility_timeout_ms: how long ``complete`` may wait, milliseconds, until readers of committed records get
+        past the interval's records, which an open transaction of another producer can hold back. The default is the
+        brokers' usual transaction.max.timeout.ms and the minute between two of their looks for expired ones.
+    :param allow_single_in_sync_replica: take replicated topics with ``min.insync.replicas=1`` as they are, though an
+        acknowledged record can be lost there with its partition's leader.
     :raises ConfigurationError: a name or a property cannot be used.
     """
 
@@ -63,6 +79,8 @@ class Pipeline:
     producer: Mapping[str, str] = field(default_factory=dict, repr=False)
     run_header: str | None = None
     target_partitions: int | None = None
+    visibility_timeout_ms: int = 960_000
+    allow_single_in_sync_replica: bool = False
 
     def __post_init__(self) -> None:
         for what, text in (("pipeline", self.name), ("group", self.group_id)):
@@ -70,6 +88,8 @@ class Pipeline:
                 raise ConfigurationError(
                     f"A {what} cannot be named {text!r}.", expected="letters, digits, '.', '_' and '-', as in topics"
                 )
+        if self.topic is not None:
+            _require_topic_name(self.topic)
         object.__setattr__(self, "ledger_topic", self.ledger_topic or f"{self.group_id}-{self.name}-offsets")
         object.__setattr__(self, "control_topic", self.control_topic or f"{self.group_id}-configs")
         object.__setattr__(self, "producer", MappingProxyType({k: str(v) for k, v in self.producer.items()}))
@@ -88,6 +108,10 @@ class Pipeline:
             raise ConfigurationError(
                 f"The transaction timeout is {self.transaction_timeout_ms} ms.",
                 expected="1000 to 900000 (the broker's transaction.max.timeout.ms bounds it, too)",
+            )
+        if self.visibility_timeout_ms < 0:
+            raise ConfigurationError(
+                f"The visibility timeout is {self.visibility_timeout_ms} ms.", expected="0 or more"
             )
         for what, partitions in (("ledger", self.ledger_partitions), ("target topic", self.target_partitions)):
             if partitions is not None and partitions < 1:
@@ -128,6 +152,8 @@ class Pipeline:
             "producer": dict(self.producer),
             "run_header": self.run_header,
             "target_partitions": self.target_partitions,
+            "visibility_timeout_ms": self.visibility_timeout_ms,
+            "allow_single_in_sync_replica": self.allow_single_in_sync_replica,
         }
 
     @classmethod

@@ -1,38 +1,47 @@
-"""What interval runs have written, read back: how they stand, and whether the records are those that were promised.
+"""Reads back what interval runs have written: their state, and whether the records are those that were promised.
 
 Everything here only reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException, Message
+from confluent_kafka import KafkaException
 
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.interval.control import ControlState
-from airflow_eos_provider.interval.draining import Progress, drain
 from airflow_eos_provider.interval.interval import Run
-from airflow_eos_provider.interval.ledger import CompleteRecord, LedgerState, add_digests
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.reading import Follower
-from airflow_eos_provider.interval.stage import Completed
+from airflow_eos_provider.interval.protocol.control_topic import ControlState
+from airflow_eos_provider.interval.protocol.follower import Follower
+from airflow_eos_provider.interval.protocol.ledger import CompleteRecord, LedgerState, add_digests
+from airflow_eos_provider.interval.protocol.same_topics import SameTopics
+from airflow_eos_provider.interval.protocol.stage import Completed
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.read import LogRecord, scan_to_end
+
+#: Called with topic, offsets passed and offsets in all.
+Progress = Callable[[str, int, int], None]
+
+#: A topic that has had nothing to read for so long before its end is given up, seconds: an open transaction holds its
+#: readers back.
+PATIENCE_SECONDS = 60.0
 
 
 def _silent(topic: str, passed: int, end: int) -> None:
-    """Progress that nobody asked for."""
+    """Drops progress lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
     """One run of a pipeline, as ledger and control topic have it.
 
-    :param complete: whether its ``complete`` stands in the ledger.
+    :param complete: whether its ``complete`` is in the ledger.
     :param slices: slices of its plan; None if it has no plan yet.
     :param done: numbers of the slices that are committed; empty for a complete run, whose slices' records are gone.
     :param records: records committed so far.
@@ -120,14 +129,17 @@ def completion(pipeline: Pipeline, run: Run, *, wait: bool = False) -> Completed
     """What the ledger says of a complete run; None if it is not complete.
 
     :param wait: read to the ledger's end of this moment, and so wait for the open transactions before it. Otherwise
-        only what is stable is read: then a ``complete`` that stands behind somebody's open transaction is not seen yet,
+        only what is stable is read: then a ``complete`` behind another producer's open transaction is not seen yet,
         so None means "not that one could tell".
     :raises UnreachableError: no broker answers.
     :raises ReadTimeoutError: a transaction stays open.
+    :raises TopicChangedError: its records are in another topic than the one that the pipeline names, or that topic was
+        deleted and made anew. A pipeline that names none is not compared.
     """
     found = ledger(pipeline, wait=wait).completed(run)
     if found is None:
         return None
+    SameTopics(pipeline, run).compare_complete(found)
     return Completed(run, found.records, found.digest, found.slices, already=True, seconds=0.0)
 
 
@@ -174,8 +186,13 @@ def verify_run(
 ) -> Verification:
     """Drain one run's records, which carry its name in a header, and compare them with its ``complete``.
 
+    :param pipeline: which one, and how to reach the brokers.
+    :param run: whose records are read.
+    :param topics: where they are.
     :param header: the pipeline's ``run_header``.
     :param source: files whose lines, all of them, are the values of the run's records.
+    :param progress: called while records are read, with the topic, how many are read, and how many there are.
+    :returns: what was found beside what ``complete`` says; ``holds`` is the verdict.
     :raises ConfigurationError: the run is not complete, or there is no such topic.
     """
     complete = ledger(pipeline, wait=True).completed(run)
@@ -194,8 +211,12 @@ def verify_all(
 ) -> Verification:
     """Drain whole topics, and compare them with all complete runs of the pipeline, their only writer.
 
+    :param pipeline: which one, and how to reach the brokers.
+    :param topics: where its records are.
     :param source: files whose lines, all of them, are the values of the records.
-    :raises ConfigurationError: a run is under way, some of whose records may stand there already.
+    :param progress: called while records are read, with the topic, how many are read, and how many there are.
+    :returns: what was found beside what ``complete`` says; ``holds`` is the verdict.
+    :raises ConfigurationError: a run is under way, some of whose records may be there already.
     """
     running = [status.run.name for status in statuses(pipeline) if not status.complete]
     if running:
@@ -222,7 +243,7 @@ class _Drained:
     """
 
     def __init__(self, header: tuple[str, bytes] | None) -> None:
-        from airflow_eos_provider.interval.writer import Digest  # it brings pyarrow, which takes a while
+        from airflow_eos_provider.interval.protocol.slice_writer import Digest  # it brings pyarrow, which takes a while
 
         self._header = header
         self._records = 0
@@ -232,14 +253,22 @@ class _Drained:
 
     def read(self, pipeline: Pipeline, topics: Sequence[str], progress: Progress) -> None:
         for topic in topics:
-            drain(pipeline.kafka, topic, self._take, progress)
+            scan_to_end(
+                pipeline.kafka,
+                topic,
+                self._take,
+                timeout_seconds=PATIENCE_SECONDS,
+                stall_only=True,
+                headers=True,
+                progress=partial(progress, topic),
+            )
 
-    def _take(self, message: Message) -> None:
-        headers: Any = message.headers()  # a list of pairs, whatever its type says
-        if self._header is None or (headers and self._header in headers):
-            self._digest.add(message.topic() or "", message.key(), message.value(), headers)
-            self._values.add("", None, message.value())
-            self._records += 1
+    def _take(self, records: Sequence[LogRecord]) -> None:
+        for record in records:
+            if self._header is None or (record.headers and self._header in record.headers):
+                self._digest.add(record.topic, record.key, record.value, record.headers)
+                self._values.add("", None, record.value)
+                self._records += 1
 
     def beside(
         self, what: str, topics: Sequence[str], records: int, digest: str, source: Sequence[Path]

@@ -54,11 +54,11 @@ _REFUSED = frozenset(
 )
 
 
-class Complaints:
-    """The last thing that librdkafka complained of in the background; the reason behind a bare time-out.
+class ClientErrors:
+    """The last error that librdkafka reported in the background: the reason behind a bare time-out.
 
-    :ivar last: its words, None if it was content.
-    :ivar refused: the broker answered, but would not have us (credentials, certificates).
+    :ivar last: its words, None if there was none.
+    :ivar refused: a broker answered, and rejected our credentials or certificates.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Complaints:
         self.refused = False
 
     def __call__(self, error: KafkaError) -> None:
-        # "All brokers are down" follows the line that tells why, and says less.
+        # "All brokers are down" follows the line that says why, and says less.
         if error.code() != KafkaError._ALL_BROKERS_DOWN or self.last is None:
             self.last = error.str()
         self.refused = self.refused or error.code() in _REFUSED
@@ -76,7 +76,7 @@ class Complaints:
 
 
 class QuietAdmin:
-    """An admin client with its complaints.
+    """An admin client with its client_errors.
 
     :param settings: the Kafka cluster.
     :raises ConfigurationError: librdkafka does not take a property.
@@ -84,8 +84,8 @@ class QuietAdmin:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self.settings = settings
-        self.complaints = Complaints()
-        configuration: dict[str, Any] = {**settings.confluent(), "error_cb": self.complaints}
+        self.client_errors = ClientErrors()
+        configuration: dict[str, Any] = {**settings.confluent(), "error_cb": self.client_errors}
         try:
             self.client = AdminClient(configuration, logger=logger)
         except (KafkaException, ValueError, TypeError) as error:
@@ -107,11 +107,11 @@ class QuietAdmin:
 
     def explain(self, error: KafkaException, what: str) -> EosError:
         """This package's error for one of librdkafka's."""
-        self.client.poll(0)  # serves the callback that tells why
-        return explain(error.args[0], what, self.settings, self.complaints)
+        self.client.poll(0)  # serves the callback that gets the reason
+        return explain(error.args[0], what, self.settings, self.client_errors)
 
 
-def quiet_consumer(settings: KafkaSettings, complaints: Complaints, **extra: object) -> Consumer:
+def quiet_consumer(settings: KafkaSettings, client_errors: ClientErrors, **extra: object) -> Consumer:
     """A consumer for ``assign``; it joins no group, though librdkafka asks for a group's name all the same.
 
     :param extra: properties, with underscores for dots; they win over the user's.
@@ -121,30 +121,32 @@ def quiet_consumer(settings: KafkaSettings, complaints: Complaints, **extra: obj
         **{"group_id": "airflow-eos-provider", "enable_auto_commit": False, "enable_auto_offset_store": False, **extra}
     )
     try:
-        return Consumer({**configuration, "error_cb": complaints}, logger=logger)
+        return Consumer({**configuration, "error_cb": client_errors}, logger=logger)
     except (KafkaException, ValueError, TypeError) as error:
         raise _unfit(error) from None
 
 
-def quiet_producer(settings: KafkaSettings, complaints: Complaints, **extra: object) -> Producer:
+def quiet_producer(settings: KafkaSettings, client_errors: ClientErrors, **extra: object) -> Producer:
     """A producer.
 
     :param extra: properties, with underscores for dots; they win over the user's.
     :raises ConfigurationError: librdkafka does not take a property.
     """
     try:
-        return Producer({**settings.confluent(**extra), "error_cb": complaints}, logger=logger)
+        return Producer({**settings.confluent(**extra), "error_cb": client_errors}, logger=logger)
     except (KafkaException, ValueError, TypeError) as error:
         raise _unfit(error) from None
 
 
-def explain(error: KafkaError, what: str, settings: KafkaSettings, complaints: Complaints | None = None) -> EosError:
+def explain(
+    error: KafkaError, what: str, settings: KafkaSettings, client_errors: ClientErrors | None = None
+) -> EosError:
     """This package's error for one of librdkafka's.
 
     :param what: what was being done, as in "describing topic x".
     """
-    words = complaints.last if complaints and complaints.last else error.str()
-    if error.code() in _REFUSED or (complaints and complaints.refused):
+    words = client_errors.last if client_errors and client_errors.last else error.str()
+    if error.code() in _REFUSED or (client_errors and client_errors.refused):
         return ConfigurationError(
             f"The Kafka cluster at {settings.bootstrap_servers} refused ({what}): {words}.",
             remedy="Check the client's credentials and certificates, and the ACLs of its principal.",

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.redaction import is_secret, remember
 
-#: A property whose name contains one of these words is never shown.
-SECRET_WORDS = ("password", "secret", "key.pem", "keystore", "token", "sasl.jaas", "oauthbearer.config", "private")
+__all__ = ["KafkaSettings", "is_secret"]
 
 #: librdkafka name -> kafka-python name.
 _KAFKA_PYTHON_NAMES = {
@@ -59,6 +59,7 @@ class KafkaSettings:
         object.__setattr__(
             self, "properties", MappingProxyType({name: str(value) for name, value in self.properties.items()})
         )
+        remember(self.properties)
 
     @classmethod
     def of(cls, bootstrap_servers: str, client: Mapping[str, object] | None = None) -> KafkaSettings:
@@ -68,6 +69,18 @@ class KafkaSettings:
     @property
     def bootstrap_servers(self) -> str:
         return self.properties["bootstrap.servers"]
+
+    @property
+    def principal(self) -> str | None:
+        """Whom the brokers' ACLs know this client by, as far as its settings say; None where a certificate, a ticket or
+        a token says it."""
+        protocol = self.properties.get("security.protocol", "PLAINTEXT").upper()
+        if protocol.startswith("SASL"):
+            mechanism = self.properties.get("sasl.mechanism") or self.properties.get("sasl.mechanisms", "")
+            named = mechanism.upper() == "PLAIN" or mechanism.upper().startswith("SCRAM-")
+            return f"User:{self.properties['sasl.username']}" if named and "sasl.username" in self.properties else None
+        has_certificate = any(name.startswith(("ssl.certificate", "ssl.keystore")) for name in self.properties)
+        return None if protocol == "SSL" and has_certificate else "User:ANONYMOUS"
 
     def confluent(self, **extra: object) -> dict[str, object]:
         """A confluent-kafka configuration; ``extra`` uses underscores for dots (``group_id`` -> ``group.id``)."""
@@ -105,9 +118,3 @@ class KafkaSettings:
 
     def __repr__(self) -> str:
         return f"KafkaSettings({self.redacted()})"
-
-
-def is_secret(name: str) -> bool:
-    """Whether the value of a property of this name must not be shown."""
-    lowered = name.lower()
-    return any(word in lowered for word in SECRET_WORDS)

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.clients import QuietAdmin, quiet_consumer
-from airflow_eos_provider.kafka.config import KafkaSettings
 
 #: A partition's leader has just moved, and the client still knows the old one. The answer itself is no reason for
 #: librdkafka's admin calls to ask again.
@@ -33,6 +32,14 @@ _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
+class UnknownTopicError(ConfigurationError):
+    """There is no such topic."""
+
+
+class ReplacedTopicError(EosError):
+    """A topic is not the one that an earlier read knew: deleted and made anew, or it lost records."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
     """Which part of a topic is read.
@@ -43,29 +50,39 @@ class Reach:
         it. What is committed behind it is missed, so nothing may be concluded from a record that is not seen.
     :param compaction_lag_seconds: the topic's ``min.compaction.lag.ms``, in seconds: a read that took longer asks for
         new ends and goes on. None for a topic that is not compacted, or where a missed record does no harm.
+    :param topic_id: the topic's id when ``start`` was reached; another topic of this name is not read. None for any.
     """
 
     start: Mapping[int, int] = field(default_factory=dict)
     partitions: Collection[int] | None = None
     stable_only: bool = False
     compaction_lag_seconds: float | None = None
+    topic_id: str | None = None
 
 
 class Ends:
     """First and last offsets of the partitions that are to be read.
 
     :param limit: seconds in which a question must be answered.
-    :raises ConfigurationError: there is no such topic or partition, or it may not be read.
+    :ivar topic_id: the topic's id; None if it could not be asked for.
+    :raises UnknownTopicError: there is no such topic.
+    :raises ConfigurationError: there is no such partition, or it may not be read.
+    :raises ReplacedTopicError: it is another topic than ``reach.topic_id``.
     :raises UnreachableError: no broker answers.
     """
 
-    def __init__(self, settings: KafkaSettings, topic: str, reach: Reach, limit: float) -> None:
-        self._admin = QuietAdmin(settings)
-        self._settings = settings
+    def __init__(self, admin: QuietAdmin, topic: str, reach: Reach, limit: float) -> None:
+        self._admin = admin
         self._topic = topic
+        self.topic_id: str | None = None
         self._reach = reach
         self._limit = limit
         known = self._known_partitions()
+        if self.topic_id is not None and reach.topic_id not in (None, self.topic_id):
+            raise ReplacedTopicError(
+                f"The topic {topic} has another id ({self.topic_id}) than when it was read ({reach.topic_id}).",
+                remedy="It was deleted and made anew, so what was known of it does not hold any more.",
+            )
         wanted = known if reach.partitions is None else set(reach.partitions)
         if unknown := sorted((wanted | set(reach.start)) - known):
             raise ConfigurationError(
@@ -74,14 +91,14 @@ class Ends:
         self._partitions = [TopicPartition(topic, partition) for partition in sorted(wanted)]
 
     def _known_partitions(self) -> set[int]:
-        topic, settings = self._topic, self._settings
+        topic, settings = self._topic, self._admin.settings
         try:
             return self._described()
         except ValueError as error:  # librdkafka's own check of the name
             raise ConfigurationError(f"{topic!r} is not a name of a topic: {error}.") from None
         except KafkaException as error:
             if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION):
-                raise ConfigurationError(
+                raise UnknownTopicError(
                     f"There is no topic {topic} on the Kafka cluster at {settings.bootstrap_servers}.",
                     remedy="Check the name and bootstrap_servers; a topic that one may not describe looks absent.",
                 ) from error
@@ -91,17 +108,21 @@ class Ends:
         topics = TopicCollection([self._topic])
         (future,) = self._admin.client.describe_topics(topics, request_timeout=self._limit / 2).values()
         try:
-            return {partition.id for partition in future.result().partitions}
+            found = future.result()
+            self.topic_id = str(found.topic_id)
+            return {partition.id for partition in found.partitions}
         except KafkaException as error:
             if error.args[0].code() not in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT):
                 raise
         # A KRaft cluster names any living broker as its controller, which is who was asked; that one may hang. A new
         # consumer asks the first broker that it gets hold of. It costs more, and unlike an admin makes no topic.
-        with closing(quiet_consumer(self._settings, self._admin.complaints, allow_auto_create_topics=False)) as other:
-            found = other.list_topics(self._topic, timeout=self._limit / 2).topics[self._topic]
-        if found.error is not None:
-            raise KafkaException(found.error)
-        return set(found.partitions)
+        with closing(
+            quiet_consumer(self._admin.settings, self._admin.client_errors, allow_auto_create_topics=False)
+        ) as other:
+            listed = other.list_topics(self._topic, timeout=self._limit / 2).topics[self._topic]
+        if listed.error is not None:
+            raise KafkaException(listed.error)
+        return set(listed.partitions)
 
     def beginnings(self) -> dict[int, int]:
         """Where to begin. A retention run afterwards can move a partition's first offset on, never back."""

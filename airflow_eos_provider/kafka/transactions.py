@@ -8,11 +8,12 @@ at a state of a broker that is younger than they are.
 from __future__ import annotations
 
 import contextlib
-import logging
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -27,20 +28,17 @@ from kafka.protocol.admin.transactions import (
 from kafka.protocol.metadata import CoordinatorType
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, UnreachableError
+from airflow_eos_provider.kafka.batches import fetch, headers
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.fencing import WINDOW, Fenced, Round, fence_round
+from airflow_eos_provider.kafka.quiet import quiet_kafka_python
+from airflow_eos_provider.kafka.transaction_state import TransactionState
+from airflow_eos_provider.kafka.writers import PartitionWriters, Progress
 
 __all__ = ["ActiveProducer", "Fenced", "TransactionDescription", "TransactionListing", "TransactionsClient"]
 
 T = TypeVar("T")
-
-#: kafka-python reports each failed attempt; what matters reaches the operator once, in an error.
-logging.getLogger("kafka").addHandler(logging.NullHandler())
-#: At level DEBUG the one would write the whole configuration, the other every request, passwords included; at INFO they
-#: fill a task's log with a line for each connection that comes and goes.
-for _name in ("kafka.admin.client", "kafka.net.connection"):
-    logging.getLogger(_name).setLevel(logging.WARNING)
 
 #: ListTransactions takes a pattern from this version on (Kafka 4.1, KIP-1152).
 _LIST_WITH_PATTERN = 2
@@ -55,28 +53,24 @@ FENCE_TIMEOUT_MS = 30_000
 #: moves takes seconds.
 _FENCE_PAUSE_SECONDS = 0.02
 
-#: States in which a transactional id has no transaction open.
-_NOT_OPEN = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
-
 
 class TransactionListing(NamedTuple):
     """One transactional id that some broker coordinates."""
 
     transactional_id: str
-    state: str
+    state: TransactionState
     producer_id: int
 
 
 class TransactionDescription(NamedTuple):
     """What a transactional id's coordinator knows.
 
-    ``state`` is the broker's word (``Empty``, ``Ongoing``, ``PrepareCommit``, ``CompleteAbort`` …); ``timeout_ms`` the
-    transaction timeout of its last producer; ``started_at_ms`` when the open transaction began, by the broker's clock,
-    None if none is open; ``partitions`` the topic partitions in it.
+    ``timeout_ms`` is the transaction timeout of its last producer; ``started_at_ms`` when its open transaction began by
+    the broker's clock, None if none is open; ``partitions`` are the topic partitions in it.
     """
 
     transactional_id: str
-    state: str
+    state: TransactionState
     producer_id: int
     producer_epoch: int
     timeout_ms: int
@@ -105,13 +99,14 @@ class TransactionsClient:
     :param settings: the Kafka cluster.
     :param timeout_seconds: limit of each call, momentary refusals of a coordinator that moves included.
     :raises ConfigurationError: on entering: credentials are refused, or a property has no counterpart in kafka-python.
-    :raises UnreachableError: on entering: no broker answers; told after a few seconds.
+    :raises UnreachableError: on entering: no broker answers; reported after a few seconds.
     """
 
     def __init__(self, settings: KafkaSettings, *, timeout_seconds: float = 15.0) -> None:
         self._settings = settings
         self._timeout_seconds = timeout_seconds
         self._admin: Any = None
+        self._quiet = ExitStack()
 
     def __enter__(self) -> Self:
         self._admin = self._connect()
@@ -146,7 +141,7 @@ class TransactionsClient:
         :raises UnreachableError: a broker did not answer, so the list would not be whole.
         :raises EosError: a broker answered with an error.
         """
-        return tuple(listed.transactional_id for listed in self.list(prefix) if listed.state not in _NOT_OPEN)
+        return tuple(listed.transactional_id for listed in self.list(prefix) if listed.state.is_open)
 
     def fence(
         self,
@@ -154,6 +149,7 @@ class TransactionsClient:
         *,
         timeout_ms: int = FENCE_TIMEOUT_MS,
         timeout_seconds: float | None = None,
+        on_refused: Callable[[Collection[str]], None] = lambda transactional_ids: None,
     ) -> dict[str, Fenced]:
         """Shut out every producer that now has one of these ids; an open transaction of it is aborted.
 
@@ -163,6 +159,7 @@ class TransactionsClient:
 
         :param timeout_ms: the id's new transaction timeout, milliseconds; a producer that takes the id sets its own.
         :param timeout_seconds: limit of the whole call, None for the client's.
+        :param on_refused: called with the ids that are left, each time that they were asked for and refused.
         :raises ReadTimeoutError: ids are left whose transactions did not end in time.
         :raises UnreachableError: coordinators did not answer in time.
         :raises ConfigurationError: the principal may not write with one of them.
@@ -187,6 +184,7 @@ class TransactionsClient:
             if done.broken:
                 self._close()
             if left:
+                on_refused(left)
                 time.sleep(pause)  # between two questions; the deadline bounds them
                 pause = min(2 * pause, _PAUSE_SECONDS)
         return fenced
@@ -216,6 +214,49 @@ class TransactionsClient:
         what = f"describing the producers of {topic}-{','.join(map(str, wanted[:10]))}"
         return self._run(lambda admin: _producers(admin, topic, wanted), what)
 
+    def writers(
+        self,
+        topic: str,
+        begin: Mapping[int, int],
+        end: Mapping[int, int],
+        progress: Progress | None = None,
+    ) -> dict[int, PartitionWriters]:
+        """Who wrote a topic's records, and how their transactions ended, from the headers of its batches.
+
+        :param begin: by partition the first offset that counts; the whole log's, to be sure of open transactions.
+        :param end: by partition the offset after the last one.
+        :param progress: called with offsets passed and offsets in all.
+        :raises ConfigurationError: there is no such partition, or the principal may not read the topic.
+        :raises UnreachableError: a leader did not answer.
+        :raises EosError: it answered with another error, or holds batches older than Kafka 0.11.
+        """
+        writers = {partition: PartitionWriters() for partition in end}
+        positions = {partition: begin[partition] for partition, last in end.items() if begin[partition] < last}
+        total = sum(end[partition] - offset for partition, offset in positions.items())
+        what = f"reading the batches of {topic}"
+        moved_at = time.monotonic()
+        while positions:
+            before = dict(positions)
+            for partition, piece in self._run(partial(fetch, topic=topic, positions=before), what).items():
+                try:
+                    batches = list(headers(piece))
+                except ValueError as error:
+                    raise EosError(
+                        f"The partition {topic}-{partition} holds what is no batch of today: {error}."
+                    ) from None
+                for batch in batches:
+                    if batch.last_offset >= positions[partition]:  # the first may begin before what was asked for
+                        writers[partition].take(batch)
+                        positions[partition] = batch.last_offset + 1
+            if positions != before:
+                moved_at = time.monotonic()
+            elif time.monotonic() - moved_at > self._timeout_seconds:
+                raise ReadTimeoutError(f"{topic} gave nothing more from {before} on, before its ends {dict(end)}.")
+            positions = {partition: offset for partition, offset in positions.items() if offset < end[partition]}
+            if progress:
+                progress(total - sum(end[partition] - offset for partition, offset in positions.items()), total)
+        return writers
+
     def _run(self, question: Callable[[Any], Coroutine[Any, Any, T]], what: str, deadline: float | None = None) -> T:
         """Ask, and ask again while the answer is only "not now"."""
         deadline = time.monotonic() + self._timeout_seconds if deadline is None else deadline
@@ -232,6 +273,13 @@ class TransactionsClient:
                 time.sleep(_PAUSE_SECONDS)
 
     def _connect(self) -> Any:
+        with ExitStack() as quiet:
+            quiet.enter_context(quiet_kafka_python())
+            admin = self._new_admin()
+            self._quiet = quiet.pop_all()  # until it is closed: it has a thread
+        return admin
+
+    def _new_admin(self) -> Any:
         limit_ms = int(min(CONNECT_SECONDS, self._timeout_seconds) * 1000)
         try:
             return _Admin(
@@ -249,11 +297,19 @@ class TransactionsClient:
     def _close(self) -> None:
         admin, self._admin = self._admin, None
         if admin is not None:
-            with contextlib.suppress(Exception):  # the answer is had already, or an error is on its way
+            with self._quiet, contextlib.suppress(Exception):  # the answer is had already, or an error is on its way
                 admin.close()
 
     def _explain(self, error: Exception, what: str) -> EosError:
         where = f"The Kafka cluster at {self._settings.bootstrap_servers}"
+        if isinstance(error, kafka.errors.TransactionalIdAuthorizationFailedError):
+            who = self._settings.principal or "this client's principal"
+            operation = "Describe" if what.startswith("describing") else "Write"
+            transactional_id = str(error).rpartition(_ABOUT_ID)[2]
+            return ConfigurationError(
+                f"{where} refused {who} ({what}): {operation} on TransactionalId {transactional_id}.",
+                expected=f"an ACL that allows {who} Write and Describe on it, best by a prefix",
+            )
         if isinstance(error, _REFUSALS):
             found = f"{where} refused ({what}): {_words(error)}."
             return ConfigurationError(found, remedy="Check the client's credentials and its principal's ACLs.")
@@ -267,6 +323,9 @@ class TransactionsClient:
             )
         return EosError(f"{where} answered with an error ({what}): {_words(error)}.")
 
+
+#: Before the id in an error of the wire.
+_ABOUT_ID = "transactional id "
 
 _REFUSALS = (
     kafka.errors.AuthorizationError,
@@ -321,7 +380,7 @@ async def _list(admin: Any, prefix: str) -> tuple[TransactionListing, ...]:
     if prefix and manager.broker_version_data.api_version(ListTransactionsRequest) >= _LIST_WITH_PATTERN:
         # Spares the wire on a large cluster; what counts is the comparison below.
         request.update(transactional_id_pattern=f"{re.escape(prefix)}.*", min_version=_LIST_WITH_PATTERN)
-    # Each broker tells the ids that it coordinates itself.
+    # Each broker lists the ids that it coordinates itself.
     pending = {
         broker.node_id: manager.send(ListTransactionsRequest(**request), node_id=broker.node_id)
         for broker in manager.cluster.brokers()
@@ -331,7 +390,7 @@ async def _list(admin: Any, prefix: str) -> tuple[TransactionListing, ...]:
         response = await future
         _check(response.error_code, f"broker {node_id}")
         found.update(
-            TransactionListing(t.transactional_id, t.transaction_state, t.producer_id)
+            TransactionListing(t.transactional_id, TransactionState(t.transaction_state), t.producer_id)
             for t in response.transaction_states
             if t.transactional_id.startswith(prefix)
         )
@@ -352,12 +411,13 @@ async def _describe(admin: Any, transactional_ids: Iterable[str]) -> dict[str, T
         for entry in (await future).transaction_states:
             if entry.error_code == kafka.errors.TransactionalIdNotFoundError.errno:
                 continue
-            _check(entry.error_code, entry.transactional_id)
-            # The broker goes on telling the start of the last transaction after it has ended.
-            is_open = entry.transaction_state not in _NOT_OPEN and entry.transaction_start_time_ms >= 0
+            _check(entry.error_code, f"{_ABOUT_ID}{entry.transactional_id}")
+            state = TransactionState(entry.transaction_state)
+            # The broker goes on reporting the start of the last transaction after it has ended.
+            is_open = state.is_open and entry.transaction_start_time_ms >= 0
             described[entry.transactional_id] = TransactionDescription(
                 transactional_id=entry.transactional_id,
-                state=entry.transaction_state,
+                state=state,
                 producer_id=entry.producer_id,
                 producer_epoch=entry.producer_epoch,
                 timeout_ms=entry.transaction_timeout_ms,

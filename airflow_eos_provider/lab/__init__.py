@@ -1,1 +1,1 @@
-"""The embedded lab: real Kafka, real Connect workers, real Airflow on one machine, and the demo that uses them."""
+"""The embedded lab: real Kafka, Connect workers, PostgreSQL and Airflow on one machine."""

@@ -1,43 +1,64 @@
-"""``airflow standalone`` in a folder of its own, with every one of its processes known, so that none is left behind.
+"""Runs an Airflow in a folder of its own and keeps track of its processes, so that none is left behind.
 
-The components of standalone and the tasks that they run live in process groups and sessions of their own, so neither a
-signal to a group nor the death of the parent ends them all. Three things find them: the tree below the started
-process, written to a file while it lives; the session that it leads; and a variable with a value of its own that all
-inherit (Airflow renames some of its processes, which overwrites what can be seen of it). What a task started on purpose
-to outlive it, such as a Connect worker that a roll restarted, has a clean environment and is left alone.
+Its components are started one by one, not by ``airflow standalone``: so each has a log of its own, and one that ends or
+does not come up is named with the end of that log. Its database is the lab's PostgreSQL.
+
+The tasks that the components run live in process groups and sessions of their own, so neither a signal to a group nor
+the death of the parent ends them all. Three things find them: the tree below each started process, written to a file
+while it lives; the session that it leads; and a variable with a value of its own that all inherit (Airflow renames some
+of its processes, which overwrites what can be seen of it). What a task started on purpose to outlive it, such as a
+Connect worker that a roll restarted, has a clean environment and is left alone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import secrets
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import psutil
 
 from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.lab.airflow_rest import AirflowRest
+from airflow_eos_provider.lab.ownership import log_tail
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.processes import ProcessIdentity, identify, spawn
+from airflow_eos_provider.lab.postgres import Postgres
+from airflow_eos_provider.lab.startup_wait import Part, StartupLimits, wait_until_ready
+from airflow_eos_provider.processes import INHERITED_VARIABLES, ProcessIdentity, from_pid_file, identify, spawn
 
 #: Inherited by every process of one Airflow of the lab; its value is unlike that of any other.
 MARKER_VARIABLE = "EOS_LAB_AIRFLOW"
 
-COMPONENTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
+#: Airflow's components, by the commands that start them.
+COMPONENTS = ("api-server", "scheduler", "triggerer", "dag-processor")
 USERNAME = "admin"
+
+#: Whose health each entry of Airflow's own answer tells.
+_HEALTH = {
+    "metadatabase": "postgres",
+    "scheduler": "scheduler",
+    "triggerer": "triggerer",
+    "dag_processor": "dag-processor",
+}
+
+#: Alone the migration needs ten seconds and the components another twenty.
+STARTUP_LIMITS = StartupLimits(idle_seconds=180.0, overall_seconds=1800.0)
 
 _RECORD = "airflow.json"
 _PASSWORDS = "passwords.json"
 _TRACK_EVERY_SECONDS = 2.0
 _STOP_GRACE_SECONDS = 10.0
+_HEALTH_POLL_SECONDS = 0.5
 
 Progress = Callable[[str], None]
 
@@ -51,20 +72,20 @@ class AirflowRecord:
     """What is written down about one Airflow, before its first process starts and again when it has new ones.
 
     :param marker: value of :data:`MARKER_VARIABLE`.
-    :param root: ``airflow standalone`` itself, which leads the session of all the others.
+    :param roots: the processes that were started here; each leads the session of those that it started.
     :param processes: all that were seen so far and lived at the last look.
     """
 
     marker: str
     url: str
-    root: ProcessIdentity | None = None
+    roots: tuple[ProcessIdentity, ...] = ()
     processes: tuple[ProcessIdentity, ...] = ()
 
     def write(self, folder: Path) -> None:
         document = {
             "marker": self.marker,
             "url": self.url,
-            "root": None if self.root is None else _to_document(self.root),
+            "roots": [_to_document(process) for process in self.roots],
             "processes": [_to_document(process) for process in self.processes],
         }
         temporary = folder / f"{_RECORD}.new"
@@ -75,18 +96,17 @@ class AirflowRecord:
     def read(cls, folder: Path) -> AirflowRecord | None:
         try:
             document = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
-            root = document["root"]
             return cls(
                 marker=str(document["marker"]),
                 url=str(document["url"]),
-                root=None if root is None else _from_document(root),
+                roots=tuple(_from_document(process) for process in document["roots"]),
                 processes=tuple(_from_document(process) for process in document["processes"]),
             )
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:
             raise EosError(
-                f"{folder / _RECORD} is damaged, so it cannot be told which processes belong to that Airflow.",
+                f"{folder / _RECORD} is damaged, so it is unknown which processes belong to that Airflow.",
                 remedy=f"Look for processes with the variable {MARKER_VARIABLE}, end them, and remove the file.",
             ) from error
 
@@ -95,22 +115,24 @@ class AirflowRecord:
 class AirflowOptions:
     """How an Airflow of the lab is started.
 
-    :param folder: everything of this Airflow: AIRFLOW_HOME, database, logs.
+    :param folder: everything of this Airflow but its database: AIRFLOW_HOME, logs.
     :param dags_folder: the DAG files.
+    :param postgres: a server that runs; this Airflow gets a database of its own there, named after the folder.
     :param connections: JSON by connection id; may hold secrets.
     :param environment: further variables.
-    :param deadline_seconds: how long the start may take.
+    :param limits: how long the database's migration, and then the components, are waited for.
     """
 
     folder: Path
     dags_folder: Path
+    postgres: Postgres
     connections: Mapping[str, str] = field(default_factory=dict, repr=False)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    deadline_seconds: float = 240.0
+    limits: StartupLimits = STARTUP_LIMITS
 
 
 class AirflowLab:
-    """A running ``airflow standalone``: start it by :meth:`start`, end it by :meth:`stop`.
+    """A running Airflow: start it by :meth:`start`, end it by :meth:`stop`.
 
     :ivar url: address of UI and REST API; the user is ``admin``, the password is in :attr:`password_file`.
     """
@@ -127,9 +149,9 @@ class AirflowLab:
     def home(self) -> Path:
         return self.folder / "home"
 
-    @property
-    def log(self) -> Path:
-        return self.folder / "standalone.log"
+    def log(self, component: str) -> Path:
+        """The log of ``migration`` or of one of :data:`COMPONENTS`."""
+        return self.folder / f"{component}.log"
 
     @property
     def password_file(self) -> Path:
@@ -139,10 +161,11 @@ class AirflowLab:
     def start(cls, options: AirflowOptions, progress: Progress = lambda _: None) -> AirflowLab:
         """Start Airflow and wait until each of its components says that it is healthy.
 
-        What an earlier, killed start left in this folder is ended first.
+        What an earlier, killed start left in this folder is ended first. Its database is kept.
 
         :param progress: receives what is awaited, at least every two seconds.
-        :raises AirflowNotHealthyError: it ended, or was not healthy by the deadline; nothing of it is left.
+        :raises AirflowNotHealthyError: a component, or the database, ended or is beyond its limits; it is named
+            with the end of its own log, and nothing of this Airflow is left.
         """
         folder = options.folder.resolve()
         folder.mkdir(parents=True, exist_ok=True)
@@ -153,13 +176,10 @@ class AirflowLab:
         lab = cls(folder, record)
         lab._write_password()
         environment = lab._environment(options, port, worker_log_port, trigger_log_port)
+        lab._tracker.start()
         try:
-            airflow = Path(sys.executable).parent / "airflow"
-            root = spawn([str(airflow), "standalone"], log=lab.log, cwd=folder, env=environment)
-            lab._record = replace(record, root=root)
-            lab._remember([root])
-            lab._tracker.start()
-            lab._wait_healthy(root, options.deadline_seconds, progress)
+            lab._migrate(options, environment, progress)
+            lab._start_components(options, environment, progress)
         except BaseException:
             lab.stop()
             raise
@@ -221,6 +241,7 @@ class AirflowLab:
             "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             MARKER_VARIABLE: self._record.marker,
             "AIRFLOW_HOME": str(self.home),
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": options.postgres.url(_database_name(self.folder)),
             "AIRFLOW__CORE__DAGS_FOLDER": str(options.dags_folder.resolve()),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
@@ -242,32 +263,88 @@ class AirflowLab:
         }
 
     def _write_password(self) -> None:
-        # Written before the start: standalone prints a password that it had to make itself, into the log.
+        # Written before the start: Airflow prints a password that it had to make itself, into the log.
         descriptor = os.open(self.password_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(json.dumps({USERNAME: secrets.token_urlsafe(12)}) + "\n")
 
-    def _wait_healthy(self, root: ProcessIdentity, deadline_seconds: float, progress: Progress) -> None:
-        started = time.monotonic()
-        with self.rest() as rest:
-            while True:
-                waiting_for = _unhealthy(rest)
-                elapsed = time.monotonic() - started
-                if not waiting_for:
-                    return
-                if not root.is_alive():
-                    self._fail("airflow standalone ended while it was starting.")
-                if elapsed > deadline_seconds:
-                    self._fail(f"Airflow is not healthy after {elapsed:.0f} s: waiting for {', '.join(waiting_for)}.")
-                progress(f"Airflow starts ({elapsed:.0f} s): waiting for {', '.join(waiting_for)}")
-                time.sleep(1.0)
+    def _migrate(self, options: AirflowOptions, environment: Mapping[str, str], progress: Progress) -> None:
+        """Make the database and its tables."""
+        if not options.postgres.answers():
+            self._fail_for_postgres(options.postgres)
+        options.postgres.create_database(_database_name(self.folder))
+        log = self.log("migration")
+        # A child of this process, not spawned to outlive it: its exit code is asked for.
+        inherited = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [_airflow_program(), "db", "migrate"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                env={**inherited, **environment},
+                start_new_session=True,
+            )
+        migration = Part("The migration of Airflow's database", self._remember_root(process.pid), log)
+        parts = [*self._postgres_part(options.postgres), migration]
+        self._wait(parts, lambda: () if process.poll() is not None else (migration.name,), options, progress)
+        if process.returncode != 0:
+            self._postgres_part(options.postgres)  # if the server has ended, it is the cause
+            raise AirflowNotHealthyError(
+                f"{migration.name} ended with exit code {process.returncode}. {migration.end_of_log()}",
+                remedy=f"Read {log}.",
+            )
 
-    def _fail(self, found: str) -> None:
-        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-25:] if self.log.exists() else []
-        raise AirflowNotHealthyError(
-            f"{found} The end of {self.log}:\n" + "\n".join(lines),
-            remedy=f"Read {self.log} and the logs in {self.home}.",
+    def _start_components(self, options: AirflowOptions, environment: Mapping[str, str], progress: Progress) -> None:
+        parts = self._postgres_part(options.postgres)
+        for name in COMPONENTS:
+            log = self.log(name)
+            process = spawn([_airflow_program(), name], log=log, cwd=self.folder, env=environment)
+            parts.append(Part(name, self._remember_root(process.pid, process), log))
+        with self.rest() as rest:
+            self._wait(parts, lambda: _unhealthy(rest), options, progress)
+
+    def _wait(
+        self,
+        parts: Sequence[Part],
+        not_ready: Callable[[], Collection[str]],
+        options: AirflowOptions,
+        progress: Progress,
+    ) -> None:
+        wait_until_ready(
+            parts,
+            not_ready,
+            options.limits,
+            progress=lambda elapsed, names: progress(f"Airflow starts ({elapsed:.0f} s): {', '.join(names)}"),
+            ended=AirflowNotHealthyError,
+            given_up=AirflowNotHealthyError,
+            poll_seconds=_HEALTH_POLL_SECONDS,
         )
+
+    def _postgres_part(self, postgres: Postgres) -> list[Part]:
+        """The database's server: Airflow does not come up without it, and then it is to be named."""
+        process = from_pid_file(postgres.pid_file)
+        if process is None:
+            self._fail_for_postgres(postgres)
+        return [Part(postgres.name, process, postgres.log)]
+
+    def _fail_for_postgres(self, postgres: Postgres) -> NoReturn:
+        raise AirflowNotHealthyError(
+            f"postgres at {postgres.address}, which is to hold Airflow's database, does not run. "
+            f"The end of {postgres.log}:\n{log_tail(postgres.log)}",
+            remedy=f"Read {postgres.log}.",
+        )
+
+    def _remember_root(self, pid: int, process: ProcessIdentity | None = None) -> ProcessIdentity:
+        """Write down a process right after its start, before anything else can happen to this one."""
+        root = process or identify(pid) or ProcessIdentity(pid, time.time())
+        with self._lock:
+            self._record = replace(
+                self._record, roots=(*self._record.roots, root), processes=(*self._record.processes, root)
+            )
+            self._record.write(self.folder)
+        return root
 
     def _track(self) -> None:
         while not self._stopping.wait(_TRACK_EVERY_SECONDS):
@@ -277,17 +354,24 @@ class AirflowLab:
     def _look(self) -> None:
         """Find this Airflow's processes: those that carry the marker, and the tree below every one that is known."""
         with self._lock:
-            known = [process for process in self._record.processes if process.is_alive()]
+            known = [
+                process
+                for process in self._record.processes
+                # One that was seen between fork and exec had its parent's environment; it may be meant to outlive us.
+                if process.is_alive() and not _has_another_environment(process.pid)
+            ]
         found = dict.fromkeys(known)
         found.update(dict.fromkeys(_descendants(known)))
         found.update(dict.fromkeys(_marked(self._record.marker)))
-        if self._record.root is not None:
-            found.update(dict.fromkeys(_session_of(self._record.root)))
+        for root in self._record.roots:
+            found.update(dict.fromkeys(_session_of(root)))
         self._remember(found)
 
     def _remember(self, processes: Iterable[ProcessIdentity]) -> None:
         with self._lock:
-            new = tuple(processes)
+            # A root that was started since the look began is not to be forgotten.
+            living = (root for root in self._record.roots if root.is_alive())
+            new = tuple(dict.fromkeys((*processes, *living)))
             if new != self._record.processes:
                 self._record = replace(self._record, processes=new)
                 self._record.write(self.folder)
@@ -301,12 +385,22 @@ def _from_document(document: Mapping[str, Any]) -> ProcessIdentity:
     return ProcessIdentity(int(document["pid"]), float(document["started_at"]))
 
 
+def _airflow_program() -> str:
+    return str(Path(sys.executable).parent / "airflow")
+
+
+def _database_name(folder: Path) -> str:
+    """The same for every start in this folder, and another one for each other Airflow on the same server."""
+    return f"airflow_{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
+
+
 def _unhealthy(rest: AirflowRest) -> list[str]:
+    """Whose health Airflow does not report; only the api-server while it does not answer: the rest is unknown then."""
     try:
         health = rest.health()
     except EosError:
         return ["api-server"]
-    return [name for name in COMPONENTS if not _is_healthy(health.get(name))]
+    return [part for name, part in _HEALTH.items() if not _is_healthy(health.get(name))]
 
 
 def _is_healthy(component: Any) -> bool:
@@ -335,6 +429,14 @@ def _outlives(pid: int) -> bool:
     try:
         return os.getsid(pid) == pid and MARKER_VARIABLE not in psutil.Process(pid).environ()
     except (ProcessLookupError, psutil.Error):
+        return False
+
+
+def _has_another_environment(pid: int) -> bool:
+    """Whether it leads a session with an environment that shows; a process that renames itself shows none."""
+    try:
+        return _outlives(pid) and bool(psutil.Process(pid).environ())
+    except psutil.Error:
         return False
 
 
@@ -391,8 +493,9 @@ def wait_for_dag(lab: AirflowLab, dag_id: str, deadline_seconds: float, progress
             if errors or elapsed > deadline_seconds:
                 raise UnreachableError(
                     f"Airflow does not know the DAG {dag_id} after {elapsed:.0f} s."
-                    + "".join(f"\n{error}" for error in errors),
-                    remedy=f"Read the DAG processor's log in {lab.home / 'logs'}.",
+                    + "".join(f"\n{error}" for error in errors)
+                    + f" The end of {lab.log('dag-processor')}:\n{log_tail(lab.log('dag-processor'))}",
+                    remedy=f"Read that log, and the DAG files' own in {lab.home / 'logs'}.",
                 )
             progress(f"Airflow reads its DAG files ({elapsed:.0f} s)")
             time.sleep(1.0)

@@ -16,6 +16,9 @@ from airflow_eos_provider.errors import EosError, UnreachableError
 #: Pauses between two attempts of a read that got no answer, seconds.
 _RETRY_PAUSE_SECONDS = 0.5
 
+#: States of a task that waits for a person without a process; ``deferred`` where a trigger watches as well.
+_PARKED = ("awaiting_input", "deferred")
+
 #: States of a DAG run, or of a task instance, after which nothing more happens.
 FINAL_STATES = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 
@@ -189,7 +192,12 @@ class AirflowRest:
         return new
 
     def required_actions(self, dag_id: str, run_id: str, *, open_only: bool = True) -> tuple[RequiredAction, ...]:
-        """The questions of a run that wait for a person (all of them without ``open_only``)."""
+        """The questions of a run that wait for a person (all of them without ``open_only``).
+
+        A question can be seen a moment before its task is parked. Airflow 3.3.2 strands a task that is answered while
+        it is being parked: ``update_hitl_detail`` waits for the row's lock and then goes by the state that it had read
+        before. So a question whose task is not parked yet does not wait for anybody.
+        """
         parameters: dict[str, Any] = {"response_received": False} if open_only else {}
         answer = self._read(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/hitlDetails", **parameters)
         return tuple(
@@ -202,6 +210,7 @@ class AirflowRest:
                 response_received=bool(entry["response_received"]),
             )
             for entry in answer["hitl_details"]
+            if not open_only or entry["task_instance"]["state"] in _PARKED
         )
 
     def answer(

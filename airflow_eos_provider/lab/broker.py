@@ -5,20 +5,28 @@ With three of them all are voters of the controllers' quorum, so that any one ma
 
 from __future__ import annotations
 
+import secrets
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.lab.java import jvm_command
+from airflow_eos_provider.lab.java import class_data_archive, jvm_command
 from airflow_eos_provider.lab.ownership import log_tail
+
+#: A node's program.
+MAIN_CLASS = "kafka.Kafka"
 
 #: A lone broker's heap; the log is the page cache's business.
 HEAP_MEGABYTES = 512
 
 #: The heap of each of several.
 SHARED_HEAP_MEGABYTES = 320
+
+#: In a formatted log folder, the records that a new cluster begins with.
+BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 
 #: Formatting a log folder takes 0.7 s alone.
 FORMAT_SECONDS = 60.0
@@ -100,15 +108,16 @@ class Broker:
             "offsets.topic.num.partitions": "5",
             "transaction.state.log.num.partitions": "5",
             "share.coordinator.state.topic.num.partitions": "1",
+            # Nothing watches the metadata's age, so no empty record is written and synced to the disk twice a second.
+            "metadata.max.idle.interval.ms": "0",
             # A group's first rebalance does not wait for members that may come.
             "group.initial.rebalance.delay.ms": "0",
         }
 
     def _quorum_properties(self) -> dict[str, str]:
-        if not self.quorum:
-            return {"controller.quorum.bootstrap.servers": f"127.0.0.1:{self.controller_port}"}
         # Named once and for all: nodes that would have to join a quorum first could not be formatted side by side.
-        voters = (f"{number}@127.0.0.1:{port}" for number, port in enumerate(self.quorum, start=1))
+        ports = self.quorum or (self.controller_port,)
+        voters = (f"{number}@127.0.0.1:{port}" for number, port in enumerate(ports, start=1))
         return {"controller.quorum.voters": ",".join(voters)}
 
     def prepare(self) -> None:
@@ -117,8 +126,24 @@ class Broker:
         :raises EosError: Kafka refuses to format it.
         """
         write_properties(self.config, self.properties())
-        alone = [] if self.quorum else ["--standalone"]
-        format_arguments = ["format", *alone, "-t", self.cluster_id, "-c", str(self.config)]
+        records = bootstrap_checkpoint(self.class_path)
+        if records.exists():
+            self._format_with(records)
+        else:
+            self._format()
+
+    def _format_with(self, records: Path) -> None:
+        """Write what ``StorageTool`` writes where the voters are configured: who the node is, and the first records.
+
+        The tool's JVM takes 0.8 s of CPU, a third of a broker's start.
+        """
+        self.log_folder.mkdir(parents=True)
+        identity = {"version": "1", "cluster.id": self.cluster_id, "node.id": str(self.number)}
+        write_properties(self.log_folder / "meta.properties", {**identity, "directory.id": secrets.token_urlsafe(16)})
+        shutil.copyfile(records, self.log_folder / BOOTSTRAP_CHECKPOINT)
+
+    def _format(self) -> None:
+        format_arguments = ["format", "-t", self.cluster_id, "-c", str(self.config)]
         command = self._command("kafka.tools.StorageTool", format_arguments)
         try:
             done = subprocess.run(
@@ -136,7 +161,7 @@ class Broker:
 
     @property
     def start_command(self) -> list[str]:
-        return self._command("kafka.Kafka", [str(self.config)])
+        return self._command(MAIN_CLASS, [str(self.config)])
 
     def _command(self, main_class: str, arguments: list[str]) -> list[str]:
         return jvm_command(
@@ -147,6 +172,11 @@ class Broker:
             marker=self.marker,
             log_config=self.log_config,
         )
+
+
+def bootstrap_checkpoint(class_path: str) -> Path:
+    """Where the records lie that a new cluster begins with (its features), if ``class_data.py`` has kept them."""
+    return class_data_archive(MAIN_CLASS, class_path).with_suffix(".checkpoint")
 
 
 def broker_name(number: int) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from airflow_eos_provider.connect.mode import Mode
@@ -18,17 +17,25 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.record import LabOptions, LabRecord
 from airflow_eos_provider.lab.status import LabStatus
 from airflow_eos_provider.lab.teardown import take_down
+from airflow_eos_provider.terminal import DataConsole
 
 lab_app = typer.Typer(
     name="lab",
     no_args_is_help=True,
     add_completion=False,
-    help="Real Kafka brokers and real Connect workers on this machine.",
+    help="Real Kafka brokers and Connect workers on this machine, to try things on.",
+    rich_markup_mode="rich",
 )
 
-# One line each, never wrapped or coloured by what stands in it: scripts read the first, people watch the second.
-_out = Console(soft_wrap=True, highlight=False, markup=False)
-_err = Console(soft_wrap=True, highlight=False, markup=False, stderr=True)
+# One line each, never wrapped or coloured by its content: scripts read the first, people watch the second.
+_out = DataConsole(soft_wrap=True)
+_err = DataConsole(soft_wrap=True, stderr=True)
+
+_EXAMPLES = {
+    "up": "Examples:\n\neos lab up --workers 3 --mode disabled\n\neos lab up --name older --connect-version 3.9.2",
+    "status": "Examples:\n\neos lab status\n\neos lab status --name older --json",
+    "down": "Examples:\n\neos lab down --keep-data",
+}
 
 Name = Annotated[str, typer.Option("--name", help="Labs of different names run side by side.")]
 Dir = Annotated[Path, typer.Option("--dir", help="The folder that holds the labs' folders.")]
@@ -37,23 +44,23 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _DEFAULTS = LabOptions()
 
 
-@lab_app.command()
+@lab_app.command(epilog=_EXAMPLES["up"])
 def up(
     name: Name = _DEFAULTS.name,
     directory: Dir = _DEFAULTS.root,
-    workers: Annotated[int | None, typer.Option(help=f"Connect workers. [default: {_DEFAULTS.workers}]")] = None,
-    brokers: Annotated[int | None, typer.Option(help="Brokers, 1 or 3. [default: 1]")] = None,
-    mode: Annotated[Mode | None, typer.Option(help="exactly.once.source.support. [default: disabled]")] = None,
+    workers: Annotated[int | None, typer.Option(help=f"Connect workers; default: {_DEFAULTS.workers}.")] = None,
+    brokers: Annotated[int | None, typer.Option(help="Brokers, 1 or 3; default: 1.")] = None,
+    mode: Annotated[Mode | None, typer.Option(help="The workers' mode; default: disabled.")] = None,
     rebalance_delay: Annotated[
         int | None,
         typer.Option(
             metavar="MS",
-            help="scheduled.rebalance.max.delay.ms; Connect's own default is 300000. "
-            f"[default: {_DEFAULTS.rebalance_delay_ms}]",
+            help="The workers' scheduled.rebalance.max.delay.ms; default: "
+            f"{_DEFAULTS.rebalance_delay_ms} (Connect's own: 300000).",
         ),
     ] = None,
     session_timeout: Annotated[
-        int | None, typer.Option(metavar="MS", help="The workers' session.timeout.ms. [default: Connect's, 10000]")
+        int | None, typer.Option(metavar="MS", help="The workers' session.timeout.ms; default: Connect's, 10000.")
     ] = None,
     connect_version: Annotated[
         str | None,
@@ -66,6 +73,7 @@ def up(
     test_connectors: Annotated[
         bool | None, typer.Option("--test-connectors", help="Offer the connectors of Connect's own tests, too.")
     ] = None,
+    postgres: Annotated[bool | None, typer.Option("--postgres", help="With a PostgreSQL server beside them.")] = None,
     secure: Annotated[bool, typer.Option("--secure", help="TLS and SASL; not available yet.")] = False,
 ) -> None:
     """Start a lab, or what is missing of it, and print one JSON line that tells where it is.
@@ -82,6 +90,7 @@ def up(
         "session_timeout_ms": session_timeout,
         "connect_version": connect_version,
         "test_connectors": test_connectors,
+        "postgres": postgres,
         "worker_properties": _properties(worker_property) if worker_property else None,
     }
     options = LabOptions(name=name, root=directory)
@@ -93,7 +102,7 @@ def up(
     _out.print(json.dumps(lab.summary()))
 
 
-@lab_app.command()
+@lab_app.command(epilog=_EXAMPLES["status"])
 def status(name: Name = _DEFAULTS.name, directory: Dir = _DEFAULTS.root, as_json: AsJson = False) -> None:
     """Show a lab's processes. Exit code 0 if all of them run and answer, 1 if not, 2 if there is no lab."""
     seen = Lab.load(LabOptions(name=name, root=directory).folder).status()
@@ -105,7 +114,7 @@ def status(name: Name = _DEFAULTS.name, directory: Dir = _DEFAULTS.root, as_json
         raise typer.Exit(1)
 
 
-@lab_app.command()
+@lab_app.command(epilog=_EXAMPLES["down"])
 def down(
     name: Name = _DEFAULTS.name,
     directory: Dir = _DEFAULTS.root,

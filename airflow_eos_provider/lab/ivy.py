@@ -146,7 +146,7 @@ def _settings(transitive: bool) -> str:
 
 
 def _module(artifacts: list[Artifact], transitive: bool) -> str:
-    """A module that depends on the artifacts; those of one module with different classifiers stand together."""
+    """A module that depends on the artifacts; those of one module with different classifiers are grouped."""
     by_module: dict[tuple[str, str, str], list[Artifact]] = {}
     for artifact in artifacts:
         by_module.setdefault((artifact.organisation, artifact.name, artifact.revision), []).append(artifact)

@@ -1,7 +1,8 @@
 """The lab's jars: locked by SHA-256, fetched once, checked on every use.
 
-``connect-<version>.lock`` beside this module lists each jar with its digest. It was made, and is made again for another
-version, by ``python -m airflow_eos_provider.lab.jars lock``.
+``connect-<version>.lock`` beside this module lists each jar with its digest, and the lock of a plugin the jars of a
+connector that Kafka does not come with. They were made, and are made again for another version, by
+``python -m airflow_eos_provider.lab.jars lock``.
 """
 
 from __future__ import annotations
@@ -45,10 +46,26 @@ ROOTS: Mapping[str, tuple[str, ...]] = {
         "org.apache.kafka:connect-file:3.8.1",
         "org.slf4j:slf4j-reload4j:1.7.36",
     ),
+    # Before KIP-618: a group with such a worker is refused.
+    "3.2.3": (
+        "org.apache.kafka:connect-runtime:3.2.3",
+        "org.apache.kafka:connect-file:3.2.3",
+        "org.slf4j:slf4j-reload4j:1.7.36",
+    ),
 }
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     version: (f"org.apache.kafka:connect-runtime:{version}:test",) for version in ROOTS
 }
+
+#: Connectors for a plugin folder of their own, fetched only where they are asked for by name.
+PLUGINS: Mapping[str, tuple[str, ...]] = {
+    "debezium-postgres-3.5.0.Final": ("io.debezium:debezium-connector-postgres:3.5.0.Final",),
+}
+
+_MODULES: Mapping[str, tuple[str, ...]] = {**ROOTS, **PLUGINS}
+
+#: A worker gives these to its plugins, whatever they bring along.
+_OF_THE_WORKER = ("org.apache.kafka", "org.slf4j")
 
 Progress = Callable[[str], None]
 
@@ -57,7 +74,7 @@ Progress = Callable[[str], None]
 class JarLock:
     """Which jars a version of the lab consists of.
 
-    :param version: of Kafka and Connect.
+    :param version: of Kafka and Connect; or the name of a plugin.
     :param digests: the SHA-256 of each jar, in hexadecimal digits.
     """
 
@@ -70,9 +87,9 @@ class JarLock:
 
         :raises ConfigurationError: this version has none.
         """
-        if version not in ROOTS:
+        if version not in _MODULES:
             raise ConfigurationError(
-                f"The lab has no locked jars of Kafka {version}.", expected=f"one of {', '.join(ROOTS)}"
+                f"The lab has no locked jars of Kafka {version}.", expected=f"one of {', '.join(_MODULES)}"
             )
         return cls.parse(version, lock_file(version).read_text(encoding="utf-8"))
 
@@ -89,10 +106,15 @@ class JarLock:
     def text(self) -> str:
         """The lock as :meth:`parse` reads it."""
         head = [
-            f"# The jars of the lab with Kafka {self.version}, each with its SHA-256.",
+            f"# The jars of the lab with {self.title}, each with its SHA-256.",
             f"# Made by: python -m airflow_eos_provider.lab.jars lock {self.version}",
         ]
         return "\n".join(head + [f"{digest} {jar}" for jar, digest in sorted(self.digests.items())]) + "\n"
+
+    @property
+    def title(self) -> str:
+        """What the jars are of, in words."""
+        return self.version if self.version in PLUGINS else f"Kafka {self.version}"
 
     @property
     def digest(self) -> str:
@@ -103,7 +125,7 @@ class JarLock:
         """The jars that are missing in the folder or are not what was locked; all of 55 MB are read, in 0.1 s."""
         return [jar for jar, digest in self.digests.items() if sha256(place(folder, jar)) != digest]
 
-    def strangers(self, folder: Path) -> list[Path]:
+    def unknown_files(self, folder: Path) -> list[Path]:
         """Jars in the folder that were never locked; a class path would take them in."""
         return sorted(set(folder.rglob("*.jar")) - {place(folder, jar) for jar in self.digests})
 
@@ -123,7 +145,7 @@ def class_path(folder: Path, *, test_connectors: bool = False) -> str:
 
 def lock_file(version: str) -> Path:
     """Where a version's lock lies in the package."""
-    return Path(__file__).with_name(f"connect-{version}.lock")
+    return Path(__file__).with_name(f"{version}.lock" if version in PLUGINS else f"connect-{version}.lock")
 
 
 def cache_folder() -> Path:
@@ -161,14 +183,14 @@ def ensure_jars(
     """
     lock = JarLock.of(version)
     folder = (cache or cache_folder()) / lock.digest
-    if not lock.damaged(folder) and not lock.strangers(folder):
+    if not lock.damaged(folder) and not lock.unknown_files(folder):
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     with _only_one(folder.with_name(f"{lock.digest}.lock"), progress):
         for stale in folder.parent.glob(f".fetch-{lock.digest}-*"):  # of a fetch that was killed: we hold its lock
             shutil.rmtree(stale, ignore_errors=True)
-        for stranger in lock.strangers(folder):
-            stranger.unlink()
+        for unknown in lock.unknown_files(folder):
+            unknown.unlink()
         missing = lock.damaged(folder)
         if missing:
             _fetch(lock, missing, folder, progress, jvm_options)
@@ -180,7 +202,7 @@ def _fetch(
 ) -> None:
     began = time.monotonic()
     total = len(missing)
-    progress(f"Fetching {total} jar{'s' * (total > 1)} of Kafka {lock.version} into {folder} (once; about 20 s)")
+    progress(f"Fetching {total} jar{'s' * (total > 1)} of {lock.title} into {folder} (once; about 20 s)")
 
     def fetched(count: int) -> None:
         if count % 20 == 0 or count == total:
@@ -238,7 +260,9 @@ def make_lock(version: str) -> JarLock:
     """Resolve a version's modules anew and lock what they need (a minute or two)."""
     with tempfile.TemporaryDirectory(prefix="eos-lock-") as scratch:
         folder = Path(scratch)
-        jars = retrieve(map(Artifact.parse, ROOTS[version]), folder, transitive=True)
+        jars = retrieve(map(Artifact.parse, _MODULES[version]), folder, transitive=True)
+        if version in PLUGINS:
+            jars = [jar for jar in jars if jar.organisation not in _OF_THE_WORKER]
         extras = [Artifact.parse(text) for text in EXTRAS.get(version, ())]
         jars += retrieve(extras, folder) if extras else []
         return JarLock(version, {jar: _required_digest(folder, jar) for jar in jars})
@@ -254,15 +278,15 @@ def _required_digest(folder: Path, jar: Artifact) -> str:
 def main(arguments: Sequence[str]) -> int:
     """``lock [VERSION]`` writes the lock, ``fetch [VERSION]`` fills the cache."""
     verb, version = [*arguments, "", ""][0], [*arguments, "", ""][1] or DEFAULT_VERSION
-    if verb == "lock" and version in ROOTS:
+    if verb == "lock" and version in _MODULES:
         lock = make_lock(version)
         lock_file(version).write_text(lock.text(), encoding="utf-8")
         sys.stderr.write(f"{lock_file(version)}: {len(lock.digests)} jars\n")
         return 0
-    if verb == "fetch" and version in ROOTS:
+    if verb == "fetch" and version in _MODULES:
         sys.stdout.write(f"{ensure_jars(version, progress=lambda line: _tell(line))}\n")
         return 0
-    sys.stderr.write(f"usage: python -m airflow_eos_provider.lab.jars lock|fetch [{'|'.join(ROOTS)}]\n")
+    sys.stderr.write(f"usage: python -m airflow_eos_provider.lab.jars lock|fetch [{'|'.join(_MODULES)}]\n")
     return 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -15,8 +16,9 @@ from airflow_eos_provider.errors import ConfigurationError
 #: Kafka 4's brokers and workers need this release of Java.
 REQUIRED_JAVA = 17
 
-#: Half the start-up time of the default: the second compiler is not worth waiting for in a lab.
-_FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+#: For JVMs that live for seconds, Spark's drivers as well: the second compiler and a parallel collector cost half of a
+#: start's CPU and never pay for themselves.
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def jvm_command(
@@ -35,13 +37,17 @@ def jvm_command(
     :param marker: the argument that marks the lab's processes (``ownership.marker``).
     :param log_config: configuration of the logging: log4j2's as XML, reload4j's as properties.
     """
+    archive = class_data_archive(main_class, class_path)
+    shared = [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
     logging = []
     if log_config is not None:
         name = "log4j.configuration" if log_config.suffix == ".properties" else "log4j2.configurationFile"
         logging = [f"-D{name}={log_config.as_uri()}"]
     return [
         str(java_program()),
-        *_FAST_START,
+        *SHORT_LIVED,
+        "-Xshare:auto",
+        *shared,
         f"-Xmx{heap_megabytes}m",
         marker,
         *logging,
@@ -50,6 +56,19 @@ def jvm_command(
         main_class,
         *arguments,
     ]
+
+
+def class_data_archive(main_class: str, class_path: str) -> Path:
+    """Where the archive of the classes lies that this program loads (JEP 350), if ``class_data.py`` has made it.
+
+    The JVM takes an archive only if it is of the same JVM and the same jars, and goes on without it otherwise. Jars may
+    follow those that were archived, so only the first entry of the class path counts.
+    """
+    jars = Path(class_path.split(os.pathsep)[0]).parent
+    program = main_class.rpartition(".")[2]
+    jvm = hashlib.sha256(version_text(str(java_program())).encode()).hexdigest()[:8]
+    archived = "Kafka" if program == "StorageTool" else program  # what formats a broker's folder loads half the broker
+    return jars.parent.parent / "class-data" / f"{jars.name[:16]}-{archived}-{jvm}.jsa"
 
 
 @lru_cache(maxsize=1)
@@ -65,10 +84,9 @@ def java_program() -> Path:
     if found is None:
         raise ConfigurationError(f"There is no java {where}.", expected=f"a JDK {REQUIRED_JAVA}", remedy=remedy)
     try:
-        answer = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=60, check=False)
+        release = java_release(version_text(found))
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigurationError(f"{found} does not run: {error}.", remedy=remedy) from error
-    release = java_release(answer.stderr + answer.stdout)
     if release is None or release < REQUIRED_JAVA:
         raise ConfigurationError(
             f"{found} is {'of an unknown version' if release is None else f'Java {release}'}.",
@@ -76,6 +94,13 @@ def java_program() -> Path:
             remedy=remedy,
         )
     return Path(found)
+
+
+@lru_cache
+def version_text(program: str) -> str:
+    """What ``java -version`` prints: the release, and which JVM it is."""
+    answer = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    return answer.stderr + answer.stdout
 
 
 def java_release(version_text: str) -> int | None:

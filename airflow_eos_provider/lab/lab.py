@@ -1,8 +1,9 @@
-"""The lab: real Kafka and Connect workers on this machine, started, found again, and taken down without a trace."""
+"""The lab: real Kafka, Connect workers and PostgreSQL on this machine, started, found again, and taken down whole."""
 
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -13,17 +14,26 @@ from confluent_kafka.cimpl import NewTopic
 
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.errors import ConfigurationError, RefusedError, UnreachableError
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab import jars
 from airflow_eos_provider.lab.broker import Broker, write_properties
-from airflow_eos_provider.lab.ownership import exclusive, marker, own_process, own_processes
+from airflow_eos_provider.lab.class_data import ensure_archives
+from airflow_eos_provider.lab.ownership import exclusive, marker, own_process, strays
 from airflow_eos_provider.lab.ports import free_ports, require_free
+from airflow_eos_provider.lab.postgres import USER, Postgres
 from airflow_eos_provider.lab.record import LabOptions, LabRecord, write_atomically
 from airflow_eos_provider.lab.status import LabStatus, look_at
 from airflow_eos_provider.lab.teardown import remove_folder, stop_all, take_down
-from airflow_eos_provider.lab.waiting import is_healthy, wait_for_broker, wait_for_group, wait_for_worker
+from airflow_eos_provider.lab.waiting import (
+    is_healthy,
+    wait_for_broker,
+    wait_for_group,
+    wait_for_postgres,
+    wait_for_worker,
+)
 from airflow_eos_provider.lab.worker import Worker
 from airflow_eos_provider.processes import ProcessIdentity, spawn
 from airflow_eos_provider.rollout.hosts.worker_process import wait_until_port_is_free
@@ -32,7 +42,7 @@ __all__ = ["Lab", "LabOptions"]
 
 Progress = Callable[[str], None]
 
-#: The port of a worker that was just killed is free again within this time.
+#: The ports of a broker or worker that was just killed are free again within this time.
 PORT_FREE_SECONDS = 15.0
 
 #: A topic is made or refused within this time.
@@ -40,7 +50,7 @@ TOPIC_SECONDS = 30.0
 
 
 def _silent(line: str) -> None:
-    """Progress that nobody asked for."""
+    """Drops progress lines."""
 
 
 class Lab:
@@ -91,7 +101,7 @@ class Lab:
                 raise RefusedError(
                     f"{root} holds something, but not a lab.", remedy="Choose another --name or --dir, or empty it."
                 )
-            if stop_all(root, record):
+            if stop_all(root, record, kill=True):
                 progress("Cleared what an interrupted start had left behind")
             remove_folder(root)
             return cls._create(options, progress)
@@ -106,49 +116,64 @@ class Lab:
         try:
             for version in {jars.DEFAULT_VERSION, options.connect_version}:
                 jars.ensure_jars(version, progress=progress, jvm_options=[marker(root, record.token)])
+            ensure_archives(marker(root, record.token), progress)
             lab.prepare()
             lab._start_missing(progress)
         except BaseException:
-            stop_all(root, record)  # the logs stay, for the error points at them
+            stop_all(root, record, kill=True)  # the logs stay, for the error points at them
             raise
         lab._save(replace(record, complete=True))
         return lab
 
     def prepare(self) -> None:
-        """Write all files and format the brokers' log folders."""
-        for log_config in {part.log_config for part in self._parts}:
+        """Write all files, format the brokers' log folders and make PostgreSQL's data folder."""
+        for log_config in {part.log_config for part in self._parts if not isinstance(part, Postgres)}:
             shutil.copyfile(Path(__file__).with_name(log_config.name), log_config)
         for worker in self.workers:
             self._write_worker(worker, self.options.mode)
         self._write_cluster_file()
-        with ThreadPoolExecutor(len(self.brokers)) as pool:
-            list(pool.map(Broker.prepare, self.brokers))
+        servers = [part for part in self._parts if not isinstance(part, Worker)]
+        with ThreadPoolExecutor(len(servers)) as pool:
+            for prepared in [pool.submit(server.prepare) for server in servers]:
+                prepared.result()
 
     def _start_missing(self, progress: Progress) -> None:
         """Start whatever does not run, and wait until everything is ready."""
         running = {part.name: own_process(part.pid_file, self._record.token) for part in self._parts}
-        for stray in set(own_processes(self.root, self._record.token)) - set(running.values()):
+        known = [process for process in running.values() if process is not None]
+        for stray in strays(self.root, self._record.token, known):
             progress(f"Stopping pid {stray.pid}, which an interrupted command left behind")
             stray.stop()
         missing = [part.name for part in self._parts if running[part.name] is None]
         if not missing and all(is_healthy(worker.url) for worker in self.workers):
             return
         progress(f"Starting {', '.join(missing)}" if missing else "Waiting for a worker that is not healthy")
+        postgres = self._postgres
+        server = (running[postgres.name] or self._spawn(postgres)) if postgres is not None else None
         # All brokers before the first wait: one of three is not ready before a second one votes for its controller.
         brokers = [(broker, running[broker.name] or self._spawn(broker)) for broker in self.brokers]
         for broker, process in brokers:
             wait_for_broker(broker.bootstrap_servers, process, broker.log)
+        if postgres is not None and server is not None:
+            wait_for_postgres(postgres, server)
         # All workers at once: each spends half of its start waiting.
         started = [(worker, running[worker.name] or self._spawn(worker)) for worker in self.workers]
         for worker, process in started:
             wait_for_worker(worker.url, process, worker.log)
             progress(f"{worker.name} is ready at {worker.url}")
-        wait_for_group(self.bootstrap_servers, self.group_id, len(started))
+        if started:
+            wait_for_group(self.bootstrap_servers, self.group_id, len(started))
 
-    def _spawn(self, part: Broker | Worker) -> ProcessIdentity:
+    def _spawn(self, part: Broker | Postgres | Worker) -> ProcessIdentity:
         for port in part.ports:
             require_free(port, part.name)
         return spawn(part.start_command, log=part.log, pid_file=part.pid_file, cwd=self.root)
+
+    def _spawn_again(self, part: Broker | Worker) -> ProcessIdentity:
+        """Start a part that may have been killed a moment ago, when its last thread has given up its ports."""
+        for port in part.ports:
+            wait_until_port_is_free(f"http://127.0.0.1:{port}", PORT_FREE_SECONDS)
+        return self._spawn(part)
 
     def down(self, keep_data: bool = False, progress: Progress = _silent) -> None:
         """Stop everything, workers first, and remove the lab's folder.
@@ -229,8 +254,29 @@ class Lab:
         ]
 
     @property
-    def _parts(self) -> list[Broker | Worker]:
-        return [*self.brokers, *self.workers]
+    def postgres(self) -> Postgres:
+        """The PostgreSQL server.
+
+        :raises ConfigurationError: the lab was made without one.
+        """
+        if self._postgres is None:
+            raise ConfigurationError(
+                f"The lab {self.name} has no PostgreSQL.",
+                remedy="Make one with it: 'eos lab up --postgres', or LabOptions(postgres=True).",
+            )
+        return self._postgres
+
+    @property
+    def _postgres(self) -> Postgres | None:
+        record = self._record
+        if record.postgres_port is None:
+            return None
+        return Postgres(self.root, record.postgres_port, marker(self.root, record.token))
+
+    @property
+    def _parts(self) -> list[Broker | Postgres | Worker]:
+        postgres = self._postgres
+        return [*self.brokers, *([postgres] if postgres is not None else []), *self.workers]
 
     def cluster(self) -> ConnectCluster:
         """The lab as its cluster file describes it."""
@@ -242,16 +288,24 @@ class Lab:
             "bootstrap_servers": self.bootstrap_servers,
             "connect_urls": self.connect_urls,
             "group_id": self.group_id,
-            "cluster_file": str(self.cluster_file),
+            "cluster_file": str(self.cluster_file) if self.workers else None,
             "data_dir": str(self.data_dir),
+            **self._postgres_summary(),
         }
+
+    def _postgres_summary(self) -> dict[str, object]:
+        postgres = self._postgres
+        if postgres is None:
+            return {}
+        return {"postgres": {"address": postgres.address, "user": USER, "password_file": str(postgres.password_file)}}
 
     def status(self) -> LabStatus:
         """Which processes run and answer now."""
         token = self._record.token
         processes = tuple(look_at(part, token) for part in self._parts)
-        strays = {process.pid for process in own_processes(self.root, token)} - {part.pid for part in processes}
-        return LabStatus(self.name, self.root, self.bootstrap_servers, self.group_id, processes, tuple(strays))
+        known = [process for part in self._parts if (process := own_process(part.pid_file, token)) is not None]
+        unknown = tuple(process.pid for process in strays(self.root, token, known))
+        return LabStatus(self.name, self.root, self.bootstrap_servers, self.group_id, processes, unknown)
 
     # Single brokers and workers
 
@@ -279,7 +333,7 @@ class Lab:
         :raises EosError: it does not start.
         """
         broker = self.brokers[index]
-        process = self.broker_process(index) or self._spawn(broker)
+        process = self.broker_process(index) or self._spawn_again(broker)
         if wait:
             wait_for_broker(broker.bootstrap_servers, process, broker.log)
         return process
@@ -302,8 +356,7 @@ class Lab:
         worker = self.workers[index]
         process = self.worker_process(index)
         if process is None:
-            wait_until_port_is_free(worker.url, PORT_FREE_SECONDS)  # a worker that was just killed may still hold it
-            process = self._spawn(worker)
+            process = self._spawn_again(worker)
         if wait:
             wait_for_worker(worker.url, process, worker.log)
         return process
@@ -332,14 +385,19 @@ class Lab:
         return index
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Make a topic.
+        """Make a topic; returns when it is known.
 
         :param config: the topic's own settings.
         :raises EosError: the broker refuses, for one because there is such a topic.
         """
-        admin = QuietAdmin(KafkaSettings.of(self.bootstrap_servers))
+        settings = KafkaSettings.of(self.bootstrap_servers)
+        admin, topics = QuietAdmin(settings), Topics(settings)
         topic = NewTopic(name, num_partitions=partitions, config=dict(config or {}))  # replicated as by default
         admin.answer(admin.client.create_topics([topic], request_timeout=TOPIC_SECONDS)[name], f"Creating {name}")
+        deadline = time.monotonic() + TOPIC_SECONDS
+        while not topics.is_there(name):  # the controller has made it; a broker hears of it a moment later
+            if time.monotonic() > deadline:
+                raise UnreachableError(f"Topic {name} was made, but no broker knows it after {TOPIC_SECONDS:.0f} s.")
 
     # Files
 
@@ -355,6 +413,8 @@ class Lab:
         write_properties(worker.config, {**properties, **self.options.worker_properties})
 
     def _write_cluster_file(self) -> None:
+        if not self.workers:
+            return
         listed = [w for index, w in enumerate(self.workers) if index not in self._record.unlisted]
         content = {
             "bootstrap_servers": self.bootstrap_servers,

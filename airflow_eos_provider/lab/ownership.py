@@ -1,4 +1,4 @@
-"""Which processes belong to a lab, and who may work on it now.
+"""Finds the processes of a lab, and locks a lab for one command at a time.
 
 A process is the lab's if a pid file of the lab names it (pid, and a start time no later than the file) *and* its
 command carries the lab's marker; or by the marker alone, if its starter was killed before it could write the pid. A
@@ -7,11 +7,12 @@ program's name is never looked at, and a process is only ever stopped by pid and
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,12 +21,16 @@ import psutil
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.processes import ProcessIdentity, from_pid_file, identify
 
-#: Every JVM of a lab carries ``-Deos.lab=<token>:<folder>``. The token is a random number that is on disk before the
-#: first JVM starts, so a process is known to be this lab's even if its starter died before it could write down the pid.
+#: Every JVM of a lab carries ``-Deos.lab=<token>:<folder>``, PostgreSQL the same as a setting of its own. The token is
+#: a random number that is on disk before the first process starts, so a process is known to be this lab's even if its
+#: starter died before it could write down the pid.
 MARKER_PROPERTY = "eos.lab"
 
-#: How long one command waits for another one that works on the same lab.
-COMMAND_LOCK_SECONDS = 240.0
+#: As a Java property, as a setting of ``postgres``, and as ``initdb`` takes one.
+_MARKER_PREFIXES = tuple(f"{dashes}{MARKER_PROPERTY}=" for dashes in ("-D", "--", ""))
+
+#: How long one command waits for another one that works on the same lab: longer than a start on a busy machine takes.
+COMMAND_LOCK_SECONDS = 900.0
 
 
 def marker(folder: Path, token: str) -> str:
@@ -40,14 +45,15 @@ def own_process(pid_file: Path, token: str) -> ProcessIdentity | None:
 
 
 def own_processes(folder: Path, token: str | None) -> list[ProcessIdentity]:
-    """All live processes of this user that carry the marker of this lab.
+    """All live processes of this user (for root: of all users) that carry the marker of this lab.
 
     :param token: the lab's token, None if its record is lost; then the folder in the marker decides.
     """
     found = []
     for process in psutil.process_iter():
         try:
-            if process.uids().real != os.getuid() or not _carries(process.cmdline(), token, folder):
+            # Root's PostgreSQL may run as another user (see unprivileged.py).
+            if os.getuid() not in (0, process.uids().real) or not _carries(process.cmdline(), token, folder):
                 continue
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             continue
@@ -58,9 +64,27 @@ def own_processes(folder: Path, token: str | None) -> list[ProcessIdentity]:
     return found
 
 
+def strays(folder: Path, token: str, known: Collection[ProcessIdentity]) -> list[ProcessIdentity]:
+    """The lab's processes that none of its pid files names.
+
+    :param known: those that the pid files name. Their children are no strays: one that PostgreSQL has just forked
+        carries its parent's arguments for a moment, until it gives itself a title.
+    """
+    pids = {process.pid for process in known}
+    return [
+        process for process in own_processes(folder, token) if process.pid not in pids and _parent(process) not in pids
+    ]
+
+
+def _parent(process: ProcessIdentity) -> int | None:
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(process.pid).ppid()
+    return None
+
+
 def _carries(command: list[str], token: str | None, folder: Path | None) -> bool:
     for argument in command:
-        if argument.startswith(f"-D{MARKER_PROPERTY}="):
+        if argument.startswith(_MARKER_PREFIXES):
             its_token, _, its_folder = argument.partition("=")[2].partition(":")
             return its_token == token or (folder is not None and its_folder == str(folder))
     return False

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import ExitStack
 from random import SystemRandom
 
-from airflow_eos_provider.errors import EosError
+import psutil
+
+from airflow_eos_provider.errors import ConfigurationError, EosError
 
 #: Where ports are looked for: below the range from which Linux takes the ports of outgoing connections.
 _PORTS = range(20_000, 32_000)
 
+#: ``20000-23999``: look there instead. A lab's stopped worker holds no port, so nothing but a range of its own keeps
+#: another lab from taking it.
+PORTS_VARIABLE = "EOS_LAB_PORTS"
+
+#: Ports that this process has given away: their owners may not listen just now.
+_given: set[int] = set()
+
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that nobody listens on now.
+    """Ports of the loopback interface that no process listens on now.
 
     All are bound at once, so that they differ; two labs that start together look in random places, so that they are
-    unlikely to meet.
+    unlikely to meet. None is given away twice by one process.
 
     :raises EosError: none are to be found.
+    :raises ConfigurationError: :data:`PORTS_VARIABLE` holds no range.
     """
-    candidates = SystemRandom().sample(_PORTS, k=200 + count)
+    ports_searched = _range()
+    unused = [port for port in ports_searched if port not in _given]
+    candidates = SystemRandom().sample(unused, k=min(200 + count, len(unused)))
     ports: list[int] = []
     with ExitStack() as held:
         for port in candidates:
@@ -33,14 +46,29 @@ def free_ports(count: int) -> list[int]:
                 continue
             ports.append(port)
     if len(ports) < count:
-        raise EosError(f"Only {len(ports)} free ports were found between {_PORTS.start} and {_PORTS.stop - 1}.")
+        between = f"between {ports_searched.start} and {ports_searched.stop - 1}"
+        raise EosError(f"Only {len(ports)} free ports were found {between}.")
+    _given.update(ports)
     return ports
+
+
+def _range() -> range:
+    text = os.environ.get(PORTS_VARIABLE)
+    if not text:
+        return _PORTS
+    try:
+        first, last = map(int, text.split("-"))
+    except ValueError:
+        first = last = 0
+    if not 1024 <= first <= last < 65536:
+        raise ConfigurationError(f"{PORTS_VARIABLE} is {text!r}.", expected="a range of ports such as 20000-23999")
+    return range(first, last + 1)
 
 
 def require_free(port: int, wanted_by: str) -> None:
     """Make sure that a server can listen on this port of the loopback interface now.
 
-    :raises EosError: somebody else does.
+    :raises EosError: another process does.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java's servers do: TIME_WAIT is no obstacle
@@ -48,6 +76,18 @@ def require_free(port: int, wanted_by: str) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             raise EosError(
-                f"Port {port}, on which {wanted_by} listens, is taken by another process.",
+                f"Port {port}, on which {wanted_by} listens, is taken by {_holder(port)}.",
                 remedy="End that process, or give the lab up ('eos lab down') and start it anew on other ports.",
             ) from error
+
+
+def _holder(port: int) -> str:
+    """In words, who has a port."""
+    try:
+        connections = psutil.net_connections(kind="tcp")
+    except psutil.Error:
+        return "another process"
+    found = {(each.pid, each.status) for each in connections if each.laddr and each.laddr.port == port}
+    return (
+        ", ".join(f"pid {pid or 'unknown'} ({status})" for pid, status in sorted(found, key=str)) or "another process"
+    )

@@ -1,4 +1,4 @@
-"""What kind of lab is wanted, and what is on record about one: ``lab.json``."""
+"""The options of a lab, and the record of one that exists: ``lab.json``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LabOptions:
     """What kind of lab is wanted.
 
     :param name: labs of different names run side by side.
-    :param workers: number of Connect workers.
+    :param workers: number of Connect workers; with 0 there are brokers only, and no cluster file.
     :param brokers: 1, or 3 of which one may be lost.
     :param mode: the workers' ``exactly.once.source.support``.
     :param rebalance_delay_ms: ``scheduled.rebalance.max.delay.ms``, in milliseconds; Connect's own default is 300000.
@@ -37,6 +37,7 @@ class LabOptions:
     :param session_timeout_ms: the workers' ``session.timeout.ms``, in milliseconds; None is Connect's default (10000).
     :param test_connectors: also offer the connectors of Connect's own tests (MonitorableSourceConnector and others).
     :param worker_properties: further properties of each worker, or others than the lab's.
+    :param postgres: with a PostgreSQL server beside the brokers.
     :raises ConfigurationError: an option is out of range.
     """
 
@@ -51,14 +52,17 @@ class LabOptions:
     session_timeout_ms: int | None = None
     test_connectors: bool = False
     worker_properties: Mapping[str, str] = field(default_factory=dict)
+    postgres: bool = False
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ConfigurationError(
                 f"A lab cannot be named {self.name!r}.", expected="up to 40 lower-case letters, digits and hyphens"
             )
-        if not 1 <= self.workers <= 20:
-            raise ConfigurationError(f"{self.workers} workers are asked for.", expected="1 to 20")
+        if not 0 <= self.workers <= 20:
+            raise ConfigurationError(
+                f"{self.workers} workers are asked for.", expected="0 to 20; without one there are brokers only"
+            )
         if self.brokers not in (1, 3):
             raise ConfigurationError(
                 f"{self.brokers} brokers are asked for.", expected="1, or 3: of two none could be lost"
@@ -97,6 +101,7 @@ class LabRecord:
     :param unlisted: positions of workers that the cluster file does not mention.
     :param other_brokers: both ports of the second broker and so on.
     :param older_jars: the folder with the workers' jars, if they are of another version.
+    :param postgres_port: of PostgreSQL, None where the lab has none.
     :param complete: False until the lab was ready for the first time: an incomplete one is cleared, not repaired.
     """
 
@@ -110,12 +115,13 @@ class LabRecord:
     unlisted: tuple[int, ...] = ()
     other_brokers: tuple[tuple[int, int], ...] = ()
     older_jars: Path | None = None
+    postgres_port: int | None = None
     complete: bool = False
 
     @classmethod
     def draw(cls, options: LabOptions) -> LabRecord:
         """The record of a new lab, on ports that are free now."""
-        ports = free_ports(2 * options.brokers + options.workers)
+        postgres_port, *ports = free_ports(1 + 2 * options.brokers + options.workers)
         ours = ports[: 2 * options.brokers]
         (broker_port, controller_port), *others = zip(ours[::2], ours[1::2], strict=True)
         return cls(
@@ -128,6 +134,7 @@ class LabRecord:
             worker_ports=tuple(ports[len(ours) :]),
             other_brokers=tuple(others),
             older_jars=None if options.connect_version == DEFAULT_VERSION else jar_folder(options.connect_version),
+            postgres_port=postgres_port if options.postgres else None,
         )
 
     @property

@@ -1,4 +1,4 @@
-"""What is to be seen of a lab."""
+"""The state of a lab: its processes, and whether they answer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from airflow_eos_provider.lab.broker import Broker
 from airflow_eos_provider.lab.ownership import own_process
+from airflow_eos_provider.lab.postgres import Postgres
 from airflow_eos_provider.lab.waiting import broker_answers, is_healthy
 from airflow_eos_provider.lab.worker import Worker
 
@@ -15,11 +16,11 @@ from airflow_eos_provider.lab.worker import Worker
 class ProcessStatus:
     """One process of a lab.
 
-    :param name: ``broker``, ``broker2``, ``w1`` and so on.
+    :param name: ``broker``, ``broker2``, ``postgres``, ``w1`` and so on.
     :param pid: None if it does not run.
     :param ready: whether it answers (a worker: ``/health`` is 200).
-    :param address: ``host:port`` of a broker, REST address of a worker.
-    :param mode_in_file: ``exactly.once.source.support`` in the worker's properties file; None for a broker.
+    :param address: ``host:port`` of a broker and of PostgreSQL, REST address of a worker.
+    :param mode_in_file: ``exactly.once.source.support`` in the worker's properties file; None for the others.
     """
 
     name: str
@@ -65,7 +66,7 @@ class LabStatus:
         }
 
 
-def look_at(part: Broker | Worker, token: str) -> ProcessStatus:
+def look_at(part: Broker | Postgres | Worker, token: str) -> ProcessStatus:
     """What is to be seen of one part now.
 
     :param token: the lab's.
@@ -74,6 +75,9 @@ def look_at(part: Broker | Worker, token: str) -> ProcessStatus:
     if isinstance(part, Broker):
         address, mode = part.bootstrap_servers, None
         ready = process is not None and broker_answers(address)
+    elif isinstance(part, Postgres):
+        address, mode = part.address, None
+        ready = process is not None and part.answers()
     else:
         address, mode = part.url, part.mode_in_file()
         ready = process is not None and is_healthy(address)

@@ -1,8 +1,11 @@
-"""Taking a lab down, whatever state it is in."""
+"""Takes a lab down, whatever state it is in."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import signal
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +13,7 @@ from pathlib import Path
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.lab.broker import broker_name
 from airflow_eos_provider.lab.ownership import exclusive, own_process, own_processes
+from airflow_eos_provider.lab.postgres import postgres_pid_file
 from airflow_eos_provider.lab.record import LabRecord
 from airflow_eos_provider.processes import ProcessIdentity
 
@@ -22,7 +26,8 @@ def take_down(folder: Path, *, keep_data: bool = False, progress: Callable[[str]
 
     Works on half-started labs and on ones whose record or whole folder is gone.
 
-    :param keep_data: leave the folder.
+    :param keep_data: stop in good order and leave the folder. Otherwise workers and brokers are killed: what they would
+        still write goes with the folder.
     :returns: whether there was anything to take down.
     :raises EosError: something is left that cannot be stopped or removed.
     """
@@ -35,7 +40,7 @@ def take_down(folder: Path, *, keep_data: bool = False, progress: Callable[[str]
         except ConfigurationError:  # its processes are known by the folder, too
             record = None
         is_lab = (folder / "lab.json").exists()
-        stopped = stop_all(folder, record)
+        stopped = stop_all(folder, record, kill=is_lab and not keep_data)
         if stopped:
             progress(f"Stopped {stopped} process{'es' * (stopped > 1)}")
         if is_lab and not keep_data:
@@ -43,17 +48,22 @@ def take_down(folder: Path, *, keep_data: bool = False, progress: Callable[[str]
         return is_lab or stopped > 0
 
 
-def stop_all(folder: Path, record: LabRecord | None) -> int:
-    """Stop all processes of a lab: first the workers, which want to say goodbye to the brokers, then the brokers.
+def stop_all(folder: Path, record: LabRecord | None, *, kill: bool = False) -> int:
+    """Stop all processes of a lab: first the workers, which leave their group and their databases, then the servers.
 
+    :param kill: by SIGKILL, except for PostgreSQL, which has shared memory to give back.
     :returns: how many there were.
     :raises EosError: some do not end, not even by SIGKILL.
     """
     token = record.token if record else None
     everything = own_processes(folder, token)
     brokers = _brokers(folder, record) if record else []
-    _stop(process for process in everything if process not in brokers)
-    _stop(brokers)
+    postgres = own_process(postgres_pid_file(folder), record.token) if record else None
+    _stop((process for process in everything if process not in (*brokers, postgres)), kill=kill)
+    if postgres is not None:
+        _ask_for_fast_shutdown(postgres)
+    _stop(brokers, kill=kill)
+    _stop([postgres] if postgres is not None else [])
     left = own_processes(folder, token)
     _stop(left)
     left = [process for process in left if process.is_alive()]
@@ -71,11 +81,18 @@ def _brokers(folder: Path, record: LabRecord) -> list[ProcessIdentity]:
     return [process for process in processes if process is not None]
 
 
-def _stop(processes: Iterable[ProcessIdentity]) -> None:
+def _ask_for_fast_shutdown(postgres: ProcessIdentity) -> None:
+    """SIGINT: end the clients' sessions, then end. After SIGTERM, which all get, it would wait for its clients."""
+    if postgres.is_alive():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(postgres.pid, signal.SIGINT)
+
+
+def _stop(processes: Iterable[ProcessIdentity], *, kill: bool = False) -> None:
     waiting = list(processes)
     if waiting:
         with ThreadPoolExecutor(max_workers=len(waiting)) as pool:
-            list(pool.map(lambda process: process.stop(grace_seconds=GRACE_SECONDS), waiting))
+            list(pool.map(lambda process: process.stop(grace_seconds=GRACE_SECONDS, kill=kill), waiting))
 
 
 def remove_folder(folder: Path) -> None:
@@ -87,4 +104,4 @@ def remove_folder(folder: Path) -> None:
     if folder.exists():  # a dying process may have written once more
         shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
-        raise EosError(f"{folder} cannot be removed.", remedy="Remove it by hand and see who owns what is in it.")
+        raise EosError(f"{folder} cannot be removed.", remedy="Remove it manually and see who owns what is in it.")

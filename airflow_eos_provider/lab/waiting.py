@@ -1,4 +1,4 @@
-"""The lab's waits: each has a name, a bound, and an error with the end of the log of whoever did not come."""
+"""The lab's waits: each has a name, a bound, and an error with the end of the log of the part that is not ready."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from airflow_eos_provider.errors import EosError, UnreachableError
+from airflow_eos_provider.errors import UnreachableError
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.lab.ownership import log_tail
+from airflow_eos_provider.lab.postgres import Postgres
+from airflow_eos_provider.lab.startup_wait import Part, StartupLimits, wait_until_ready
 from airflow_eos_provider.processes import ProcessIdentity
 
-#: Alone a broker needs 2 s and a worker 3 s; the bounds are for machines that do much else.
-BROKER_SECONDS = 120.0
-WORKER_SECONDS = 180.0
-GROUP_SECONDS = 60.0
+#: Alone a broker needs 2 s, a worker 3 s and PostgreSQL 0.3 s; the bounds are for machines that do much else.
+STARTUP_LIMITS = StartupLimits(idle_seconds=120.0, overall_seconds=600.0)
+GROUP_SECONDS = 180.0
 
 _POLL_SECONDS = 0.1
 
@@ -29,18 +29,27 @@ def wait_for_broker(bootstrap_servers: str, process: ProcessIdentity, log: Path)
 
     :param bootstrap_servers: of this broker alone.
     :raises EosError: it ended.
-    :raises UnreachableError: it does not answer in :data:`BROKER_SECONDS`.
+    :raises UnreachableError: it is beyond :data:`STARTUP_LIMITS`.
     """
-    _wait("The broker", lambda: broker_answers(bootstrap_servers), process, log, BROKER_SECONDS)
+    _wait("The broker", lambda: broker_answers(bootstrap_servers), process, log)
 
 
 def wait_for_worker(url: str, process: ProcessIdentity, log: Path) -> None:
     """Return when the worker calls itself healthy: it has read its topics and taken part in a rebalance.
 
     :raises EosError: it ended.
-    :raises UnreachableError: it is not healthy in :data:`WORKER_SECONDS`.
+    :raises UnreachableError: it is beyond :data:`STARTUP_LIMITS`.
     """
-    _wait(f"The worker {url}", lambda: is_healthy(url), process, log, WORKER_SECONDS)
+    _wait(f"The worker {url}", lambda: is_healthy(url), process, log)
+
+
+def wait_for_postgres(postgres: Postgres, process: ProcessIdentity) -> None:
+    """Return when PostgreSQL takes connections.
+
+    :raises EosError: it ended.
+    :raises UnreachableError: it is beyond :data:`STARTUP_LIMITS`.
+    """
+    _wait("PostgreSQL", postgres.answers, process, postgres.log)
 
 
 def wait_for_group(bootstrap_servers: str, group_id: str, members: int) -> None:
@@ -70,9 +79,12 @@ def is_healthy(url: str, timeout_seconds: float = 5.0) -> bool:
     """Whether the worker's ``/health`` answers 200.
 
     A worker before 3.9 has no such address. There the list of connectors must do: it comes from the herder's thread,
-    too, which answers once it has joined its group. (While a worker of any version starts, its port has neither.)
+    too, which answers once it has joined its group. While a worker of any version starts, its port answers 404 to
+    everything; so the first question is for an address that every worker has.
     """
     try:
+        if _status(url, "/", timeout_seconds) != 200:
+            return False
         status = _status(url, "/health", timeout_seconds)
         return (_status(url, "/connectors", timeout_seconds) if status == 404 else status) == 200
     except (OSError, http.client.HTTPException):
@@ -93,18 +105,14 @@ def broker_answers(bootstrap_servers: str) -> bool:
     """Whether the broker at this one address answers and has registered itself."""
     host, _, port = bootstrap_servers.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=1).close()  # librdkafka backs off where nobody listens yet
+        socket.create_connection(
+            (host, int(port)), timeout=1
+        ).close()  # librdkafka backs off where no process listens yet
         known = QuietAdmin(KafkaSettings.of(bootstrap_servers)).client.list_topics(timeout=5).brokers.values()
         return any(broker.port == int(port) for broker in known)
     except (OSError, KafkaException):
         return False
 
 
-def _wait(who: str, ready: Callable[[], bool], process: ProcessIdentity, log: Path, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not ready():
-        if not process.is_alive():
-            raise EosError(f"{who} ended while it started. The end of {log}:\n{log_tail(log)}")
-        if time.monotonic() > deadline:
-            raise UnreachableError(f"{who} is not ready after {seconds:.0f} s. The end of {log}:\n{log_tail(log)}")
-        time.sleep(_POLL_SECONDS)
+def _wait(name: str, ready: Callable[[], bool], process: ProcessIdentity, log: Path) -> None:
+    wait_until_ready([Part(name, process, log)], lambda: () if ready() else (name,), STARTUP_LIMITS)

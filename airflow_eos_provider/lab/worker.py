@@ -11,6 +11,9 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.lab.jars import DEFAULT_VERSION
 from airflow_eos_provider.lab.java import jvm_command
 
+#: A worker's program.
+MAIN_CLASS = "org.apache.kafka.connect.cli.ConnectDistributed"
+
 #: A worker's heap; with a few connectors it uses half of it.
 HEAP_MEGABYTES = 448
 
@@ -67,7 +70,7 @@ class Worker:
     @property
     def start_command(self) -> list[str]:
         return jvm_command(
-            "org.apache.kafka.connect.cli.ConnectDistributed",
+            MAIN_CLASS,
             [str(self.config)],
             class_path=self.class_path,
             heap_megabytes=HEAP_MEGABYTES,
@@ -118,7 +121,7 @@ class Worker:
             properties["isolation.level"] = "read_committed"  # as a roll leaves it; without it, none goes on from there
         if session_timeout_ms is not None:
             properties["session.timeout.ms"] = str(session_timeout_ms)
-            properties["heartbeat.interval.ms"] = str(min(3000, session_timeout_ms // 3))
+            properties["heartbeat.interval.ms"] = str(min(3000, session_timeout_ms // 6))
         return properties
 
     def mode_in_file(self) -> Mode | None:

@@ -1,4 +1,4 @@
-"""Tell somebody that a Connect cluster has drifted, and what to do about it."""
+"""Reports that a Connect cluster has drifted, and what to do about it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class ConnectDriftNotifier(BaseNotifier):
-    """Makes one message of a failed audit, and hands it to the notifiers of other providers.
+    """Makes one message of a failed audit, and passes it to the notifiers of other providers.
 
     The message goes to the task's log, and to each of ``through`` as the template variable ``drift_message``, such as
     ``SlackNotifier(text="{{ drift_message }}")``. An audit runs every half minute, so drift that the audit before has
-    told of is not told again unless ``repeat`` says so.
+    reported is not reported again unless ``repeat`` says so.
 
     :param through: notifiers that carry the message on.
-    :param repeat: tell it at every audit for as long as it lasts.
+    :param repeat: report it at every audit for as long as it lasts.
     """
 
     template_fields: Sequence[str] = ()
@@ -33,17 +33,17 @@ class ConnectDriftNotifier(BaseNotifier):
     def notify(self, context: Context) -> None:
         if not self.repeat and not getattr(context.get("exception"), "is_news", True):
             return
-        told = drift_message(context)
-        self.log.error("%s", told)
+        message = drift_message(context)
+        self.log.error("%s", message)
         failed = []
         for notifier in self.through:
             # One channel that is down must not keep the message from the next one.
             try:
-                copy(notifier)({**context, "drift_message": told})  # rendering overwrites its templates
+                copy(notifier)({**context, "drift_message": message})  # rendering overwrites its templates
             except Exception as error:
                 failed.append(f"{type(notifier).__name__}: {error}")
         if failed:
-            raise RuntimeError(f"Not told through {'; '.join(failed)}")
+            raise RuntimeError(f"Not reported through {'; '.join(failed)}")
 
 
 def drift_message(context: Any) -> str:

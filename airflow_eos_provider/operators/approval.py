@@ -8,7 +8,7 @@ Airflow 3.3.2 loses answers that come at once, in two ways; both were seen in on
   moves with the task instance to the next try. So this operator has retries, and a next try does not ask again: it
   lets a trigger read the answer, after a wait that keeps it out of the same race.
 * The answer and the parking of the task cross each other. Row locks forbid that, but SQLite has none: the task is
-  parked with its answer beside it and nobody looks again. So the task is parked with a deadline, at which the scheduler
+  parked with its answer beside it and is not looked at. So the task is parked with a deadline, at which the scheduler
   looks for an answer (``check_awaiting_input_timeouts``); if there is none, the task parks itself again.
 
 An answer counts only for the plan that was shown. What was asked is kept in the task state store, written *after* the
@@ -22,21 +22,27 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
-from airflow.sdk import NEVER_EXPIRE
+from airflow.sdk import NEVER_EXPIRE  # type: ignore[attr-defined]  # the stub of airflow.sdk lacks it
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 from airflow.sdk.timezone import utcnow
 
+from airflow_eos_provider.data_text import code_span, one_line
+from airflow_eos_provider.operators.approvable import Approvable, approvable
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
 from airflow_eos_provider.triggers.approval import ApprovalAnswerTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_eos_provider.rollout.plan import Plan
-
 #: Key and schema of the note in the task state store. Renaming them breaks runs in flight: they would ask twice.
 ASKED_KEY = "eos_plan_approval"
 ASKED_SCHEMA = 1
+
+#: Longer reasons are cut on the approval page; the journal keeps them whole.
+REASON_CHARACTERS = 500
+
+#: Stands for an approver whom Airflow does not name.
+NOBODY = "nobody"
 
 #: Each try can lose one answer at most, and only the first try asks; the others are for killed processes.
 RETRIES = 5
@@ -46,7 +52,7 @@ RETRY_DELAY = timedelta(seconds=1)
 #: process has ended, and the scheduler looks every second or so. Each further try waits once more as long.
 SETTLE_SECONDS = 8.0
 
-#: When a parked task is looked at again: after as long as the question stands already, but within these limits. Only
+#: When a parked task is looked at again: after as long as the question has been open, but within these limits. Only
 #: an answer given in the moment of parking can need it, so the looks become rare: each one starts a process.
 FIRST_LOOK = timedelta(seconds=20)
 LAST_LOOK = timedelta(hours=1)
@@ -56,30 +62,37 @@ class PlanApprovalOperator(ApprovalOperator):
     """Show a plan in *Required Actions* and wait until a person approves or rejects it.
 
     The answer may come from Airflow's pages or its REST API (``hitlDetails``). Nothing is approved by time passing: a
-    response timeout fails the task. A rejection fails it too, without a retry, so that the run cannot look well.
+    response timeout fails the task. A rejection fails it too, without a retry, so that the run does not succeed.
 
-    :param plan: the plan as :meth:`~airflow_eos_provider.rollout.plan.Plan.to_dict` gives it.
-    :param reason: why it is asked, shown below the plan.
+    :param plan: the plan as ``to_dict`` gives it: of a roll
+        (:class:`~airflow_eos_provider.rollout.plan.plan.Plan`), or of a change of source offsets
+        (:class:`~airflow_eos_provider.offsets.plan.OffsetsPlan`).
+    :param reason: why it is asked, shown below the plan as what it is: words of whoever started the run.
+    :param four_eyes: whoever started the run may not approve it. A run that a schedule has started may be approved by
+        anyone; any other run without a known requester is refused, before an approver is asked.
     :param response_timeout: how long to wait for an answer; without it, for ever.
     :param kwargs: of ``ApprovalOperator``, such as ``assigned_users`` and ``notifiers``.
     :returns: ``{"plan_hash", "approved_by", "approved_at"}``, which the roll wants to see.
-    :raises AirflowFailException: rejected, not answered in time, or the question on display is about another plan.
+    :raises AirflowFailException: rejected, not answered in time, the question on display is about another plan, or
+        approved by the one who has asked.
     """
 
     template_fields: Sequence[str] = (*ApprovalOperator.template_fields, "plan", "reason")
 
-    def __init__(self, *, plan: Any, reason: str = "", **kwargs: Any) -> None:
+    def __init__(self, *, plan: Any, reason: str = "", four_eyes: bool = False, **kwargs: Any) -> None:
         kwargs.setdefault("retries", RETRIES)
         kwargs.setdefault("retry_delay", RETRY_DELAY)
-        kwargs.setdefault("subject", "Approve the rolling upgrade of a Kafka Connect cluster")
+        kwargs.setdefault("subject", "Approve a change of a Kafka Connect cluster")
         super().__init__(**kwargs)
         self.plan = plan
         self.reason = reason
+        self.four_eyes = four_eyes
 
     def execute(self, context: Context) -> Any:
         plan = self._read_plan()
-        self.subject = f"Roll Kafka Connect group {plan.group_id} to {plan.target}? (plan {plan.short_hash})"
-        self.body = approval_body(plan, self.reason)
+        requester = self._requester(context)
+        self.subject = plan.question
+        self.body = approval_body(plan, self.reason, requester)
         asked = context["task_state_store"].get(ASKED_KEY)
         if isinstance(asked, dict) and asked_for(asked, plan.hash, _clear_number(context)):
             self._wait_for_the_answer(context, asked)
@@ -89,47 +102,60 @@ class PlanApprovalOperator(ApprovalOperator):
         """Called with a person's answer, by the API server or by :class:`ApprovalAnswerTrigger`."""
         plan = self._read_plan()
         asked = context["task_state_store"].get(ASKED_KEY)
-        if not isinstance(asked, dict) or asked.get("plan_hash") != plan.hash:
+        asked_hash = asked.get("plan_hash") if isinstance(asked, dict) else None
+        if not isinstance(asked, dict) or asked_hash != plan.hash:
             raise AirflowFailException(
-                f"The answer is about {asked and asked.get('plan_hash')}, the plan is now {plan.hash}. Start a new run."
+                f"The answer is about plan {asked_hash}, the plan is now {plan.hash}. Start a new run."
             )
         if event.get("error_type") == "timeout" and not self._is_too_late(asked):
             self._park(asked)
         # Not ApprovalOperator's own: it skips what follows a rejection, or raises something that is tried again.
         answer = HITLOperator.execute_complete(self, context=context, event=event)
-        user = (answer["responded_by_user"] or {}).get("name", "nobody")
+        user = (answer["responded_by_user"] or {}).get("name") or NOBODY
         approved = answer["chosen_options"] == [self.APPROVE]
         self.hitl_summary_extra["approved"] = approved
         if not approved:
-            raise AirflowFailException(f"Plan {plan.short_hash} was rejected by {user}: nothing is changed.")
-        self.log.info("Plan %s was approved by %s.", plan.short_hash, user)
+            raise AirflowFailException(f"Plan {plan.short_hash} was rejected by {one_line(user)}: nothing is changed.")
+        if self.four_eyes:
+            refusal = not_four_eyes(self._requester(context), user)
+            if refusal:
+                raise AirflowFailException(f"{refusal} Nothing is changed. Clear this task to ask again.")
+        self.log.info("Plan %s was approved by %s.", plan.short_hash, one_line(user))
         return {"plan_hash": plan.hash, "approved_by": user, "approved_at": answer["responded_at"].isoformat()}
 
     def process_trigger_event_error(self, event: dict[str, Any]) -> None:
         """No answer in time, or one that cannot be read: a retry would only ask once more, so there is none."""
         raise AirflowFailException(f"The plan was not approved ({event['error_type']}): {event['error']}")
 
-    def _read_plan(self) -> Plan:
-        from airflow_eos_provider.rollout.plan import Plan
+    def _requester(self, context: Context) -> str | None:
+        """Who has started the run; None if it was a schedule or if it is not known."""
+        requester = context["dag_run"].triggering_user_name or None
+        if self.four_eyes and requester is None and _run_type(context) != "scheduled":
+            raise AirflowFailException(
+                "four_eyes wants to know who has started this run, and Airflow does not (a run of type "
+                f"{_run_type(context)}). Nothing is changed. Start it on Airflow's pages or by its REST API, logged in."
+            )
+        return requester
 
+    def _read_plan(self) -> Approvable:
         with no_retry_where_pointless():
-            return Plan.from_dict(self.plan)
+            return approvable(self.plan)
 
-    def _ask(self, context: Context, plan: Plan) -> None:
+    def _ask(self, context: Context, plan: Approvable) -> None:
         shown = self._put_question(context)
         if plan.hash not in shown:
             raise AirflowFailException(
                 "Airflow keeps the text of the first question in a run, and that was about another plan. "
                 f"A person would see the old plan and approve {plan.short_hash}. Start a new run instead of clearing."
             )
-        asked = {
+        asked: dict[str, Any] = {
             "schema": ASKED_SCHEMA,
             "plan_hash": plan.hash,
             "clear_number": _clear_number(context),
             "asked_at": utcnow().isoformat(),
         }
         context["task_state_store"].set(ASKED_KEY, asked, retention=NEVER_EXPIRE)
-        self.log.info("Waiting for a person to approve plan %s:\n%s", plan.short_hash, self.body)
+        self.log.info("Waiting for a person to approve plan %s:\n%s", plan.hash, plan.whole)
         for notifier in self.notifiers:
             notifier(context)
         self._park(asked)
@@ -147,6 +173,7 @@ class PlanApprovalOperator(ApprovalOperator):
 
     def _put_question(self, context: Context) -> str:
         """What ``upsert_hitl_detail`` of the task SDK does, but with the text that is on display as its result."""
+        from airflow.sdk.api.datamodels._generated import HITLUser
         from airflow.sdk.execution_time.comms import CreateHITLDetailPayload
         from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
 
@@ -159,7 +186,7 @@ class PlanApprovalOperator(ApprovalOperator):
                 defaults=None,
                 multiple=False,
                 params=self.serialized_params,
-                assigned_users=self.assigned_users or [],
+                assigned_users=[HITLUser(id=user["id"], name=user["name"]) for user in self.assigned_users or []],
             )
         )
         return str(getattr(stored, "body", "") or "")
@@ -193,20 +220,47 @@ def asked_for(asked: Mapping[str, Any], plan_hash: str, clear_number: int) -> bo
     )
 
 
-def approval_body(plan: Plan, reason: str) -> str:
-    """What the person sees: the plan with its diff and stand-still times, the whole hash, the reason.
+def approval_body(plan: Approvable, reason: str, requester: str | None = None) -> str:
+    """What the person sees: the plan in a few lines, the whole hash; below all that, what others have given: who asks,
+    and why. The buttons come below this text, so it does not grow with the workers; the whole plan is in the log.
 
     It depends on nothing else, so the same plan shows the same text.
+
+    :param reason: as given with the run; it is shown as data, whatever is written in it.
+    :param requester: who has started the run, if that is known.
     """
-    lines = [plan.markdown(), "", f"Plan hash: `{plan.hash}`"]
+    lines = [*plan.summary, "", f"Plan hash: `{plan.hash}`", ""]
+    lines += [
+        f"Approving applies exactly this plan; if the cluster moves before that, nothing is done. {plan.in_the_log}"
+    ]
+    if requester:
+        lines += ["", f"Asked by: {code_span(requester)}"]
     if reason:
-        lines += ["", f"Reason: {reason}"]
-    lines += ["", "Approving applies exactly this plan; if the cluster moves before that, nothing is done."]
+        lines += ["", f"Reason, in the words of whoever asks: {code_span(reason, REASON_CHARACTERS)}"]
     return "\n".join(lines)
+
+
+def not_four_eyes(requester: str | None, approver: str) -> str | None:
+    """Why this approval does not count where two persons are wanted; None if it does.
+
+    :param requester: who has started the run; None for a schedule.
+    :param approver: who has answered.
+    """
+    if approver == NOBODY:
+        return "Airflow does not know who has approved the plan, and four_eyes wants two persons."
+    if requester is not None and requester.strip().casefold() == approver.strip().casefold():
+        return f"{one_line(approver)} has started this run and may not approve it as well: four_eyes wants two persons."
+    return None
 
 
 def _asked_at(asked: Mapping[str, Any]) -> datetime:
     return datetime.fromisoformat(asked["asked_at"])
+
+
+def _run_type(context: Context) -> str:
+    """``manual``, ``scheduled``, ``backfill``, ``asset_triggered`` or another of Airflow's words."""
+    run_type = context["dag_run"].run_type
+    return str(getattr(run_type, "value", run_type))
 
 
 def _clear_number(context: Context) -> int:

@@ -16,10 +16,10 @@ from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_eos_provider.rollout.drift import Drift
+    from airflow_eos_provider.rollout.drift.drift import Drift
 
-#: XCom under which each audit leaves what it has found, for the next one to tell what is new.
-#: Renaming it makes one audit tell again what was told before.
+#: XCom under which each audit leaves what it has found, so that the next one reports only what is new.
+#: Renaming it makes one audit report again what was reported before.
 KEYS = "drift_keys"
 
 RETRIES = 1
@@ -36,9 +36,9 @@ class ConnectDriftError(AirflowFailException):
 
 
 class ConnectUnseenError(AirflowException):
-    """Whether the cluster has drifted could not be told; worth another try.
+    """It is not known whether the cluster has drifted; worth another try.
 
-    :ivar is_news: whether the audit before could tell.
+    :ivar is_news: whether the audit before could see it.
     """
 
     is_news = True
@@ -52,7 +52,7 @@ class ConnectDriftAuditOperator(BaseOperator):
     :param accept: SHA-256 of workers' files that are as meant though no rollout made them (templated).
     :returns: the look, as ``Drift.to_dict`` gives it.
     :raises ConnectDriftError: something has drifted; each finding with what to do.
-    :raises ConnectUnseenError: it cannot be told; what is not seen is unknown, not fine.
+    :raises ConnectUnseenError: it is not known; what is not seen is unknown, not fine.
     """
 
     template_fields: Sequence[str] = ("conn_id", "mode", "accept")
@@ -91,7 +91,7 @@ class ConnectDriftAuditOperator(BaseOperator):
         return drift.to_dict()
 
     def _look(self) -> Drift:
-        from airflow_eos_provider.rollout.drift_watch import DriftWatch
+        from airflow_eos_provider.rollout.drift.watch import DriftWatch
 
         mode = Mode.parse(self.mode) if self.mode else None
         return DriftWatch(KafkaConnectHook(self.conn_id).get_cluster(), mode=mode, accept=self.accept).look()

@@ -1,4 +1,4 @@
-"""Which failures of the core a retry can mend, and which it cannot."""
+"""Which failures a retry can remedy, and which it cannot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def no_retry_where_pointless() -> Iterator[None]:
     """Turn errors that need a person into :class:`AirflowFailException`; the others stay as they are and are retried.
 
     Retried are a lease that another controller holds (it ends), what could not be reached, and a pause: on the next try
-    the cluster is observed again, and the roll goes on where it stands if the doubt has gone.
+    the cluster is observed again, and the roll goes on if the doubt has gone.
     """
     try:
         yield

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
@@ -30,6 +29,12 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, FencedErro
 from airflow_eos_provider.hooks.pipeline import DEFAULT_GROUP_ID, DEFAULT_KAFKA_CONN_ID, find_pipeline, run_of
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
 from airflow_eos_provider.processes import ProcessIdentity, identify
+from airflow_eos_provider.public_names import without_extra
+
+try:
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+except ModuleNotFoundError as error:
+    raise without_extra("An interval run in Airflow", "spark", error) from error
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -37,7 +42,7 @@ if TYPE_CHECKING:
 
     from airflow_eos_provider.interval.interval import Run
     from airflow_eos_provider.interval.pipeline import Pipeline
-    from airflow_eos_provider.interval.stage import Completed
+    from airflow_eos_provider.interval.protocol.stage import Completed
 
 #: A lost worker or driver is made up for by the next try, which goes on with the slices that are left.
 RUN_RETRIES = 3
@@ -117,7 +122,7 @@ class IntervalRun(BaseOperator):
         raise NotImplementedError
 
     def forget_job(self, context: Context) -> None:
-        """Called when a job that ended well did not complete the run, so that the next try starts another one."""
+        """Called when a job that succeeded did not complete the run, so that the next try starts another one."""
 
     def write_once(self, context: Context) -> dict[str, Any]:
         """Complete the run, unless it is complete.
@@ -137,12 +142,12 @@ class IntervalRun(BaseOperator):
             if done is None:
                 self.log.info("%s is not complete", run.name)
                 self.write(context, pipeline, run)
-                # To the end: another interval's open transaction may stand before our `complete`.
+                # To the end: another interval's open transaction may precede our `complete`.
                 done = completion(pipeline, run, wait=True)
             if done is None:
                 self.forget_job(context)
                 raise EosError(
-                    f"The job ended well, but {run.name} is not complete.",
+                    f"The job succeeded, but {run.name} is not complete.",
                     remedy="See the job's log. The next try goes on with the slices that are left.",
                 )
         self.log.info("%s is complete: %s records in %s slices", run.name, f"{done.records:,}", done.slices)
@@ -175,18 +180,18 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, *IntervalRun.template_fields, "arguments")
 
     def __init__(self, *, function: str, arguments: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
-        kwargs.setdefault("application", str(Path(__file__).parents[1] / "interval" / "job.py"))
+        kwargs.setdefault("application", str(Path(__file__).parents[1] / "interval" / "spark" / "job.py"))
         super().__init__(**kwargs)
         self.name = kwargs.get("name") or f"eos-{self.pipeline}"
         self.function = function
         self.arguments = arguments
         self._failure = Failure()
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the base's returns nothing
         return self.write_once(context)
 
     def write(self, context: Context, pipeline: Pipeline, run: Run) -> None:
-        from airflow_eos_provider.interval.job import JobSpec
+        from airflow_eos_provider.interval.spark.job import JobSpec
 
         specification = JobSpec(
             pipeline=pipeline,
@@ -225,7 +230,7 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
     def _get_hook(self) -> SparkSubmitHook:
         hook = super()._get_hook()
         read = hook._process_spark_submit_log
-        hook._process_spark_submit_log = lambda lines: read(self._failure.watch(lines))
+        hook._process_spark_submit_log = lambda itr: read(self._failure.watch(itr))  # type: ignore[method-assign]
         if hook._connection["master"].startswith("local"):
             # PySpark's workers are otherwise started by whatever python3 is first on the PATH.
             hook._env_vars = {"PYSPARK_PYTHON": sys.executable, **(hook._env_vars or {})}
@@ -270,7 +275,7 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
 class Failure:
     """How a job says that it failed, picked from among Spark's lines.
 
-    :ivar reason: the job's own error, if it told one.
+    :ivar reason: the job's own error, if it reported one.
     :ivar exit_code: the job's own; where the driver runs in the cluster, spark-submit has another.
     """
 
@@ -280,7 +285,7 @@ class Failure:
 
     def watch(self, lines: Iterable[str]) -> Iterator[str]:
         """Pass the lines on."""
-        from airflow_eos_provider.interval.job import FAILURE_PREFIX
+        from airflow_eos_provider.interval.spark.job import FAILURE_PREFIX
 
         for line in lines:
             _, found, text = line.partition(FAILURE_PREFIX)

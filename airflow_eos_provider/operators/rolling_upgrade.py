@@ -7,12 +7,17 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import NEVER_EXPIRE, BaseOperator
+from airflow.sdk import (  # type: ignore[attr-defined]  # its stub lacks NEVER_EXPIRE
+    NEVER_EXPIRE,
+    BaseOperator,
+)
 from airflow.sdk.configuration import conf
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.operators.approved import actor_of, is_true, require_approved
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
 from airflow_eos_provider.triggers.gate import ConnectGateTrigger
 
@@ -20,11 +25,11 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_eos_provider.rollout.controller import Controller
-    from airflow_eos_provider.rollout.plan import Plan
-    from airflow_eos_provider.rollout.preflight import Preflight
-    from airflow_eos_provider.rollout.report import RolloutReport
+    from airflow_eos_provider.rollout.gate.state import GateState
+    from airflow_eos_provider.rollout.outcome import RolloutReport
+    from airflow_eos_provider.rollout.plan.plan import Plan
+    from airflow_eos_provider.rollout.plan.preflight import Preflight
     from airflow_eos_provider.rollout.settings import RolloutSettings
-    from airflow_eos_provider.rollout.waiting import GateWait
 
 #: Schema of a document in the task state store. Changing it breaks runs in flight.
 CHECKPOINT_SCHEMA = 1
@@ -34,10 +39,10 @@ CHECKPOINT_SCHEMA = 1
 ROLL_RETRIES = 9
 ROLL_RETRY_DELAY = timedelta(seconds=30)
 
-#: The trigger tells the end of a gate's time itself; this much later Airflow would, and try the task again.
+#: The trigger reports the end of a gate's time; this much later Airflow itself would, and try the task again.
 DEFERRAL_BACKSTOP = timedelta(minutes=5)
 
-#: Looking at a cluster can meet a moment of unrest.
+#: A look may meet a rebalance.
 LOOK_RETRIES = 3
 LOOK_RETRY_DELAY = timedelta(seconds=10)
 
@@ -47,7 +52,7 @@ class TaskStateCheckpoint:
 
     :param store: ``context["task_state_store"]``.
     :param clear_number: how often the run was cleared. It is kept with each document, since a retry leaves it alone
-        and a clear raises it: the only way to tell the two apart.
+        and a clear raises it: the only difference between the two.
     """
 
     def __init__(self, store: Any, clear_number: int) -> None:
@@ -104,15 +109,15 @@ class _ConnectOperator(BaseOperator):
         return RolloutSettings(**(self.settings or {}))
 
     def _report(self, line: str) -> None:
-        self.log.info("%s", line)
+        self.log.info("%s", one_line(line, LINE_CHARACTERS))
 
     def _log_checks(self, result: Preflight) -> None:
         for check in result.checks:
-            self.log.info("%s", check)
+            self.log.info("%s", one_line(check, LINE_CHARACTERS))
 
 
 class ConnectPreflightOperator(_ConnectOperator):
-    """Answer every condition for the next roll, before anybody is asked anything.
+    """Answer every condition for the next roll, before an approver is asked.
 
     :param target: the mode to roll to; unset, the next step of the upgrade.
     :returns: target, verdict and one entry per condition.
@@ -124,7 +129,7 @@ class ConnectPreflightOperator(_ConnectOperator):
         self.target = target
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_eos_provider.rollout.plan import next_target
+        from airflow_eos_provider.rollout.plan.plan import next_target
 
         with no_retry_where_pointless():
             controller = self.controller()
@@ -172,17 +177,17 @@ class ConnectPlanOperator(_ConnectOperator):
 class ConnectRollingUpgradeOperator(_ConnectOperator):
     """Apply an approved plan: one worker after the other, each through its gate.
 
-    It observes the cluster before it acts, so a retry after a crash goes on where the roll stands. The checkpoint in
+    It observes the cluster before it acts, so a retry after a crash goes on where the roll stopped. The checkpoint in
     the task state store says which rollout this task belongs to; the authority is the journal in Kafka, and above it
     the cluster itself.
 
     Being killed (*Mark failed*, a stopped Airflow worker): no further action is begun and the cluster stays as it is.
-    That is safe, since workers in ``preparing`` live beside both other modes; a surprising way back would not be.
+    That is safe, since workers in ``preparing`` can run beside both other modes; an unexpected way back is not.
 
     Deferrable, it gives its slot back while a gate is waited for: a trigger looks at group, REST and topics, and the
-    task comes back to look at the hosts, to decide and to act. The journal's lease is left to the task meanwhile.
+    task comes back to look at the hosts, to decide and to act. Until then the journal's lease is left to the task.
 
-    :param plan: the plan as :meth:`~airflow_eos_provider.rollout.plan.Plan.to_dict` gives it.
+    :param plan: the plan as :meth:`~airflow_eos_provider.rollout.plan.plan.Plan.to_dict` gives it.
     :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`; if given, its
         hash must be the plan's.
     :param reason: why, for the journal.
@@ -190,8 +195,8 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
     :param deferrable: wait for gates in the triggerer, without a worker's slot; default: ``[operators]
         default_deferrable``.
     :param durable: keep in the task state store which rollout this task carries out, and until when its gate is waited
-        for. Without it a retry knows what the journal has: it goes on where the roll stands, but begins a gate's time
-        anew, and begins a rollout anew that somebody has aborted.
+        for. Without it a retry knows what the journal has: it goes on where the roll stopped, but begins a gate's time
+        again, and begins an aborted rollout again.
     :returns: the report: ``rollout_id``, ``from``, ``to``, ``workers``, ``finished_at_ms``.
     :raises AirflowFailException: refused, moved, failed at a gate, or fenced; a person has to look first.
     """
@@ -224,35 +229,31 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
         with no_retry_where_pointless():
             plan = self._approved_plan()
             controller = self._controller(context)
-            take_over = str(self.take_over).lower() == "true"
+            take_over = is_true(self.take_over)
             if not self.deferrable:
                 return controller.apply(plan, take_over=take_over).to_dict()
             return self._report_or_defer(context, controller.advance(plan, take_over=take_over))
 
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Called with the trigger's event; nothing else is left of the process that was deferred."""
-        from airflow_eos_provider.rollout.waiting import GateWait
+        from airflow_eos_provider.rollout.gate.state import GateState
 
         can_defer = event["status"] == "look"
         if can_defer:
-            self.log.info("Going on: %s", event["reason"])
+            self.log.info("Going on: %s", one_line(event["reason"], LINE_CHARACTERS))
         else:
-            self.log.warning("The triggerer cannot wait for this gate, so the task does: %s", event["reason"])
+            self.log.warning("The triggerer cannot look at this gate, so the task waits itself: %s", event["reason"])
         with no_retry_where_pointless():
             plan = self._approved_plan()
-            waited = GateWait.from_dict(event["wait"])
-            outcome = self._controller(context).go_on(plan, waited, hands_over=can_defer)
+            gate = GateState.from_dict(event["wait"])
+            outcome = self._controller(context).go_on(plan, gate, hands_over=can_defer)
             return self._report_or_defer(context, outcome)
 
     def _approved_plan(self) -> Plan:
-        from airflow_eos_provider.rollout.plan import Plan
+        from airflow_eos_provider.rollout.plan.plan import Plan
 
         plan = Plan.from_dict(self.plan)
-        if self.approval is not None and self.approval.get("plan_hash") != plan.hash:
-            raise AirflowFailException(
-                f"Plan {plan.hash} is not the one that was approved ({self.approval.get('plan_hash')}). "
-                "Nothing was changed. Start a new run."
-            )
+        require_approved(self.approval, plan.hash)
         return plan
 
     def _controller(self, context: Context) -> Controller:
@@ -261,16 +262,16 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
             checkpoint = TaskStateCheckpoint(context["task_state_store"], context["dag_run"].clear_number or 0)
         return self.controller(
             checkpoint=checkpoint,
-            actor=self._actor(context),
+            actor=actor_of(self.approval, context),
             reason=self.reason,
             stop_requested=lambda: self._killed,
             task=self._task_name(context),
         )
 
-    def _report_or_defer(self, context: Context, outcome: RolloutReport | GateWait) -> dict[str, Any]:
-        from airflow_eos_provider.rollout.waiting import GateWait
+    def _report_or_defer(self, context: Context, outcome: RolloutReport | GateState) -> dict[str, Any]:
+        from airflow_eos_provider.rollout.gate.state import GateState
 
-        if not isinstance(outcome, GateWait):
+        if not isinstance(outcome, GateState):
             return outcome.to_dict()
         settings = self._settings()
         self.defer(
@@ -283,7 +284,6 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
             method_name="resume",
             timeout=timedelta(seconds=max(outcome.latest_deadline - time.time(), 0.0)) + DEFERRAL_BACKSTOP,
         )
-        raise AssertionError("a deferral does not return")
 
     def on_kill(self) -> None:
         """Runs inside the signal handler: only take note. The roll stops before its next action.
@@ -294,15 +294,10 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
         self._killed = True
 
     def _task_name(self, context: Context) -> str:
-        """By what the journal's lease is left to this task; the same in each of its tries, and after a *Clear*."""
+        """The name by which the journal leaves its lease to this task; the same in each try, and after a *Clear*."""
         dag_run, index = context["dag_run"], getattr(context["ti"], "map_index", -1)
         name = f"{dag_run.dag_id}/{dag_run.run_id}/{self.task_id}"
         return name if index is None or index < 0 else f"{name}[{index}]"
-
-    def _actor(self, context: Context) -> str:
-        dag_run = context["dag_run"]
-        who = (self.approval or {}).get("approved_by") or dag_run.triggering_user_name or "nobody"
-        return f"airflow {dag_run.dag_id}/{dag_run.run_id}, approved by {who}"
 
 
 class ConnectVerifyOperator(_ConnectOperator):

@@ -1,4 +1,7 @@
-"""The history of a group's rollouts, as the journal has it: who, when, why, which evidence."""
+"""The history of a group's rollouts, as the journal has it: who, when, why, which evidence.
+
+What this version does not understand of it, for another one has written it, is shown as such (:class:`ForeignRollout`).
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from typing import Any
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
-from airflow_eos_provider.rollout.plan import ChangeKind, Plan
-from airflow_eos_provider.rollout.records import (
+from airflow_eos_provider.journal.records import (
+    LEASE_KEY,
     Event,
     JournalContent,
     Lease,
@@ -18,8 +21,15 @@ from airflow_eos_provider.rollout.records import (
     RolloutRecord,
     RolloutState,
     Step,
+    Unreadable,
+    not_understood,
 )
-from airflow_eos_provider.rollout.report import WorkerOutcome
+from airflow_eos_provider.rollout.outcome import WorkerOutcome
+from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan
+from airflow_eos_provider.rollout.plan.recorded_plan import is_applicable, plan_on_record
+
+#: The state of a rollout that should be running and that nobody carries out. Scripts rely on the word.
+INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +40,7 @@ class Rollout:
     :param steps: how far each worker has come, by worker.
     :param events: what has happened, oldest first.
     :param request: what was asked of it and is not answered.
-    :param lease: who carries it out now; None if nobody does.
+    :param lease: who carries it out now; None if no controller does.
     """
 
     record: RolloutRecord
@@ -45,10 +55,32 @@ class Rollout:
         return self.record.rollout_id
 
     @property
+    def plan_hash(self) -> str:
+        """The hash that was approved; a plan of an earlier version does not have the one that it would have now."""
+        return str(self.record.plan.get("hash"))
+
+    def require_applicable(self) -> None:
+        """Go on only if this version can carry the rollout on.
+
+        :raises RefusedError: it is closed, or an earlier version has made its plan.
+        """
+        if not self.record.state.is_open:
+            raise RefusedError(
+                f"Rollout {self.rollout_id} is {self.state}, so it cannot be resumed.",
+                remedy="Make a new plan: 'eos plan'.",
+            )
+        if not is_applicable(self.record.plan):
+            raise RefusedError(
+                f"The plan of rollout {self.rollout_id} was made by an earlier version of this package "
+                f"(schema {self.record.plan.get('schema')}), so it cannot be resumed by this one.",
+                remedy="Make a new plan: 'eos plan'; the rollout is closed when that is applied.",
+            )
+
+    @property
     def state(self) -> str:
-        """Its state in words; one that should be running and is carried out by nobody was interrupted."""
+        """Its state in words; one that should be running and that no controller carries out was interrupted."""
         if self.record.state is RolloutState.RUNNING and self.lease is None:
-            return "interrupted"
+            return INTERRUPTED
         return str(self.record.state)
 
     @property
@@ -71,7 +103,7 @@ class Rollout:
         return {
             "rollout_id": self.rollout_id,
             "state": self.state,
-            "plan": self.plan.hash,
+            "plan": self.plan_hash,
             "from": self.plan.current,
             "to": str(self.plan.target),
             "actor": self.record.actor,
@@ -97,13 +129,33 @@ class Rollout:
         return {**planned, **files, **outcome, **evidence}
 
 
-def history(content: JournalContent) -> tuple[Rollout, ...]:
-    """All rollouts of the journal, the newest first.
+@dataclass(frozen=True, slots=True)
+class ForeignRollout:
+    """A rollout that another version has written, and this one does not understand.
 
-    :raises ConfigurationError: one has a plan of another schema.
+    :param found: what is not understood.
+    :param started_at: when it was begun, or where that is not known, last written; seconds since the epoch.
     """
-    newest_first = sorted(content.rollouts.values(), key=lambda record: record.started_at, reverse=True)
-    return tuple(_rollout(record, content) for record in newest_first)
+
+    rollout_id: str
+    found: Unreadable
+    started_at: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"rollout_id": self.rollout_id, "state": "not understood", "note": f"it {self.found.why}"}
+
+
+def history(content: JournalContent) -> tuple[Rollout, ...]:
+    """The rollouts of the journal that this version understands, the newest first."""
+    return tuple(one for one in whole_history(content) if isinstance(one, Rollout))
+
+
+def whole_history(content: JournalContent) -> tuple[Rollout | ForeignRollout, ...]:
+    """All rollouts of the journal, the newest first."""
+    known = [_rollout(record, content) for record in content.rollouts.values()]
+    unknown = set(content.unreadable) - set(content.rollouts) - {LEASE_KEY}
+    strange = [_foreign(rollout_id, content.unreadable[rollout_id]) for rollout_id in unknown]
+    return tuple(sorted([*known, *strange], key=_started_at, reverse=True))
 
 
 def find_rollout(content: JournalContent, prefix: str | None) -> Rollout:
@@ -111,8 +163,9 @@ def find_rollout(content: JournalContent, prefix: str | None) -> Rollout:
 
     :param prefix: the beginning of its id; None for the newest.
     :raises ConfigurationError: there is none, or there are several.
+    :raises RefusedError: another version has written it.
     """
-    found = [rollout for rollout in history(content) if prefix is None or rollout.rollout_id.startswith(prefix)]
+    found = [one for one in whole_history(content) if prefix is None or one.rollout_id.startswith(prefix)]
     if not found:
         raise ConfigurationError(
             f"The journal has no rollout{f' {prefix}' if prefix else ''}.", remedy="See 'eos rollout list'."
@@ -122,7 +175,10 @@ def find_rollout(content: JournalContent, prefix: str | None) -> Rollout:
             f"{len(found)} rollouts begin with {prefix}: {', '.join(r.rollout_id for r in found)}.",
             expected="an id that only one has",
         )
-    return found[0]
+    meant = next((one for one in found if one.rollout_id == prefix), found[0])
+    if isinstance(meant, ForeignRollout):
+        raise not_understood(meant.rollout_id, meant.found)
+    return meant
 
 
 def former_mode(plan: Plan) -> Mode:
@@ -146,12 +202,29 @@ def restores_files(back: Plan, former: Plan) -> dict[str, bool]:
     return {change.worker_id: before.get(change.worker_id) == change.config_after for change in back.workers}
 
 
-def _rollout(record: RolloutRecord, content: JournalContent) -> Rollout:
+def _started_at(rollout: Rollout | ForeignRollout) -> float:
+    return rollout.record.started_at if isinstance(rollout, Rollout) else rollout.started_at
+
+
+def _foreign(rollout_id: str, found: Unreadable, started_at: float | None = None) -> ForeignRollout:
+    return ForeignRollout(rollout_id, found, found.appended_at_ms / 1000 if started_at is None else started_at)
+
+
+def _rollout(record: RolloutRecord, content: JournalContent) -> Rollout | ForeignRollout:
+    if record.rollout_id in content.unreadable:
+        return _foreign(record.rollout_id, content.unreadable[record.rollout_id], record.started_at)
+    try:
+        plan = plan_on_record(record.plan)
+    except ConfigurationError as error:
+        what = f"has a plan that this version does not understand ({error.found.removesuffix('.')})"
+        return _foreign(record.rollout_id, Unreadable(what), record.started_at)
     lease = content.lease
-    carried_out = lease is not None and lease.rollout_id == record.rollout_id and lease.is_held(time.time())
+    # Only shown, so this machine's clock will do; it is not before the broker's last record.
+    now = max(time.time(), content.appended_at_ms / 1000)
+    carried_out = lease is not None and lease.rollout_id == record.rollout_id and lease.is_held(now)
     return Rollout(
         record=record,
-        plan=Plan.from_dict(record.plan),
+        plan=plan,
         steps=content.steps.get(record.rollout_id, {}),
         events=content.events.get(record.rollout_id, ()),
         request=content.requests.get(record.rollout_id),

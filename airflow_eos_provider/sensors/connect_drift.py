@@ -20,13 +20,13 @@ from airflow_eos_provider.triggers.connect_drift import ConnectDriftTrigger
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_eos_provider.rollout.drift_watch import DriftWatch
+    from airflow_eos_provider.rollout.drift.watch import DriftWatch
 
 #: A changed group is noticed within this many seconds, anything else within :data:`LOOK_SECONDS`.
 POKE_SECONDS = 5.0
 LOOK_SECONDS = 30.0
 
-#: The trigger tells a timeout itself; this much later Airflow would, and then nothing of ours could be said about it.
+#: The trigger reports a timeout; this much later Airflow itself would, without our message.
 _BACKSTOP = timedelta(minutes=5)
 
 
@@ -37,19 +37,20 @@ class ConnectDriftSensor(BaseSensorOperator):
     audit DAG fails for it.
 
     :param conn_id: a connection of type ``kafka_connect`` (templated).
-    :param mode: the mode that is meant, whatever the last rollout has made (templated).
+    :param connect_mode: the mode that is meant, whatever the last rollout has made (templated). ``mode`` is every
+        sensor's own: ``poke`` or ``reschedule``.
     :param accept: SHA-256 of workers' files that are as meant though no rollout made them (templated).
     :param look_interval: deferred, seconds after which the cluster is looked at though its group has not changed.
     :param deferrable: wait in the triggerer, without a worker's slot; default: ``[operators] default_deferrable``.
     """
 
-    template_fields: Sequence[str] = ("conn_id", "mode", "accept")
+    template_fields: Sequence[str] = ("conn_id", "connect_mode", "accept")
 
     def __init__(
         self,
         *,
         conn_id: str = KafkaConnectHook.default_conn_name,
-        mode: str | None = None,
+        connect_mode: str | None = None,
         accept: Sequence[str] = (),
         look_interval: float = LOOK_SECONDS,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
@@ -58,7 +59,7 @@ class ConnectDriftSensor(BaseSensorOperator):
         kwargs.setdefault("poke_interval", POKE_SECONDS if deferrable else LOOK_SECONDS)
         super().__init__(**kwargs)
         self.conn_id = conn_id
-        self.mode = mode
+        self.connect_mode = connect_mode
         self.accept = accept
         self.look_interval = look_interval
         self.deferrable = deferrable
@@ -72,8 +73,8 @@ class ConnectDriftSensor(BaseSensorOperator):
 
     def poke(self, context: Context) -> PokeReturnValue:
         try:
-            drift = self._watcher().look(calm_seconds=0.0)
-        except ConfigurationError as error:  # no waiting mends that
+            drift = self._watcher().look(stable_seconds=0.0)
+        except ConfigurationError as error:  # waiting does not remedy that
             raise AirflowFailException(str(error)) from error
         except EosError as error:
             self.log.warning("The cluster cannot be looked at now: %s", error.found)
@@ -91,10 +92,11 @@ class ConnectDriftSensor(BaseSensorOperator):
         self.log.info("Looking, since %s", event["reason"])
         return self._look_or_defer(context, event["deadline"])
 
-    def _look_or_defer(self, context: Context, deadline: float) -> Any:
+    def _look_or_defer(self, context: Context, deadline: float) -> dict[str, Any]:
         found = self.poke(context)
         if found:
-            return found.xcom_value
+            xcom: dict[str, Any] = found.xcom_value or {}
+            return xcom
         self.defer(
             trigger=ConnectDriftTrigger(
                 conn_id=self.conn_id,
@@ -108,9 +110,9 @@ class ConnectDriftSensor(BaseSensorOperator):
         )
 
     def _watcher(self) -> DriftWatch:
-        from airflow_eos_provider.rollout.drift_watch import DriftWatch
+        from airflow_eos_provider.rollout.drift.watch import DriftWatch
 
         if self._watch is None:
-            mode = Mode.parse(self.mode) if self.mode else None
+            mode = Mode.parse(self.connect_mode) if self.connect_mode else None
             self._watch = DriftWatch(KafkaConnectHook(self.conn_id).get_cluster(), mode=mode, accept=self.accept)
         return self._watch

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from airflow_eos_provider.interval.interval import Run
 
-#: The trigger tells a timeout itself; this much later Airflow would, and then nothing of ours could be said about it.
+#: The trigger reports a timeout; this much later Airflow itself would, without our message.
 _BACKSTOP = timedelta(minutes=5)
 
 
@@ -85,7 +85,7 @@ class IntervalCompleteSensor(BaseSensorOperator):
         try:
             run = self._run(context)
             done = completion(find_pipeline(**self._find_arguments()), run)
-        except ConfigurationError as error:  # no waiting mends that
+        except ConfigurationError as error:  # waiting does not remedy that
             raise AirflowFailException(str(error)) from error
         self.log.info("%s is %s", run.name, "not complete yet" if done is None else "complete")
         return PokeReturnValue(is_done=done is not None, xcom_value=None if done is None else done.to_dict())

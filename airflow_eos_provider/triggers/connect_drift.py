@@ -16,7 +16,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 class ConnectDriftTrigger(BaseTrigger):
     """Calls for a look when the members of the group are others than before, and else when it is time for one.
 
-    It judges nothing: workers' files and processes are seen where the tasks run, mostly not where the triggerer does.
+    It never decides: workers' files and processes are seen where the tasks run, usually not where the triggerer does.
     A worker that joins, leaves or restarts is a new member, and is looked at at once; for an edited file it is the time
     that counts. It can be run again from its beginning, and twice at once.
 
@@ -65,7 +65,7 @@ class ConnectDriftTrigger(BaseTrigger):
             except ConfigurationError as error:
                 yield TriggerEvent({"status": "error", "reason": str(error)})
                 return
-            except EosError as error:  # a broker that is away comes back, or the next look tells
+            except EosError as error:  # a broker that is away comes back, or the next look shows it
                 self.log.warning("The group cannot be asked now: %s", error.found)
             else:
                 if members != self.members:

@@ -10,23 +10,25 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
+from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
 from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.redaction import redact
 
 if TYPE_CHECKING:
-    from airflow_eos_provider.rollout.waiting import GateLook
+    from airflow_eos_provider.rollout.act.handover import GateLook
 
 #: A look that takes longer is given up, and the task looks itself. Each part of a look has a limit of its own.
 LOOK_TIMEOUT_SECONDS = 120.0
 
-#: What is awaited is said again after this many seconds.
+#: What is awaited is logged again after this many seconds.
 REPEAT_SECONDS = 60.0
 
 
 class ConnectGateTrigger(BaseTrigger):
-    """Calls for the task when the gate of a restarted worker has answered, as far as that can be seen from afar.
+    """Calls for the task when the gate of a restarted worker has answered, as far as that can be seen remotely.
 
-    It judges nothing and changes nothing: it asks group, REST, topics and the journal, and says when a process of the
-    roll has something to do: the gate holds or its time is over, a task can be healed, somebody asked for a pause, or
+    It never decides and changes nothing: it asks group, REST, topics and the journal, and resumes the task when there
+    is something to do: the gate holds or its time is over, failed tasks may be restarted, a pause was requested, or
     it is time to look at the hosts. It can be run again from its beginning, and twice at once. Every time in it is
     absolute, so neither a killed triggerer nor another deferral moves a deadline.
 
@@ -35,7 +37,7 @@ class ConnectGateTrigger(BaseTrigger):
 
     :param conn_id: a connection of type ``kafka_connect``.
     :param task: the deferred task, ``<dag>/<run>/<task>``, to which the journal's lease is left.
-    :param wait: the gate, see :class:`~airflow_eos_provider.rollout.waiting.GateWait`.
+    :param wait: the gate, see :class:`~airflow_eos_provider.rollout.gate.state.GateState`.
     :param poll_interval: seconds between two looks.
     """
 
@@ -65,19 +67,19 @@ class ConnectGateTrigger(BaseTrigger):
             yield self._error(str(error))
         except Exception as error:  # whatever it is, the task can wait itself; a trigger that fails costs it a try
             self.log.exception("The gate cannot be looked at")
-            yield self._error(f"{type(error).__name__}: {error}")
+            yield self._error(redact(f"{type(error).__name__}: {error}"))
         else:
-            yield TriggerEvent({"status": "look", "reason": reason, "wait": look.result().to_dict()})
+            yield TriggerEvent({"status": "look", "reason": reason, "wait": look.gate.to_dict()})
 
     async def _wait_for(self, look: GateLook) -> str:
-        """Look until a process is needed; says what is awaited."""
-        said, said_at = "", 0.0
+        """Look until a process is needed; logs what is awaited."""
+        logged, logged_at = "", 0.0
         while True:
             reason = await asyncio.wait_for(asyncio.to_thread(look.look), LOOK_TIMEOUT_SECONDS)
             line = look.status_line
-            if line and (line != said or time.time() - said_at > REPEAT_SECONDS):
-                self.log.info("%s: %s", self.wait["worker_id"] or "before the first restart", line)
-                said, said_at = line, time.time()
+            if line and (line != logged or time.time() - logged_at > REPEAT_SECONDS):
+                self.log.info("%s", one_line(f"{look.gate.subject}: {line}", LINE_CHARACTERS))
+                logged, logged_at = line, time.time()
             if reason is not None:
                 return reason
             await asyncio.sleep(self.poll_interval)
@@ -88,6 +90,7 @@ class ConnectGateTrigger(BaseTrigger):
 
 def _gate_look(conn_id: str, wait: Mapping[str, Any], task: str) -> GateLook:
     from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-    from airflow_eos_provider.rollout.waiting import GateLook, GateWait
+    from airflow_eos_provider.rollout.act.handover import GateLook
+    from airflow_eos_provider.rollout.gate.state import GateState
 
-    return GateLook(KafkaConnectHook(conn_id).get_cluster(), GateWait.from_dict(wait), task)
+    return GateLook(KafkaConnectHook(conn_id).get_cluster(), GateState.from_dict(wait), task)

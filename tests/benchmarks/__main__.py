@@ -12,9 +12,12 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks import (
+    config_topic,
     fencing,
     interval_overhead,
     ledger_read,
+    look_cost,
+    offsets,
     order_of_restarts,
     produce,
     roll_vs_by_hand,
@@ -23,9 +26,13 @@ from tests.benchmarks import (
 from tests.benchmarks.result import Result
 
 BENCHMARKS: dict[str, Callable[[Console], list[Result]]] = {
+    "config_topic_vs_kafkabasedlog": config_topic.run,
     "fence_vs_java_admin": fencing.run,
     "interval_overhead": interval_overhead.run,
     "ledger_read_vs_kafkabasedlog": ledger_read.run,
+    "look_cost": look_cost.run,
+    "offsets_backup_rate": offsets.backup_rate,
+    "offsets_list_vs_rest": offsets.list_vs_rest,
     "order_of_restarts": order_of_restarts.run,
     "produce_vs_java": produce.run,
     "roll_vs_by_hand": roll_vs_by_hand.run,

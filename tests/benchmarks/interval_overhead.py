@@ -15,16 +15,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from airflow_eos_provider.interval.coordinator import Coordinator
 from airflow_eos_provider.interval.interval import Interval, Run
-from airflow_eos_provider.interval.ledger import CompleteRecord, complete_record
 from airflow_eos_provider.interval.local import write_slices
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.producer import TransactionalProducer
+from airflow_eos_provider.interval.protocol.coordinator import Coordinator
+from airflow_eos_provider.interval.protocol.ledger import CompleteRecord, complete_record
+from airflow_eos_provider.interval.protocol.stage import Stage
+from airflow_eos_provider.interval.protocol.topics import prepare_topics
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.interval.stage import Stage
-from airflow_eos_provider.interval.topics import prepare_topics
 from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.producer import TransactionalProducer
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from tests.benchmarks.result import Result
 

@@ -12,12 +12,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from confluent_kafka import Producer
 from rich.console import Console
 
 from airflow_eos_provider.connect.jackson import encode, hash_map_order
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.lab.lab import Lab, LabOptions
+from tests.benchmarks.fill import fill
 from tests.benchmarks.java_peer import run_java
 from tests.benchmarks.result import Result
 
@@ -30,7 +30,7 @@ TOPIC = "ledger"
 _OURS = """
 import sys, time
 from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.log import Reach, scan_to_end
+from airflow_eos_provider.kafka.read import Reach, scan_to_end
 began, state, count = time.perf_counter(), {}, 0
 def keep(batch):
     global count
@@ -83,16 +83,14 @@ def _fill(lab: Lab) -> None:
     interval = "2013-01-01T05:00:00Z/2013-01-02T05:00:00Z"
     keys = [encode(["flights.daily", hash_map_order({"slice": n, "interval": interval})]) for n in range(KEYS)]
     partitions = [partition_of(key, PARTITIONS) for key in keys]
-    producer = Producer({"bootstrap.servers": lab.bootstrap_servers, "linger.ms": 20, "log_level": 2})
-    for number in range(RECORDS):
-        value = b'{"position":%d,"plan":"0123456789abcdef","done":true}' % number
-        while True:
-            try:
-                producer.produce(TOPIC, value, keys[number % KEYS], partition=partitions[number % KEYS])
-                break
-            except BufferError:
-                producer.poll(0.1)
-    assert producer.flush(120) == 0
+    fill(
+        lab,
+        TOPIC,
+        (
+            (keys[n % KEYS], b'{"position":%d,"plan":"0123456789abcdef","done":true}' % n, partitions[n % KEYS])
+            for n in range(RECORDS)
+        ),
+    )
 
 
 def _read(lab: Lab) -> float:

@@ -1,4 +1,4 @@
-"""How long tasks stand still when the leader is restarted first, against a worker that does not lead.
+"""Task downtime when the leader is restarted first, against a worker that does not lead.
 
 Three workers in ``enabled``, a file source and a mirror with three tasks. Each trial restarts one worker and counts the
 seconds until every task runs again, placed on a member, as a rollout's gate sees it. The leader of the moment is
@@ -17,10 +17,10 @@ from rich.console import Console
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.rollout.expectation import Baseline, Expectation
-from airflow_eos_provider.rollout.gate import evaluate
-from airflow_eos_provider.rollout.observation import Observation
-from airflow_eos_provider.rollout.observer import Observer
+from airflow_eos_provider.rollout.gate.expectation import Baseline, Expectation
+from airflow_eos_provider.rollout.gate.gate import evaluate
+from airflow_eos_provider.rollout.observe.observation import Observation
+from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.benchmarks.result import Result
 
 #: Connect's default, and a short one as labs use it.
@@ -68,7 +68,7 @@ def _measure(lab: Lab, delay_ms: int, console: Console) -> list[Result]:
             waited,
             "lower",
             "s",
-            f"tasks stand still: leader restarted (median of {LEADER_TRIALS}) against a follower restarted",
+            f"task downtime: leader restarted (median of {LEADER_TRIALS}) against a follower restarted",
         ),
         Result(
             f"stand_still_ended_delay_{delay_ms}_ms",
@@ -76,7 +76,7 @@ def _measure(lab: Lab, delay_ms: int, console: Console) -> list[Result]:
             waited,
             "lower",
             "s",
-            "tasks stand still: follower restarted, then the leader to end the delay, against the delay waited out",
+            "task downtime: follower restarted, then the leader to end the delay, against the delay waited out",
         ),
     ]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from confluent_kafka import Producer
 
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.producer import TransactionalProducer
-from airflow_eos_provider.interval.writer import open_producer
-from airflow_eos_provider.kafka.clients import Complaints, quiet_producer
+from airflow_eos_provider.interval.protocol.slice_writer import open_producer
+from airflow_eos_provider.kafka.clients import ClientErrors, quiet_producer
+from airflow_eos_provider.kafka.producer import TransactionalProducer
 
 
 class PlainProducer(TransactionalProducer):
@@ -18,7 +18,7 @@ class PlainProducer(TransactionalProducer):
         self.__dict__.update(like.__dict__)
         self._producer: Producer = quiet_producer(
             pipeline.kafka,
-            Complaints(),
+            ClientErrors(),
             enable_idempotence=True,
             partitioner="murmur2_random",
             delivery_report_only_error=True,

@@ -20,9 +20,9 @@ from rich.console import Console
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.rollout.expectation import Baseline
-from airflow_eos_provider.rollout.hosts.process import ProcessHost
-from airflow_eos_provider.rollout.observer import Observer
+from airflow_eos_provider.rollout.gate.expectation import Baseline
+from airflow_eos_provider.rollout.hosts.host import Host
+from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.settings import RolloutSettings
 from tests.benchmarks.order_of_restarts import create_connectors, wait_until_whole
 from tests.benchmarks.result import Result
@@ -66,10 +66,10 @@ def _by_hand(observer: Observer, baseline: Baseline, mode: Mode, console: Consol
     return careful, hasty
 
 
-def _edit(host: ProcessHost, mode: Mode) -> None:
-    digest = host.observe().config_sha256
+def _edit(host: Host, mode: Mode) -> None:
+    digest = host.observe().digest
     assert digest is not None
-    host.write_properties({MODE_PROPERTY: mode}, expect_sha256=digest)
+    host.edit({MODE_PROPERTY: mode}, expect=digest)
 
 
 def _ours(lab: Lab, mode: Mode, folder: Path, console: Console) -> float:
@@ -79,8 +79,8 @@ def _ours(lab: Lab, mode: Mode, folder: Path, console: Console) -> float:
     seconds = time.monotonic() - began
     for worker in report["workers"]:
         console.print(
-            f"eos apply: {worker['worker']} through its gate: {worker['seconds']:.1f} s; its tasks stood still "
-            f"{worker['tasks_stood_seconds']:.1f} s, predicted {worker['predicted_seconds']:.1f} s"
+            f"eos apply: {worker['worker']} through its gate: {worker['seconds']:.1f} s; task downtime "
+            f"{worker['task_downtime_seconds']:.1f} s, predicted {worker['predicted_seconds']:.1f} s"
         )
     return seconds
 

@@ -20,7 +20,7 @@ from rich.console import Console
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.log import scan_to_end
+from airflow_eos_provider.kafka.read import scan_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from tests.benchmarks.result import Result
 
@@ -123,7 +123,7 @@ def _exactly_once(lab: Lab, frame: Any, topic: str) -> None:
 
 def _files_exactly_once(lab: Lab, frame: Any, topic: str) -> None:
     from airflow_eos_provider.interval.spark import write_interval
-    from airflow_eos_provider.interval.spark_files import files_source
+    from airflow_eos_provider.interval.spark.file_listing import files_source
 
     path = frame.inputFiles()[0].rsplit("/", 2)[0].removesuffix(f"{DAY.start:%Y}") + "{start:%Y}/rows"
     source = files_source(frame.sparkSession, DAY, path, format="parquet")
@@ -136,9 +136,9 @@ def _pipeline(lab: Lab, topic: str) -> Pipeline:
 
 def _without_transactions(lab: Lab, frame: Any, topic: str) -> None:
     """The same rows by the same slices through the same writer, whose producer leaves the transactions out."""
-    from airflow_eos_provider.interval.spark import sliced, to_tasks
-    from airflow_eos_provider.interval.spark_task import SLICE_COLUMN
-    from airflow_eos_provider.interval.topics import prepare_topics
+    from airflow_eos_provider.interval.protocol.topics import prepare_topics
+    from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN
+    from airflow_eos_provider.interval.spark.write import sliced, to_tasks
 
     prepare_topics(_pipeline(lab, topic))
     pipeline = _pipeline(lab, topic).to_dict()
@@ -157,9 +157,9 @@ def write_plainly(pipeline: dict[str, Any], batches: Iterable[Any]) -> Iterator[
     import pyarrow as pa
 
     from airflow_eos_provider.interval.interval import Run
-    from airflow_eos_provider.interval.spark_task import partition_number, runs_of_slices
-    from airflow_eos_provider.interval.stage import Stage
-    from airflow_eos_provider.interval.writer import SliceWriter
+    from airflow_eos_provider.interval.protocol.slice_writer import SliceWriter
+    from airflow_eos_provider.interval.protocol.stage import Stage
+    from airflow_eos_provider.interval.spark.executor import partition_number, runs_of_slices
     from tests.benchmarks.plain_producer import PlainProducer
 
     target = Pipeline.from_dict(pipeline)

@@ -1,15 +1,19 @@
-"""The processes of the fault tests: drivers and tasks that say each step, and die or stand still where they are told.
+"""The processes of the fault tests: drivers and tasks that report each step, and die or stop where their job says so.
 
 Run as a program this is a server that has everything imported and forks a process for each job, which costs
 milliseconds instead of a third of a second. The processes are real: they are killed and paused by signals.
 
 A job comes as one line of JSON over the connection; what happens goes back as lines of JSON. A job's ``stops`` are
 steps, ``step`` for its first time or ``step#n`` for its n-th, at which the process sends itself SIGSTOP; ``dies``
-are those at which it sends itself SIGKILL.
+are those at which it sends itself SIGKILL. ``control_timeout_ms`` is the timeout of its control transactions, which a
+dead driver leaves open.
+
+Each actor reports where its code is from, so that a test of a copied tree fails if its actors run the installed one.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -17,16 +21,21 @@ import socket
 import sys
 import traceback
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import mutations
+import pandas  # noqa: F401  pyarrow imports it with the first array, which is half a second of CPU for each task
 
+import airflow_eos_provider
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.interval.interval import Run
-from airflow_eos_provider.interval.local import plan_files, write_slices
+from airflow_eos_provider.interval.local import figures_of_lines, plan_files, write_slices
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.stage import Completed, Stage
+from airflow_eos_provider.interval.protocol import admission, coordinator
+from airflow_eos_provider.interval.protocol.stage import Completed, Stage
+from airflow_eos_provider.processes import identify
 
 
 class Actor:
@@ -38,7 +47,12 @@ class Actor:
         self._steps: Counter[str] = Counter()
 
     def act(self) -> None:
-        self.tell(pid=os.getpid())
+        identity = identify(os.getpid())
+        assert identity is not None
+        code = Path(airflow_eos_provider.__file__).resolve().parents[1]
+        self.tell(pid=identity.pid, started_at=identity.started_at, code=str(code))
+        if timeout_ms := self._job.get("control_timeout_ms"):  # of this process alone, which was forked for the job
+            admission.TRANSACTION_TIMEOUT_MS = coordinator.TRANSACTION_TIMEOUT_MS = timeout_ms
         try:
             getattr(self, f"_{self._job['kind']}")()
         except EosError as error:
@@ -66,6 +80,8 @@ class Actor:
         with self._coordinator(run) as coordinator:
             begun = coordinator.begin(lambda: plan_files(run, [Path(job["file"])], job["slice_bytes"]), job["tasks"])
             if not isinstance(begun, Completed):
+                pipeline = Pipeline.from_dict(job["pipeline"])
+                begun = coordinator.compare_input(begun, partial(figures_of_lines, pipeline, begun))
                 self.tell(stage=begun.to_dict())
                 if not self._lines.readline():  # the one who runs the stage says when it has ended
                     return
@@ -94,6 +110,7 @@ class Actor:
             Pipeline.from_dict(self._job["pipeline"]),
             Stage.from_dict(self._job["stage"]),
             self._job["task"],
+            report=lambda line: self.tell(line=line),
             on_step=self.step,
             task_class=mutations.task(self._job.get("mutation")),
         )
@@ -103,6 +120,7 @@ class Actor:
 def serve(path: str) -> None:
     """Fork a process for each connection, until killed."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks for the children's exit codes
+    gc.freeze()  # a child that collects garbage leaves what is imported alone, and so shares its memory
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
         server.listen(64)

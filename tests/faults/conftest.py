@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import inspect
 import itertools
 import json
 import os
@@ -17,7 +18,8 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -26,15 +28,18 @@ import psutil
 import pytest
 from confluent_kafka.cimpl import NewTopic
 
+import airflow_eos_provider
 from airflow_eos_provider.connect.properties import set_property
-from airflow_eos_provider.interval.control import ControlState
 from airflow_eos_provider.interval.interval import Interval, Run
-from airflow_eos_provider.interval.ledger import complete_key
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.writer import Digest
+from airflow_eos_provider.interval.protocol.admission import TRANSACTION_TIMEOUT_MS
+from airflow_eos_provider.interval.protocol.control_topic import ControlState
+from airflow_eos_provider.interval.protocol.ledger import complete_key
+from airflow_eos_provider.interval.protocol.slice_writer import Digest
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.log import Reach, read_to_end
+from airflow_eos_provider.kafka.read import Reach, read_to_end
+from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.lab import jars
 from airflow_eos_provider.lab import lab as lab_module
@@ -44,7 +49,8 @@ from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.record import LabRecord
 from airflow_eos_provider.lab.teardown import take_down
 from airflow_eos_provider.lab.waiting import wait_for_broker
-from airflow_eos_provider.processes import identify, spawn
+from airflow_eos_provider.processes import ProcessIdentity, spawn
+from tests.faults.second_broker import SecondBroker, second_broker_of
 
 _BROKER = {
     # Expired transactions are looked for twice a second instead of every ten seconds.
@@ -52,11 +58,17 @@ _BROKER = {
     # Rights can be taken away, and nobody needs one before.
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
-    # A broker that stands still for a moment is not given up.
-    "broker.session.timeout.ms": "60000",
+    # A broker that is suspended for a moment is not given up; one that is stopped and started again waits for the end.
+    "broker.session.timeout.ms": "20000",
 }
 
+#: The folder that the package under test is imported from, in this process and in every actor's.
+CODE = Path(airflow_eos_provider.__file__).resolve().parents[1]
+
 MakePipeline = Callable[..., Pipeline]
+
+#: An event that has not come by then does not come; a machine that does much else takes its time. Seconds.
+PATIENCE = 180.0
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +78,13 @@ def kafka(broker: Broker) -> KafkaSettings:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory, guard: Callable[[Path], None]) -> Iterator[Broker]:
-    """A real broker that is alone: a lab of which only the broker is started."""
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, guard: Callable[[Path], None]
+) -> Iterator[Broker]:
+    """A real broker that is alone: a lab of which only the broker is started.
+
+    ``BROKER`` of a test file has further properties of its broker.
+    """
     options = LabOptions(name="faults", workers=1, root=tmp_path_factory.mktemp("broker"))
     port, controller_port, worker_port = free_ports(3)
     record = LabRecord(
@@ -88,7 +105,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, guard: Callable[[Path], Non
         shutil.copyfile(Path(lab_module.__file__).with_name("log4j2.xml"), options.folder / "log4j2.xml")
         broker.prepare()
         content = broker.config.read_bytes()
-        for name, value in _BROKER.items():
+        for name, value in {**_BROKER, **getattr(request.module, "BROKER", {})}.items():
             content = set_property(content, name, value)
         broker.config.write_bytes(content)
         process = spawn(broker.start_command, log=broker.log, pid_file=broker.pid_file, cwd=options.folder)
@@ -96,6 +113,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory, guard: Callable[[Path], Non
         yield broker
     finally:
         take_down(options.folder)
+
+
+@pytest.fixture(scope="module")
+def second_broker(broker: Broker, make_pipeline: MakePipeline) -> Iterator[SecondBroker]:
+    """A second broker, with :func:`~tests.faults.second_broker.place_topics` for a pipeline's data."""
+    with second_broker_of(broker, make_pipeline()) as second:
+        yield second
 
 
 @pytest.fixture(scope="module")
@@ -128,9 +152,9 @@ class Actor:
         self.tell(json.dumps(job))
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        identity = identify(self.wait_for("pid")["pid"])
-        assert identity is not None
-        self.identity = identity
+        begun = self.wait_for("pid")
+        assert begun["code"] == str(CODE), "an actor runs other code than its test"
+        self.identity = ProcessIdentity(begun["pid"], begun["started_at"])  # it may be dead by now
 
     def tell(self, line: str) -> None:
         self._lines.write(line + "\n")
@@ -140,7 +164,7 @@ class Actor:
         with contextlib.suppress(OSError):
             self.tell(line)
 
-    def wait_for(self, *kinds: str, seconds: float = 40.0) -> dict[str, Any]:
+    def wait_for(self, *kinds: str, seconds: float = PATIENCE) -> dict[str, Any]:
         """The next event of one of these kinds; ``gone`` comes last of all, however the process ended."""
         deadline = time.monotonic() + seconds
         while True:
@@ -155,6 +179,13 @@ class Actor:
             if "struck" in event:  # too late for whoever waited for it
                 continue
             assert "gone" not in event, f"The {self.name} ended before it told {kinds}: {self.seen}"
+
+    def wait_for_line(self, *words: str) -> str:
+        """The next line that it reports with all of these words in it."""
+        while True:
+            line: str = self.wait_for("line")["line"]
+            if all(word in line for word in words):
+                return line
 
     def strike(self, how: signal.Signals, after: float, wakes_after: float) -> None:
         """Kill or pause it at some moment, wherever it is then; one that is paused wakes up later.
@@ -194,7 +225,7 @@ class Actor:
 
     def stands_still(self) -> None:
         """Return when the signal that it sent itself has come; one to go on would be lost before."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE
         while psutil.Process(self.identity.pid).status() != psutil.STATUS_STOPPED:
             assert time.monotonic() < deadline, f"The {self.name} does not stand still"
             time.sleep(0.002)
@@ -205,11 +236,11 @@ class Actor:
     def kill(self) -> None:
         self.identity.stop(kill=True)
 
-    def end(self, seconds: float = 40.0) -> dict[str, Any]:
+    def end(self) -> dict[str, Any]:
         """How it ended: its last ``completed``, ``abandoned``, ``written`` or ``error``, or ``gone`` if by a signal."""
-        last = self.wait_for("completed", "abandoned", "written", "error", "gone", seconds=seconds)
+        last = self.wait_for("completed", "abandoned", "written", "error", "gone")
         if "gone" not in last:
-            self.wait_for("gone", seconds=seconds)
+            self.wait_for("gone")
         return last
 
     def steps(self) -> list[str]:
@@ -234,10 +265,15 @@ class Stage(dict[str, Any]):
 
 
 class Story:
-    """One pipeline, one source file, and whoever works on it."""
+    """One pipeline, one source file, and whoever works on it.
+
+    :ivar control_timeout_ms: timeout of a driver's control transactions. Short where a test waits for the end of one
+        that a dead driver has left; long elsewhere, so that who stops in one is fenced and has not timed out.
+    """
 
     def __init__(self, server: Path, pipeline: Pipeline, folder: Path) -> None:
         self.pipeline = pipeline
+        self.control_timeout_ms = TRANSACTION_TIMEOUT_MS
         self._server = server
         self._folder = folder
         self._actors: list[Actor] = []
@@ -263,7 +299,8 @@ class Story:
         return self._start("abandoner", run=self.run.name, **job)
 
     def _start(self, kind: str, **job: Any) -> Actor:
-        actor = Actor(self._server, {"kind": kind, "pipeline": self.pipeline.to_dict(), **job})
+        common = {"pipeline": self.pipeline.to_dict(), "control_timeout_ms": self.control_timeout_ms}
+        actor = Actor(self._server, {"kind": kind, **common, **job})
         self._actors.append(actor)
         return actor
 
@@ -285,7 +322,7 @@ class Story:
         :returns: how many attempts it took.
         """
         for attempt in range(1, 5):
-            end = task.end(seconds=90)
+            end = task.end()
             if "written" in end:
                 return attempt
             task = self.task(stage, number)
@@ -323,7 +360,7 @@ class Story:
         for actor in self._actors:
             actor.wake()
             actor.hang_up()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         for actor in self._actors:
             while actor.identity.is_alive():
                 assert time.monotonic() < deadline, f"The {actor.name} does not end: {actor.seen}"
@@ -342,6 +379,16 @@ class Story:
         if not file.exists():
             file.write_text("".join(f'{{"run":"{run.interval_name}","line":{n}}}\n' for n in range(lines)))
         return file
+
+    def swap_lines(self, one: int, other: int) -> None:
+        """Let two lines of one length change places in the source, which looks no different from outside."""
+        file = self.source(self.run)
+        seen = file.stat()
+        lines = file.read_bytes().splitlines(keepends=True)
+        assert len(lines[one]) == len(lines[other])
+        lines[one], lines[other] = lines[other], lines[one]
+        file.write_bytes(b"".join(lines))
+        os.utime(file, ns=(seen.st_atime_ns, seen.st_mtime_ns))
 
     def drained(self, *, stable_only: bool = False) -> Counter[bytes]:
         """What a reader of committed records gets."""
@@ -388,7 +435,16 @@ class Story:
             assert complete["records"] == self.expected(run).total()
             assert complete["digest"] == digest_of(self.pipeline, self.expected(run))
         assert self.control().runs == {}
-        assert self.open_transactions() == ()
+        self.require_none_open()
+
+    def require_none_open(self) -> None:
+        """No transaction is left open; one that is decided may be seen for a moment after its markers are."""
+        deadline = time.monotonic() + PATIENCE
+        with TransactionsClient(self.pipeline.kafka) as client:
+            while left := [t for t in client.list(f"{self.pipeline.group_id}-") if t.state.is_open]:
+                assert all(t.state is not TransactionState.ONGOING for t in left), left
+                assert time.monotonic() < deadline, left
+                time.sleep(0.02)
 
 
 def digest_of(pipeline: Pipeline, values: Counter[bytes]) -> str:
@@ -408,9 +464,10 @@ def actor_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The server that forks actors."""
     folder = Path(tempfile.mkdtemp(prefix="eos-"))  # a socket's path must be short
     log = tmp_path_factory.mktemp("actors") / "server.log"
-    process = spawn([sys.executable, str(Path(__file__).with_name("actors.py")), str(folder / "s")], log=log)
+    command = [sys.executable, str(Path(__file__).with_name("actors.py")), str(folder / "s")]
+    process = spawn(command, log=log, env={"PYTHONPATH": str(CODE)})
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while not (folder / "s").exists():
             assert process.is_alive(), log.read_text()
             assert time.monotonic() < deadline
@@ -422,10 +479,78 @@ def actor_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def story(actor_server: Path, make_pipeline: MakePipeline, tmp_path: Path) -> Iterator[Story]:
+def story(
+    request: pytest.FixtureRequest, actor_server: Path, make_pipeline: MakePipeline, tmp_path: Path
+) -> Iterator[Story | SideBySide]:
+    if request.node.get_closest_marker("side_by_side"):
+        yield request.getfixturevalue("side_by_side")
+        return
     told = Story(actor_server, make_pipeline(ledger_partitions=2), tmp_path)
     yield told
     told.end_all()
+
+
+class SideBySide:
+    """The tests of a module that is marked ``side_by_side``: some of them at a time, each with a story of its own.
+
+    They mostly wait, for brokers and for each other's processes. Each test then takes its own outcome.
+
+    :param tests: of the module, those that are selected.
+    :param new_story: makes a story.
+    """
+
+    AT_ONCE = 4
+
+    def __init__(self, tests: Sequence[pytest.Function], new_story: Callable[[], Story]) -> None:
+        self._new_story = new_story
+        self._pool = ThreadPoolExecutor(self.AT_ONCE)
+        self._outcomes = {test.nodeid: self._pool.submit(self._run, test) for test in tests}
+
+    def outcome(self, test: pytest.Function) -> None:
+        """Return when the test has passed, and raise what it has raised."""
+        self._outcomes[test.nodeid].result()
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def _run(self, test: pytest.Function) -> None:
+        story = self._new_story()
+        values = {"story": story, "days": run_of_day, **(test.callspec.params if hasattr(test, "callspec") else {})}
+        try:
+            test.obj(**{name: values[name] for name in inspect.signature(test.obj).parameters})
+        finally:
+            story.end_all()
+
+
+@pytest.fixture(scope="module")
+def side_by_side(
+    request: pytest.FixtureRequest,
+    actor_server: Path,
+    make_pipeline: MakePipeline,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[SideBySide]:
+    """The selected tests of the module, which all run from here on."""
+
+    def new_story() -> Story:
+        # Nobody waits for the end of a transaction: who stops in one is fenced, however busy the machine is.
+        pipeline = make_pipeline(ledger_partitions=2, transaction_timeout_ms=300_000)
+        story = Story(actor_server, pipeline, tmp_path_factory.mktemp(pipeline.group_id))
+        story.control_timeout_ms = 300_000
+        return story
+
+    tests = [i for i in request.session.items if isinstance(i, pytest.Function) and i.path == request.path]
+    running = SideBySide(tests, new_story)
+    yield running
+    running.close()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that runs beside others is under way; it has their outcome, not a call of its own."""
+    if pyfuncitem.get_closest_marker("side_by_side") is None:
+        return None
+    pyfuncitem.funcargs["story"].outcome(pyfuncitem)
+    return True
 
 
 @pytest.fixture(scope="session")

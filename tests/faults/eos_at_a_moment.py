@@ -1,4 +1,4 @@
-"""``eos`` that sends itself a signal at one moment of a roll: SIGKILL to be dead there, SIGSTOP to stand still there.
+"""``eos`` that sends itself a signal at one moment of a roll: SIGKILL to be dead there, SIGSTOP to be suspended there.
 
 ``python eos_at_a_moment.py MOMENT[#N] SIGNAL ARGUMENT…``; N counts how often the moment has come. The product has no
 such hook: its own functions are wrapped here, in a process of the tests. So that a roll takes seconds, the gate is
@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
 from functools import partial, wraps
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any
 
-from airflow_eos_provider import processes
 from airflow_eos_provider.cli import main
 from airflow_eos_provider.cli import rollout as cli_rollout
+from airflow_eos_provider.journal.journal import Journal
+from airflow_eos_provider.journal.records import Step, StepStatus
 from airflow_eos_provider.rollout import settings
-from airflow_eos_provider.rollout.gate import GateWatch
+from airflow_eos_provider.rollout.act import at_gate
+from airflow_eos_provider.rollout.gate.state import GateState
+from airflow_eos_provider.rollout.hosts import detached_restart
 from airflow_eos_provider.rollout.hosts.process import ProcessHost
-from airflow_eos_provider.rollout.journal import Journal
-from airflow_eos_provider.rollout.records import Step, StepStatus
 
 #: Each moment of a roll, in the order in which one worker passes it.
 MOMENTS = (
@@ -33,6 +33,7 @@ MOMENTS = (
     "file written",
     "permitted",
     "stopped",
+    "cut off",
     "spawned",
     "started",
     "restarted",
@@ -41,6 +42,10 @@ MOMENTS = (
     "ending",
     "ended",
 )
+
+
+#: Those of the restart's helper, another process.
+HELPERS_MOMENTS = ("stopped", "cut off", "spawned")
 
 
 class Moments:
@@ -62,8 +67,8 @@ class Moments:
             os.kill(os.getpid(), self._signal)
 
 
-def after(owner: type, name: str, come: Callable[..., None]) -> None:
-    """Call ``come`` with the method's own arguments after it has returned."""
+def after(owner: Any, name: str, come: Callable[..., None]) -> None:
+    """Call ``come`` with the own arguments of a method or function after it has returned."""
     method = getattr(owner, name)
 
     @wraps(method)
@@ -85,8 +90,8 @@ def hook(moments: Moments) -> None:
     def recorded(_journal: Journal, step: Step) -> None:
         moments.come(steps[step.status])
 
-    def polled(_watch: GateWatch, expectation: Any, _observation: Any) -> None:
-        if expectation.worker_id is not None:
+    def looked(gate: GateState, *_: Any) -> None:
+        if gate.worker_id is not None:
             moments.come("gate polled")
 
     def confirmed(_journal: Journal, act: str) -> None:
@@ -97,10 +102,9 @@ def hook(moments: Moments) -> None:
     after(Journal, "record", recorded)
     after(Journal, "confirm", confirmed)
     after(Journal, "end", lambda *_: moments.come("ended"))
-    after(ProcessHost, "write_properties", lambda *_, **__: moments.come("file written"))
-    after(ProcessHost, "stop", lambda *_, **__: moments.come("stopped"))
-    after(ProcessHost, "start", lambda *_, **__: moments.come("started"))
-    after(GateWatch, "poll", polled)
+    after(ProcessHost, "edit", lambda *_, **__: moments.come("file written"))
+    after(ProcessHost, "restart", lambda *_, **__: moments.come("started"))
+    after(at_gate, "look_at", looked)
 
     end = Journal.end
 
@@ -110,18 +114,16 @@ def hook(moments: Moments) -> None:
 
     Journal.end = ending  # type: ignore[method-assign]
 
-    def spawn(*args: Any, **kwargs: Any) -> Any:
-        process = subprocess.Popen(*args, **kwargs)
-        moments.come("spawned")  # the worker runs, and its pid is not written down yet
-        return process
 
-    processes.subprocess = SimpleNamespace(  # type: ignore[assignment]
-        Popen=spawn, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT
-    )
+def watch_helper(moment: str, signal_name: str) -> None:
+    """Let the helper of a restart send this process the signal at its moment."""
+    if moment in HELPERS_MOMENTS:
+        program = str(Path(__file__).with_name("helper_at_a_moment.py"))
+        detached_restart.HELPER = (sys.executable, program, moment, signal_name, str(os.getpid()))
 
 
 def be_impatient() -> None:
-    settings.RESTART_MARGIN_SECONDS = 5.0
+    settings.RESTART_MARGIN_SECONDS = 2.0
     cli_rollout.RolloutSettings = partial(  # type: ignore[assignment,misc]
         settings.RolloutSettings, polls=2, poll_interval_seconds=0.3, hold_seconds=1.0
     )
@@ -129,6 +131,7 @@ def be_impatient() -> None:
 
 if __name__ == "__main__":
     hook(Moments(sys.argv[1], sys.argv[2]))
+    watch_helper(sys.argv[1], sys.argv[2])
     be_impatient()
     sys.argv = ["eos", *sys.argv[3:]]
     main()

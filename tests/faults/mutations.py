@@ -6,24 +6,23 @@ A mutation replaces steps of the real classes in an actor's process. None of thi
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
-from airflow_eos_provider.interval import admission
-from airflow_eos_provider.interval import coordinator as coordinator_module
-from airflow_eos_provider.interval.control import ControlState, RunState
-from airflow_eos_provider.interval.coordinator import Coordinator
 from airflow_eos_provider.interval.interval import Run
-from airflow_eos_provider.interval.ledger import LedgerState, SliceRecord
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.producer import TransactionalProducer
-from airflow_eos_provider.interval.reading import Follower
+from airflow_eos_provider.interval.protocol import admission
+from airflow_eos_provider.interval.protocol import coordinator as coordinator_module
+from airflow_eos_provider.interval.protocol.control_topic import ControlState, RunState
+from airflow_eos_provider.interval.protocol.coordinator import Coordinator
+from airflow_eos_provider.interval.protocol.follower import Follower
+from airflow_eos_provider.interval.protocol.ledger import LedgerState, SliceRecord
+from airflow_eos_provider.interval.protocol.slice_writer import SliceWriter
+from airflow_eos_provider.interval.protocol.stage import Completed, Stage, deal
+from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.interval.stage import Completed, SliceResult, Stage, deal
-from airflow_eos_provider.interval.task import Task
-from airflow_eos_provider.interval.writer import SliceWriter
+from airflow_eos_provider.kafka.producer import TransactionalProducer
 
 
 class CompleteReadFirst(Task):
@@ -80,7 +79,7 @@ class OnlyNewerGenerationStops(Task):
 class LedgerRecordOnItsOwn(Task):
     """The slice's records are committed before its ledger record."""
 
-    def _write(self, producer: TransactionalProducer, number: int, batches: Iterable[pa.RecordBatch]) -> SliceResult:
+    def _writer_with(self, producer: TransactionalProducer) -> SliceWriter:
         class Apart(SliceWriter):
             def _produce_ledger_record(self, number: int, record: SliceRecord) -> None:
                 producer.begin()
@@ -91,7 +90,7 @@ class LedgerRecordOnItsOwn(Task):
                 producer.commit()
             self._step(name)
 
-        return Apart(self._pipeline, self._stage, producer, step).write(number, batches)
+        return Apart(self._pipeline, self._stage, producer, step)
 
 
 class FirstReadToTheEnd(Coordinator):
@@ -121,17 +120,36 @@ class FencesNewTaskCount(Coordinator):
 
 
 class NoFenceBeforeComplete(Coordinator):
-    """``complete`` is written without fencing the run's own ids once more."""
+    """``complete`` is written without fencing the run's own ids once more, and without waiting for its readers.
+
+    Either holds ``complete`` back where a marker is late.
+    """
 
     def _fence_own_ids(self, stage: Stage) -> None:
         self._step("fence own ids")
 
+    def _await_readers(self, stage: Stage, named_by_rows: set[str]) -> None:
+        pass
+
 
 class DoesNotAskPartitions(Coordinator):
-    """``complete`` is written without asking the partitions for the markers of the run's transactions."""
+    """``complete`` is written without asking the partitions for the markers of the run's transactions.
 
-    def _require_markers(self, stage: Stage) -> None:
+    Nor is it waited until readers get past where a marker is missing, which would be for ever.
+    """
+
+    def _require_markers(self, stage: Stage, topic: str) -> None:
         pass
+
+    def _await_readers(self, stage: Stage, named_by_rows: set[str]) -> None:
+        pass
+
+
+class InputNotCompared(Coordinator):
+    """A retry writes without comparing its input with what is committed."""
+
+    def compare_input(self, stage: Stage, figures: Any) -> Stage:
+        return replace(stage, compared=True)
 
 
 class AbandonsWithoutFencing(Coordinator):
@@ -184,6 +202,7 @@ _CLASSES: dict[str, type[Coordinator] | type[Task]] = {
     "fence new task count": FencesNewTaskCount,
     "no fence before complete": NoFenceBeforeComplete,
     "no question for markers": DoesNotAskPartitions,
+    "input not compared": InputNotCompared,
     "abandon without fencing": AbandonsWithoutFencing,
 }
 

@@ -8,16 +8,19 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import ElectionType, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from airflow_eos_provider.connect.properties import set_property
-from airflow_eos_provider.interval.ledger import slice_key
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.ledger import slice_key
+from airflow_eos_provider.interval.protocol.topics import prepare_topics
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.kafka.transactions import TransactionsClient
@@ -69,27 +72,27 @@ class Brokers:
 
     def leader(self, topic: str, partition: int) -> int:
         """Who leads a partition now; -1 for nobody."""
-        leader = self.admin.list_topics(topic, timeout=10).topics[topic].partitions[partition].leader
+        leader = self.admin.list_topics(topic, timeout=60).topics[topic].partitions[partition].leader
         return leader - 1 if leader > 0 else -1
 
     def coordinator(self, transactional_id: str) -> int:
         """Who coordinates a transactional id: the leader of its partition of the transaction log."""
-        partitions = len(self.admin.list_topics(_TRANSACTION_STATE, timeout=10).topics[_TRANSACTION_STATE].partitions)
+        partitions = len(self.admin.list_topics(_TRANSACTION_STATE, timeout=60).topics[_TRANSACTION_STATE].partitions)
         return self.leader(_TRANSACTION_STATE, abs(java_hash(transactional_id)) % partitions)
 
     def wait_until_whole(self) -> None:
         """Start who is dead; return when every copy has caught up and every broker leads what it led at first."""
         for index in range(3):
             self.lab.start_broker(index)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not_yet := [
             f"{topic.topic}-{number}"
-            for topic in self.admin.list_topics(timeout=10).topics.values()
+            for topic in self.admin.list_topics(timeout=60).topics.values()
             for number, partition in topic.partitions.items()
             if len(partition.isrs) < len(partition.replicas) or partition.leader != partition.replicas[0]
         ]:
             assert time.monotonic() < deadline, not_yet
-            self.admin.elect_leaders(ElectionType.PREFERRED).result(20)
+            self.admin.elect_leaders(ElectionType.PREFERRED).result(60)
             time.sleep(0.2)
 
 
@@ -180,6 +183,40 @@ def test_a_run_survives_the_broker_that_leads_the_ledger(story: Any, brokers: Br
     story.require_exactly_once()
 
 
+@pytest.mark.parametrize("which", ["ledger_topic", "topic"])
+def test_a_replicated_topic_whose_leader_acknowledges_alone_is_refused_unless_that_is_allowed(
+    story: Any, brokers: Brokers, which: str
+) -> None:
+    """What the leader alone has is lost with it, the ledger's word that a slice is written included."""
+    name = f"{story.pipeline.group_id}-alone"
+    compacted = {"cleanup.policy": "compact", "min.compaction.lag.ms": "3600000"}
+    config = {**(compacted if which == "ledger_topic" else {}), "min.insync.replicas": "1"}
+    brokers.admin.create_topics([NewTopic(name, num_partitions=2, replication_factor=3, config=config)])[name].result(
+        20
+    )
+    story.pipeline = replace(story.pipeline, **{which: name})
+
+    refused = story.drive(story.driver())
+
+    assert refused.get("error") == "ConfigurationError", refused
+    assert f"{name} has min.insync.replicas=1 and 3 replicas" in refused["text"]
+    story.pipeline = replace(story.pipeline, allow_single_in_sync_replica=True)
+    story.complete()
+    story.require_exactly_once()
+
+
+def test_topics_that_are_made_take_no_acknowledgement_of_one_copy_alone(brokers: Brokers, kafka: KafkaSettings) -> None:
+    pipeline = Pipeline("made", "made", kafka, topic="made-target", target_partitions=2)
+    prepare_topics(pipeline)
+    topics = [pipeline.ledger_topic, pipeline.control_topic, "made-target"]
+    settings = brokers.admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic) for topic in topics])
+
+    for resource, future in settings.items():
+        entry = future.result(60)["min.insync.replicas"]
+        own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value  # not the brokers' default, which anybody may change
+        assert (resource.name, entry.value, entry.source) == (resource.name, "2", own)
+
+
 def test_fencing_by_several_coordinators_returns_only_after_all_markers(brokers: Brokers, kafka: KafkaSettings) -> None:
     """One copy of each partition, each on another broker: what a paused one leads has to wait for its markers.
 
@@ -188,7 +225,7 @@ def test_fencing_by_several_coordinators_returns_only_after_all_markers(brokers:
     """
     topic = "apart"
     new = NewTopic(topic, num_partitions=3, replica_assignment=[[1], [2], [3]], config={"min.insync.replicas": "1"})
-    brokers.admin.create_topics([new])[topic].result(20)
+    brokers.admin.create_topics([new])[topic].result(60)
     with TransactionsClient(kafka) as client:
         client.fence(["apart-first"], timeout_ms=_FENCE_TIMEOUT_MS)  # so that the transaction log is there
     paused = brokers.leader(_TRANSACTION_STATE, 0)
@@ -205,7 +242,7 @@ def test_fencing_by_several_coordinators_returns_only_after_all_markers(brokers:
     with ThreadPoolExecutor(1) as pool, TransactionsClient(known) as client, brokers.paused(paused):
         answer = pool.submit(client.fence, ids, timeout_ms=_FENCE_TIMEOUT_MS, timeout_seconds=60)
         with pytest.raises(TimeoutError):
-            answer.result(timeout=5)  # the paused one keeps its partitions for seven seconds at least
+            answer.result(timeout=2)  # the paused one keeps its partitions for seven seconds at least
         woken = time.time() * 1000
         brokers.wake(paused)
         assert set(answer.result(timeout=60)) == set(ids)

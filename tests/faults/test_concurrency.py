@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+from airflow_eos_provider.errors import FencedError
 from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.kafka.producer import TransactionalProducer
+
+pytestmark = pytest.mark.side_by_side
 
 Days = Callable[..., Run]
 
@@ -33,7 +37,8 @@ def test_two_drivers_of_one_run_at_once_write_it_once(story: Any) -> None:
 
     if not any("completed" in end for end in ends):  # each came in the other's way once; the later retry does it
         story.complete()
-    assert all("completed" in end or end["error"] in ("FencedError", "IncompleteError") for end in ends), ends
+    refusals = ("FencedError", "IncompleteError", "UndecidedError")
+    assert all("completed" in end or end["error"] in refusals for end in ends), ends
     story.require_exactly_once()
 
 
@@ -43,12 +48,32 @@ def test_a_second_driver_takes_over_in_the_middle_of_the_first_ones_stage(story:
     busy = story.task(stage, 0, stops=["commit"])
     busy.wait_until_stopped()
 
-    story.complete(tasks=3)
+    completed = story.complete(tasks=3)
     busy.go_on()
     assert busy.end()["error"] == "FencedError"
     first.tell("the stage has ended")
 
-    assert first.end().get("completed", {}).get("already", True)
+    # It finds its interval complete, and takes the other driver's word for it.
+    end = first.end()
+    assert end.get("completed", {}).get("already") is True, end
+    assert end["completed"]["digest"] == completed["digest"]
+    story.require_exactly_once()
+
+
+def test_a_driver_whose_stage_ends_while_its_successor_writes_completes_nothing(story: Any) -> None:
+    first = story.driver(tasks=1)
+    story.stage_of(first)
+    second = story.driver(tasks=1)
+    stage = story.stage_of(second)
+    first.tell("the stage has ended")  # with none of its slices written
+
+    end = first.end()
+
+    assert end.get("error") == "IncompleteError", end
+    assert story.completes() == []
+    story.write(stage)
+    second.tell("the stage has ended")
+    assert "completed" in second.end()
     story.require_exactly_once()
 
 
@@ -80,6 +105,25 @@ def test_of_two_overlapping_intervals_exactly_one_is_admitted(story: Any, days: 
         story.require_exactly_once(runs[0] if winner is first else runs[1])
     else:
         story.require_exactly_once(runs[0])
+
+
+def test_an_interval_that_is_completed_between_a_planners_two_reads_is_seen(story: Any, days: Days) -> None:
+    """A finishing run removes its plan from the control topic and leaves ``complete`` in the ledger, in this order."""
+    first = story.driver(run=days(1, 2))
+    stage = story.stage_of(first)
+    second = story.driver(run=days(2, 2), stops=["planner read control", "planner read ledger"])
+    second.wait_until_stopped()
+    second.go_on()
+    second.wait_until_stopped()  # between its two reads, whichever of them is the first
+
+    story.write(stage)
+    first.tell("the stage has ended")
+    assert "completed" in first.end()
+    second.go_on()
+
+    event = second.wait_for("stage", "error")
+    assert event.get("error") == "OverlapError", event
+    story.require_exactly_once(days(1, 2))
 
 
 def test_four_intervals_at_once_and_backwards_do_not_fence_one_another(story: Any, days: Days) -> None:
@@ -151,6 +195,109 @@ def test_a_stage_that_is_outdated_is_not_resumed_and_its_successor_is_left_alone
     story.require_exactly_once()
 
 
+def test_a_stage_that_is_outdated_while_it_is_resumed_is_not_finished(story: Any) -> None:
+    driver = story.driver(tasks=1)
+    stage = story.stage_of(driver)
+    driver.kill()
+    late = story.resumed(stage, stops=["init"])
+    late.wait_until_stopped()  # it has found its stage to be of the newest generation
+    story.write(story.stage_of(story.driver()))
+
+    late.go_on()
+
+    assert late.end().get("error") == "FencedError"
+    assert story.completes() == []
+    story.complete()
+    story.require_exactly_once()
+
+
+def test_a_late_duplicate_before_its_last_read_writes_nothing(story: Any) -> None:
+    """Whatever the order of its reads: the run is completed before the last of them."""
+    driver = story.driver(tasks=1, slices=1, stops=["read ledger at the end"])
+    stage = story.stage_of(driver)
+    late = story.task(stage, stops=["init", "read slices", "read control again", "read complete"])
+    late.wait_until_stopped()
+    story.write(stage)
+    driver.tell("the stage has ended")
+    driver.wait_until_stopped()  # the run's own ids are fenced, and the late one inits after that
+    for _ in range(3):
+        late.go_on()
+        late.wait_until_stopped()
+
+    driver.go_on()
+    assert "completed" in driver.end()
+    late.go_on()
+
+    assert late.end().get("error") == "FencedError"
+    story.require_exactly_once()
+
+
+def test_a_task_that_is_fenced_at_its_last_commit_does_not_pass_for_written(story: Any) -> None:
+    driver = story.driver(tasks=1, slices=1)
+    stage = story.stage_of(driver)
+    first = story.task(stage, stops=["commit"])
+    first.wait_until_stopped()
+    assert "written" in story.task(stage).end()
+
+    first.go_on()
+
+    assert first.end().get("error") == "FencedError"
+    driver.tell("the stage has ended")
+    assert "completed" in driver.end()
+    story.require_exactly_once()
+
+
+def test_a_transaction_that_no_task_count_tells_of_is_fenced(story: Any) -> None:
+    pipeline = story.pipeline
+    driver = story.driver(tasks=1)
+    story.stage_of(driver)
+    driver.kill()
+    unknown = TransactionalProducer(
+        pipeline.kafka, pipeline.transactional_id(story.run, 7), timeout_ms=300_000, known_topic=pipeline.ledger_topic
+    )
+    unknown.init()
+    unknown.begin()
+    unknown.produce(pipeline.ledger_topic, b'["unknown",null]', b"{}", partition=0)
+    unknown.flush()
+
+    story.complete()  # which reads the ledger to its uncommitted end
+
+    with pytest.raises(FencedError):
+        unknown.commit()
+    story.require_exactly_once()
+
+
+def test_whoever_holds_an_id_of_the_run_is_fenced_before_complete(story: Any) -> None:
+    pipeline = story.pipeline
+    driver = story.driver(tasks=1)
+    story.write(story.stage_of(driver))
+    holder = TransactionalProducer(
+        pipeline.kafka, pipeline.transactional_id(story.run, 0), timeout_ms=300_000, known_topic=pipeline.ledger_topic
+    )
+    holder.init()
+
+    driver.tell("the stage has ended")
+    assert "completed" in driver.end()
+
+    holder.begin()
+    holder.produce(pipeline.ledger_topic, b'["late",null]', b"{}", partition=0)
+    with pytest.raises(FencedError):
+        holder.commit()
+    story.require_exactly_once()
+
+
+def test_slices_of_another_plan_are_not_completed(story: Any) -> None:
+    driver = story.driver(tasks=1, slices=1)
+    stage = story.stage_of(driver)
+    story.write(story.stage_from({"stage": {**stage, "plan_hash": "another"}}))
+    driver.tell("the stage has ended")
+
+    end = driver.end()
+
+    assert "under another plan" in end.get("text", ""), end
+    assert story.completes() == []
+
+
 def test_a_run_with_missing_slices_is_not_complete_and_says_which(story: Any) -> None:
     driver = story.driver()
     stage = story.stage_of(driver)
@@ -190,6 +337,21 @@ def test_giving_up_is_refused_where_it_would_leave_records(story: Any, state: st
 
     assert story.abandoner().end()["error"] == "RefusedError"
 
+    story.complete()
+    story.require_exactly_once()
+
+
+def test_giving_up_is_refused_when_a_slice_is_committed_after_the_first_look(story: Any) -> None:
+    driver = story.driver()
+    stage = story.stage_of(driver)
+    abandoner = story.abandoner(stops=["write generation"])
+    abandoner.wait_until_stopped()  # it has found no slice
+    assert "written" in story.task(stage, 0).end()
+
+    abandoner.go_on()
+
+    assert abandoner.end().get("error") == "RefusedError"
+    driver.kill()
     story.complete()
     story.require_exactly_once()
 

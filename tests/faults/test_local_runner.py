@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,8 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.local import LocalRunner, plan_files
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.kafka.log import read_to_end
+from airflow_eos_provider.interval.protocol.input_check import InputChangedError
+from airflow_eos_provider.kafka.read import read_to_end
 
 Days = Callable[..., Run]
 
@@ -99,3 +102,61 @@ def test_a_task_that_always_fails_ends_the_run_with_its_words(
         )
 
     assert lines_of(pipeline) == []
+
+
+#: A task that writes three slices and fails at the fourth, for good.
+_FAILS_AT_SLICE_3 = """
+import json, sys
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.interval.local import run_task
+from airflow_eos_provider.interval.protocol.task import Task
+class Fails(Task):
+    def write_slice(self, number, batches):
+        if number == 3:
+            raise ConfigurationError("out of luck")
+        return super().write_slice(number, batches)
+sys.exit(run_task(json.load(sys.stdin), task_class=Fails))
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "slices"),
+    [
+        pytest.param({b"0012": b"0040", b"0040": b"0012"}, [1], id="a row has moved to a slice that is not done"),
+        pytest.param({b"0002": b"0012", b"0012": b"0002"}, [0, 1], id="rows have moved between done slices"),
+        pytest.param({b"0012\n0013": b"0012+0013"}, [1], id="a row has vanished"),
+        pytest.param({b"0012": b"0\n12"}, [1], id="a row is new"),
+    ],
+)
+def test_a_retry_stops_where_its_input_has_other_rows_than_are_committed(
+    make_pipeline: Any, days: Days, tmp_path: Path, changes: dict[bytes, bytes], slices: list[int]
+) -> None:
+    """The file has the size and the time that were pinned, so nothing but its rows can tell."""
+    pipeline, run, file = make_pipeline(), days(1), tmp_path / "rows.txt"
+    content = b"".join(b"%04d\n" % n for n in range(50))
+    file.write_bytes(content)
+    seen = file.stat()
+
+    def put(changed: bytes) -> None:
+        file.write_bytes(changed)
+        os.utime(file, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+
+    def runner(*command: str) -> LocalRunner:
+        return LocalRunner(pipeline, run, folder=tmp_path / "logs", **({"command": command} if command else {}))
+
+    with pytest.raises(ConfigurationError, match="out of luck"):
+        runner(sys.executable, "-c", _FAILS_AT_SLICE_3).run(lambda: plan_files(run, [file], 50), 1)
+    committed = lines_of(pipeline)
+    assert committed == [b"%04d" % n for n in range(30)]
+
+    put(re.sub(b"|".join(changes), lambda match: changes[match[0]], content))
+    with pytest.raises(InputChangedError) as refused:
+        runner().run(lambda: plan_files(run, [file], 50), 1)
+
+    told = re.findall(r"slice (\d+) is committed with 10 records, digest \w{32}; the input now has", str(refused.value))
+    assert [int(number) for number in told] == slices
+    assert lines_of(pipeline) == committed
+
+    put(content)
+    assert runner().run(lambda: plan_files(run, [file], 50), 2).records == 50
+    assert lines_of(pipeline) == [b"%04d" % n for n in range(50)]

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from airflow_eos_provider.connect.properties import set_property
+from airflow_eos_provider.kafka.transaction_state import TransactionState
+from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.lab.broker import Broker
 from airflow_eos_provider.lab.waiting import wait_for_broker
 from airflow_eos_provider.processes import from_pid_file, spawn
 
 pytestmark = pytest.mark.slow
+
+#: The controller takes the broker back only when the session of the one that was killed is over, so it is short. Kafka
+#: asks for heartbeats at most half as long apart (2 s unless set): a broker that misses its session while it runs has
+#: no partition to lead for a moment, and leaves out the markers that are due then.
+_SESSION = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
 
 
 @pytest.fixture
@@ -23,8 +35,10 @@ def kill_broker(broker: Broker) -> Callable[[], Callable[[], None]]:
         process = from_pid_file(broker.pid_file)
         assert process is not None
         process.stop(kill=True)
-        # The controller takes the broker back only when the session of the one that was killed is over.
-        broker.config.write_bytes(set_property(broker.config.read_bytes(), "broker.session.timeout.ms", "2000"))
+        content = broker.config.read_bytes()
+        for name, value in _SESSION.items():
+            content = set_property(content, name, value)
+        broker.config.write_bytes(content)
         return start
 
     def start() -> None:
@@ -34,16 +48,55 @@ def kill_broker(broker: Broker) -> Callable[[], Callable[[], None]]:
     return kill
 
 
+@pytest.fixture(autouse=True)
+def no_transaction_expires(story: Any) -> None:
+    """A broker that comes back would abort it at once, before its partitions have leaders, and leave out the marker."""
+    story.pipeline = replace(story.pipeline, transaction_timeout_ms=300_000)
+    story.control_timeout_ms = 300_000
+
+
+def _without_broker(actor: Any, broker: Broker, kill_broker: Callable[[], Callable[[], None]]) -> None:
+    """Let a suspended process go on while the broker is dead, and again when it is back.
+
+    A broker that starts takes requests before its partitions have leaders, and leaves out the markers that are due then
+    (KAFKA-20734). So whoever has asked in vain is suspended meanwhile.
+    """
+    start = kill_broker()
+    with socket.create_server(("127.0.0.1", broker.port)) as nobody:
+        nobody.settimeout(120)
+        actor.go_on()
+        nobody.accept()[0].close()
+    os.kill(actor.identity.pid, signal.SIGSTOP)
+    actor.stands_still()
+    start()
+    actor.go_on()
+
+
+def _wait_for_markers(story: Any) -> None:
+    """Return when the markers of all commits so far are written.
+
+    A commit is answered before. An only broker that is killed in between goes on with the markers when it comes back,
+    before its partitions have leaders, and leaves them out (KAFKA-20734): no run can be completed then, as
+    ``test_barrier.py`` shows.
+    """
+    deadline = time.monotonic() + 120
+    with TransactionsClient(story.pipeline.kafka) as client:
+        while any(listed.state is TransactionState.PREPARE_COMMIT for listed in client.list(story.pipeline.group_id)):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
 @pytest.mark.parametrize("step", ["flush#2", "commit#2"])
-def test_a_slice_is_written_once_though_the_broker_died_under_it(story: Any, kill_broker: Any, step: str) -> None:
+def test_a_slice_is_written_once_though_the_broker_died_under_it(
+    story: Any, broker: Broker, kill_broker: Any, step: str
+) -> None:
     driver = story.driver(tasks=1)
     stage = story.stage_of(driver)
     task = story.task(stage, stops=[step])
     task.wait_until_stopped()
+    _wait_for_markers(story)
 
-    start = kill_broker()
-    task.go_on()  # it goes on while nobody answers
-    start()
+    _without_broker(task, broker, kill_broker)
 
     story.write_on(stage, task)
     driver.tell("the stage has ended")
@@ -53,15 +106,14 @@ def test_a_slice_is_written_once_though_the_broker_died_under_it(story: Any, kil
 
 @pytest.mark.parametrize("step", ["commit generation", "commit complete"])
 def test_a_run_is_complete_once_though_the_broker_died_under_its_driver(
-    story: Any, kill_broker: Any, step: str
+    story: Any, broker: Broker, kill_broker: Any, step: str
 ) -> None:
     driver = story.driver(stops=[step])
     story.drive(driver)
     assert driver.steps()[-1] == step
+    _wait_for_markers(story)
 
-    start = kill_broker()
-    driver.go_on()
-    start()
+    _without_broker(driver, broker, kill_broker)
 
     story.finish_or_retry(driver)
     story.require_exactly_once()

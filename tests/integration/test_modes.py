@@ -1,4 +1,4 @@
-"""Mode evidence against real workers: all three modes, mixed, a file newer than its process, one stopped."""
+"""Mode evidence against real workers: all three modes, a file newer than its process, mixed, one stopped."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_eos_provider import processes
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.group import describe_group
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
-from airflow_eos_provider.connect.modes import (
+from airflow_eos_provider.connect.mode_evidence import (
     LeaderEvidence,
     ModeVerdict,
     Observed,
@@ -28,11 +28,12 @@ from airflow_eos_provider.connect.modes import (
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.transactions import TransactionsClient
-from airflow_eos_provider.rollout.hosts.process import HostFacts, ProcessHost
+from airflow_eos_provider.rollout.hosts.host import HostFacts
+from airflow_eos_provider.rollout.hosts.process import ProcessHost
 
 pytestmark = pytest.mark.slow
 
-START_SECONDS = 90.0
+START_SECONDS = 180.0
 
 
 @dataclass
@@ -103,11 +104,17 @@ class Cluster:
         chosen = worker_ids or tuple(self.hosts)
         for worker_id in chosen:
             host = self.hosts[worker_id]
-            host.write_properties({MODE_PROPERTY: mode}, expect_sha256=host.observe().config_sha256 or "")
+            host.edit({MODE_PROPERTY: mode}, expect=host.observe().digest or "")
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda worker_id: self.hosts[worker_id].restart(), chosen))
         for worker_id in chosen:
             self.wait_until_joined(worker_id)
+
+    def stop(self, worker_id: str) -> None:
+        pid_file = self.cluster.worker(worker_id).pid_file
+        process = processes.from_pid_file(pid_file) if pid_file else None
+        assert process is not None
+        assert not processes.stop_family(process, grace_seconds=START_SECONDS).left
 
     def wait_until_joined(self, worker_id: str) -> None:
         def joined() -> bool:
@@ -134,12 +141,12 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def lab(lab_factory: Callable[..., Any]) -> Any:
-    return lab_factory(name="modes", workers=3, mode=Mode.DISABLED, rebalance_delay_ms=1000)
+    return lab_factory(name="modes", workers=2, mode=Mode.DISABLED, rebalance_delay_ms=500, session_timeout_ms=6000)
 
 
 @pytest.fixture
 def cluster(lab: Any) -> Cluster:
-    """Three workers that run ``disabled``, whatever the test before has made of them."""
+    """Workers that run ``disabled``, whatever the test before has made of them."""
     cluster = Cluster.of(lab.cluster())
     modes = cluster.modes().items()
     others = [w for w, mode in modes if mode.verdict is not ModeVerdict.DISABLED or mode.disagreements]
@@ -164,50 +171,46 @@ def test_without_file_and_log_only_the_leader_tells_disabled_from_preparing(clus
         assert mode.verdict is (ModeVerdict.DISABLED if known else ModeVerdict.UNKNOWN), mode.reason
 
 
+def test_nothing_but_a_worker_of_the_group_is_asked_and_nothing_is_created(cluster: Cluster) -> None:
+    worker = cluster.cluster.workers[0]
+    with ConnectRest(worker.url, cluster.cluster.rest) as rest:
+        before = rest.connectors()
+        assert probe(rest).runs_exactly_once is False
+        assert rest.connectors() == before
+
+
 def test_each_mode_is_told_with_all_layers_agreeing(cluster: Cluster) -> None:
     for mode in Mode:
         if mode is not Mode.DISABLED:
             cluster.change(mode)
         modes = cluster.modes()
-        assert verdicts(modes) == [mode] * 3, [m.reason for m in modes.values()]
-        assert [m.disagreements for m in modes.values()] == [()] * 3
+        assert verdicts(modes) == [mode] * len(modes), [m.reason for m in modes.values()]
+        assert [m.disagreements for m in modes.values()] == [()] * len(modes)
         for worker in modes.values():
             assert worker.declared.mode is mode
             assert worker.running.mode is mode
             assert worker.observed.runs_exactly_once is mode.runs_exactly_once_tasks
-        assert verdicts(cluster.modes(without_log)) == [mode] * 3, "the untouched file should do in the log's stead"
+        assert verdicts(cluster.modes(without_log)) == [mode] * len(modes), (
+            "the untouched file should do in the log's stead"
+        )
         cluster.let_the_leader_write()
         evidence = cluster.leader_evidence()
         assert evidence.transactional is mode.uses_transactional_leader, evidence.detail
     # Down again: the transactional id lingers, which must not pass for a leader that still uses it.
-    cluster.change(Mode.PREPARING)
     cluster.change(Mode.DISABLED)
     cluster.let_the_leader_write()
     modes = cluster.modes()
-    assert verdicts(modes) == ["disabled"] * 3, [m.reason for m in modes.values()]
+    assert verdicts(modes) == ["disabled"] * len(modes), [m.reason for m in modes.values()]
     assert cluster.leader_evidence().transactional is None
     assert "proves the past" in cluster.leader_evidence().detail
 
 
-def test_a_mixed_cluster_with_one_worker_stopped_is_told_worker_by_worker(cluster: Cluster) -> None:
-    first, second, _third = cluster.hosts
-    cluster.change(Mode.PREPARING, first)
-    cluster.change(Mode.ENABLED, second)
-    assert verdicts(cluster.modes()) == ["preparing", "enabled", "disabled"]
-    cluster.hosts[first].stop()
-    stopped = cluster.modes()[first]
-    assert stopped.verdict is ModeVerdict.UNKNOWN
-    assert stopped.reason.startswith("stopped; will join as preparing")
-    assert stopped.joins_as is Mode.PREPARING
-    cluster.hosts[first].start()
-    cluster.wait_until_joined(first)
-    assert verdicts(cluster.modes()) == ["preparing", "enabled", "disabled"]
-
-
-def test_a_file_newer_than_its_process_is_a_disagreement_until_the_restart(cluster: Cluster) -> None:
-    first = next(iter(cluster.hosts))
+def test_a_file_newer_than_its_process_is_a_disagreement_and_mixed_modes_are_told_worker_by_worker(
+    lab: Any, cluster: Cluster
+) -> None:
+    first, second = cluster.hosts
     host = cluster.hosts[first]
-    host.write_properties({MODE_PROPERTY: "preparing"}, expect_sha256=host.observe().config_sha256 or "")
+    host.edit({MODE_PROPERTY: "preparing"}, expect=host.observe().digest or "")
     mode = cluster.modes()[first]
     assert mode.verdict is ModeVerdict.DISABLED
     assert mode.joins_as is Mode.PREPARING
@@ -220,10 +223,15 @@ def test_a_file_newer_than_its_process_is_a_disagreement_until_the_restart(clust
     cluster.wait_until_joined(first)
     assert cluster.modes()[first].verdict is ModeVerdict.PREPARING
 
-
-def test_nothing_but_a_worker_of_the_group_is_asked_and_nothing_is_created(cluster: Cluster, tmp_path: Path) -> None:
-    worker = cluster.cluster.workers[0]
-    with ConnectRest(worker.url, cluster.cluster.rest) as rest:
-        before = rest.connectors()
-        assert probe(rest).runs_exactly_once is False
-        assert rest.connectors() == before
+    lab.add_worker(mode=Mode.DISABLED)
+    mixed = Cluster.of(lab.cluster())
+    mixed.change(Mode.ENABLED, second)
+    assert verdicts(mixed.modes()) == ["preparing", "enabled", "disabled"]
+    mixed.stop(first)
+    stopped = mixed.modes()[first]
+    assert stopped.verdict is ModeVerdict.UNKNOWN
+    assert stopped.reason.startswith("stopped; will join as preparing")
+    assert stopped.joins_as is Mode.PREPARING
+    mixed.hosts[first].restart()
+    mixed.wait_until_joined(first)
+    assert verdicts(mixed.modes()) == ["preparing", "enabled", "disabled"]

@@ -1,35 +1,38 @@
-"""Rolls of unusual clusters: of an older group protocol, of one worker, without a broker, joined by a worker."""
+"""Rolls of unusual clusters: of an older group protocol, without a broker, of one worker, joined by a worker."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from airflow_eos_provider.connect.group import describe_group
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import parse, set_property
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import RefusedError, RolloutPausedError
+from airflow_eos_provider.journal.journal import RolloutState, journal_topic, read_journal
+from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.waiting import wait_for_group
 from airflow_eos_provider.rollout.controller import Controller
-from airflow_eos_provider.rollout.journal import RolloutState, journal_topic, read_journal
 from airflow_eos_provider.rollout.settings import RolloutSettings
 
 pytestmark = pytest.mark.slow
 
 #: A heartbeat of these labs and a second; a look costs half a second.
-SETTINGS = RolloutSettings(poll_interval_seconds=0.5, hold_seconds=3.0)
+SETTINGS = RolloutSettings(poll_interval_seconds=0.5, hold_seconds=2.0)
 
 LoadOn = Callable[[Lab, str], Any]
 LabFactory = Callable[[LabOptions], Lab]
 
 
 def options(name: str, **others: Any) -> LabOptions:
-    return LabOptions(name=name, **{"workers": 2, "session_timeout_ms": 6000, **others})
+    return LabOptions(name=name, workers=2, rebalance_delay_ms=500, session_timeout_ms=6000, **others)
 
 
 class Moment:
@@ -72,39 +75,100 @@ def run_on_record(controller: Controller, connector: str) -> tuple[int, int | No
     return running, state.task_count_record if state and not state.pending_fencing else None
 
 
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 90.0) -> None:
+def assert_placement_is_understood(lab: Lab, tasks: dict[str, int]) -> None:
+    """What the members' assignments say, each protocol in a form of its own, is what the connectors' statuses say."""
+    kafka = lab.cluster().kafka
+
+    def agree() -> bool:
+        placement = describe_group(kafka, lab.group_id).placement or {}
+        placed = {task: worker_id for worker_id, on in placement.items() for task in on.tasks}
+        with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+            statuses = rest.statuses()
+        running = {
+            (name, task.number): task.worker_id
+            for name, status in statuses.items()
+            for task in status.tasks
+            if task.state == "RUNNING"
+        }
+        connectors = {name for on in placement.values() for name in on.connectors}
+        every_task = {(name, number) for name, count in tasks.items() for number in range(count)}
+        return connectors == set(tasks) and set(placed) == every_task and placed == running
+
+    wait_for("placement and statuses agree", agree)
+    group = describe_group(kafka, lab.group_id)
+    assert group.leader is not None
+    assert group.leader.url.rstrip("/") in lab.connect_urls
+    assert [member.problem for member in group.members] == [None, None]
+
+
+def wait_for(what: str, condition: Callable[[], bool], seconds: float = 180.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
         time.sleep(0.3)
 
 
-@pytest.mark.parametrize(
-    ("protocol", "on_the_wire", "isolation"),
-    [("eager", "default", {}), ("compatible", "compatible", {"isolation.level": "read_uncommitted"})],
-)
-def test_a_group_of_an_older_protocol_rolls_up_to_enabled(
-    lab_factory: LabFactory, load_on: LoadOn, protocol: str, on_the_wire: str, isolation: dict[str, str]
-) -> None:
+@pytest.fixture(scope="module")
+def lab(lab_factory: LabFactory) -> Lab:
+    """Two workers on one broker, for each test to shape as it needs them."""
+    return lab_factory(options("two", worker_properties={"connect.protocol": "eager"}, test_connectors=True))
+
+
+def shape(lab: Lab, *, protocol: str, members: int) -> None:
+    """So many workers of this group protocol, with no other property than the lab's own; left alone if they are so."""
+    is_so = all(
+        parse(worker.config.read_bytes())["connect.protocol"] == protocol
+        and (lab.worker_process(index) is not None) == (index < members)
+        for index, worker in enumerate(lab.workers)
+    )
+    if is_so:
+        return
+    for index, worker in enumerate(lab.workers):
+        lab.stop_worker(index)
+        data = set_property(worker.config.read_bytes(), "connect.protocol", protocol)
+        worker.config.write_bytes(set_property(data, MODE_PROPERTY, Mode.DISABLED))
+    for wait in (False, True):  # all at once
+        for index in range(members):
+            lab.start_worker(index, wait=wait)
+    wait_for_group(lab.bootstrap_servers, lab.group_id, members)
+
+
+@pytest.fixture
+def eager(lab: Lab) -> Lab:
+    """Two workers of the oldest group protocol."""
+    shape(lab, protocol="eager", members=2)
+    return lab
+
+
+@pytest.fixture(scope="module")
+def three_brokers(lab_factory: LabFactory) -> Lab:
+    """Two workers of the second group protocol, which say themselves how they read, on three brokers."""
+    properties = {"connect.protocol": "compatible", "isolation.level": "read_uncommitted"}
+    return lab_factory(options("three-brokers", brokers=3, worker_properties=properties, test_connectors=True))
+
+
+def rolls_up_to_enabled(lab: Lab, load_on: LoadOn, protocol: str, on_the_wire: str, report: Moment) -> None:
     """Connect asks for no protocol in particular: fencing is a request to the leader, only its signature is missing.
 
     And each file is in the end what it was but for the mode, whatever it said of isolation.level.
+
+    :param report: of the first roll.
     """
-    properties = {"connect.protocol": protocol, **isolation}
-    lab = lab_factory(options(protocol, worker_properties=properties, test_connectors=True))
-    controller = Controller(lab.cluster(), settings=SETTINGS)
+    controller = Controller(lab.cluster(), settings=SETTINGS, report=report)
     seen = controller.observe()
     assert seen.group is not None
     assert seen.group.protocol == on_the_wire
-    told = next(check for check in controller.preflight(Mode.PREPARING).checks if check.name == "protocol")
-    assert told.passed
-    assert f"connect.protocol={protocol}" in told.evidence
-    assert "not signed" in told.evidence
+    (check,) = [check for check in controller.preflight(Mode.PREPARING).checks if check.name == "protocol"]
+    assert check.passed
+    assert f"connect.protocol={protocol}" in check.evidence
+    assert "not signed" in check.evidence
     before = [worker.config.read_bytes() for worker in lab.workers]
     with load_on(lab, "lines") as load:
         controller.apply(controller.plan(Mode.PREPARING))
+        assert report.said
         for worker in lab.workers:
             assert parse(worker.config.read_bytes())["isolation.level"] == "read_committed"
+        controller = Controller(lab.cluster(), settings=SETTINGS)
         plan = controller.plan(Mode.ENABLED)
         assert plan.puts_back
         enabled_at = controller.apply(plan).finished_at_ms
@@ -114,16 +178,24 @@ def test_a_group_of_an_older_protocol_rolls_up_to_enabled(
     for worker, data in zip(lab.workers, before, strict=True):
         assert worker.config.read_bytes() == set_property(data, MODE_PROPERTY, "enabled"), "a property was left behind"
         ignored = "'read_uncommitted' for the 'isolation.level' property will be ignored"
-        assert (ignored in worker.log.read_text(encoding="utf-8")) == bool(isolation), "Connect no longer forces it"
+        says_it = b"read_uncommitted" in data
+        assert (ignored in worker.log.read_text(encoding="utf-8")) == says_it, "Connect no longer forces it"
     go_through_a_round_of_fencing(lab, controller)
-    lab.down()
+    assert_placement_is_understood(lab, {"lines": 1, "fenced": 3})
+    with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+        for connector in ("lines", "fenced"):
+            rest.delete(connector)
 
 
-def test_a_roll_goes_on_without_the_broker_that_is_killed_in_the_midst_of_it(
-    lab_factory: LabFactory, load_on: LoadOn
+def test_a_group_of_the_eager_protocol_rolls_up_to_enabled(eager: Lab, load_on: LoadOn) -> None:
+    rolls_up_to_enabled(eager, load_on, "eager", "default", Moment("gate passed", lambda: None))
+
+
+def test_a_group_of_the_compatible_protocol_rolls_up_although_a_broker_is_killed_in_the_midst_of_it(
+    three_brokers: Lab, load_on: LoadOn
 ) -> None:
-    """The one that leads the journal; it stays dead, so the next roll begins and ends without it, too."""
-    lab = lab_factory(options("lost-broker", brokers=3))
+    """The broker that leads the journal; it stays dead, so the next roll begins and ends without it, too."""
+    lab = three_brokers
     killed = []
 
     def kill() -> None:
@@ -132,61 +204,87 @@ def test_a_roll_goes_on_without_the_broker_that_is_killed_in_the_midst_of_it(
         killed.append(journal.partitions[0].leader)
         lab.stop_broker(killed[0] - 1, kill=True)
 
-    with load_on(lab, "lines") as load:
-        rolling = Controller(lab.cluster(), settings=SETTINGS, report=Moment("gate passed", kill))
-        rolling.apply(rolling.plan(Mode.PREPARING))
-        assert killed
-        assert lab.broker_process(killed[0] - 1) is None
-        controller = Controller(lab.cluster(), settings=SETTINGS)
-        enabled_at = controller.apply(controller.plan(Mode.ENABLED)).finished_at_ms
-        controller.verify(Mode.ENABLED)
-        compared = load.compared(since_ms=enabled_at)
-    assert compared.exactly_once, compared
-    lab.down()
+    rolls_up_to_enabled(lab, load_on, "compatible", "compatible", Moment("gate passed", kill))
+    assert lab.broker_process(killed[0] - 1) is None
 
 
-@pytest.fixture(scope="module")
-def lone(lab_factory: LabFactory) -> Lab:
-    """One worker only, in disabled."""
-    return lab_factory(options("lone", workers=1))
+class Lone:
+    """One worker, alone in its group: the first one of a lab whose second one is stopped."""
+
+    #: A roll to each mode, one after the other.
+    NEXT: ClassVar = {Mode.DISABLED: Mode.PREPARING, Mode.PREPARING: Mode.ENABLED, Mode.ENABLED: Mode.DISABLED}
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.url, self.other = lab.connect_urls
+
+    def controller(self, *, allow_downtime: bool = True, report: Callable[[str], None] = print) -> Controller:
+        cluster = self.lab.cluster()
+        only = replace(cluster, workers=(cluster.worker(self.url.removeprefix("http://")),))
+        return Controller(only, settings=replace(SETTINGS, allow_downtime=allow_downtime), report=report)
+
+    @property
+    def target(self) -> Mode:
+        """The mode to roll to next, whatever another test has rolled to."""
+        mode = self.lab.workers[0].mode_in_file()
+        assert mode is not None
+        return self.NEXT[mode]
+
+    def running_again(self, task: str, since: float) -> float:
+        """When the task itself said first after this moment that it runs, by its record in the status topic."""
+        records = read_to_end(self.lab.cluster().kafka, f"{self.lab.group_id}-status").records
+        of_task = [record for record in records if record.key == f"status-task-{task}".encode()]
+        times = [record.timestamp_ms / 1000 for record in of_task if b'"RUNNING"' in (record.value or b"")]
+        return min(time for time in times if time >= since)
 
 
-def test_a_lone_worker_is_rolled_only_if_downtime_is_allowed(lone: Lab, load_on: LoadOn) -> None:
-    with load_on(lone, "lines") as load:
+@pytest.fixture
+def lone(lab: Lab) -> Lone:
+    shape(lab, protocol="sessioned", members=1)
+    return Lone(lab)
+
+
+def test_a_lone_worker_is_rolled_only_if_downtime_is_allowed(lone: Lone, load_on: LoadOn) -> None:
+    lab, target = lone.lab, lone.target
+    with load_on(lab, "alone") as load:
         with pytest.raises(RefusedError, match="its restart stops every connector") as refused:
-            Controller(lone.cluster(), settings=SETTINGS).plan(Mode.PREPARING)
+            lone.controller(allow_downtime=False).plan(target)
         assert "--allow-downtime" in refused.value.remedy
 
-        controller = Controller(lone.cluster(), settings=replace(SETTINGS, allow_downtime=True))
-        plan = controller.plan(Mode.PREPARING)
-        assert "about 15 s: no other worker runs, so every connector of the group stands still" in plan.markdown()
+        controller = lone.controller()
+        plan = controller.plan(target)
+        assert "about 15 s: no other worker runs, so no connector of the group runs" in plan.markdown()
         report = controller.apply(plan)
         compared = load.compared()
-        controller.verify(Mode.PREPARING)
+        controller.verify(target)
     assert compared.nothing_missing, compared
-    assert 0 < report.workers[0].tasks_stood_seconds < 120
+    # Not before the task ran again by its own word, and not after the gate had passed, which looks at it.
+    (step,) = read_journal(lab.cluster().kafka, lab.group_id).steps[report.rollout_id].values()
+    running_again = lone.running_again("alone-0", step.restarted_after)
+    assert step.restarted_after < running_again <= step.restarted_after + step.task_downtime_seconds < step.at
+    assert report.workers[0].task_downtime_seconds == round(step.task_downtime_seconds, 1)
+    with ConnectRest(lone.url, retry_seconds=20) as rest:
+        rest.delete("alone")
 
 
-def test_a_worker_that_joins_in_mid_roll_stops_it_until_it_is_gone(lone: Lab) -> None:
-    stranger = []
-    joins = Moment("it holds", lambda: stranger.append(lone.add_worker(listed=False)))
-    allowed = replace(SETTINGS, allow_downtime=True)
-    rolling = Controller(lone.cluster(), settings=allowed, report=joins)
-    plan = rolling.plan(Mode.ENABLED)
-    with pytest.raises(RolloutPausedError) as paused:
-        rolling.apply(plan)
-    joined = lone.connect_urls[stranger[0]].removeprefix("http://")
-    assert joined in str(paused.value)
-    assert "stop it, or" in str(paused.value)
-    rollout = read_journal(lone.cluster().kafka, lone.group_id).unfinished(plan.hash)
-    assert rollout is not None
-    assert rollout.state is RolloutState.PAUSED
+def test_a_worker_that_joins_in_mid_roll_stops_it_until_it_is_gone(lone: Lone) -> None:
+    lab, target = lone.lab, lone.target
+    plan = lone.controller().plan(target)
+    try:
+        with pytest.raises(RolloutPausedError) as paused:
+            lone.controller(report=Moment("it holds", lambda: lab.start_worker(1))).apply(plan)
+        joined = lone.other.removeprefix("http://")
+        assert joined in str(paused.value)
+        assert "stop it, or" in str(paused.value)
+        rollout = read_journal(lab.cluster().kafka, lab.group_id).unfinished(plan.hash)
+        assert rollout is not None
+        assert rollout.state is RolloutState.PAUSED
 
-    again = Controller(lone.cluster(), settings=allowed)
-    with pytest.raises(RolloutPausedError, match=joined):
-        again.apply(plan)
-
-    lone.stop_worker(stranger[0])
-    wait_for("the stranger leaves the group", lambda: len(again.observe().members) == 1)
+        again = lone.controller()
+        with pytest.raises(RolloutPausedError, match=joined):
+            again.apply(plan)
+    finally:
+        lab.stop_worker(1)
+    wait_for("the unknown member leaves the group", lambda: len(again.observe().members) == 1)
     assert again.apply(plan).resumed
-    again.verify(Mode.ENABLED)
+    again.verify(target)

@@ -13,7 +13,9 @@ from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.rollout.hosts.process import ProcessHost, WorkerStartError
+from airflow_eos_provider.rollout.hosts import process_restart
+from airflow_eos_provider.rollout.hosts.host import WorkerStartError
+from airflow_eos_provider.rollout.hosts.process import ProcessHost
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +25,7 @@ def lab(lab_factory: Callable[..., Any]) -> Any:
     return lab_factory(name="process-host", workers=1, mode=Mode.DISABLED, rebalance_delay_ms=1000)
 
 
-def wait_until_healthy(url: str, seconds: float = 90.0) -> None:
+def wait_until_healthy(url: str, seconds: float = 180.0) -> None:
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -46,23 +48,23 @@ def test_a_worker_is_changed_restarted_and_put_back(lab: Any) -> None:
     assert before.running.reads_file is True
 
     planned = host.digest_with({MODE_PROPERTY: "preparing"})
-    written = host.write_properties({MODE_PROPERTY: "preparing"}, expect_sha256=before.config_sha256 or "")
+    written = host.edit({MODE_PROPERTY: "preparing"}, expect=before.digest or "")
     assert written == planned
-    new = host.restart()
+    host.restart()
     wait_until_healthy(worker.url)
     after = host.observe()
-    assert after.process == new
+    assert after.start_token not in ("", before.start_token)
     assert not before.process.is_alive()
     assert after.running.mode is Mode.PREPARING, after.running.detail
     assert after.declared.changed_at is not None
     assert after.running.started_at is not None
     assert after.declared.changed_at < after.running.started_at
 
-    host.restore(expect_sha256=written, original_sha256=before.config_sha256 or "")
+    host.restore(expect=written, original=before.digest or "")
     host.restart()
     wait_until_healthy(worker.url)
     restored = host.observe()
-    assert restored.config_sha256 == before.config_sha256
+    assert restored.digest == before.digest
     assert restored.running.mode is Mode.DISABLED
 
 
@@ -73,14 +75,17 @@ def test_a_worker_killed_from_outside_is_seen_and_started_again(lab: Any) -> Non
     assert process is not None
     process.stop(kill=True)
     assert host.observe().running.alive is False
-    new = host.restart()
+    host.restart()
     wait_until_healthy(worker.url)
     facts = host.observe()
-    assert facts.process == new
+    assert facts.process not in (None, process)
     assert facts.running.mode is Mode.DISABLED
 
 
-def test_a_worker_that_refuses_its_settings_is_reported_with_what_its_log_says(lab: Any) -> None:
+def test_a_worker_that_refuses_its_settings_is_reported_with_what_its_log_says(
+    lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_restart, "EARLY_END_SECONDS", 120.0)  # a JVM on a busy machine needs its time to end
     (worker,) = lab.cluster().workers
     assert worker.config is not None
     host = ProcessHost(worker)

@@ -1,8 +1,9 @@
-"""``eos rollout``: a roll of real workers paused, resumed, given up and taken back, and a stranger that joins it."""
+"""``eos rollout``: a roll of real workers paused, resumed, aborted and taken back, and an unknown member that joins."""
 
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -12,9 +13,13 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.journal.journal import read_journal
+from airflow_eos_provider.journal.topic import journal_topic, prepare_journal
+from airflow_eos_provider.kafka.clients import ClientErrors, quiet_producer
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.rollout.observer import Observer
-from tests.seen import files, mode_of, modes, pids
+from airflow_eos_provider.rollout.observe.observation import Observation
+from airflow_eos_provider.rollout.observe.observer import Observer
+from tests.seen import files, modes, pids
 
 pytestmark = pytest.mark.slow
 
@@ -22,30 +27,67 @@ pytestmark = pytest.mark.slow
 REFUSED, PAUSED = 3, 5
 
 
+#: A rollout of long ago that a newer version of the package has written; all verbs work beside it.
+NEWER = "20200101T000000-preparing-newer"
+
+
 @pytest.fixture(scope="module")
 def lab(lab_factory: Callable[..., Lab]) -> Lab:
-    return lab_factory(LabOptions(name="verbs", workers=2, mode=Mode.DISABLED, rebalance_delay_ms=500))
+    lab = lab_factory(
+        LabOptions(name="verbs", workers=2, mode=Mode.DISABLED, rebalance_delay_ms=500, session_timeout_ms=6000)
+    )
+    kafka = lab.cluster().kafka
+    prepare_journal(kafka, lab.group_id, print)
+    document = {"schema": 2, "rollout_id": NEWER, "state": "running", "started_at": 1.0, "waves": [["w1"], ["w2"]]}
+    producer = quiet_producer(kafka, ClientErrors())
+    for key in (f"rollout/{NEWER}", f"wave/{NEWER}/1"):
+        producer.produce(journal_topic(lab.group_id), key=key.encode(), value=json.dumps(document).encode())
+    assert producer.flush(20) == 0
+    return lab
 
 
 @pytest.fixture
 def eos(lab: Lab, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]) -> Any:
-    """``eos`` before two workers in disabled."""
-    eos = eos_of(lab, tmp_path)
+    return eos_of(lab, tmp_path)
+
+
+@pytest.fixture
+def in_disabled(lab: Lab, eos: Any) -> None:
     if modes(lab) != {Mode.DISABLED}:
         eos.roll(Mode.DISABLED)
-    return eos
 
 
-def test_a_roll_is_paused_resumed_and_taken_back_and_its_history_tells_so(lab: Lab, eos: Any) -> None:
+#: Needs two workers in disabled.
+from_disabled = pytest.mark.usefixtures("in_disabled")
+
+
+@from_disabled
+def test_a_killed_roll_is_closed_by_abort_and_held_by_pause(lab: Lab, eos: Any) -> None:
+    """No controller carries it out: abort closes it at once, a pause waits for the one that takes it up."""
+    plan = eos.plan(Mode.PREPARING)
+    kill_in_mid_roll(eos, plan)
+    assert json.loads(eos.run("rollout", "show", "--json").stdout)["state"] == "interrupted"
+    assert json.loads(eos.run("rollout", "pause", "--json").stdout)["answered"] is False
+    before = pids(lab)
+    assert "asked for pause" in eos.run("apply", plan, expect=PAUSED).stderr
+    assert pids(lab) == before
+    kill_in_mid_roll(eos, plan)  # applied after the answer, it goes on
+    assert json.loads(eos.run("rollout", "abort", "--json").stdout)["state"] == "aborted"
+    assert pids(lab) == before
+    assert modes(lab) == {Mode.DISABLED}
+
+
+@from_disabled
+def test_a_roll_is_paused_resumed_and_taken_back_and_its_history_shows_it(lab: Lab, eos: Any) -> None:
     original = files(lab)
     first = eos.start("apply", eos.plan(Mode.PREPARING), "--reason", "exactly once")
-    with eos.line_in_log(first, r"stopping pid"):
-        answer = json.loads(eos.run("rollout", "pause", "--reason", "lunch", "--json").stdout)
-        _, errors = first.communicate(timeout=120)
+    answer, errors = answer_in_the_first_restart(eos, first, "pause", "lunch")
     assert first.returncode == PAUSED, errors
     assert "asked for pause: lunch" in errors
-    wait_until_whole(lab)
-    through = {w: pid for w, pid in pids(lab).items() if mode_of(lab, w) is Mode.PREPARING}
+    eos.run("rollout", "wait", "--timeout", "5", expect=PAUSED)
+    whole = once_whole(lab)
+    running = {w.worker_id: w.facts.process for w in whole.workers if w.mode.verdict.mode is Mode.PREPARING}
+    through = {worker_id: process.pid for worker_id, process in running.items() if process}
     assert len(through) == 1
     assert (answer["state"], answer["answered"], answer["half_done"]) == ("paused", True, list(through))
 
@@ -54,8 +96,9 @@ def test_a_roll_is_paused_resumed_and_taken_back_and_its_history_tells_so(lab: L
     assert report["resumed"] is True
     assert modes(lab) == {Mode.PREPARING}
     assert {w: pids(lab)[w] for w in through} == through, "a finished step was repeated"
-    assert all({"predicted_seconds", "tasks_stood_seconds"} <= worker.keys() for worker in report["workers"])
+    assert all({"predicted_seconds", "task_downtime_seconds"} <= worker.keys() for worker in report["workers"])
 
+    assert "is done" in eos.run("rollout", "wait", report["rollout_id"]).stdout
     shown = json.loads(eos.run("rollout", "show", report["rollout_id"], "--json").stdout)
     assert [event["what"] for event in shown["events"]] == ["begun", "paused", "taken up", "done"]
     assert shown["events"][0]["reason"] == "exactly once"
@@ -76,16 +119,19 @@ def test_a_roll_is_paused_resumed_and_taken_back_and_its_history_tells_so(lab: L
         ("disabled", "preparing", "done"),
     ]
     assert listed[0]["reason"] == f"back from rollout {report['rollout_id']}"
+    assert (listed[-1]["rollout_id"], listed[-1]["state"]) == (NEWER, "not understood")
+    assert "not understood" in eos.run("rollout", "list").stdout
+    for verb in ("show", "pause", "resume", "abort", "back"):
+        assert f"Rollout {NEWER} has a record" in eos.run("rollout", verb, NEWER, expect=REFUSED).stderr
 
 
-def test_an_aborted_roll_stops_where_it_stands_and_is_never_taken_up(lab: Lab, eos: Any) -> None:
+@from_disabled
+def test_an_aborted_roll_stops_where_it_is_and_is_never_taken_up(lab: Lab, eos: Any) -> None:
     first = eos.start("apply", eos.plan(Mode.PREPARING))
-    with eos.line_in_log(first, r"stopping pid"):
-        answer = json.loads(eos.run("rollout", "abort", "--reason", "wrong cluster", "--json").stdout)
-        first.communicate(timeout=120)
-    assert (first.returncode, answer["state"]) == (PAUSED, "aborted")
-    wait_until_whole(lab)
-    assert modes(lab) == {Mode.DISABLED, Mode.PREPARING}
+    answer, errors = answer_in_the_first_restart(eos, first, "abort", "wrong cluster")
+    assert (first.returncode, answer["state"]) == (PAUSED, "aborted"), errors
+    whole = once_whole(lab)
+    assert {worker.mode.verdict.mode for worker in whole.workers} == {Mode.DISABLED, Mode.PREPARING}
     before = pids(lab)
     assert "cannot be resumed" in eos.run("rollout", "resume", expect=REFUSED).stderr
     assert "nothing to stop" in eos.run("rollout", "abort", expect=REFUSED).stderr
@@ -94,46 +140,68 @@ def test_an_aborted_roll_stops_where_it_stands_and_is_never_taken_up(lab: Lab, e
     assert modes(lab) == {Mode.DISABLED}
 
 
-def test_a_killed_roll_is_closed_by_abort_and_held_by_pause(lab: Lab, eos: Any) -> None:
-    """Nobody carries it out: abort closes it at once, a pause waits for whoever takes it up."""
-    plan = eos.plan(Mode.PREPARING)
-    kill_in_mid_roll(eos, plan)
-    assert json.loads(eos.run("rollout", "show", "--json").stdout)["state"] == "interrupted"
-    assert json.loads(eos.run("rollout", "pause", "--json").stdout)["answered"] is False
-    before = pids(lab)
-    assert "asked for pause" in eos.run("apply", plan, expect=PAUSED).stderr
-    assert pids(lab) == before
-    kill_in_mid_roll(eos, plan)  # whoever applies after the answer goes on
-    assert json.loads(eos.run("rollout", "abort", "--json").stdout)["state"] == "aborted"
-    assert pids(lab) == before
-    assert modes(lab) == {Mode.DISABLED}
-
-
-def test_a_roll_that_is_done_can_be_applied_again_as_long_as_it_holds(lab: Lab, eos: Any) -> None:
-    """Its caller may have been killed before he knew: that it is done is no refusal."""
-    plan = eos.plan(Mode.PREPARING)
-    report = json.loads(eos.run("apply", plan, "--json").stdout)
-    before = pids(lab)
-    again = json.loads(eos.run("apply", plan, "--json").stdout)
-    assert {**again, "resumed": False} == report
-    assert pids(lab) == before
-
-
-def test_a_stranger_that_joins_in_mid_roll_pauses_it(lab: Lab, eos: Any) -> None:
+@from_disabled
+def test_an_unknown_member_that_joins_in_mid_roll_pauses_it(lab: Lab, eos: Any) -> None:
     plan = eos.plan(Mode.PREPARING)
     first = eos.start("apply", plan)
     with eos.line_in_log(first, r"stopping pid"):
-        stranger = lab.add_worker(listed=False, wait=False)
+        with eos.suspended(first):
+            unknown = lab.add_worker(listed=False)  # healthy, so it has joined
         _, errors = first.communicate(timeout=300)
     try:
         assert first.returncode == PAUSED, errors
-        assert lab.connect_urls[stranger].removeprefix("http://") in errors
-        assert len(modes(lab)) == 2, "the roll went on beside a stranger"
+        assert lab.connect_urls[unknown].removeprefix("http://") in errors
+        assert len(modes(lab)) == 2, "the roll went on beside an unknown member"
     finally:
-        lab.stop_worker(stranger)
-    wait_until_whole(lab)
+        lab.stop_worker(unknown)
+    once_whole(lab)
     eos.run("apply", plan)
     assert modes(lab) == {Mode.PREPARING}
+
+
+def test_a_worker_that_ends_in_anothers_gate_is_named_at_once_and_waited_for(lab: Lab, eos: Any) -> None:
+    """And the roll, once it is done, can be applied again as long as it holds: its caller may have been killed."""
+    target = Mode.DISABLED if modes(lab) == {Mode.PREPARING} else Mode.PREPARING
+    plan = eos.plan(target)
+    first = eos.start("apply", plan, "--json")
+    with eos.line_in_log(first, r"stopping pid") as line:
+        rolled = re.search(r"  (\S+:\d+): stopping pid", line)
+        assert rolled is not None
+        other = next(i for i, url in enumerate(lab.connect_urls) if rolled[1] not in url)
+        lab.stop_worker(other, kill=True)
+        assert first.stderr is not None
+        named = next((line for line in first.stderr if "has ended, and not by this roll" in line), "")
+        assert f"start {lab.connect_urls[other].removeprefix('http://')}: " in named
+        assert str(lab.cluster().workers[other].pid_file) in named
+        lab.start_worker(other)
+        output, errors = first.communicate(timeout=300)
+    assert first.returncode == 0, errors
+    assert "runs again; the roll goes on" in errors
+    assert modes(lab) == {target}
+
+    before = pids(lab)
+    again = json.loads(eos.run("apply", plan, "--json").stdout)
+    assert {**again, "resumed": False} == json.loads(output)
+    assert pids(lab) == before
+
+
+def answer_in_the_first_restart(eos: Any, roll: Any, verb: str, reason: str) -> tuple[dict[str, Any], str]:
+    """Ask a roll to stop while it is suspended in its first restart, so that no gate passes before it can answer.
+
+    :returns: the answer, and the progress of the roll until its end.
+    """
+    lab = eos.lab
+    with eos.line_in_log(roll, r"stopping pid"):
+        with eos.suspended(roll):
+            asking = eos.start("rollout", verb, "--reason", reason, "--json")
+            deadline = time.monotonic() + 180
+            while not read_journal(lab.cluster().kafka, lab.group_id).requests:
+                assert time.monotonic() < deadline, "the request is not on record"
+                time.sleep(0.2)
+        output, errors = asking.communicate(timeout=300)
+        assert asking.returncode == 0, errors
+        _, progress = roll.communicate(timeout=300)
+    return json.loads(output), progress
 
 
 def kill_in_mid_roll(eos: Any, plan: str) -> None:
@@ -142,12 +210,13 @@ def kill_in_mid_roll(eos: Any, plan: str) -> None:
         process.send_signal(signal.SIGKILL)
 
 
-def wait_until_whole(lab: Lab, seconds: float = 60.0) -> None:
-    """Until every listed worker is a healthy member of a stable group again."""
+def once_whole(lab: Lab, seconds: float = 180.0) -> Observation:
+    """The group as soon as every listed worker is a healthy member in a known mode again, and it has a leader."""
     deadline = time.monotonic() + seconds
     while True:
         seen = Observer(lab.cluster()).observe()
-        if seen.leader_id and all(w.is_healthy and w.worker_id in seen.members for w in seen.workers):
-            return
+        known = all(w.is_healthy and w.worker_id in seen.members and w.mode.verdict.mode for w in seen.workers)
+        if seen.leader_id and known:
+            return seen
         assert time.monotonic() < deadline, "the group did not become whole"
         time.sleep(0.3)

@@ -1,7 +1,7 @@
 """Rolls there and back under load, with whoever takes part killed at random.
 
 A few rolls by default; the soak is ``EOS_SOAK_ROLLS=20 pytest -n0 -s tests/integration/test_soak.py``, and
-``EOS_SOAK_SEED`` repeats one.
+``EOS_TEST_SEED`` repeats one.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.kafka.log import read_to_end
+from airflow_eos_provider.journal.journal import read_journal
+from airflow_eos_provider.journal.records import StepStatus
+from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.rollout.journal import read_journal
-from airflow_eos_provider.rollout.observer import Observer
-from airflow_eos_provider.rollout.records import StepStatus
+from airflow_eos_provider.rollout.hosts.restart_act import read_record, record_path
+from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.seen import modes
 
 pytestmark = pytest.mark.slow
 
 ROLLS = int(os.environ.get("EOS_SOAK_ROLLS", "3"))
-SEED = int(os.environ.get("EOS_SOAK_SEED", str(random.SystemRandom().randrange(1_000_000))))
 
 #: Up in two rolls, back in one.
 WAY = (Mode.PREPARING, Mode.ENABLED, Mode.DISABLED)
@@ -43,7 +43,9 @@ TRIES = 6
 
 @pytest.fixture(scope="module")
 def lab(lab_factory: Callable[..., Lab]) -> Lab:
-    return lab_factory(LabOptions(name="soak", workers=2, mode=Mode.DISABLED, rebalance_delay_ms=1000))
+    return lab_factory(
+        LabOptions(name="soak", workers=2, mode=Mode.DISABLED, rebalance_delay_ms=500, session_timeout_ms=6000)
+    )
 
 
 class Soak:
@@ -54,11 +56,11 @@ class Soak:
         self.kills: Counter[str] = Counter()
 
     def roll(self, target: Mode) -> None:
-        """Bring all workers into a mode; in the first try somebody is killed."""
+        """Bring all workers into a mode; in the first try a process is killed."""
         for attempt in range(TRIES):
             self._start_missing()
             planned = self._eos.start("plan", "--to", target, "--json")
-            output, errors = planned.communicate(timeout=120)
+            output, errors = planned.communicate(timeout=240)
             if planned.returncode == 0 and modes(self.lab) == {target}:
                 return
             if planned.returncode == 0:
@@ -66,7 +68,8 @@ class Soak:
                 if self._apply(plan, kill=attempt == 0) == 0 and modes(self.lab) == {target}:
                     return
             else:
-                assert planned.returncode == 3, f"{output}\n{errors}"  # not well yet, after a kill
+                # Not well yet, after a kill: refused, or not known.
+                assert planned.returncode in (3, 5), f"{output}\n{errors}"
                 time.sleep(1)
         raise AssertionError(f"not in {target} after {TRIES} tries: {modes(self.lab)}")
 
@@ -80,7 +83,7 @@ class Soak:
             if kill:
                 self._kill_someone(process)
             process.communicate(timeout=400)
-        except subprocess.TimeoutExpired:
+        except BaseException:
             process.kill()
             process.communicate()
             raise
@@ -99,7 +102,7 @@ class Soak:
         elif victim == "worker":
             others = [index for index in range(len(self.lab.workers)) if self._name(index) not in self._under_way()]
             self._kill_worker(self._chance.choice(others or [0]))
-            self._start_missing()
+            self._start_what_the_roll_leaves_down()
 
     def _under_way(self) -> set[str]:
         """Workers that the roll restarts at this moment: one that is started twice would have to share its port."""
@@ -117,17 +120,29 @@ class Soak:
             self.kills["leading worker" if leads else "worker"] += 1
 
     def _start_missing(self) -> None:
-        """As a supervisor would."""
+        """As a supervisor would, while no roll is under way; returns when all are healthy.
+
+        A restart that a killed roll has begun outlives it, and ends first.
+        """
+        for index, worker in enumerate(self.lab.workers):
+            deadline = time.monotonic() + 240
+            while (record := read_record(record_path(worker.pid_file))) is not None and record.is_in_flight:
+                assert time.monotonic() < deadline, f"the restart of {self._name(index)} does not end"
+                time.sleep(0.1)
+            self.lab.start_worker(index)
+
+    def _start_what_the_roll_leaves_down(self) -> None:
+        """The same beside a roll, which may restart the worker meanwhile: so nobody waits for it to be healthy."""
         for index in range(len(self.lab.workers)):
-            if self.lab.worker_process(index) is None:
-                self.lab.start_worker(index)
+            if self._name(index) not in self._under_way():
+                self.lab.start_worker(index, wait=False)
 
 
 def test_rolls_under_load_with_kills_lose_nothing_and_double_nothing_while_enabled(
-    lab: Lab, eos_of: Callable[[Lab, Path], Any], load_on: Callable[[Lab, str], Any], tmp_path: Path
+    lab: Lab, eos_of: Callable[[Lab, Path], Any], load_on: Callable[[Lab, str], Any], tmp_path: Path, seed: int
 ) -> None:
-    sys.stderr.write(f"seed {SEED}, {ROLLS} rolls\n")
-    soak = Soak(lab, eos_of(lab, tmp_path), random.Random(SEED))
+    sys.stderr.write(f"{ROLLS} rolls\n")
+    soak = Soak(lab, eos_of(lab, tmp_path), random.Random(seed))
     enabled: list[tuple[int, int]] = []
     with load_on(lab, "soak") as load:
         for number, target in enumerate(islice(cycle(WAY), ROLLS), 1):

@@ -22,19 +22,21 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
-from airflow_eos_provider.interval import spark as spark_front
-from airflow_eos_provider.interval.coordinator import Coordinator, IncompleteError
+from airflow_eos_provider.demo.oracle import Comparison, compare, drain, expected_from_values
+from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, RefusedError
 from airflow_eos_provider.interval.interval import Interval, Run
-from airflow_eos_provider.interval.job import JobSpec
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.spark import write_interval
-from airflow_eos_provider.interval.spark_files import files_source
-from airflow_eos_provider.interval.spark_source import by_slice, register
+from airflow_eos_provider.interval.protocol.coordinator import Coordinator, IncompleteError
+from airflow_eos_provider.interval.protocol.input_check import InputChangedError
+from airflow_eos_provider.interval.spark import by_slice, register, write_interval
+from airflow_eos_provider.interval.spark import write as spark_front
+from airflow_eos_provider.interval.spark.file_listing import files_source
+from airflow_eos_provider.interval.spark.job import JobSpec
+from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.transactions import TransactionsClient
-from airflow_eos_provider.lab.drain import Comparison, compare, drain, expected_from_values
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.lab.spark_class_data import spark_jvm_options
 
 JOBS = Path(__file__).with_name("interval_jobs.py")
 
@@ -81,7 +83,7 @@ class Target:
 
 @pytest.fixture(scope="module")
 def lab(lab_factory: Callable[..., Lab]) -> Lab:
-    return lab_factory(name="spark", workers=1)
+    return lab_factory(name="spark", workers=0)
 
 
 @pytest.fixture
@@ -94,7 +96,7 @@ def target(lab: Lab) -> Target:
             group_id="spark-tests",
             kafka=KafkaSettings.of(lab.bootstrap_servers),
             topic=name,
-            transaction_timeout_ms=10_000,
+            transaction_timeout_ms=30_000,
         )
     )
 
@@ -109,7 +111,7 @@ class Job:
 
     def wait(self) -> tuple[int, dict[str, Any]]:
         """Exit code, and what the job told of itself."""
-        code = self.process.wait(timeout=180)
+        code = self.process.wait(timeout=300)
         lines = [line for line in self.out.read_text().splitlines() if line.startswith("EOS-INTERVAL-")]
         assert len(lines) == 1, self.log.read_text()[-3000:]
         return code, json.loads(lines[0].split(" ", 1)[1])
@@ -118,8 +120,8 @@ class Job:
         """SIGKILL to the driver's Python; its JVM ends by itself, and with it the workers."""
         children = psutil.Process(self.process.pid).children(recursive=True)
         self.process.kill()
-        self.process.wait(timeout=10)
-        _, alive = psutil.wait_procs(children, timeout=60)
+        self.process.wait(timeout=60)
+        _, alive = psutil.wait_procs(children, timeout=180)
         assert not alive
 
 
@@ -134,7 +136,7 @@ def start_job(tmp_path: Path, spark_properties: dict[str, str]) -> Iterator[Call
         path.touch(mode=0o600)
         path.write_text(json.dumps(spec.to_dict()))
         out, log = tmp_path / f"job-{number}.out", tmp_path / f"job-{number}.log"
-        command = [sys.executable, "-m", "airflow_eos_provider.interval.job", "--spec", str(path)]
+        command = [sys.executable, "-m", "airflow_eos_provider.interval.spark.job", "--spec", str(path)]
         with out.open("w") as stdout, log.open("w") as stderr:
             job = Job(subprocess.Popen(command, stdout=stdout, stderr=stderr, text=True), out, log)
         started.append(job)
@@ -144,6 +146,13 @@ def start_job(tmp_path: Path, spark_properties: dict[str, str]) -> Iterator[Call
     for job in started:
         if job.process.poll() is None:
             job.kill()
+
+
+def test_the_jvm_maps_the_archive_of_sparks_classes(spark: SparkSession) -> None:
+    archive = spark_jvm_options().partition("-XX:SharedArchiveFile=")[2]
+    context: Any = spark.sparkContext
+    assert archive
+    assert archive in Path(f"/proc/{context._gateway.proc.pid}/maps").read_text()
 
 
 # DataFrames
@@ -161,6 +170,22 @@ def test_a_dataframe_arrives_exactly_once_and_a_second_run_is_a_no_op(spark: Spa
     target.require_exactly_once(jobs.numbered_values(DAY))
 
 
+def test_a_revision_writes_a_changed_source_anew(spark: SparkSession, target: Target) -> None:
+    """The interval's own run stays complete with the rows that it had."""
+    first = write_interval(jobs.numbered(spark, DAY, 20), target.pipeline, DAY, slices=2)
+    changed = jobs.numbered(spark, day(7), 30)  # other rows
+    with pytest.raises(RefusedError, match="Revision 3"):
+        write_interval(changed, target.pipeline, DAY, revision=3)
+
+    second = write_interval(changed, target.pipeline, DAY, slices=2, revision=2)
+
+    assert (second.run.name, second.records, second.already) == (f"{first.run.name}#2", 30, False)
+    for revision, done in ((1, first), (2, second)):
+        again = write_interval(changed, target.pipeline, DAY, revision=revision)
+        assert (again.already, again.records, again.digest) == (True, done.records, done.digest)
+    target.require_exactly_once([*jobs.numbered_values(DAY, 20), *jobs.numbered_values(day(7), 30)])
+
+
 def test_all_columns_of_a_record_are_written(spark: SparkSession, target: Target) -> None:
     noon = datetime(2013, 1, 1, 12, tzinfo=UTC)
     frame = spark.createDataFrame(
@@ -173,6 +198,16 @@ def test_all_columns_of_a_record_are_written(spark: SparkSession, target: Target
     assert (record.key(), record.value(), record.partition()) == (b"a", b"\x00\xff", 2)
     assert record.headers() == [("h", b"1"), ("h", None)]
     assert record.timestamp()[1] == int(noon.timestamp() * 1000)
+
+
+def test_records_with_a_null_key_are_written_and_reported(spark: SparkSession, target: Target) -> None:
+    frame = spark.createDataFrame([(None, "a"), (None, "b"), ("k", "c")], "key string, value string")
+    lines: list[str] = []
+
+    write_interval(frame, target.pipeline, DAY, slices=2, report=lines.append)
+
+    target.require_exactly_once([b"a", b"b", b"c"])
+    assert any("2 of 3 records have a null key" in line for line in lines), lines
 
 
 def _records(target: Target) -> list[Any]:
@@ -268,10 +303,153 @@ def test_a_topic_that_is_missing_is_named_and_nothing_is_half_visible(spark: Spa
 @pytest.mark.slow
 def test_a_run_that_was_begun_with_another_key_is_not_gone_on_with(spark: SparkSession, target: Target) -> None:
     frame = jobs.numbered(spark, DAY)
-    with pytest.raises(ConfigurationError, match="nowhere"):
-        write_interval(frame.withColumn("topic", F.lit("nowhere")), target.pipeline, DAY, slices=2)
+    with pytest.raises(ConfigurationError, match="partition 99"):
+        write_interval(misplaced(frame, F.lit(True)), target.pipeline, DAY, slices=2)
     with pytest.raises(ConfigurationError, match="begun with other slices"):
         write_interval(frame, target.pipeline, DAY, key="value", slices=2)
+
+
+def misplaced(frame: Any, rows: Any) -> Any:
+    """The frame with some rows that cannot be written: they name a partition that there is not."""
+    return frame.withColumn("partition", F.when(rows, F.lit(99)))
+
+
+# An input that is another one in the next attempt
+
+
+def fail_at_the_last_slice(frame: Any, target: Target, slices: int = 4) -> list[bytes]:
+    """An attempt that commits the slices but the last one, whose rows name a partition that there is not.
+
+    :returns: the values that are committed.
+    """
+    last = F.pmod(F.xxhash64("key"), F.lit(slices)) == slices - 1
+    with pytest.raises(ConfigurationError, match="partition 99"):
+        write_interval(misplaced(frame, last), target.pipeline, DAY, slices=slices, tasks=1)
+    committed = sorted(_values(target))
+    assert committed
+    return committed
+
+
+def _keys_by_cte(spark: SparkSession) -> Any:
+    return spark.sql(
+        "with a as (select id, uuid() k from range(300)) select k as key, concat('line ', id) as value from a"
+    )
+
+
+def _keys_by_python(spark: SparkSession) -> Any:
+    chance = F.udf(lambda number: str(uuid.uuid4()))
+    return spark.range(300).select(chance("id").alias("key"), F.concat(F.lit("line "), "id").alias("value"))
+
+
+@pytest.mark.parametrize("frame_of", [_keys_by_cte, _keys_by_python])
+def test_an_input_that_is_another_one_in_each_attempt_is_refused(
+    spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch, frame_of: Callable[[SparkSession], Any]
+) -> None:
+    monkeypatch.setattr(spark_front, "refuse_unstable", lambda frame, key: None)  # whatever a plan can tell
+    committed = fail_at_the_last_slice(frame_of(spark), target)
+
+    with pytest.raises(
+        InputChangedError, match=r"slice 0 is committed with \d+ records, digest \w+; the input now has"
+    ):
+        write_interval(frame_of(spark), target.pipeline, DAY)
+
+    assert sorted(_values(target)) == committed
+    assert completion(target.pipeline, Run(target.pipeline.name, DAY)) is None
+
+
+def test_rows_that_moved_vanished_or_came_are_refused_and_the_same_rows_complete(
+    spark: SparkSession, target: Target
+) -> None:
+    frame = jobs.numbered(spark, DAY, 100)
+    committed = fail_at_the_last_slice(frame, target)
+    one_done = F.col("key") == F.lit(_key_in_slice(spark, 0))
+    moved = F.when(one_done, F.lit(_key_in_slice(spark, 3))).otherwise(F.col("key"))
+    for changed in (
+        frame.withColumn("key", moved),
+        frame.where(~one_done),
+        frame.union(frame.where(one_done).withColumn("value", F.lit("new"))),
+        frame.where(F.pmod(F.xxhash64("key"), F.lit(4)) != 1),  # a slice of which no row is left
+    ):
+        with pytest.raises(InputChangedError, match=r"slice [01] is committed with \d+ records"):
+            write_interval(changed, target.pipeline, DAY)
+        assert sorted(_values(target)) == committed
+
+    assert write_interval(frame, target.pipeline, DAY, tasks=2).records == 100
+    target.require_exactly_once(jobs.numbered_values(DAY, 100))
+
+
+def _key_in_slice(spark: SparkSession, number: int) -> str:
+    keys = spark.range(100).selectExpr("cast(id as string) as key")
+    return str(keys.where(F.pmod(F.xxhash64("key"), F.lit(4)) == number).first().key)
+
+
+def test_the_rows_that_were_compared_are_those_that_are_written(
+    spark: SparkSession, target: Target, tmp_path: Path
+) -> None:
+    """The source changes after the comparison, before the first task."""
+    (tmp_path / "rows").write_text("".join(f"line {n}\n" for n in range(100)))
+    frame = spark.read.text(str(tmp_path / "rows")).selectExpr("value as key", "value")
+    fail_at_the_last_slice(frame, target)
+
+    def change(line: str) -> None:
+        if line.startswith("Spark writes"):
+            (tmp_path / "rows").write_text("".join(f"other {n}\n" for n in range(100)))
+
+    done = write_interval(frame, target.pipeline, DAY, pin_inputs=False, report=change)
+
+    assert done.records == 100
+    target.require_exactly_once(f"line {n}".encode() for n in range(100))
+
+
+def test_the_data_source_compares_too(spark: SparkSession, target: Target) -> None:
+    register(spark, target.pipeline)
+    frame = jobs.numbered(spark, DAY, 100)
+
+    def write(rows: Any) -> None:
+        options = {"pipeline": target.pipeline.name, "interval": DAY.name}
+        by_slice(rows, slices=4).write.format("kafka_eos").options(**options).save()
+
+    last = F.pmod(F.xxhash64("key"), F.lit(4)) == 3
+    with pytest.raises(Exception, match="partition 99"):
+        write(misplaced(frame, last))
+    committed = sorted(_values(target))
+    assert committed
+    with pytest.raises(
+        Exception, match=r"InputChangedError[^$]*slice \d is committed with \d+ records[^$]*the input now has"
+    ):
+        write(frame.withColumn("value", F.concat("value", F.lit("!"))))
+    unseen = by_slice(frame, slices=4)._frame.write.format("kafka_eos").mode("append")
+    with pytest.raises(Exception, match="were not compared with them"):
+        unseen.option("pipeline", target.pipeline.name).option("interval", DAY.name).save()
+    assert sorted(_values(target)) == committed
+
+    write(frame)
+
+    target.require_exactly_once(jobs.numbered_values(DAY, 100))
+
+
+def test_a_file_that_looks_the_same_and_has_other_rows_is_refused(
+    spark: SparkSession, target: Target, tmp_path: Path
+) -> None:
+    folder = tmp_path / "2013-01-01"
+    lines = _write_lines(folder, 2, 10)
+    place = f"{tmp_path}/{{start:%Y-%m-%d}}/*.json"
+    first = files_source(spark, DAY, place, format="lines", convert=_fail_on_second_file)
+    with pytest.raises(EosError, match="second file"):
+        write_interval(first, target.pipeline, DAY, spark=spark, tasks=1)
+    content, seen = (folder / "part-0.json").read_bytes(), (folder / "part-0.json").stat()
+    for changed, expectation in (
+        (
+            content.replace(b'":3}', b'":7}'),
+            pytest.raises(InputChangedError, match="slice 0 is committed with 10 records"),
+        ),
+        (content, contextlib.nullcontext()),
+    ):
+        (folder / "part-0.json").write_bytes(changed)
+        os.utime(folder / "part-0.json", ns=(seen.st_atime_ns, seen.st_mtime_ns))
+        with expectation:
+            write_interval(files_source(spark, DAY, place, format="lines"), target.pipeline, DAY, spark=spark)
+    target.require_exactly_once(lines)
 
 
 # What dies
@@ -297,7 +475,7 @@ def _kill_a_worker_that_writes(target: Target, killed: list[str]) -> Any:
         for process in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
                 daemon = process.parent()
-                if daemon is not None and "pyspark.daemon" in daemon.cmdline():  # a worker is the daemon's fork
+                if daemon is not None and "spark_daemon" in daemon.cmdline():  # a worker is the daemon's fork
                     os.kill(process.pid, signal.SIGKILL)
                     killed.append(writing)
 
@@ -321,10 +499,10 @@ def test_a_killed_driver_is_followed_by_one_that_writes_the_rest(target: Target,
 
 @pytest.mark.slow
 def test_two_jobs_of_one_interval_at_once_write_it_once(target: Target, start_job: Callable[..., Job]) -> None:
-    outcomes = [job.wait() for job in [start_job(target, DAY, arguments={"rows": 100_000}) for _ in range(2)]]
+    outcomes = [job.wait() for job in [start_job(target, DAY, arguments={"rows": 20_000}) for _ in range(2)]]
     codes = sorted(code for code, _ in outcomes)
-    assert codes in ([0, 0], [0, 7]), outcomes  # one was a no-op, or was told that it is fenced
-    target.require_exactly_once(jobs.numbered_values(DAY, 100_000))
+    assert codes in ([0, 0], [0, 7]), outcomes  # one was a no-op, or was fenced
+    target.require_exactly_once(jobs.numbered_values(DAY, 20_000))
 
 
 # Files
@@ -348,7 +526,7 @@ def test_files_are_filtered_by_time_and_become_json(spark: SparkSession, target:
 
 
 def _values(target: Target) -> list[bytes]:
-    from airflow_eos_provider.kafka.log import read_to_end
+    from airflow_eos_provider.kafka.read import read_to_end
 
     return [record.value or b"" for record in read_to_end(target.pipeline.kafka, str(target.pipeline.topic)).records]
 
@@ -447,7 +625,7 @@ def test_the_data_source_names_a_pipeline_that_it_was_not_given(spark: SparkSess
 def test_the_data_source_is_refused_where_spark_speculates(
     spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_eos_provider.interval.spark_source.speculates", lambda session: True)
+    monkeypatch.setattr("airflow_eos_provider.interval.spark.datasource.speculates", lambda session: True)
     with pytest.raises(ConfigurationError, match="write_interval"):
         register(spark, target.pipeline)
 

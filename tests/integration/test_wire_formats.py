@@ -16,10 +16,11 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import ConnectRestError
 from airflow_eos_provider.interval.interval import Interval, Run
-from airflow_eos_provider.interval.ledger import CompleteRecord, SliceRecord, complete_record, slice_record
+from airflow_eos_provider.interval.protocol.ledger import CompleteRecord, SliceRecord, complete_record, slice_record
+from airflow_eos_provider.interval.topic_ids import Pins, TopicPin
 from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.log import read_to_end
 from airflow_eos_provider.kafka.partitioner import partition_of
+from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.lab.lab import Lab
 
 pytestmark = pytest.mark.slow
@@ -32,13 +33,18 @@ Offsets = dict[bytes, bytes]
 
 
 def ledger_records() -> Offsets:
-    """Two intervals: one with slices, a revision of it that is complete."""
+    """Two intervals: one with slices, revisions of it that are complete, without and with its topics."""
     interval = Interval.parse("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
     records = [
-        slice_record(Run(PIPELINE, interval), number, SliceRecord(f"{number:016x}", 1000 + number, "0f" * 16))
+        slice_record(
+            Run(PIPELINE, interval), number, SliceRecord(f"{number:016x}", 1000 + number, "0f" * 16, ("a", "b.c"))
+        )
         for number in range(40)
     ]
-    records.append(complete_record(CompleteRecord(Run(PIPELINE, interval, revision=2), 27_004, "ab" * 16, 40)))
+    pins = Pins(TopicPin(LEDGER, "vTlTtGGQQfuDPzZQIYVxVg"), TopicPin("flights.daily", "LEJH0CUCSdK6l0ugzmKZeQ"))
+    for revision, pinned in ((2, None), (3, pins)):
+        run = Run(PIPELINE, interval, revision=revision)
+        records.append(complete_record(CompleteRecord(run, 27_004, "ab" * 16, 40, pinned)))
     return {record.key: record.value for record in records if record.value is not None}
 
 
@@ -97,7 +103,7 @@ def shown(rest: ConnectRest) -> dict[str, Mapping[str, Any] | None]:
 
 def until_answered(call: Callable[[], Any]) -> Any:
     """The answer, once the connector's rebalance is over."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while True:
         try:
             return call()

@@ -1,4 +1,5 @@
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
@@ -7,8 +8,8 @@ import org.apache.kafka.clients.admin.FenceProducersOptions;
 import org.apache.kafka.clients.admin.FenceProducersResult;
 
 /**
- * Kafka's own way to fence: bootstrap servers, prefix, count and a limit in milliseconds in; one line
- * "seconds fenced" out.
+ * Kafka's own way to fence: bootstrap servers, prefix, count and a limit in milliseconds in, and client properties as
+ * name=value; one line "seconds fenced" out.
  */
 public class FencePeer {
     public static void main(String[] arguments) {
@@ -16,7 +17,14 @@ public class FencePeer {
         for (int number = 0; number < Integer.parseInt(arguments[2]); number++) ids.add(arguments[1] + number);
         int limit = Integer.parseInt(arguments[3]);
         int fenced = 0;
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", arguments[0], "default.api.timeout.ms", limit))) {
+        Map<String, Object> properties = new HashMap<>();
+        properties.put("bootstrap.servers", arguments[0]);
+        properties.put("default.api.timeout.ms", limit);
+        for (int number = 4; number < arguments.length; number++) {
+            String[] property = arguments[number].split("=", 2);
+            properties.put(property[0], property[1]);
+        }
+        try (Admin admin = Admin.create(properties)) {
             long began = System.nanoTime();
             FenceProducersResult result = admin.fenceProducers(ids, new FenceProducersOptions().timeoutMs(limit));
             for (String id : ids) {

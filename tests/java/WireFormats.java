@@ -2,6 +2,7 @@ import java.io.BufferedInputStream;
 import java.io.BufferedOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
+import java.io.EOFException;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -11,7 +12,7 @@ import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.connect.json.JsonConverter;
 
 /**
- * Connect's own words for values that come in: a count, then tagged values. For each value go out the bytes that the
+ * Connect's own words for values that come in: a count, then tagged values, until the input ends. For each value go out the bytes that the
  * JsonConverter makes of it, the bytes that it makes of what it has read back from those, and murmur2 of the first.
  */
 public class WireFormats {
@@ -20,15 +21,25 @@ public class WireFormats {
         DataOutputStream out = new DataOutputStream(new BufferedOutputStream(System.out));
         JsonConverter converter = new JsonConverter();
         converter.configure(Map.of("schemas.enable", "false"), true);
-        for (int left = in.readInt(); left > 0; left--) {
-            byte[] once = converter.fromConnectData("t", null, read(in));
-            byte[] again = once == null ? null
-                : converter.fromConnectData("t", null, converter.toConnectData("t", once).value());
-            write(out, once);
-            write(out, again);
-            out.writeInt(once == null ? 0 : Utils.murmur2(once));
+        while (true) {
+            int left;
+            try {
+                left = in.readInt();
+            } catch (EOFException end) {
+                return;
+            }
+            for (; left > 0; left--) answer(converter, read(in), out);
+            out.flush();
         }
-        out.flush();
+    }
+
+    private static void answer(JsonConverter converter, Object value, DataOutputStream out) throws IOException {
+        byte[] once = converter.fromConnectData("t", null, value);
+        byte[] again = once == null ? null
+            : converter.fromConnectData("t", null, converter.toConnectData("t", once).value());
+        write(out, once);
+        write(out, again);
+        out.writeInt(once == null ? 0 : Utils.murmur2(once));
     }
 
     private static Object read(DataInputStream in) throws IOException {

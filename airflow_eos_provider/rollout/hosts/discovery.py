@@ -1,32 +1,66 @@
-"""What can be found out about a worker that runs on this machine, from nothing but its REST address."""
+"""What can be found out about a worker that runs on this machine, from nothing but its REST address.
+
+What is proposed has to be good for a roll as it is: the process that listens, the script that started it, the file that
+its start-up lines are in. Secrets are not copied: neither words of a command line nor values of variables.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
+import os
+import re
 import socket
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil
 
+from airflow_eos_provider import processes
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.startup_log import mode_from_startup_log
+from airflow_eos_provider.kafka.config import is_secret
+from airflow_eos_provider.processes import ProcessIdentity
+from airflow_eos_provider.rollout.hosts import worker_process
+
+#: Shells, whose second word is the script that they run. Python's scripts are not among them: supervisors are such.
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
+
+#: Words before a list of jars, in which names like ``token.jar`` say nothing of secrets.
+_CLASS_PATH = frozenset({"-cp", "-classpath", "--class-path"})
+
+#: Variables that Kafka's start scripts look at.
+_START_VARIABLES = re.compile(r"(KAFKA_|CONNECT_|LOG_DIR$|EXTRA_ARGS$|CLASSPATH$|JAVA_OPTS$)")
+
+_GARBAGE_COLLECTION = re.compile(r"(^|[-_.])gc([-_.]|$)", re.IGNORECASE)
+
 
 @dataclass(frozen=True, slots=True)
 class LocalWorker:
     """One worker process of this machine.
 
-    :param command: its command line.
-    :param config: its properties file: the last argument that names one.
-    :param log: the file that its standard output goes to, if it is a file.
-    :param pid_file: a ``*.pid`` file beside its config or log, or in its folder, that holds its pid.
+    :param pid: the process that listens on the port.
+    :param start_pid: the process of the start command: the script that still waits for the worker, else the worker.
+    :param start: that process's command line; empty if it holds a secret.
+    :param cwd: its working folder.
+    :param config: the worker's properties file: the last argument that names one.
+    :param log: the file that its start-up lines are in, or may be.
+    :param pid_file: a ``*.pid`` file beside its config, log or script, or in its folder, that holds one of these pids.
+    :param user: who runs it.
+    :param remarks: what whoever completes the description should know.
     """
 
     pid: int
-    command: tuple[str, ...]
+    start_pid: int
+    start: tuple[str, ...]
     cwd: Path | None
     config: Path | None
     log: Path | None
     pid_file: Path | None
+    user: str
+    remarks: tuple[str, ...] = ()
 
 
 def find_local_worker(url: str) -> LocalWorker | None:
@@ -36,44 +70,176 @@ def find_local_worker(url: str) -> LocalWorker | None:
         return None
     try:
         process = psutil.Process(pid)
-        command = tuple(process.cmdline())
-        cwd = Path(process.cwd())
+        starter = _starter(process)
+        command, cwd, user = tuple(process.cmdline()), Path(process.cwd()), process.username()
+        start, start_cwd = tuple(starter.cmdline()), Path(starter.cwd())
     except (psutil.NoSuchProcess, psutil.AccessDenied):
         return None
-    config = next((_absolute(arg, cwd) for arg in reversed(command) if arg.endswith(".properties")), None)
-    log = _standard_output(pid)
-    folders = {folder for folder in (config and config.parent, log and log.parent, cwd) if folder}
-    return LocalWorker(pid, command, cwd, config, log, _pid_file(pid, folders))
+    words = [word for word in command if not word.startswith("-")]
+    config = next((_absolute(word, cwd) for word in reversed(words) if word.endswith(".properties")), None)
+    log = _log(process)
+    remarks = []
+    secrets = secret_words(start)
+    if secrets:
+        remarks.append(
+            f"its command line holds what may be a secret ({', '.join(secrets)}), so start is left out: write a start "
+            "script that takes it from a file, restart the worker by it, and name the script"
+        )
+    elif starter.pid == pid:
+        remarks.append("no script waits for it: start is the process's own command line")
+    variables = sorted(name for name in _environment(starter) if _START_VARIABLES.match(name))
+    if variables:
+        remarks.append(f"it was started with {', '.join(variables)}: add them as env unless start sets them itself")
+    folders = {folder for folder in (config and config.parent, log and log.parent, cwd, start_cwd) if folder}
+    folders |= {_absolute(word, start_cwd).parent for word in start[:2] if "/" in word}
+    identity = processes.identify(starter.pid)
+    if identity is not None:
+        described = WorkerDescription(url=url, config=config, log=log, start=start, cwd=start_cwd)
+        found = worker_process.obstacles(identity.family(), described)
+        remarks += [f"eos would refuse to restart it: {each.what} (what to do: {each.remedy})" for each in found]
+    return LocalWorker(
+        pid=pid,
+        start_pid=starter.pid,
+        start=() if secrets else start,
+        cwd=start_cwd,
+        config=config,
+        log=log,
+        pid_file=_pid_file({pid, starter.pid}, folders),
+        user=user,
+        remarks=tuple(remarks),
+    )
+
+
+def secret_words(command: Sequence[str]) -> tuple[str, ...]:
+    """The words of a command line that may hold a secret, without their values."""
+    found = []
+    for before, word in zip(("", *command), command, strict=False):
+        if before in _CLASS_PATH or (word.startswith("/") and "=" not in word):
+            continue
+        has_password = bool(re.search(r"://[^/@\s]+:[^/@\s]+@", word))
+        if has_password or is_secret(word.replace("_", ".")):
+            found.append(
+                word.partition("=")[0] if "=" in word else "an address with a password" if has_password else word
+            )
+    return tuple(found)
+
+
+def is_on_this_machine(url: str) -> bool:
+    """Whether the host of ``url`` is this machine."""
+    return _is_this_machine(urlsplit(url).hostname or "")
+
+
+def is_same_port(url: str, other: str) -> bool:
+    """Whether two REST addresses are one: the same port, of hosts that resolve to an address in common."""
+    ports = {_port(url), _port(other)}
+    hosts = [urlsplit(url).hostname, urlsplit(other).hostname]
+    if len(ports) != 1 or not all(hosts):
+        return False
+    ours, theirs = (_addresses(host or "") for host in hosts)
+    return bool(ours & theirs)
+
+
+def suspended_pid(family: Sequence[ProcessIdentity]) -> int | None:
+    """The first of these processes that is suspended (by SIGSTOP or a debugger); None if none is."""
+    for member in family:
+        with contextlib.suppress(psutil.Error):
+            if psutil.Process(member.pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP):
+                return member.pid
+    return None
 
 
 def listening_pid(url: str) -> int | None:
-    """Which process of this machine listens on the port of ``url``, if its host is this machine."""
+    """Which process of this machine listens at the address of ``url``, if its host is this machine."""
     parts = urlsplit(url)
     if parts.hostname is None or not _is_this_machine(parts.hostname):
         return None
-    port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
         connections = psutil.net_connections(kind="tcp")
     except psutil.AccessDenied:
         return None
+    wanted = _addresses(parts.hostname)
+    port = _port(url)
     for connection in connections:
         if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port:
-            return connection.pid
+            address = _address(connection.laddr.ip)
+            if address.is_unspecified or address in wanted:
+                return connection.pid
     return None
 
 
-def _is_this_machine(host: str) -> bool:
+def _port(url: str) -> int:
+    parts = urlsplit(url)
+    return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """An address; Java's two-family sockets show an IPv4 one as ``::ffff:127.0.0.1``."""
+    address = ipaddress.ip_address(text.partition("%")[0])
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _addresses(host: str) -> set[ipaddress.IPv4Address | ipaddress.IPv6Address]:
     try:
-        addresses = {info[4][0] for info in socket.getaddrinfo(host, None)}
-    except OSError:
-        return False
+        return {_address(str(info[4][0])) for info in socket.getaddrinfo(host, None)}
+    except (OSError, UnicodeError):
+        return set()
+
+
+def _is_this_machine(host: str) -> bool:
     own = {address.address for interface in psutil.net_if_addrs().values() for address in interface}
-    return any(ipaddress.ip_address(str(a).partition("%")[0]).is_loopback or a in own for a in addresses)
+    return any(address.is_loopback or str(address) in own for address in _addresses(host))
+
+
+def _starter(process: psutil.Process) -> psutil.Process:
+    """The process of the script that waits for this one, else the process itself.
+
+    Kafka's own scripts give way to the worker (``exec``), so a script of its owner is its parent.
+    """
+    parent = process.parent()
+    command = parent.cmdline() if parent is not None else []
+    if parent is None or len(command) < 2 or Path(command[0]).name not in _SHELLS:
+        return process
+    script = command[1]
+    return parent if not script.startswith("-") and _absolute(script, Path(parent.cwd())).is_file() else process
+
+
+def _environment(process: psutil.Process) -> Iterable[str]:
+    try:
+        return tuple(process.environ())
+    except (psutil.Error, OSError):
+        return ()
 
 
 def _absolute(text: str, cwd: Path) -> Path:
     path = Path(text)
     return path if path.is_absolute() else cwd / path
+
+
+def _log(process: psutil.Process) -> Path | None:
+    """The file with the start-up lines among those that the process writes; where none has them, the likeliest."""
+    standard_output = _standard_output(process.pid)
+    logs = [p for p in _written_files(process.pid) if p.suffix == ".log" and not _GARBAGE_COLLECTION.search(p.stem)]
+    candidates = list(dict.fromkeys([*sorted(logs), *([standard_output] if standard_output else [])]))
+    for candidate in candidates:
+        if mode_from_startup_log(candidate, process.create_time()).mode is not None:
+            return candidate
+    return candidates[0] if candidates else None
+
+
+def _written_files(pid: int) -> Iterator[Path]:
+    """Ordinary files that a process has open for writing."""
+    try:
+        descriptors = [entry.name for entry in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return
+    for descriptor in descriptors:
+        try:
+            target = Path(f"/proc/{pid}/fd/{descriptor}").readlink()
+            flags = re.search(r"^flags:\s*([0-7]+)", Path(f"/proc/{pid}/fdinfo/{descriptor}").read_text("ascii"), re.M)
+            if target.is_absolute() and target.is_file() and flags and int(flags[1], 8) & os.O_ACCMODE != os.O_RDONLY:
+                yield target
+        except OSError:  # closed meanwhile
+            continue
 
 
 def _standard_output(pid: int) -> Path | None:
@@ -84,12 +250,12 @@ def _standard_output(pid: int) -> Path | None:
     return target if target.is_file() and target.is_absolute() else None
 
 
-def _pid_file(pid: int, folders: set[Path]) -> Path | None:
+def _pid_file(pids: set[int], folders: set[Path]) -> Path | None:
     for folder in sorted(folders):
         for candidate in sorted(folder.glob("*.pid")):
             try:
-                if candidate.read_text(encoding="ascii").strip() == str(pid):
+                if int(candidate.read_text(encoding="ascii").strip()) in pids:
                     return candidate
-            except (OSError, UnicodeDecodeError):
+            except (OSError, ValueError):
                 continue
     return None

@@ -7,6 +7,7 @@ attributes, and only then the name. Where one of these cannot be kept, the file 
 from __future__ import annotations
 
 import contextlib
+import grp
 import hashlib
 import os
 import stat
@@ -15,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
+from airflow_eos_provider.rollout.hosts.host import Obstacle
+from airflow_eos_provider.rollout.hosts.ownership import user_name
 
 #: The bytes before the last change stand beside the file under this suffix. Renaming it breaks rollouts in flight.
 BACKUP_SUFFIX = ".eos-backup"
@@ -110,13 +113,13 @@ def backup_of(path: Path, sha256: str) -> bytes:
         data = saved.read_bytes()
     except OSError as error:
         raise RefusedError(
-            f"The backup {saved} cannot be read: {error.strerror}.", remedy="Put the worker's file back by hand."
+            f"The backup {saved} cannot be read: {error.strerror}.", remedy="Restore the worker's file manually."
         ) from error
     if digest(data) != sha256:
         raise RefusedError(
             f"The backup {saved} holds other bytes than the worker's file had before the change.",
             expected=f"SHA-256 {sha256}",
-            remedy="Put the worker's file back by hand.",
+            remedy="Restore the worker's file manually.",
         )
     return data
 
@@ -139,6 +142,51 @@ def require(content: FileContent, expect_sha256: str) -> None:
         )
 
 
+def obstacle_to_change(path: Path) -> Obstacle | None:
+    """Why this process could not replace the file, found without touching it; None if nothing is seen against it.
+
+    :raises ConfigurationError: the file cannot be read.
+    """
+    before = read(path)
+    owner, group = before.status.st_uid, before.status.st_gid
+    what, remedy = "", ""
+    if before.status.st_nlink > 1:
+        what = (
+            f"{before.path} has {before.status.st_nlink} names (hard links); a new file would leave the others behind"
+        )
+        remedy = "make it a file of its own"
+    elif not may(before.path.parent, os.W_OK | os.X_OK):
+        what = f"the folder {before.path.parent} may not be written by {_this_user()}, so its file cannot be replaced"
+        remedy = f"let {_this_user()} write that folder (it belongs to {_who(before.path.parent.stat())})"
+    elif os.geteuid() != 0 and owner != os.geteuid():
+        what = f"{before.path} belongs to {user_name(owner)}, and {_this_user()} may not give a new file to that user"
+        remedy = f"run this as {user_name(owner)}"
+    elif os.geteuid() != 0 and group not in {os.getegid(), *os.getgroups()}:
+        what = f"{before.path} has the group {_group_name(group)}, which {_this_user()} is no member of"
+        remedy = f"make {_this_user()} a member of that group, or give the file another one (chgrp)"
+    return Obstacle("change", what, remedy) if what else None
+
+
+def may(path: Path, access: int) -> bool:
+    """Whether this process, as the user that it acts as, has this access (``os.R_OK`` and the like)."""
+    return os.access(path, access, effective_ids=True)
+
+
+def _this_user() -> str:
+    return user_name(os.geteuid())
+
+
+def _who(status: os.stat_result) -> str:
+    return f"{user_name(status.st_uid)}:{_group_name(status.st_gid)}, mode {stat.S_IMODE(status.st_mode):o}"
+
+
+def _group_name(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
 @contextlib.contextmanager
 def _explained(path: Path) -> Iterator[None]:
     try:
@@ -150,8 +198,8 @@ def _explained(path: Path) -> Iterator[None]:
 def _unwritable(path: Path, reason: str) -> ConfigurationError:
     return ConfigurationError(
         f"{path} cannot be replaced: {reason}; it is as it was.",
-        expected=f"a folder {path.parent} that this user may write",
-        remedy="Run this as the user who owns the worker's files.",
+        expected=f"a folder {path.parent} that {_this_user()} may write",
+        remedy=f"Let {_this_user()} write that folder, or run this as a user who may.",
     )
 
 
@@ -222,9 +270,18 @@ def _take_over(descriptor: int, before: FileContent) -> None:
         raise RefusedError(
             f"Owner, group, permissions and attributes of {before.path} cannot be kept: {error.strerror}. "
             "The file is as it was.",
-            expected=f"a user who may give a file to {was.st_uid}:{was.st_gid} (now {os.geteuid()}:{os.getegid()})",
-            remedy="Run this as the user who owns the worker's files, or as root.",
+            expected=f"a user who may give a file to {user_name(was.st_uid)}:{_group_name(was.st_gid)}",
+            remedy=_remedy_for_owner(was),
         ) from error
+
+
+def _remedy_for_owner(was: os.stat_result) -> str:
+    """What to do about an owner or group that cannot be kept: true for whoever is asked to do it."""
+    if was.st_uid != os.geteuid():
+        return f"Run this as {user_name(was.st_uid)}, who owns the file, or as root."
+    if was.st_gid not in {os.getegid(), *os.getgroups()}:
+        return f"Make {_this_user()} a member of the group {_group_name(was.st_gid)}, or give the file another group."
+    return "Take what cannot be kept (an access list, an attribute) from the file, or run this as root."
 
 
 def _attribute(descriptor: int, name: str) -> bytes | None:

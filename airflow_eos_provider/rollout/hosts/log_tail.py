@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from airflow_eos_provider.kafka.config import is_secret
+from airflow_eos_provider.redaction import HIDDEN, is_secret, redact
 
 #: No more than this many bytes from the end are looked at.
 TAIL_BYTES = 16 << 10
@@ -33,7 +33,7 @@ def tail(log: Path, since: int, *, lines: int = 15, secrets: Iterable[str] = ())
         text = text.partition("\n")[2]  # the first line is cut
     hidden = [secret for secret in secrets if secret]
     shown = []
-    for line in [line for line in text.splitlines() if line.strip()][-lines:]:
-        unsafe = is_secret(line) or any(secret in line for secret in hidden)
+    for line in [line for line in redact(text).splitlines() if line.strip()][-lines:]:
+        unsafe = HIDDEN in line or is_secret(line) or any(secret in line for secret in hidden)
         shown.append(_WITHHELD if unsafe else line[:500])
     return "\n".join(shown) or "(nothing)"

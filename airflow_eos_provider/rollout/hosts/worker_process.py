@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,10 +17,21 @@ import psutil
 
 from airflow_eos_provider import processes
 from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.kafka.config import is_secret
 from airflow_eos_provider.processes import ProcessIdentity
+from airflow_eos_provider.redaction import secrets_of
+from airflow_eos_provider.rollout.hosts import ownership
+from airflow_eos_provider.rollout.hosts.host import Obstacle
 
 _CONNECT_SECONDS = 1.0
+
+#: What a worker creates is readable for all, as by default of most systems; Airflow's own mask may be stricter.
+_UMASK = 0o022
+
+#: Programs that start scripts are written for.
+_INTERPRETERS = (*sorted(ownership.SHELLS), "python", "perl", "ruby")
+
+#: State of a listening socket in /proc/net/tcp (TCP_LISTEN, proc(5)).
+_LISTEN = "0A"
 
 
 def started_at(process: ProcessIdentity) -> float:
@@ -36,21 +49,126 @@ def started_at(process: ProcessIdentity) -> float:
     return booted_at + ticks / os.sysconf("SC_CLK_TCK")
 
 
-def descendants(process: ProcessIdentity) -> list[ProcessIdentity]:
-    """The processes that a process has started, and theirs."""
-    try:
-        children = psutil.Process(process.pid).children(recursive=True)
-    except psutil.Error:
-        return []
-    found = [processes.identify(child.pid) for child in children]
-    return [child for child in found if child is not None]
+def top_of(process: ProcessIdentity, worker: WorkerDescription) -> ProcessIdentity:
+    """The first process of the worker's family: above the given one, as far as the worker's own start command goes.
+
+    A start script that stays (it waits for the JVM, or starts it again) belongs to the worker, even where the pid file
+    names the JVM.
+    """
+    top = process
+    while (view := ownership.look(top.pid)) is not None and view.parent > 1:
+        parent = processes.identify(view.parent)
+        if parent is None or not _is_start_command(parent, worker):
+            break
+        top = parent
+    return top
 
 
-def java_of(process: ProcessIdentity, worker: WorkerDescription) -> ProcessIdentity:
-    """The process that reads the worker's file: the one of the pid file, or what that one (a wrapper) has started."""
-    family = [process, *descendants(process)]
+class Listeners:
+    """The sockets that listen on a worker's port, looked for only when the worker has none of the known ones open.
+
+    ``/proc/net/tcp`` costs milliseconds, for the kernel goes through all of its tables; a socket keeps its inode.
+    """
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def are_of(self, family: Sequence[ProcessIdentity], url: str) -> bool:
+        """Whether a process of the family listens there, or nobody does."""
+        opened = set[str]().union(*map(_open_sockets, family))
+        if not self._known & opened:
+            self._known = _listening_sockets(url)
+        return not self._known or bool(self._known & opened)
+
+
+def obstacles(
+    family: Sequence[ProcessIdentity], worker: WorkerDescription, listeners: Listeners | None = None
+) -> tuple[Obstacle, ...]:
+    """Why this worker's process may not be stopped and started again from here; empty if it may.
+
+    :param family: the process, and all that it has started.
+    :param listeners: of its port, for one who asks again and again.
+    """
+    here, above = ownership.own_view()
+    top = ownership.look(top_of(family[0], worker).pid)
+    if here is None or top is None:
+        return ()
+    found = ownership.obstacles(top, ownership.look(top.parent), here, above)
+    return found or _of_signals(family) or _of_port(family, worker, listeners or Listeners())
+
+
+def _of_signals(family: Sequence[ProcessIdentity]) -> tuple[Obstacle, ...]:
+    for member in family:
+        try:
+            os.kill(member.pid, 0)
+        except ProcessLookupError:
+            continue
+        except PermissionError:
+            view = ownership.look(member.pid)
+            owner = ownership.user_name(view.uid) if view else "another user"
+            what = f"pid {member.pid}, which belongs to the worker, runs as {owner} and may not be stopped by this user"
+            return (Obstacle("restart", what, "run this as a user who may stop it"),)
+    return ()
+
+
+def _of_port(
+    family: Sequence[ProcessIdentity], worker: WorkerDescription, listeners: Listeners
+) -> tuple[Obstacle, ...]:
+    """The process of the pid file and the listener of the port must be of one family; else there are two workers."""
+    if listeners.are_of(family, worker.url):
+        return ()
+    what = (
+        f"{worker.pid_file} names pid {family[0].pid}, but the worker's port is held by {port_holder(worker.url)}, "
+        "which that one has not started: the worker runs twice, or the pid file is wrong"
+    )
+    return (Obstacle("restart", what, "end what does not belong there, and write the worker's pid into its pid file"),)
+
+
+def _listening_sockets(url: str) -> set[str]:
+    """Inodes of the TCP sockets of this network namespace that listen on a URL's port."""
+    port = f"{port_of(url):04X}"
+    found = set()
+    for table in ("tcp", "tcp6"):
+        try:
+            lines = Path(f"/proc/self/net/{table}").read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            words = line.split()
+            if words[3] == _LISTEN and words[1].rpartition(":")[2] == port:
+                found.add(f"socket:[{words[9]}]")
+    return found
+
+
+def _open_sockets(process: ProcessIdentity) -> set[str]:
+    found = set()
+    with contextlib.suppress(OSError):
+        for entry in Path(f"/proc/{process.pid}/fd").iterdir():
+            with contextlib.suppress(OSError):  # closed meanwhile
+                found.add(str(entry.readlink()))
+    return found
+
+
+def _is_start_command(process: ProcessIdentity, worker: WorkerDescription) -> bool:
+    """Whether a process was started by the worker's start command; a script's interpreter may stand before it."""
+    words = process.command_line()
+    first = len(words) - len(worker.start)
+    if not worker.start or first < 0 or tuple(words[first + 1 :]) != worker.start[1:]:
+        return False
+    # A script's command line is its interpreter, at most one option of that (execve(2)), and the script.
+    by_interpreter = first == 1 or (first == 2 and words[1].startswith("-"))
+    if first and not (by_interpreter and Path(words[0]).name.startswith(_INTERPRETERS)):
+        return False
+    return Path(words[first]).name == Path(worker.start[0]).name
+
+
+def java_of(family: Sequence[ProcessIdentity], worker: WorkerDescription) -> ProcessIdentity:
+    """The process that reads the worker's file: the one of the pid file, or what that one (a wrapper) has started.
+
+    :param family: the process of the pid file, and all that it has started.
+    """
     readers = [member for member in family if names_file(member, worker)]
-    return readers[-1] if readers else process
+    return readers[-1] if readers else family[0]
 
 
 def names_file(process: ProcessIdentity, worker: WorkerDescription) -> bool | None:
@@ -73,7 +191,7 @@ def names_file(process: ProcessIdentity, worker: WorkerDescription) -> bool | No
 
 def belongs_to(process: ProcessIdentity, worker: WorkerDescription) -> bool:
     """Whether a process, or one that it has started, was started with the worker's file or start command."""
-    for member in [process, *descendants(process)]:
+    for member in process.family():
         if names_file(member, worker) or tuple(member.command_line()) == worker.start:
             return True
     return False
@@ -82,7 +200,7 @@ def belongs_to(process: ProcessIdentity, worker: WorkerDescription) -> bool:
 def find(worker: WorkerDescription) -> ProcessIdentity | None:
     """The process whose command line is the worker's start command, word for word, with the worker's own file in it.
 
-    Finds a worker whose pid file is stale: restarted by hand, or by a rollout that was killed before it could write it.
+    Finds a worker whose pid file is stale: restarted manually, or by a rollout that was killed before it wrote it.
     """
     found = []
     for process in psutil.process_iter():
@@ -114,12 +232,16 @@ def time_zone(process: ProcessIdentity) -> tzinfo | None:
         return None
 
 
+def port_of(url: str) -> int:
+    """The port of a REST address."""
+    parts = urlsplit(url)
+    return parts.port or (443 if parts.scheme == "https" else 80)
+
+
 def is_listening(url: str) -> bool:
     """Whether something accepts connections at the worker's REST address."""
-    parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
-        with socket.create_connection((parts.hostname or "", port), timeout=_CONNECT_SECONDS):
+        with socket.create_connection((urlsplit(url).hostname or "", port_of(url)), timeout=_CONNECT_SECONDS):
             return True
     except OSError:
         return False
@@ -137,7 +259,7 @@ def wait_until_port_is_free(url: str, seconds: float) -> bool:
 
 def port_holder(url: str) -> str:
     """In words, which process listens at the worker's port."""
-    port = urlsplit(url).port
+    port = port_of(url)
     try:
         connections = psutil.net_connections(kind="tcp")
     except psutil.Error:
@@ -148,9 +270,28 @@ def port_holder(url: str) -> str:
     return "another process"
 
 
+def umask_and_limits(process: ProcessIdentity | None) -> tuple[int, tuple[tuple[int, int, int], ...]]:
+    """File mode mask and resource limits of a worker, for the process that replaces it.
+
+    :returns: the mask (022 where none can be read), and by number of ``RLIMIT_…`` the soft and hard limit; none where
+        they may not be read.
+    """
+    if process is None:
+        return _UMASK, ()
+    umask = _UMASK
+    limits = []
+    with contextlib.suppress(OSError, ValueError):
+        status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8", errors="replace")
+        umask = next((int(line.split()[1], 8) for line in status.splitlines() if line.startswith("Umask:")), _UMASK)
+    with contextlib.suppress(OSError, ValueError):
+        for number in sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}):
+            limits.append((number, *resource.prlimit(process.pid, number)))
+    return umask, tuple(limits)
+
+
 def secret_values(settings: Mapping[str, str]) -> tuple[str, ...]:
     """Values that must not be shown: of settings and variables whose name speaks of a secret."""
-    return tuple(value for name, value in settings.items() if value and is_secret(name.replace("_", ".")))
+    return secrets_of(settings)
 
 
 def _folder(process: ProcessIdentity) -> Path | None:

@@ -39,7 +39,7 @@ with DAG(
         pipeline_options={"run_header": "eos-run"},
     )
     def decorated(spark: Any, interval: Any, limit: int) -> Any:
-        from airflow_eos_provider.lab.flights_by_month import flights
+        from airflow_eos_provider.demo.flights_by_month import flights
 
         folder = os.environ["AIRFLOW_VAR_FLIGHTS_FOLDER"]
         return flights(spark, interval, folder).where(f"cast(key as int) <= {limit}")

@@ -16,8 +16,8 @@ os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 import pytest
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.rollout.order import StandStill
-from airflow_eos_provider.rollout.plan import ChangeKind, Plan, WorkerChange
+from airflow_eos_provider.rollout.plan.order import TaskDowntime
+from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan, WorkerChange
 
 atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
 
@@ -53,7 +53,7 @@ def context(store: MemoryStore) -> dict[str, Any]:
         "task_instance": task_instance,
         "ti": task_instance,
         "dag_run": SimpleNamespace(
-            clear_number=0, dag_id="upgrade", run_id="manual", triggering_user_name="ada", conf={}
+            clear_number=0, dag_id="upgrade", run_id="manual", triggering_user_name="ada", run_type="manual", conf={}
         ),
     }
 
@@ -70,7 +70,7 @@ def plan_for(target: Mode = Mode.PREPARING, *, group_id: str = "connect", mode: 
         config_after=("a" if kind is ChangeKind.NONE else "b") * 64,
         version="4.3.1",
     )
-    return Plan(group_id, "cluster", target, (change,), (StandStill("w1:8083", 2, 15.0, 15.0, "it leads the group"),))
+    return Plan(group_id, "cluster", target, (change,), (TaskDowntime("w1:8083", 2, 15.0, 15.0, "it leads the group"),))
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +11,13 @@ from typing import Any
 import pytest
 from airflow.providers.standard.triggers import hitl as standard_trigger
 from airflow.sdk import NEVER_EXPIRE
+from airflow.sdk.api.datamodels._generated import DagRunType
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput, TaskDeferred
 from airflow.sdk.execution_time import task_runner
+from markdown_it import MarkdownIt
 
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.operators.approvable import approvable, of_roll
 from airflow_eos_provider.operators.approval import (
     ASKED_KEY,
     FIRST_LOOK,
@@ -22,7 +26,7 @@ from airflow_eos_provider.operators.approval import (
     PlanApprovalOperator,
     approval_body,
 )
-from airflow_eos_provider.rollout.plan import Plan
+from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.triggers.approval import ApprovalAnswerTrigger
 
 
@@ -49,6 +53,15 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
     return requests
 
 
+@pytest.fixture
+def many(plan: Plan) -> Plan:
+    """The same for forty workers."""
+    numbers = range(40)
+    workers = [replace(plan.workers[0], worker_id=f"w{n}:8083", config=f"/etc/connect/w{n}") for n in numbers]
+    downtime = [replace(plan.task_downtime[0], worker_id=f"w{n}:8083") for n in numbers]
+    return replace(plan, workers=tuple(workers), task_downtime=tuple(downtime))
+
+
 def operator_for(plan: Plan, **kwargs: Any) -> PlanApprovalOperator:
     return PlanApprovalOperator(task_id="approve", plan=plan.to_dict(), reason="spring cleaning", **kwargs)
 
@@ -68,7 +81,7 @@ def ask(operator: PlanApprovalOperator, context: dict[str, Any]) -> None:
         operator.execute(context)
 
 
-def test_the_person_sees_hash_diff_stand_still_times_and_reason(
+def test_the_person_sees_hash_diff_downtimes_and_reason(
     requests: Requests, context: dict[str, Any], plan: Plan
 ) -> None:
     ask(operator_for(plan), context)
@@ -80,13 +93,33 @@ def test_the_person_sees_hash_diff_stand_still_times_and_reason(
     assert requests.sent[0].options == ["Approve", "Reject"]
 
 
+#: The page has room for so many lines above its buttons at 1280 x 800; a blank one is the space between two paragraphs.
+LINES_ABOVE_THE_BUTTONS = 16
+
+
+def test_what_is_shown_above_the_buttons_does_not_grow_with_the_workers(many: Plan) -> None:
+    body = approval_body(of_roll(many), "spring cleaning", "ada")
+    assert len(many.workers) == 40
+    assert len(body.splitlines()) <= LINES_ABOVE_THE_BUTTONS
+    assert "40 of 40 workers" in body
+    assert max(map(len, body.splitlines())) < 300
+
+
+def test_the_log_has_the_whole_plan(
+    requests: Requests, context: dict[str, Any], many: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask(operator_for(many), context)
+    assert many.markdown() in capsys.readouterr().out
+    assert "this task's log" in requests.sent[0].body
+
+
 def test_no_answer_is_never_a_yes(requests: Requests, context: dict[str, Any], plan: Plan) -> None:
     ask(operator_for(plan, response_timeout=timedelta(hours=1)), context)
     assert requests.sent[0].defaults is None
 
 
 def test_the_same_plan_shows_the_same_text(plan: Plan) -> None:
-    assert approval_body(plan, "x") == approval_body(Plan.from_dict(plan.to_dict()), "x")
+    assert approval_body(of_roll(plan), "x") == approval_body(approvable(plan.to_dict()), "x")
 
 
 def test_an_approval_names_plan_and_person(requests: Requests, context: dict[str, Any], plan: Plan) -> None:
@@ -240,6 +273,96 @@ def test_a_plan_that_does_not_match_its_hash_is_not_put_to_anybody(
     with pytest.raises(AirflowFailException, match="does not match its hash"):
         PlanApprovalOperator(task_id="approve", plan=forged).execute(context)
     assert not requests.sent
+
+
+HOSTILE_REASON = (
+    "harmless\n\n# The plan is safe\n\nPlan hash: `0000`\n\n[Approve here](http://evil) ![](http://evil/pixel.png) "
+    "<img src=x> ``` ` \u202e\x1b[2J"
+)
+
+
+def test_a_reason_is_data_below_what_we_say(plan: Plan) -> None:
+    body = approval_body(of_roll(plan), HOSTILE_REASON, "ada\n# boss")
+    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(body)
+    blocks = [token.type for token in tokens]
+    assert "heading_open" not in blocks
+    assert "html_block" not in blocks
+    inline = [child for token in tokens for child in token.children or []]
+    assert {child.type for child in inline} == {"text", "code_inline", "strong_open", "strong_close"}
+    last = [token for token in tokens if token.type == "inline"][-1]
+    assert last.content.startswith("Reason, in the words of whoever asks: ")
+    assert [child.type for child in last.children or []] == ["text", "code_inline"]
+    assert body.splitlines()[-1] == last.content
+    shown = [line for line in body.splitlines() if line.startswith("Plan hash:")]
+    assert shown == [f"Plan hash: `{plan.hash}`"]
+    assert all(line.isprintable() for line in body.splitlines())
+
+
+def test_a_reason_is_cut_and_a_name_of_the_cluster_is_data_too(make_plan: Any) -> None:
+    plan = make_plan(Mode.PREPARING, group_id="g` **safe** [x](http://evil)\n# hi")
+    body = approval_body(of_roll(plan), "x" * 10_000)
+    assert len(body) < 3_000
+    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(body)
+    assert not {"heading_open", "html_block"} & {token.type for token in tokens}
+    assert not {"link_open", "image", "html_inline"} & {c.type for t in tokens for c in t.children or []}
+
+
+def test_the_subject_is_one_line(requests: Requests, context: dict[str, Any], make_plan: Any) -> None:
+    ask(operator_for(make_plan(Mode.PREPARING, group_id="g\n# hi\x1b[2J")), context)
+    assert requests.sent[0].subject.isprintable()
+
+
+class TestFourEyes:
+    """Whoever asks may not answer. Airflow says who has started a run and who has answered by the same names."""
+
+    def approve(self, plan: Plan, context: dict[str, Any], user: str | None = "grace", **kwargs: Any) -> Any:
+        operator = operator_for(plan, four_eyes=True, **kwargs)
+        ask(operator, context)
+        given = {**answer(), "responded_by_user": None if user is None else {"id": "2", "name": user}}
+        return operator.execute_complete(context, given)
+
+    def test_another_person_may_approve(self, requests: Requests, context: dict[str, Any], plan: Plan) -> None:
+        assert self.approve(plan, context)["approved_by"] == "grace"
+        assert "Asked by: `ada`" in requests.sent[0].body
+
+    @pytest.mark.parametrize("user", ["ada", "Ada "])
+    def test_the_requester_may_not(self, requests: Requests, context: dict[str, Any], plan: Plan, user: str) -> None:
+        with pytest.raises(AirflowFailException, match="has started this run and may not approve it as well"):
+            self.approve(plan, context, user)
+
+    def test_the_requester_may_reject(self, requests: Requests, context: dict[str, Any], plan: Plan) -> None:
+        operator = operator_for(plan, four_eyes=True)
+        ask(operator, context)
+        with pytest.raises(AirflowFailException, match="rejected by ada"):
+            operator.execute_complete(context, answer("Reject"))
+
+    def test_an_answer_of_an_unknown_person_does_not_count(
+        self, requests: Requests, context: dict[str, Any], plan: Plan
+    ) -> None:
+        with pytest.raises(AirflowFailException, match="does not know who has approved"):
+            self.approve(plan, context, None)
+
+    @pytest.mark.parametrize("run_type", ["manual", "backfill", "asset_triggered", "operator_triggered"])
+    def test_an_unknown_requester_is_refused_before_anybody_is_asked(
+        self, requests: Requests, context: dict[str, Any], plan: Plan, run_type: str
+    ) -> None:
+        context["dag_run"].triggering_user_name = None
+        context["dag_run"].run_type = run_type
+        with pytest.raises(AirflowFailException, match="four_eyes wants to know who has started this run"):
+            operator_for(plan, four_eyes=True).execute(context)
+        assert not requests.sent
+
+    def test_a_scheduled_run_has_no_requester_and_any_person_may_approve(
+        self, requests: Requests, context: dict[str, Any], plan: Plan
+    ) -> None:
+        context["dag_run"].triggering_user_name = None
+        context["dag_run"].run_type = DagRunType.SCHEDULED
+        assert self.approve(plan, context, "ada")["approved_by"] == "ada"
+
+    def test_it_is_off_unless_wanted(self, requests: Requests, context: dict[str, Any], plan: Plan) -> None:
+        operator = operator_for(plan)
+        ask(operator, context)
+        assert operator.execute_complete(context, answer())["approved_by"] == "ada"
 
 
 def trigger(delay_seconds: float = 0.0) -> ApprovalAnswerTrigger:

@@ -20,19 +20,30 @@ from airflow_eos_provider.errors import ConfigurationError, FencedError, Unreach
 from airflow_eos_provider.operators import rolling_upgrade
 from airflow_eos_provider.operators.rolling_upgrade import DEFERRAL_BACKSTOP, ConnectRollingUpgradeOperator
 from airflow_eos_provider.rollout import controller as core
-from airflow_eos_provider.rollout.gate import GateWatch
-from airflow_eos_provider.rollout.plan import Plan
-from airflow_eos_provider.rollout.waiting import COME_BACK_SECONDS, GateWait
+from airflow_eos_provider.rollout.act.handover import COME_BACK_SECONDS
+from airflow_eos_provider.rollout.gate.state import GateState
+from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.triggers import gate as module
 from airflow_eos_provider.triggers.gate import ConnectGateTrigger
 
 TASK = "upgrade/manual/roll"
-DEADLINE = time.time() + 600.0
 
 
-def wait_until(deadline: float = DEADLINE) -> GateWait:
-    watch = GateWatch(polls=3, hold_seconds=5.0, deadline=deadline, tasks=("mirror/1",))
-    return GateWait("r1", "w1:8083", 1.0, watch.to_dict(), config_topic="configs", look_at=time.time() + 60.0)
+def wait_until(deadline: float | None = None) -> GateState:
+    """A gate that is waited for; its deadline is ten minutes from now, unless given."""
+    deadline = time.time() + 600.0 if deadline is None else deadline
+    return GateState(
+        rollout_id="r1",
+        worker_id="w1:8083",
+        restart_id=1.0,
+        polls=3,
+        hold_seconds=5.0,
+        deadline=deadline,
+        latest_deadline=deadline,
+        tasks=("mirror/1",),
+        config_topic="configs",
+        look_at=time.time() + 60.0,
+    )
 
 
 # The operator
@@ -56,8 +67,8 @@ class Core:
     def advance(self, plan: Plan, *, take_over: bool) -> Any:
         return self._answer("advance", take_over)
 
-    def go_on(self, plan: Plan, waited: GateWait, *, hands_over: bool) -> Any:
-        return self._answer("go_on", (waited, hands_over))
+    def go_on(self, plan: Plan, gate: GateState, *, hands_over: bool) -> Any:
+        return self._answer("go_on", (gate, hands_over))
 
     def _answer(self, name: str, argument: Any) -> Any:
         self.calls.append((name, argument))
@@ -88,7 +99,7 @@ def deferral(run: Any) -> TaskDeferred:
     return deferred.value
 
 
-def test_a_roll_waits_in_its_own_process_unless_it_is_told_otherwise(
+def test_a_roll_waits_in_its_own_process_unless_it_is_deferrable(
     controller: Core, context: dict[str, Any], plan: Plan
 ) -> None:
     controller.outcomes = [REPORT]
@@ -112,7 +123,7 @@ def test_a_deferrable_roll_hands_its_gate_to_the_triggerer(
     assert stored == {"conn_id": "c", "task": TASK, "wait": wait.to_dict(), "poll_interval": 0.5}
     # Airflow's own limit comes after the gate's, so that the gate answers, and before the end of the lease.
     assert DEFERRAL_BACKSTOP.total_seconds() + operator.retry_delay.total_seconds() < COME_BACK_SECONDS
-    left = DEADLINE - time.time()
+    left = wait.deadline - time.time()
     assert left < deferred.timeout.total_seconds() <= left + DEFERRAL_BACKSTOP.total_seconds() + 1
 
 
@@ -124,13 +135,13 @@ def test_a_roll_that_never_has_to_wait_is_not_deferred(controller: Core, context
 def test_the_gate_comes_back_as_it_was_seen_and_its_deadline_survives_the_next_deferral(
     controller: Core, context: dict[str, Any], plan: Plan
 ) -> None:
-    seen = replace(wait_until(), healed=True)
+    seen = replace(wait_until(), failed_tasks_restarted=True)
     controller.outcomes = [seen]
     event = {"status": "look", "reason": "the gate's answer is pass", "wait": json.loads(json.dumps(seen.to_dict()))}
     deferred = deferral(lambda: roll(plan, deferrable=True, take_over=True).resume(context, event))
     # Taken over by force is only at the beginning: whoever took over from this task meanwhile is left alone.
     assert controller.calls == [("go_on", (seen, True))]
-    assert deferred.trigger.serialize()[1]["wait"]["watch"]["deadline"] == DEADLINE
+    assert deferred.trigger.serialize()[1]["wait"]["deadline"] == seen.deadline
 
 
 def test_what_the_triggerer_cannot_look_at_is_waited_for_by_the_task(
@@ -139,7 +150,7 @@ def test_what_the_triggerer_cannot_look_at_is_waited_for_by_the_task(
     controller.outcomes = [REPORT]
     event = {"status": "error", "reason": "no cluster file here", "wait": wait_until().to_dict()}
     assert roll(plan, deferrable=True).resume(context, event) == {"rollout_id": "r1"}
-    assert controller.calls == [("go_on", (GateWait.from_dict(event["wait"]), False))]
+    assert controller.calls == [("go_on", (GateState.from_dict(event["wait"]), False))]
 
 
 def test_a_resumed_roll_refuses_a_plan_that_was_not_the_approved_one(
@@ -199,6 +210,7 @@ class Look:
         self.answers = list(answers)
         self.seconds = seconds
         self.status_line = "10 of 11 conditions hold"
+        self.gate = replace(wait_until(), failed_tasks_restarted=True)
         self.threads: set[int] = set()
 
     def look(self) -> str | None:
@@ -208,9 +220,6 @@ class Look:
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-    def result(self) -> GateWait:
-        return replace(wait_until(), healed=True)
 
 
 def trigger(**kwargs: Any) -> ConnectGateTrigger:
@@ -225,7 +234,7 @@ def event_of(waiting: ConnectGateTrigger) -> dict[str, Any]:
             return event.payload
         return None
 
-    return asyncio.run(asyncio.wait_for(first(), 10))
+    return asyncio.run(asyncio.wait_for(first(), 120))
 
 
 def looks(monkeypatch: pytest.MonkeyPatch, look: Look | Exception) -> None:
@@ -240,51 +249,73 @@ def looks(monkeypatch: pytest.MonkeyPatch, look: Look | Exception) -> None:
 
 def test_the_trigger_can_be_rebuilt_from_what_it_stores() -> None:
     """As after the death of a triggerer: nothing but these values is left, and the deadline is among them."""
-    path, stored = trigger().serialize()
+    wait = wait_until()
+    path, stored = trigger(wait=wait.to_dict()).serialize()
     again = import_string(path)(**json.loads(json.dumps(stored)))
     assert again.serialize() == (path, stored)
-    assert GateWait.from_dict(again.wait).watch["deadline"] == DEADLINE
+    assert GateState.from_dict(again.wait).deadline == wait.deadline
 
 
 def test_the_trigger_looks_until_a_process_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     looks(monkeypatch, Look(None, None, "the gate's answer is pass"))
     event = event_of(trigger())
     assert (event["status"], event["reason"]) == ("look", "the gate's answer is pass")
-    assert GateWait.from_dict(event["wait"]).healed
+    assert GateState.from_dict(event["wait"]).failed_tasks_restarted
     json.dumps(event)
 
 
 @pytest.mark.parametrize(
     "error", [ConfigurationError("no cluster file here"), UnreachableError("no host"), KeyError(1)]
 )
-def test_where_nothing_can_be_seen_the_task_is_told(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_where_nothing_can_be_seen_the_task_resumes(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     for failing in (error, Look(error)):
         looks(monkeypatch, failing)
         event = event_of(trigger())
         assert event["status"] == "error"
         assert str(error) in event["reason"]
-        assert GateWait.from_dict(event["wait"])
+        assert GateState.from_dict(event["wait"])
 
 
 def test_a_look_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_TIMEOUT_SECONDS", 0.1)
-    looks(monkeypatch, Look("too late", seconds=0.5))
-    event = event_of(trigger())
+    released = threading.Event()
+
+    class Stuck(Look):
+        def look(self) -> str | None:
+            released.wait(60)
+            return super().look()
+
+    looks(monkeypatch, Stuck("too late"))
+
+    async def given_up() -> Any:
+        try:
+            return (await anext(aiter(trigger().run()))).payload
+        finally:
+            released.set()
+
+    event = asyncio.run(asyncio.wait_for(given_up(), 120))
     assert event["status"] == "error"
     assert "took longer" in event["reason"]
 
 
 def test_a_slow_look_holds_up_no_other_trigger(monkeypatch: pytest.MonkeyPatch) -> None:
-    look = Look(None, "now", seconds=0.3)
+    released = threading.Event()
+
+    class Slow(Look):
+        def look(self) -> str | None:
+            answer = super().look()
+            assert released.wait(60), "nothing else runs beside it"
+            return answer
+
+    look = Slow("now")
     looks(monkeypatch, look)
 
-    async def beside() -> float:
+    async def beside() -> Any:
         waiting = asyncio.create_task(anext(aiter(trigger().run())))
-        longest, at = 0.0, time.monotonic()
-        while not waiting.done():
+        while not look.threads:
             await asyncio.sleep(0.01)
-            longest, at = max(longest, time.monotonic() - at), time.monotonic()
-        return longest
+        released.set()  # by another task of the same event loop, in the midst of the look
+        return (await waiting).payload
 
-    assert asyncio.run(beside()) < 0.2
+    assert asyncio.run(asyncio.wait_for(beside(), 120))["reason"] == "now"
     assert threading.get_ident() not in look.threads

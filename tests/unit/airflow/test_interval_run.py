@@ -23,10 +23,11 @@ from airflow_eos_provider.assets.intervals import completed_intervals, interval_
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, RefusedError
 from airflow_eos_provider.hooks.pipeline import interval_of
 from airflow_eos_provider.interval.interval import Interval, Run
-from airflow_eos_provider.interval.job import FAILURE_PREFIX
-from airflow_eos_provider.interval.stage import Completed
+from airflow_eos_provider.interval.protocol.stage import Completed
+from airflow_eos_provider.interval.spark.job import FAILURE_PREFIX
 from airflow_eos_provider.operators import interval_run
 from airflow_eos_provider.operators.interval_run import IntervalRunOperator, secret_file
+from airflow_eos_provider.processes import identify
 
 DAY = "2013-01-01T05:00:00Z/2013-01-02T05:00:00Z"
 
@@ -202,18 +203,18 @@ def test_killing_the_task_ends_a_driver_below_the_launcher() -> None:
     task = operator()
     launcher = subprocess.Popen([sys.executable, "-c", "import subprocess; subprocess.run(['sleep', '60'])"])
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not (below := psutil.Process(launcher.pid).children()):
             assert time.monotonic() < deadline
             time.sleep(0.02)
         task._hook = task._get_hook()
         task._hook._submit_sp = launcher
         task.on_kill()
-        assert launcher.wait(timeout=10) != 0
-        assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in below)
+        assert launcher.wait(timeout=60) != 0
+        assert [identify(process.pid) for process in below] == [None] * len(below)
     finally:
         launcher.kill()
-        launcher.wait(timeout=10)
+        launcher.wait(timeout=60)
 
 
 def dag_run(start: datetime | None, end: datetime | None) -> dict[str, Any]:

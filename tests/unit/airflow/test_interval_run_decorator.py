@@ -13,7 +13,7 @@ from airflow.sdk import DAG, task
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_eos_provider.interval.interval import Interval, Run
-from airflow_eos_provider.interval.stage import Completed
+from airflow_eos_provider.interval.protocol.stage import Completed
 
 DAY = "2013-01-01T05:00:00Z/2013-01-02T05:00:00Z"
 COMPLETE = Completed(Run("flights.daily", Interval.parse(DAY)), 842, "ab" * 16, 4, True, 0.0)
@@ -43,9 +43,9 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         kwargs["report"]("slice 0 is committed")
         return COMPLETE
 
-    module = ModuleType("airflow_eos_provider.interval.spark")
+    module = ModuleType("airflow_eos_provider.interval.spark.write")
     module.write_interval = write_interval  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "airflow_eos_provider.interval.spark", module)
+    monkeypatch.setitem(sys.modules, "airflow_eos_provider.interval.spark.write", module)
     monkeypatch.setattr(
         "airflow.providers.apache.spark.operators.spark_pyspark.PySparkOperator.execute_callable", execute_callable
     )

@@ -10,14 +10,21 @@ from typing import Any
 import pytest
 from airflow.sdk._shared.secrets_masker import secrets_masker
 
+from airflow_eos_provider.connect import group
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.hooks.pipeline import kafka_settings
+from airflow_eos_provider.hooks.shown_extra import HIDDEN_BY_AIRFLOW
+from airflow_eos_provider.kafka import clients
 
 WORKERS = [{"url": "http://w1:8083", "config": "/etc/w1.properties"}, {"url": "http://w2:8083"}]
 
 
 @pytest.fixture
 def connection(monkeypatch: pytest.MonkeyPatch) -> Any:
+    # What such a connection may hold is tested below; the tests of its form have it all.
+    monkeypatch.setenv("AIRFLOW__EOS__ALLOW_HOST_COMMANDS_IN_CONNECTION", "True")
+
     def define(conn_id: str = "kafka_connect_default", *, conn_type: str = "kafka_connect", **fields: Any) -> None:
         monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps({"conn_type": conn_type, **fields}))
 
@@ -66,12 +73,12 @@ def test_a_connection_of_another_type_is_no_kafka_connection(connection: Any) ->
         KafkaConnectHook().get_cluster()
 
 
-def test_a_form_may_leave_structures_as_json_text_and_other_fields_empty(connection: Any) -> None:
+def test_a_form_may_leave_fields_empty(connection: Any) -> None:
     connection(
         host="b:9092",
         extra={
             "group_id": "g",
-            "workers": json.dumps(WORKERS),
+            "workers": WORKERS,
             "client": "",
             "rest": None,
             "kafka_conn_id": "",
@@ -120,28 +127,164 @@ def test_secrets_of_every_part_are_masked_in_logs_at_once(connection: Any, tmp_p
         extra={
             "bootstrap_servers": "b:9092",
             "group_id": "g",
-            # Airflow knows by itself that a password is secret, but not that a key is.
-            "client": {"ssl.key.pem": "key-canary-2", "sasl.username": "visible-name"},
+            "client": {"sasl.username": "visible-name", "sasl.password": "8316402"},
+            "client_secrets": {"ssl.key.pem": "key-canary-2"},
             "rest": {"token": "token-canary-3"},
             "workers": [
-                {"url": "http://w1:8083", "env": {"KEYSTORE_PASSWORD": "env-canary-4", "HEAP": "visible-heap"}}
+                {
+                    "url": "http://w1:8083",
+                    "env": {"KEYSTORE_PASSWORD": "env-canary-4", "HEAP": "visible-heap"},
+                    "env_secrets": {"KAFKA_OPTS": "-Dtrust.password=opts-canary-5 -Xshare"},
+                }
             ],
         },
     )
     KafkaConnectHook().get_cluster()
-    line = "rest-canary-1 key-canary-2 token-canary-3 env-canary-4 visible-name visible-heap"
-    assert secrets_masker.redact(line) == "*** *** *** *** visible-name visible-heap"
+    line = "rest-canary-1 key-canary-2 token-canary-3 env-canary-4 opts-canary-5 8316402 visible-name visible-heap"
+    assert secrets_masker.redact(line) == "*** *** *** *** *** *** visible-name visible-heap"
 
 
-def test_secrets_of_a_cluster_file_are_masked_too(connection: Any, tmp_path: Path) -> None:
+def test_secrets_of_a_cluster_file_are_masked_too_and_an_open_file_is_reported(
+    connection: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file = tmp_path / "eos.yaml"
     file.write_text(
         "bootstrap_servers: f:9092\ngroup_id: g\nclient: {sasl.password: file-canary-5}\n"
         "rest: {token: file-canary-6}\nworkers: [{url: 'http://w1:8083'}]\n"
     )
+    file.chmod(0o644)
     connection(extra={"cluster_file": str(file)})
     KafkaConnectHook().get_cluster()
     assert secrets_masker.redact("file-canary-5 file-canary-6") == "*** ***"
+    assert "every user of this machine may read it" in caplog.text
+    caplog.clear()
+    file.chmod(0o600)
+    KafkaConnectHook().get_cluster()
+    assert caplog.text == ""
+
+
+def airflow_shows(extra: dict[str, Any]) -> str:
+    """The extra as Airflow's connection endpoint answers it (``ConnectionResponse.redact_extra``)."""
+    from airflow.api_fastapi.core_api.datamodels.connections import ConnectionResponse
+
+    return ConnectionResponse.redact_extra(json.dumps(extra)) or ""
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        {"client": {"sasl.jaas.config": 'PlainLoginModule required password="c4n4ry-9f";'}},
+        {"client": {"ssl.key.pem": "c4n4ry-9f"}},
+        {"workers": [{"url": "http://w1:8083", "env": {"KAFKA_OPTS": "-Dx.password=c4n4ry-9f"}}]},
+        {"workers": [{"url": "http://w1:8083", "env": {"CONNECT_SASL_JAAS_CONFIG": "c4n4ry-9f"}}]},
+        {"workers": [{"url": "http://w1:8083", "start": ["java", "-Dstore.password=c4n4ry-9f"]}]},
+        {"workers": [{"url": "http://w1:8083", "env": {"BASIC_AUTH": "c4n4ry-9f"}}]},
+    ],
+)
+def test_a_secret_that_airflow_would_show_is_refused_and_not_repeated(secret: dict[str, Any], connection: Any) -> None:
+    extra = {"bootstrap_servers": "b:9092", "group_id": "g", "workers": [{"url": "http://w1:8083"}], **secret}
+    assert "c4n4ry-9f" in airflow_shows(extra)
+    connection(extra=extra)
+    with pytest.raises(ConfigurationError, match="Airflow would show the secret in") as refused:
+        KafkaConnectHook().get_cluster()
+    assert "c4n4ry-9f" not in str(refused.value)
+    assert "client_secrets" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "secret", [{"client": {"sasl.password": 8316402}}, {"client_secrets": {"x": 8316402}}, {"rest": {"password": 83}}]
+)
+def test_a_password_of_digits_is_shown_by_airflow_unless_it_is_text(secret: dict[str, Any], connection: Any) -> None:
+    extra = {"bootstrap_servers": "b:9092", "group_id": "g", "workers": [{"url": "http://w1:8083"}], **secret}
+    assert "83" in airflow_shows(secret)
+    connection(extra=extra)
+    with pytest.raises(ConfigurationError, match="a password of digits in quotes"):
+        KafkaConnectHook().get_cluster()
+
+
+def test_the_same_secrets_have_a_place_that_airflow_hides_as_a_whole(connection: Any) -> None:
+    extra = {
+        "bootstrap_servers": "b:9092",
+        "group_id": "g",
+        "client": {"security.protocol": "SASL_SSL", "sasl.password": "8316402"},
+        "client_secrets": {"ssl.key.pem": "c4n4ry-9f", "sasl.jaas.config": "c4n4ry-9f"},
+        "rest": {"username": "visible", "password": "c4n4ry-9f", "token": "c4n4ry-9f"},
+        "workers": [
+            {"url": "http://w1:8083", "env": {"HEAP": "1g"}, "env_secrets": {"KAFKA_OPTS": "-Dx.password=c4n4ry-9f"}}
+        ],
+    }
+    shown = airflow_shows(extra)
+    assert "c4n4ry-9f" not in shown
+    assert "8316402" not in shown
+    assert "visible" in shown
+    connection(extra=extra)
+    cluster = KafkaConnectHook().get_cluster()
+    assert cluster.kafka.properties["ssl.key.pem"] == "c4n4ry-9f"
+    assert cluster.kafka.properties["sasl.password"] == "8316402"
+    assert cluster.workers[0].env == {"HEAP": "1g", "KAFKA_OPTS": "-Dx.password=c4n4ry-9f"}
+
+
+def test_a_name_that_the_deployment_hides_is_hidden(connection: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"group_id": "g", "client": {"ssl.key.pem": "c4n4ry-9f"}, "workers": [{"url": "http://w1:8083"}]}
+    connection(host="b:9092", extra=extra)
+    monkeypatch.setenv("AIRFLOW__CORE__SENSITIVE_VAR_CONN_NAMES", "key_pem, sasl_jaas")
+    assert KafkaConnectHook().get_cluster().kafka.properties["ssl.key.pem"] == "c4n4ry-9f"
+
+
+def test_what_we_take_for_hidden_is_what_this_airflow_hides() -> None:
+    from airflow._shared.secrets_masker.secrets_masker import DEFAULT_SENSITIVE_FIELDS
+
+    assert set(HIDDEN_BY_AIRFLOW) <= set(DEFAULT_SENSITIVE_FIELDS)
+
+
+@pytest.mark.parametrize("key", ["client", "client_secrets", "rest", "workers"])
+def test_a_structure_as_text_is_refused_since_airflow_shows_all_of_it(key: str, connection: Any) -> None:
+    extra = {"group_id": "g", "workers": WORKERS, key: json.dumps({"sasl.password": "c4n4ry-9f"})}
+    connection(host="b:9092", extra=extra)
+    with pytest.raises(ConfigurationError, match=f"{key} in the extra is text") as refused:
+        KafkaConnectHook().get_cluster()
+    assert "c4n4ry-9f" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        {"workers": [{"url": "http://w1:8083", "start": ["touch", "/tmp/was-here"]}]},
+        {"workers": [{"url": "http://w1:8083", "config": "/etc/passwd"}]},
+        {"workers": [{"url": "http://w1:8083", "pid_file": "/run/sshd.pid"}]},
+        {"workers": [{"url": "http://w1:8083", "env": {"LD_PRELOAD": "/tmp/evil.so"}}]},
+        {"client": {"plugin.library.paths": "/tmp/evil.so"}},
+        {"client_secrets": {"sasl.kerberos.kinit.cmd": "touch /tmp/was-here"}},
+    ],
+)
+def test_a_connection_runs_nothing_on_this_machine_unless_the_deployment_allows_it(
+    commands: dict[str, Any], connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection(host="b:9092", extra={"group_id": "g", "workers": [{"url": "http://w1:8083"}], **commands})
+    assert KafkaConnectHook().get_cluster().group_id == "g"
+    monkeypatch.delenv("AIRFLOW__EOS__ALLOW_HOST_COMMANDS_IN_CONNECTION")
+    with pytest.raises(ConfigurationError, match="whoever edits the connection could run any command") as refused:
+        KafkaConnectHook().get_cluster()
+    assert "cluster_file" in str(refused.value)
+    assert "AIRFLOW__EOS__ALLOW_HOST_COMMANDS_IN_CONNECTION" in str(refused.value)
+
+
+def test_a_kafka_connection_runs_nothing_either(connection: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW__EOS__ALLOW_HOST_COMMANDS_IN_CONNECTION")
+    commands = {"bootstrap.servers": "k:9092", "sasl.kerberos.kinit.cmd": "touch /tmp/was-here"}
+    connection("brokers", conn_type="kafka", extra=commands)
+    with pytest.raises(ConfigurationError, match=r"sasl\.kerberos\.kinit\.cmd"):
+        kafka_settings("brokers")
+
+
+def test_a_cluster_file_may_say_what_is_run(connection: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW__EOS__ALLOW_HOST_COMMANDS_IN_CONNECTION")
+    file = tmp_path / "eos.yaml"
+    file.write_text(
+        "bootstrap_servers: f:9092\ngroup_id: g\nworkers: [{url: 'http://w1:8083', start: [java], pid_file: w1.pid}]\n"
+    )
+    connection(extra={"cluster_file": str(file)})
+    assert KafkaConnectHook().get_cluster().workers[0].start == ("java",)
 
 
 def closed_port() -> int:
@@ -150,7 +293,11 @@ def closed_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_the_test_button_says_of_each_part_that_it_does_not_answer(connection: Any) -> None:
+def test_the_test_button_says_of_each_part_that_it_does_not_answer(
+    connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (clients, group):
+        monkeypatch.setattr(module, "CONNECT_SECONDS", 0.5)
     broker, worker = closed_port(), closed_port()
     connection(host=f"127.0.0.1:{broker}", extra={"group_id": "g", "workers": [{"url": f"http://127.0.0.1:{worker}"}]})
     works, message = KafkaConnectHook().test_connection()

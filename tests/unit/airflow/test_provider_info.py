@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 
 from airflow_eos_provider.get_provider_info import get_provider_info
+from airflow_eos_provider.hooks.shown_extra import HOST_COMMANDS_OPTION
 
 AIRFLOW = Path(airflow.__path__[0])
 
@@ -60,3 +61,9 @@ def test_airflow_offers_the_decorator() -> None:
     from airflow_eos_provider.decorators.interval_run import interval_run_task
 
     assert task.interval_run is interval_run_task
+
+
+def test_airflow_knows_the_option_and_that_it_is_off() -> None:
+    from airflow.sdk.configuration import conf
+
+    assert conf.getboolean("eos", HOST_COMMANDS_OPTION) is False

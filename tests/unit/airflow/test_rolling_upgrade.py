@@ -21,9 +21,9 @@ from airflow_eos_provider.operators.rolling_upgrade import (
     TaskStateCheckpoint,
 )
 from airflow_eos_provider.rollout import controller as core
-from airflow_eos_provider.rollout.checks import failed, passed
-from airflow_eos_provider.rollout.plan import Plan
-from airflow_eos_provider.rollout.preflight import Preflight
+from airflow_eos_provider.rollout.check import failed, passed
+from airflow_eos_provider.rollout.plan.plan import Plan
+from airflow_eos_provider.rollout.plan.preflight import Preflight
 
 
 class Core:
@@ -90,7 +90,7 @@ def test_a_roll_applies_the_plan_and_returns_the_report(controller: Core, contex
 
 
 @pytest.mark.parametrize(("given", "meant"), [(False, False), (True, True), ("False", False), ("True", True)])
-def test_a_roll_takes_over_only_if_it_is_told_to(
+def test_a_roll_takes_over_only_if_it_is_asked_to(
     controller: Core, context: dict[str, Any], plan: Plan, given: bool | str, meant: bool
 ) -> None:
     """A template gives words, also where it means False."""
@@ -98,7 +98,7 @@ def test_a_roll_takes_over_only_if_it_is_told_to(
     assert controller.taken_over == [meant]
 
 
-def test_a_roll_that_somebody_asked_to_stop_is_not_tried_again(
+def test_a_roll_that_was_asked_to_stop_is_not_tried_again(
     controller: Core, context: dict[str, Any], plan: Plan
 ) -> None:
     controller.error = errors.StopRequestedError("The roll has stopped: ann asked for pause.")

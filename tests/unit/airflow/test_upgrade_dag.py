@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.exceptions import ParamValidationError
 from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_eos_provider.dag_factories import upgrade_dag
+from airflow_eos_provider.dag_factories import audit_dag, downgrade_dag, interval_run_dag, upgrade_dag
 from airflow_eos_provider.operators.approval import PlanApprovalOperator
+from airflow_eos_provider.operators.run_conf import unknown_keys
 
 DAGS = Path(__file__).parents[3] / "dags"
 
@@ -63,6 +67,7 @@ def test_the_pool_holds_for_every_task(dag: DAG) -> None:
 
 def test_the_form_asks_for_a_reason_and_not_for_a_cluster(dag: DAG) -> None:
     assert set(dag.params) == {"reason", "take_over"}
+    assert all(dag.params.get_param(name).schema.get("title") for name in dag.params), "the form shows the bare name"
     assert dag.params["take_over"] is False
     with pytest.raises(ParamValidationError):
         dag.params["reason"] = ""
@@ -84,3 +89,44 @@ def test_who_may_approve_and_for_how_long_can_be_said() -> None:
         assert task.response_timeout == timedelta(hours=2)
         assert task.assigned_users == [{"id": "1", "name": "ada"}]
         assert task.defaults is None
+
+
+@pytest.mark.parametrize("factory", [upgrade_dag, downgrade_dag])
+def test_two_persons_may_be_wanted(factory: Any) -> None:
+    def approvals(dag: DAG) -> set[bool]:
+        return {task.four_eyes for task in dag.tasks if isinstance(task, PlanApprovalOperator)}
+
+    assert approvals(factory(dag_id="two", four_eyes=True)) == {True}
+    assert approvals(factory(dag_id="one")) == {False}
+
+
+FACTORIES = {
+    "upgrade": lambda: upgrade_dag(dag_id="of_upgrade"),
+    "downgrade": lambda: downgrade_dag(dag_id="of_downgrade"),
+    "audit": lambda: audit_dag(dag_id="of_audit"),
+    "intervals": lambda: interval_run_dag(pipeline="p", function="module:function", dag_id="of_intervals"),
+}
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+def test_the_first_task_refuses_a_key_that_no_parameter_has(name: str) -> None:
+    dag = FACTORIES[name]()
+    first = dag.topological_sort()[0]
+
+    def start(conf: dict[str, Any]) -> None:
+        first._pre_execute_hook({"dag": dag, "dag_run": SimpleNamespace(conf=conf)})
+
+    start({})
+    start(dict.fromkeys(dag.params))
+    start({"openlineage": {}})  # Airflow's own
+    with pytest.raises(AirflowFailException, match="Unknown in the run's conf: 'no_such'"):
+        start({"no_such": 1})
+
+
+def test_a_misspelt_key_names_the_closest() -> None:
+    told = unknown_keys(["resaon", "takeOver", "x\ny"], ["reason", "take_over"]) or ""
+    assert "'resaon' (is 'reason' meant?)" in told
+    assert "'takeOver' (is 'take_over' meant?)" in told
+    assert told.endswith("this DAG takes reason, take_over.")
+    assert told.isprintable()
+    assert unknown_keys(["reason"], ["reason"]) is None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import random
-import secrets
 import struct
 import subprocess
-from collections.abc import Callable, Sequence
-from io import BytesIO
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pytest
 
@@ -19,7 +19,7 @@ from airflow_eos_provider.connect.jackson import encode, hash_map_order
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.partitioner import murmur2, partition_of
 from airflow_eos_provider.lab.jars import class_path, ensure_jars
-from airflow_eos_provider.lab.java import java_program
+from airflow_eos_provider.lab.java import SHORT_LIVED, java_program
 
 PROGRAM = Path(__file__).parents[2] / "java" / "WireFormats.java"
 JAVA_SECONDS = 120
@@ -37,25 +37,32 @@ Java = Callable[[Sequence[Any]], list[Answer]]
 
 
 @pytest.fixture(scope="module")
-def java() -> Java:
-    """Connect's JsonConverter and Kafka's hash, in a JVM of their own."""
-    command = [str(java_program()), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", class_path(ensure_jars())]
+def java() -> Iterator[Java]:
+    """Connect's JsonConverter and Kafka's hash, in one JVM of their own; a hung one ends after :data:`JAVA_SECONDS`."""
+    command = [str(java_program()), *SHORT_LIVED, "-Xmx256m", "-cp", class_path(ensure_jars()), str(PROGRAM)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        stdin, stdout = process.stdin, process.stdout
+        watchdog = threading.Timer(JAVA_SECONDS, process.kill)
+        watchdog.start()
 
-    def ask(values: Sequence[Any]) -> list[Answer]:
-        said = subprocess.run(
-            [*command, str(PROGRAM)],
-            input=struct.pack(">i", len(values)) + b"".join(map(tagged, values)),
-            capture_output=True,
-            timeout=JAVA_SECONDS,
-            check=False,
-        )
-        assert said.returncode == 0, said.stderr.decode()
-        stream = BytesIO(said.stdout)
-        answers = [Answer(block(stream), block(stream), *struct.unpack(">i", stream.read(4))) for _ in values]
-        assert not stream.read()
-        return answers
+        def send(values: Sequence[Any]) -> None:
+            stdin.write(struct.pack(">i", len(values)) + b"".join(map(tagged, values)))
+            stdin.flush()
 
-    return ask
+        def ask(values: Sequence[Any]) -> list[Answer]:
+            with ThreadPoolExecutor(1) as pool:  # it answers while it is asked, and neither pipe holds everything
+                sent = pool.submit(send, values)
+                answers = [Answer(block(stdout), block(stdout), *struct.unpack(">i", stdout.read(4))) for _ in values]
+                sent.result()
+            return answers
+
+        yield ask
+        stdin.close()
+        assert not stdout.read()
+        assert process.wait() == 0
+        watchdog.cancel()
 
 
 def tagged(value: Any) -> bytes:
@@ -81,15 +88,13 @@ def tagged(value: Any) -> bytes:
             return b"l" + struct.pack(">i", len(value)) + b"".join(map(tagged, value))
 
 
-def block(stream: BytesIO) -> bytes | None:
+def block(stream: IO[bytes]) -> bytes | None:
     (length,) = struct.unpack(">i", stream.read(4))
     return None if length < 0 else stream.read(length)
 
 
 @pytest.fixture
-def dice() -> random.Random:
-    seed = secrets.randbits(32)
-    print(f"seed {seed}")  # noqa: T201 - shown by pytest where a test fails
+def dice(seed: int) -> random.Random:
     return random.Random(seed)
 
 

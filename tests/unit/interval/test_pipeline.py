@@ -52,6 +52,9 @@ def test_its_text_shows_no_secret() -> None:
     [
         ({"name": "a@b"}, "cannot be named"),
         ({"group_id": ""}, "cannot be named"),
+        ({"topic": ""}, "A topic cannot be named ''"),
+        ({"topic": "flights/daily"}, "A topic cannot be named"),
+        ({"topic": ".."}, "A topic cannot be named"),
         ({"producer": {"transactional.id": "x"}}, "may not set the producer's transactional.id"),
         ({"producer": {"partitioner": "random"}}, "may not set the producer's partitioner"),
         ({"ledger_topic": "flights"}, "one topic for two things"),

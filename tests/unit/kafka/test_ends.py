@@ -9,12 +9,13 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from airflow_eos_provider.errors import EosError, UnreachableError
-from airflow_eos_provider.kafka import ends as module
+from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.ends import Ends, Reach
 
 
 class Described:
+    topic_id = "id"
     partitions = (type("Partition", (), {"id": 0}), type("Partition", (), {"id": 1}))
 
 
@@ -54,40 +55,34 @@ def told(answer: Any) -> Future[Any]:
     return future
 
 
-def ends_of(broker: Broker, monkeypatch: pytest.MonkeyPatch, limit: float = 1.0) -> Ends:
-    real = module.QuietAdmin
-
-    def admin(settings: KafkaSettings) -> Any:
-        made = real(settings)
-        made.client = broker  # type: ignore[assignment]
-        return made
-
-    monkeypatch.setattr(module, "QuietAdmin", admin)
-    return Ends(KafkaSettings.of("127.0.0.1:1"), "t", Reach(), limit)
+def ends_of(broker: Broker, limit: float = 1.0) -> Ends:
+    admin = QuietAdmin(KafkaSettings.of("127.0.0.1:1"))
+    admin.client = broker  # type: ignore[assignment]
+    return Ends(admin, "t", Reach(), limit)
 
 
-def test_a_cluster_that_hangs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_hangs_is_told() -> None:
     broker = Broker([KafkaError._TIMED_OUT], [])
     with pytest.raises(UnreachableError, match="describing topic t"):
-        ends_of(broker, monkeypatch)
+        ends_of(broker)
     assert broker.asked == ["describe"], "and then a consumer, which finds nobody either"
 
 
 @pytest.mark.parametrize("code", [KafkaError.FENCED_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION])
-def test_a_leader_that_moves_is_followed(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_a_leader_that_moves_is_followed(code: int) -> None:
     broker = Broker([Described], [{0: Listed, 1: code}, {1: Listed}])
-    assert ends_of(broker, monkeypatch).now() == {0: 7, 1: 7}
+    assert ends_of(broker).now() == {0: 7, 1: 7}
     assert broker.asked == ["describe", "list 0 1", "leaders", "list 1"]
 
 
-def test_a_leader_that_does_not_come_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leader_that_does_not_come_is_told() -> None:
     broker = Broker([Described], [{0: Listed, 1: KafkaError.LEADER_NOT_AVAILABLE}])
     with pytest.raises(UnreachableError, match="listing the end offsets"):
-        ends_of(broker, monkeypatch, limit=0.3).now()
+        ends_of(broker, limit=0.3).now()
 
 
-def test_another_error_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_error_is_told_at_once() -> None:
     broker = Broker([Described], [{0: Listed, 1: KafkaError.INVALID_REQUEST}])
     with pytest.raises(EosError, match="listing the end offsets"):
-        ends_of(broker, monkeypatch).now()
+        ends_of(broker).now()
     assert "leaders" not in broker.asked

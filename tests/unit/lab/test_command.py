@@ -15,7 +15,7 @@ from airflow_eos_provider.lab.command import lab_app
         (["up", "--secure"], "--secure is not available yet"),
         (["up", "--brokers", "2"], "2 brokers"),
         (["up", "--connect-version", "2.8.0"], "no locked jars of Kafka 2.8.0"),
-        (["up", "--workers", "0"], "0 workers"),
+        (["up", "--workers", "-1"], "-1 workers"),
         (["up", "--worker-property", "connect.protocol"], "'connect.protocol' is no property"),
         (["up", "--name", "a/b"], "cannot be named"),
         (["status"], "no lab in"),

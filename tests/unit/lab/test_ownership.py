@@ -118,6 +118,17 @@ def test_down_stops_what_is_the_labs_and_nothing_else(tmp_path: Path, start: Sta
     assert not folder.exists()
 
 
+def test_down_does_not_wait_for_an_orderly_stop_of_what_is_removed(tmp_path: Path, start: Start) -> None:
+    folder = tmp_path / "lab"
+    record(folder, "ours")
+    pids = {name: start(marker(folder, "ours"), str(tmp_path / name)) for name in ("w1", "broker")}
+    for name, pid in pids.items():
+        (folder / f"{name}.pid").write_text(f"{pid}\n")
+    assert take_down(folder)
+    assert not any(map(alive, pids.values()))
+    assert not any((tmp_path / name).exists() for name in pids), "it was asked to end, and did so in good order"
+
+
 def test_down_stops_the_workers_before_the_brokers(tmp_path: Path, start: Start) -> None:
     folder = tmp_path / "lab"
     record(folder, "ours", other_brokers=((4, 5),))
@@ -130,7 +141,7 @@ def test_down_stops_the_workers_before_the_brokers(tmp_path: Path, start: Start)
     for name in names:
         pid = start(marker(folder, "ours"), str(tmp_path / name))
         (folder / f"{name}.pid").write_text(f"{pid}\n")
-    take_down(folder)
+    take_down(folder, keep_data=True)
     ended = {name: int((tmp_path / name).read_text()) for name in names}
     # The stand-ins take 0.2 s to end, so one that was asked only after the others had ended is later by that.
     assert min(ended["broker"], ended["broker2"]) - max(ended["w1"], ended["w2"]) > 150_000_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -13,15 +13,18 @@ from airflow_eos_provider.lab.waiting import is_healthy
 
 
 @contextmanager
-def worker(answers: Mapping[str, int]) -> Iterator[str]:
+def worker(answers: Mapping[str, int], after_each: Callable[[], None] = lambda: None) -> Iterator[str]:
     """A server with these statuses by path, 404 for all else as Jetty gives it while a worker starts; yields its URL.
 
     A real worker passes through these states in a second or two, too fast to be held in one.
+
+    :param after_each: what happens while each request is answered.
     """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(answers.get(self.path, 404))
+            after_each()
             self.send_header("Content-Length", "0")
             self.end_headers()
 
@@ -42,10 +45,10 @@ def worker(answers: Mapping[str, int]) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("answers", "healthy"),
     [
-        ({"/health": 200}, True),
-        ({"/health": 503, "/connectors": 200}, False),
-        ({"/connectors": 200}, True),
-        ({"/connectors": 500}, False),
+        ({"/": 200, "/health": 200}, True),
+        ({"/": 200, "/health": 503, "/connectors": 200}, False),
+        ({"/": 200, "/connectors": 200}, True),
+        ({"/": 200, "/connectors": 500}, False),
         ({}, False),
     ],
     ids=["healthy", "starting", "before-3.9", "before-3.9-starting", "nothing-is-there-yet"],
@@ -53,6 +56,18 @@ def worker(answers: Mapping[str, int]) -> Iterator[str]:
 def test_a_worker_is_ready_when_its_herder_answers(answers: Mapping[str, int], healthy: bool) -> None:
     with worker(answers) as url:
         assert is_healthy(url) is healthy
+
+
+def test_a_worker_whose_addresses_come_up_between_two_questions_is_not_taken_for_an_older_one() -> None:
+    # From 4.0 on /connectors is answered at once: by an empty list before the config topic is read.
+    answers: dict[str, int] = {}
+
+    def come_up() -> None:
+        answers.update({"/": 200, "/health": 503, "/connectors": 200})
+
+    with worker(answers, after_each=come_up) as url:
+        assert not is_healthy(url)
+        assert not is_healthy(url)
 
 
 def test_where_nobody_listens_nobody_is_ready() -> None:

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.connect.config_log import ClusterState, ConnectorConfigState, TaskCountRecord, TaskSet
+from airflow_eos_provider.connect.config_topic import ClusterState, ConnectorConfigState, TaskCountRecord, TaskSet
 from airflow_eos_provider.connect.group import Assignment, Member, WorkerGroup
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
-from airflow_eos_provider.connect.modes import Declared, ModeVerdict, Observed, Running, WorkerMode
+from airflow_eos_provider.connect.mode_evidence import Declared, ModeVerdict, Observed, Running, WorkerMode
 from airflow_eos_provider.connect.rest import ConnectorStatus, Health, TaskStatus, WorkerRoot
-from airflow_eos_provider.processes import ProcessIdentity
-from airflow_eos_provider.rollout.decision import expectation
-from airflow_eos_provider.rollout.expectation import Baseline
-from airflow_eos_provider.rollout.hosts.process import HostFacts
-from airflow_eos_provider.rollout.journal import Step, StepStatus
-from airflow_eos_provider.rollout.logs import LogView
-from airflow_eos_provider.rollout.observation import Observation, WorkerObservation
-from airflow_eos_provider.rollout.plan import Plan, make_plan
+from airflow_eos_provider.journal.journal import Step, StepStatus
+from airflow_eos_provider.rollout.act.decision import expectation
+from airflow_eos_provider.rollout.gate.expectation import Baseline
+from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Edit, HostFacts, StartToken
+from airflow_eos_provider.rollout.hosts.launch import how_to_start, launch_of
+from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
+from airflow_eos_provider.rollout.observe.topic_progress import LogView
+from airflow_eos_provider.rollout.plan.plan import Plan, make_plan
 
 GROUP = "lab"
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
@@ -38,6 +38,11 @@ MEMBERS_AT = 40  # the offset that all members work on
 def file_digest(worker_id: str, mode: Mode) -> str:
     """What stands for the SHA-256 of a worker's file while it declares this mode."""
     return f"{worker_id} with {mode}"
+
+
+def token(worker_id: str, started_at: float = LONG_AGO) -> StartToken:
+    """What stands for the start token of a worker's process."""
+    return StartToken(f"{worker_id} started at {started_at}")
 
 
 class Cluster:
@@ -67,6 +72,23 @@ class Cluster:
         self.logs = LogView(partition_count=9)
         self.extra: dict[str, Any] = {}
 
+    def share(self, *worker_ids: str, edit: Edit = Edit("/etc/connect/shared.properties")) -> Cluster:  # noqa: B008
+        """One edit serves these workers."""
+        for worker_id in worker_ids:
+            mode = self.workers[worker_id].facts.declared.mode or Mode.DISABLED
+            self.facts(worker_id, edit=edit, digest=file_digest(edit.name, mode))
+        return self
+
+    def sharing(self, worker_id: str) -> list[str]:
+        """The workers that this worker's edit serves."""
+        edit = self.workers[worker_id].facts.edit
+        return [w for w, worker in self.workers.items() if worker.facts.edit == edit]
+
+    def digest(self, worker_id: str, mode: Mode) -> str:
+        """What the worker's edit has for a digest in this mode."""
+        shared = self.sharing(worker_id)
+        return file_digest(self.workers[worker_id].facts.edit.name if len(shared) > 1 else worker_id, mode)
+
     # what is looked at
 
     def observe(self, *, at: float | None = None) -> Observation:
@@ -92,7 +114,7 @@ class Cluster:
 
     def plan(self, target: Mode = Mode.PREPARING) -> Plan:
         """A plan from what is seen now."""
-        return make_plan(self.observe(), target, {w: file_digest(w, target) for w in self.workers})
+        return make_plan(self.observe(), target, {w: self.digest(w, target) for w in self.workers})
 
     # what is broken
 
@@ -107,7 +129,9 @@ class Cluster:
         running = replace(worker.mode.running, alive=False, mode=None, started_at=None)
         self.workers[worker_id] = replace(
             worker,
-            facts=replace(worker.facts, process=None, running=running),
+            facts=replace(
+                worker.facts, is_running=False, runs_as="", started_at=None, running=running, start_token=NOT_RUNNING
+            ),
             mode=replace(worker.mode, verdict=ModeVerdict.UNKNOWN, running=running, reason="stopped"),
             root=None,
             health=None,
@@ -119,22 +143,22 @@ class Cluster:
         """A new process of this worker, in the mode that its file says unless told otherwise."""
         declared = self.workers[worker_id].facts.declared.mode
         mode = mode or declared or Mode.DISABLED
-        digest = self.workers[worker_id].facts.config_sha256
+        facts = self.workers[worker_id].facts
         self.workers[worker_id] = self._worker(worker_id, mode, started_at=at)
+        self.facts(worker_id, edit=facts.edit, digest=facts.digest)
         self.placed.setdefault(worker_id, (set(), set()))
         number = int(self.member_ids[worker_id].rpartition("-")[2]) + 1
         self.member_ids[worker_id] = f"connect-{worker_id}-{number}"
-        if declared is not mode:
-            self.facts(worker_id, config_sha256=digest)
         return self
 
     def edit_file(self, worker_id: str, mode: Mode) -> Cluster:
-        """The file declares another mode; the process runs on as it was."""
+        """The file declares another mode, for each worker that it serves; the processes run on as they were."""
         declared = Declared(mode, f"{MODE_PROPERTY}={mode}", NOW)
-        properties = {**self.workers[worker_id].facts.properties, MODE_PROPERTY: str(mode)}
-        return self.facts(
-            worker_id, declared=declared, config_sha256=file_digest(worker_id, mode), properties=properties
-        )
+        digest = self.digest(worker_id, mode)
+        for each in self.sharing(worker_id):
+            properties = {**self.workers[each].facts.properties, MODE_PROPERTY: str(mode)}
+            self.facts(each, declared=declared, digest=digest, properties=properties)
+        return self
 
     def roll(self, worker_id: str, mode: Mode, *, at: float) -> Cluster:
         """What a roll does to one worker, come to its good end."""
@@ -236,23 +260,24 @@ class Cluster:
         properties = {"group.id": GROUP, "config.storage.topic": CONFIG_TOPIC, "sasl.jaas.config": "password=CANARY"}
         if mode is Mode.PREPARING:
             properties["isolation.level"] = "read_committed"  # as a roll to preparing leaves it
+        log = Path(f"/var/log/{worker_id}.log")
+        described = WorkerDescription(f"http://{worker_id}", config=config, log=log, start=("connect", str(config)))
         return WorkerObservation(
-            worker=WorkerDescription(
-                f"http://{worker_id}",
-                config=config,
-                log=Path(f"/var/log/{worker_id}.log"),
-                start=("connect", str(config)),
-            ),
+            worker=described,
             facts=HostFacts(
                 worker_id=worker_id,
-                config_path=config,
-                config_sha256=file_digest(worker_id, mode),
-                config_modified_at=LONG_AGO - 60,
+                edit=Edit(str(config)),
+                digest=file_digest(worker_id, mode),
                 properties={**properties, MODE_PROPERTY: str(mode)},
                 declared=declared,
                 running=running,
-                process=ProcessIdentity(int(started_at), started_at),
-                problem=None,
+                is_running=True,
+                started_at=started_at,
+                start_token=token(worker_id, started_at),
+                runs_as=f"pid {int(started_at)}",
+                launch=launch_of(described),
+                how_to_start=how_to_start(described),
+                log=str(log),
             ),
             mode=WorkerMode(worker_id, verdict, declared, running, observed, (), "as its log says"),
             root=WorkerRoot("4.3.1", "abc", "kafka-1"),
@@ -343,8 +368,8 @@ class Gate:
         self.cluster.roll(W1, target, at=NOW - 120.0).roll(W2, target, at=NOW - 20.0)
         self.cluster.leader = W3
         self.steps = {
-            W1: Step(W1, StepStatus.PASSED, NOW - 60.0, restarted_after=NOW - 130.0),
-            W2: Step(W2, StepStatus.RESTARTED, NOW - 20.0, restarted_after=self.RESTARTED_AFTER),
+            W1: Step(W1, StepStatus.PASSED, NOW - 60.0, restarted_after=NOW - 130.0, replaces=token(W1)),
+            W2: Step(W2, StepStatus.RESTARTED, NOW - 20.0, restarted_after=self.RESTARTED_AFTER, replaces=token(W2)),
         }
 
     def expected(self) -> Any:

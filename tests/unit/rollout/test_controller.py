@@ -1,4 +1,7 @@
-"""What the controller refuses before it looks at a cluster. The journal's content is given; all else is real."""
+"""What the controller refuses before it looks at a cluster, and how often it looks before it acts.
+
+The journal's content is given.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,15 @@ import pytest
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError, FencedError, PlanMovedError, StopRequestedError
+from airflow_eos_provider.journal.records import JournalContent, Lease, Owner, RolloutRecord, RolloutState, Step
 from airflow_eos_provider.rollout import controller as module
-from airflow_eos_provider.rollout.checkpoint import CHECKPOINT_KEY, CHECKPOINT_SCHEMA, GATE_KEY, TaskMemory
+from airflow_eos_provider.rollout import planner
+from airflow_eos_provider.rollout.act.checkpoint import CHECKPOINT_KEY, CHECKPOINT_SCHEMA, GATE_KEY, TaskMemory
 from airflow_eos_provider.rollout.controller import Controller
-from airflow_eos_provider.rollout.gate import GateWatch
-from airflow_eos_provider.rollout.records import JournalContent, Lease, Owner, RolloutRecord, RolloutState
-from airflow_eos_provider.rollout.waiting import GateWait
+from airflow_eos_provider.rollout.gate.state import GateState
+from airflow_eos_provider.rollout.observe.topic_progress import Memory
+from airflow_eos_provider.rollout.plan.plan import Plan
+from airflow_eos_provider.rollout.settings import RolloutSettings
 
 
 class Remembered:
@@ -46,7 +52,7 @@ def described(tmp_path: Path) -> ConnectCluster:
 def test_a_retry_of_an_aborted_rollout_begins_nothing(
     described: ConnectCluster, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The plan may still fit, since nothing was touched: all the same somebody has given it up."""
+    """The plan may still fit, since nothing was touched: all the same an operator has aborted it."""
     plan = cluster.plan(Mode.PREPARING)
     record = RolloutRecord("r1", plan.to_dict(), {}, RolloutState.ABORTED, 1.0, note="ann asked for abort: wrong one")
     monkeypatch.setattr(module, "read_journal", lambda *_: JournalContent(rollouts={"r1": record}))
@@ -57,8 +63,10 @@ def test_a_retry_of_an_aborted_rollout_begins_nothing(
 TASK = "upgrade/manual/roll"
 
 
-def waited() -> GateWait:
-    return GateWait("r1", None, 0.0, GateWatch(polls=1, hold_seconds=0.0, deadline=1.0).to_dict())
+def waited() -> GateState:
+    return GateState(
+        rollout_id="r1", worker_id=None, restart_id=0.0, polls=1, hold_seconds=0.0, deadline=1.0, latest_deadline=1.0
+    )
 
 
 @pytest.mark.parametrize("owner", [Owner.deferred_task("upgrade/another/roll"), Owner.this_process()])
@@ -99,10 +107,40 @@ class Stored(Remembered):
         return self.document
 
 
+#: The same gate as the first schema kept it.
+FIRST_SCHEMA: dict[str, Any] = {
+    "schema": 1,
+    "rollout_id": "r1",
+    "worker_id": None,
+    "restarted_after": 0.0,
+    "watch": {
+        "polls": 1,
+        "hold_seconds": 0.0,
+        "deadline": 1.0,
+        "latest_deadline": 1.0,
+        "tasks": [],
+        "after_delay_seconds": None,
+        "running_since": None,
+        "delay": {"delay_ms": 0, "seen_at": 0.0},
+        "held_since": 0.0,
+        "snapshot": "",
+        "looked_at": 0.0,
+    },
+    "memory": {},
+    "config_topic": None,
+    "offsets_topic": None,
+    "look_at": 0.0,
+    "healed": False,
+    "delay_ended_for": [],
+    "silent": [],
+}
+
+
 @pytest.mark.parametrize(
     ("document", "state", "remembered"),
     [
         (waited().to_dict(), RolloutState.RUNNING, True),
+        (FIRST_SCHEMA, RolloutState.RUNNING, True),
         (waited().to_dict(), RolloutState.PAUSED, False),  # that gate has answered, so the next one begins anew
         ({**waited().to_dict(), "rollout_id": "r0"}, RolloutState.RUNNING, False),
         ({"schema": 99}, RolloutState.RUNNING, False),
@@ -115,3 +153,113 @@ def test_the_gate_at_which_a_killed_process_was_deferred_is_remembered(
     found = TaskMemory(Stored(document)).gate_of(RolloutRecord("r1", {}, {}, state, 1.0))
     assert found == (waited() if remembered else None)
     assert TaskMemory(None).gate_of(RolloutRecord("r1", {}, {}, state, 1.0)) is None
+
+
+class FirstActError(Exception):
+    """Raised by the first act of a roll."""
+
+
+class Unchanged:
+    """A host whose file is about to be changed."""
+
+    def __init__(self, worker_id: str, cluster: Any) -> None:
+        self.worker_id, self.cluster = worker_id, cluster
+
+    def digest_with(self, properties: dict[str, str]) -> str:
+        return f"{self.worker_id} with {sorted(properties.items())}"
+
+    def observe(self) -> Any:
+        return self.cluster.workers[self.worker_id].facts
+
+    def edit(self, *_: object, **__: object) -> None:
+        raise FirstActError
+
+
+class Looks:
+    """Stands for an observer, and counts its looks."""
+
+    def __init__(self, cluster: Any) -> None:
+        self.session = type("Session", (), {"kafka": None})
+        self.hosts = {worker_id: Unchanged(worker_id, cluster) for worker_id in cluster.workers}
+        self.logs = type("Logs", (), {"memory": Memory()})
+        self.cluster = cluster
+        self.count = 0
+
+    def observe(self) -> Any:
+        self.count += 1
+        return self.cluster.observe(at=time.time())
+
+    observe_settled = observe
+
+
+class OpenJournal:
+    """A journal with one writer."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.written: list[str] = []
+
+    def acquire(self, *, take_over: bool) -> JournalContent:
+        return JournalContent()
+
+    def record(self, step: Step) -> int:
+        return int(time.time() * 1000)
+
+    def nothing(self, *_: object, **__: object) -> None:
+        return None
+
+    begin = request = renew = confirm = end = close = nothing
+
+
+@pytest.fixture
+def looks(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Looks:
+    for room in (module, planner):
+        monkeypatch.setattr(room, "read_journal", lambda *_: JournalContent())
+    monkeypatch.setattr(module, "Journal", OpenJournal)
+    return Looks(cluster)
+
+
+QUICK = RolloutSettings(polls=3, hold_seconds=0.0, poll_interval_seconds=0.0)
+
+
+def found(described: ConnectCluster, looks: Looks) -> tuple[Controller, Plan]:
+    """A controller that has just found the plan of a roll to ``preparing`` by its hash, as ``eos apply`` does."""
+    controller = Controller(described, settings=QUICK)
+    controller.observer = looks  # type: ignore[assignment]
+    shown = controller.plan(Mode.PREPARING).hash
+    looks.count = 0
+    return controller, controller.find_plan(shown)
+
+
+def test_a_roll_looks_five_times_before_its_first_act(described: ConnectCluster, looks: Looks) -> None:
+    """To find the plan; under the lease, which is the gate's first look; twice more for the gate; right before the act.
+    The figure is in docs/how-a-roll-works.md."""
+    controller, plan = found(described, looks)
+    assert looks.count == 1
+    with pytest.raises(FirstActError):
+        controller.apply(plan)
+    assert looks.count == 5
+
+
+def test_a_plan_that_was_found_long_ago_is_compared_with_a_look_of_now(
+    described: ConnectCluster, cluster: Any, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller, plan = found(described, looks)
+    monkeypatch.setattr(planner, "STABLE_SECONDS", -1.0)
+    cluster.edit_file("w1:8083", Mode.ENABLED)
+    monkeypatch.setattr(OpenJournal, "acquire", OpenJournal.nothing)  # not even asked for
+    with pytest.raises(PlanMovedError):
+        controller.apply(plan)
+    assert looks.count == 2
+
+
+def test_what_moved_before_the_lease_was_taken_is_seen_under_it(
+    described: ConnectCluster, cluster: Any, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def acquire(journal: OpenJournal, *, take_over: bool) -> JournalContent:
+        cluster.edit_file("w1:8083", Mode.ENABLED)
+        return JournalContent()
+
+    monkeypatch.setattr(OpenJournal, "acquire", acquire)
+    controller, plan = found(described, looks)
+    with pytest.raises(PlanMovedError):
+        controller.apply(plan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from typing import Any
@@ -10,8 +11,7 @@ import pytest
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
-from airflow_eos_provider.rollout.history import find_rollout, former_mode, history, restores_files
-from airflow_eos_provider.rollout.records import (
+from airflow_eos_provider.journal.records import (
     Event,
     JournalContent,
     Lease,
@@ -20,8 +20,21 @@ from airflow_eos_provider.rollout.records import (
     RolloutState,
     Step,
     StepStatus,
+    content_of,
+    encode,
 )
-from airflow_eos_provider.rollout.report import WorkerOutcome
+from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.rollout.history import (
+    ForeignRollout,
+    Rollout,
+    find_rollout,
+    former_mode,
+    history,
+    restores_files,
+    whole_history,
+)
+from airflow_eos_provider.rollout.outcome import WorkerOutcome
+from airflow_eos_provider.rollout.plan import recorded_plan as plan_on_record
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
 NOW = 1_000_000.0
@@ -94,6 +107,66 @@ def test_the_empty_journal_has_no_rollout_to_show() -> None:
         find_rollout(JournalContent(), None)
 
 
+# what another version has written
+
+
+def foreign(record: RolloutRecord, **fields: Any) -> JournalContent:
+    """The journal with a newer rollout that another version has written, and this one."""
+    newer = replace(record, rollout_id="20260102-preparing-def", started_at=NOW + 1)
+    documents = {newer.rollout_id: {**json.loads(encode(newer)), **fields}, record.rollout_id: encode(record)}
+    return content_of(
+        LogRecord("j", 0, 0, 5_000, f"rollout/{name}".encode(), json.dumps(d).encode() if isinstance(d, dict) else d)
+        for name, d in documents.items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"schema": 2}, "was written by a newer version"),
+        ({"plan": {"schema": 99, "hash": "x"}}, "has a plan that this version does not understand"),
+        ({"state": "teleported"}, "that this version does not understand"),
+    ],
+)
+def test_a_rollout_of_another_version_is_shown_and_refused_while_others_are_not(
+    record: RolloutRecord, fields: dict[str, Any], why: str
+) -> None:
+    both = foreign(record, **fields)
+    shown = whole_history(both)
+    assert {one.rollout_id for one in shown} == {record.rollout_id, "20260102-preparing-def"}
+    (strange,) = [one.to_dict() for one in shown if isinstance(one, ForeignRollout)]
+    assert strange["state"] == "not understood"
+    assert why in strange["note"]
+    assert [one.rollout_id for one in history(both)] == [record.rollout_id]
+    assert find_rollout(both, "20260101").rollout_id == record.rollout_id
+    with pytest.raises(RefusedError, match=f"Rollout 20260102-preparing-def .*{why}") as refused:
+        find_rollout(both, "20260102")
+    assert "\n" not in str(refused.value), "one sentence"
+
+
+def test_a_rollout_of_an_earlier_version_is_shown_with_its_own_hash_and_not_resumed(
+    record: RolloutRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = {**record.plan, "schema": 2, "hash": "its own", "workers": [dict(w) for w in record.plan["workers"]]}
+    for worker in plan["workers"]:
+        del worker["isolation_after"]  # a field that it did not have
+    monkeypatch.setattr(plan_on_record, "SCHEMA", 3)
+    (found,) = whole_history(content(replace(record, plan=plan)))
+    assert isinstance(found, Rollout)
+    assert found.to_dict()["plan"] == "its own"
+    assert former_mode(found.plan) is Mode.DISABLED
+    with pytest.raises(RefusedError, match=r"made by an earlier version of this package \(schema 2\)"):
+        found.require_applicable()
+
+
+def test_a_closed_rollout_is_not_resumed(record: RolloutRecord) -> None:
+    (open_one,) = history(content(record))
+    open_one.require_applicable()
+    (closed,) = history(content(replace(record, state=RolloutState.DONE)))
+    with pytest.raises(RefusedError, match="is done, so it cannot be resumed"):
+        closed.require_applicable()
+
+
 # the way back
 
 
@@ -125,12 +198,12 @@ def test_it_is_told_whose_file_becomes_what_it_was(plan: Any) -> None:
 
 @pytest.mark.parametrize(("led", "worst"), [(True, False), (False, True)])
 def test_the_prediction_is_the_plans_for_a_leader_or_for_another(plan: Any, led: bool, worst: bool) -> None:
-    step = Step(W2, StepStatus.PASSED, NOW, tasks=("a/0",), led=led, tasks_stood_seconds=7.04)
+    step = Step(W2, StepStatus.PASSED, NOW, tasks=("a/0",), led=led, task_downtime_seconds=7.04)
     outcome = WorkerOutcome.of(step, plan)
-    (prediction,) = [p for p in plan.stand_still if p.worker_id == W2]
+    (prediction,) = [p for p in plan.task_downtime if p.worker_id == W2]
     assert prediction.best_seconds != prediction.worst_seconds
     assert outcome.predicted_seconds == (prediction.worst_seconds if worst else prediction.best_seconds)
-    assert outcome.tasks_stood_seconds == 7.0
+    assert outcome.task_downtime_seconds == 7.0
 
 
 def test_no_tasks_were_predicted_to_stand_still_where_there_were_none(plan: Any) -> None:

@@ -1,0 +1,181 @@
+"""The commands of ``eos``: where each one is, imported when it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from airflow_eos_provider import __version__
+from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.errors import EosError
+
+
+class Place(NamedTuple):
+    """Where a command is.
+
+    :param module: below this package.
+    :param name: a function, or the :class:`typer.Typer` of a group.
+    :param summary: for the list of commands, which is printed without importing one; the first line of its own help.
+    :param examples: at the end of its help; a group's commands have their own.
+    """
+
+    module: str
+    name: str
+    summary: str
+    examples: tuple[str, ...] = ()
+
+
+COMMANDS: Mapping[str, Place] = {
+    "status": Place(
+        "cli.status",
+        "status",
+        "Show the group, its workers, connectors, fencing and transactions. Changes nothing.",
+        ("eos status", "eos status --cluster prod --json", "eos status --exit-code  # 1 if there are findings"),
+    ),
+    "discover": Place(
+        "cli.discover",
+        "discover",
+        "Propose a cluster file from the members of a group.",
+        (
+            "eos discover -g connect-orders -b kafka-1:9092 --write eos.yaml",
+            "eos discover -g connect-orders -b kafka-1:9093 --client-file client.properties",
+        ),
+    ),
+    "plan": Place(
+        "cli.rollout",
+        "plan",
+        "Show what a roll would change, and the hash to apply it by. Changes nothing.",
+        ("eos plan", "eos plan --to disabled --cluster prod"),
+    ),
+    "apply": Place(
+        "cli.rollout",
+        "apply",
+        "Roll the group as planned; after an interruption, go on where it stopped.",
+        ("eos apply 3f1c09ab77d2 --reason CHG-4711",),
+    ),
+    "rollout": Place(
+        "cli.rollouts", "rollouts_app", "Rollouts of the group: list, show, wait, pause, resume, abort, back."
+    ),
+    "drift": Place(
+        "cli.drift",
+        "drift",
+        "Show what has changed without a rollout: modes, members, files.",
+        ("eos drift", "eos drift --mode enabled --watch 60  # until something is found"),
+    ),
+    "offsets": Place(
+        "cli.offsets",
+        "offsets_app",
+        "Source offsets: list, back up, compare, alter, reset, restore, copy, migrate and prune them.",
+    ),
+    "changes": Place(
+        "cli.changes", "changes_app", "Changes of a group that are no roll, e.g. of offsets: list them, close one."
+    ),
+    "fence": Place(
+        "cli.fence",
+        "fence",
+        "Show the fencing of source connectors, and what a round would do; with --hash or --yes, do it.",
+        (
+            "eos fence",
+            "eos fence orders --hash 3f1c09ab77d2 --reason CHG-4711",
+            "eos fence --pending --yes  # for scripts: every round that is due or has failed",
+        ),
+    ),
+    "topics": Place("cli.topics", "topics_app", "The group's internal topics: check them; create and mend them."),
+    "config-topic": Place(
+        "cli.config_topic",
+        "config_topic",
+        "Show what the config topic holds: live and dead records, leftovers, writers, and how long its read takes.",
+        ("eos config-topic", "eos config-topic --cluster prod --json"),
+    ),
+    "intervals": Place("cli.intervals", "intervals_app", "Interval runs: what they wrote into Kafka exactly once."),
+    "lab": Place("lab.command", "lab_app", "Real Kafka brokers and Connect workers on this machine, to try things on."),
+    "demo": Place(
+        "demo.command",
+        "demo",
+        "The main job on a lab, start to end: a roll under live load, then a backfill by Spark.",
+        ("eos demo", "eos demo --days 3 --keep", "eos demo --down  # what --keep has left up"),
+    ),
+}
+
+
+class _Commands(TyperGroup):
+    """A group that imports a command when it is called: the clients of Kafka and HTTP cost a second of CPU."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and load(name or ""), rest
+
+
+def load(name: str) -> Any:
+    """The command of this name, as Typer makes it."""
+    place = COMMANDS[name]
+    found = getattr(import_module(f"airflow_eos_provider.{place.module}"), place.name)
+    if not isinstance(found, typer.Typer):
+        group = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        group.command(name, epilog=examples(*place.examples))(found)
+        found = group
+    command = get_command(found)
+    command.name = name
+    return command
+
+
+app = typer.Typer(
+    name="eos",
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+    rich_markup_mode="rich",
+)
+
+
+def _add(name: str, place: Place) -> None:
+    @app.command(name, help=place.summary)
+    def stand_in() -> None:
+        """Stands in the list of commands; :class:`_Commands` calls the command itself."""
+
+
+for _name, _place in COMMANDS.items():
+    _add(_name, _place)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(f"airflow-eos-provider {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog=examples("eos lab up", "eos status", "eos plan", "eos --quiet apply 3f1c09ab77d2 --json"))
+def options(
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Show the version."),
+    quiet: bool = typer.Option(False, "--quiet", "-q", help="No progress; warnings and errors are still printed."),
+    verbose: bool = typer.Option(False, "--verbose", "-v", help="Also what the clients of Kafka and HTTP log."),
+) -> None:
+    """Operate Kafka Connect through exactly-once source support (KIP-618)."""
+    if quiet:
+        from airflow_eos_provider.cli.common import progress_console
+
+        progress_console.quiet = True
+    if verbose:
+        import logging
+
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s  %(name)s: %(message)s", datefmt="%H:%M:%S")
+
+
+def run() -> int:
+    """Run the command that the process was called with.
+
+    :returns: the exit code.
+    """
+    try:
+        app()
+    except EosError as error:
+        from airflow_eos_provider.cli.common import error_console, print_lines
+
+        print_lines(f"error: {error}", on=error_console)
+        return error.exit_code
+    return 0

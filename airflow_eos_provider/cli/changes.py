@@ -1,0 +1,96 @@
+"""``eos changes``: changes of a group that are no roll, as its journal has them."""
+
+from __future__ import annotations
+
+import time
+
+import typer
+
+from airflow_eos_provider.cli.common import (
+    ClusterOption,
+    JsonOption,
+    Output,
+    OutputOption,
+    ReasonOption,
+    TakeOverOption,
+    actor,
+    console,
+    load_cluster,
+    print_document,
+    print_json,
+    report_line,
+    table,
+    width_for,
+)
+from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.journal.change import abandon, change_journal
+from airflow_eos_provider.journal.journal import read_journal
+
+changes_app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="Changes of a group that are no roll, e.g. of offsets: list them, close one.",
+)
+
+
+@changes_app.command("list", epilog=examples("eos changes list", "eos changes list -o wide"))
+def list_(cluster: ClusterOption = None, output: OutputOption = None, as_json: JsonOption = False) -> None:
+    """Show every change of the group that is no roll, the newest first. Changes nothing."""
+    described = load_cluster(cluster)
+    found = read_journal(described.kafka, described.group_id).changes.values()
+    newest_first = sorted(found, key=lambda change: change.started_at, reverse=True)
+    document = [
+        {
+            "change_id": change.change_id,
+            "kind": change.kind,
+            "about": change.about,
+            "state": str(change.state),
+            "under_way": change.under_way,
+            "done": list(change.done),
+            "plan": change.plan.get("hash"),
+            "started_at": change.started_at,
+            "actor": change.actor,
+            "reason": change.reason,
+            "note": change.note,
+        }
+        for change in newest_first
+    ]
+    if print_document(document, [change.change_id for change in newest_first], output, as_json=as_json):
+        return
+    if not newest_first:
+        console.print(f"Group {described.group_id} was never changed but by rolls.")
+        return
+    wide = output is Output.WIDE
+    shown = table(f"Changes of group {described.group_id}")
+    for column in ("change", "of", "state", "step", *(("began", "by") if wide else ()), "why"):
+        shown.add_column(column, overflow="fold", no_wrap=column == "change")
+    for change in newest_first:
+        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(change.started_at))
+        more = (began, change.actor) if wide else ()
+        step = change.under_way or (change.done[-1] if change.done else "")
+        shown.add_row(change.change_id, change.about, str(change.state), step, *more, change.note or change.reason)
+    with width_for(output):
+        console.print(shown)
+
+
+@changes_app.command("abandon", epilog=examples("eos changes abandon --reason 'the connector is deleted'"))
+def abandon_(
+    reason: ReasonOption = "",
+    cluster: ClusterOption = None,
+    take_over: TakeOverOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Close the change that was begun and not finished, as it is. The connector stays as it is, too: perhaps stopped.
+
+    A change is better taken up, by the same command that has begun it.
+    """
+    described = load_cluster(cluster)
+    journal = change_journal(described.kafka, described.group_id, actor=actor(), reason=reason, report=report_line)
+    closed = abandon(journal, note=reason or "abandoned", take_over=take_over)
+    if as_json:
+        print_json({"abandoned": closed and closed.change_id})
+    elif closed is None:
+        console.print("Nothing to close: no change of the group is unfinished.")
+    else:
+        console.print(f"Closed: {closed}. See 'eos status' for the connector.", soft_wrap=True)

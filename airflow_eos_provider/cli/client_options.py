@@ -1,0 +1,92 @@
+"""Client properties for a command. Secrets never come from the command line, which every user of the machine can read.
+
+A secret comes from a file, from an environment variable, or from a person who is asked for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from airflow_eos_provider.connect.properties import parse
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.kafka.config import is_secret
+from airflow_eos_provider.redaction import holds_secret
+
+#: ``EOS_CLIENT_SASL_PASSWORD`` stands for ``sasl.password``.
+ENVIRONMENT_PREFIX = "EOS_CLIENT_"
+
+ClientOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--client",
+        metavar="NAME[=VALUE]",
+        help="Further client property (librdkafka names); may be repeated. A secret is given by its name alone, and "
+        f"asked for; or by --client-file, or as {ENVIRONMENT_PREFIX}<NAME> in the environment (SASL_PASSWORD).",
+    ),
+]
+ClientFileOption = Annotated[
+    Path | None,
+    typer.Option("--client-file", help="File of client properties, NAME=VALUE by line; for its owner only."),
+]
+
+
+def client_properties(
+    given: Iterable[str], file: Path | None, environment: Mapping[str, str], ask: bool | None = None
+) -> dict[str, str]:
+    """The client properties of a command: those of the file, of the environment, of the options; the later win.
+
+    :param given: ``NAME=VALUE``, or ``NAME`` to be asked for.
+    :param ask: whether a person can be asked; by default, whether standard input is a terminal.
+    :raises ConfigurationError: a secret is on the command line; there is no terminal to ask for one; the file
+        cannot be read.
+    """
+    properties = _of_file(file) if file is not None else {}
+    properties |= _of_environment(environment)
+    for entry in given:
+        name, separator, value = entry.partition("=")
+        if not separator:
+            value = _asked(name, sys.stdin.isatty() if ask is None else ask)
+        elif is_secret(name) or holds_secret(value):
+            raise ConfigurationError(
+                f"--client {name}=… puts a secret on the command line, where every user of this machine can read it.",
+                remedy=f"Give --client {name} alone to be asked for it, or name a file with --client-file, or set "
+                f"{_variable(name)}; and change the secret, if others work on this machine.",
+            )
+        properties[name] = value
+    return properties
+
+
+def _of_file(file: Path) -> dict[str, str]:
+    try:
+        return parse(file.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(
+            f"The file of client properties {file} cannot be read: {error.strerror}.",
+            expected="NAME=VALUE by line, as in security.protocol=SASL_SSL",
+        ) from error
+
+
+def _of_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", "."): value
+        for name, value in environment.items()
+        if name.startswith(ENVIRONMENT_PREFIX) and name != ENVIRONMENT_PREFIX
+    }
+
+
+def _asked(name: str, ask: bool) -> str:
+    if not ask:
+        raise ConfigurationError(
+            f"--client {name} has no value, and there is no terminal to ask for it.",
+            remedy=f"Name a file with --client-file, or set {_variable(name)}; for what is no secret: {name}=VALUE.",
+        )
+    return str(typer.prompt(name, hide_input=True, err=True))
+
+
+def _variable(name: str) -> str:
+    return ENVIRONMENT_PREFIX + name.upper().replace(".", "_")

@@ -1,0 +1,113 @@
+"""``eos config-topic``: what the config topic holds, and whether it makes workers start slowly."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from airflow_eos_provider.cli.common import (
+    ClusterOption,
+    ConfigTopicOption,
+    JsonOption,
+    OutputOption,
+    console,
+    load_cluster,
+    print_document,
+    print_share_read,
+    table,
+    width_for,
+)
+from airflow_eos_provider.connect.config_census import Census
+from airflow_eos_provider.connect.config_topic_look import ConfigTopicLook, look_at_config_topic
+from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
+
+#: A topic with this many dead records for each live one, and so many at least, is worth compacting.
+DEAD_PER_LIVE = 10
+MANY_DEAD = 100_000
+
+
+def config_topic(
+    cluster: ClusterOption = None,
+    topic: ConfigTopicOption = None,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what the config topic holds: live and dead records, leftovers, writers, and how long its read takes.
+
+    Changes nothing. A worker reads the whole topic before it joins its group.
+    """
+    described = load_cluster(cluster)
+    name = topic or read_worker_files(described).common(CONFIGS)
+    look = look_at_config_topic(
+        described.kafka, name, described.group_id, lambda passed, total: print_share_read(name, passed, total)
+    )
+    advice = advice_for(look.census)
+    document = {
+        "topic": name,
+        "read_seconds": round(look.read_seconds, 3),
+        **look.census.to_dict(),
+        "advice": list(advice),
+    }
+    if not print_document(document, sorted(look.census.state.connectors), output, as_json=as_json):
+        with width_for(output):
+            _show(look, advice)
+
+
+def advice_for(census: Census) -> tuple[str, ...]:
+    """What to do about a topic that is not as it should be."""
+    found = []
+    if census.dead >= max(MANY_DEAD, DEAD_PER_LIVE * census.live):
+        found.append(
+            f"{census.dead:,} of {census.live + census.dead:,} records are dead, and each worker reads them at its "
+            "start. Check that cleanup.policy is compact. Compaction takes them when the active segment rolls: set the "
+            "topic's segment.ms to an hour (3600000) and min.cleanable.dirty.ratio to 0.1, and look again after that."
+        )
+    if census.leftovers:
+        names = ", ".join(list(census.leftovers)[:3])
+        found.append(
+            f"{len(census.leftovers)} connectors that do not exist have left records ({names}). They do no harm, and a "
+            "connector of the same name takes over the task count record and its source offsets."
+        )
+    if census.foreign:
+        found.append(
+            f"{census.foreign} records that only the group's leader writes are of another transactional producer: "
+            "another group on this topic, or a tool. Compare config.storage.topic of the groups on this Kafka cluster."
+        )
+    if census.state.unknown or census.state.malformed:
+        count = len(census.state.unknown) + len(census.state.malformed)
+        found.append(f"{count} records are none that Connect knows; it logs an error for each at every start.")
+    return tuple(found)
+
+
+def _show(look: ConfigTopicLook, advice: tuple[str, ...]) -> None:
+    census = look.census
+    console.print(
+        f"{look.topic}: {census.live + census.dead:,} records, read in {look.read_seconds:.1f} s", style="bold"
+    )
+    kinds = table()
+    kinds.add_column("record", no_wrap=True)
+    for column in ("live", "bytes", "dead", "bytes"):
+        kinds.add_column(column, justify="right")
+    for name, kind in sorted(census.kinds.items()):
+        kinds.add_row(name, f"{kind.live:,}", f"{kind.live_bytes:,}", f"{kind.dead:,}", f"{kind.dead_bytes:,}")
+    console.print(kinds)
+    connectors = table()
+    connectors.add_column("connector", no_wrap=True)
+    for column in ("tasks", "generations", "task count record", "fencing"):
+        connectors.add_column(column, justify="right")
+    for name, connector in census.state.connectors.items():
+        connectors.add_row(
+            name,
+            "–" if connector.task_count is None else str(connector.task_count),
+            str(census.commits.get(name, 0)),
+            "–" if connector.task_count_record is None else str(connector.task_count_record),
+            Text("pending", "yellow") if connector.pending_fencing else "",
+        )
+    if census.state.connectors:
+        console.print(connectors)
+    writers = ", ".join(
+        f"{'plain producers' if writer is None else f'producer {writer}'} {count:,}"
+        for writer, count in list(census.writers.items())[:5]
+    )
+    console.print(f"written by {writers or 'nobody'}", soft_wrap=True)
+    for one in advice:
+        console.print(Text(one, "yellow"), soft_wrap=True)

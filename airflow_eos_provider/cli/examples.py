@@ -1,0 +1,11 @@
+"""The examples at the end of each ``--help``."""
+
+from __future__ import annotations
+
+
+def examples(*lines: str) -> str:
+    """An epilog of Typer's: one command a line.
+
+    :param lines: whole commands, each perhaps with a remark behind ``#``.
+    """
+    return "\n\n".join(["Examples:", *lines])

@@ -1,0 +1,255 @@
+"""``eos offsets``: source offsets as they are in Kafka."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from airflow_eos_provider.cli.common import (
+    ClusterOption,
+    JsonOption,
+    OffsetsTopicOption,
+    Output,
+    OutputOption,
+    console,
+    load_cluster,
+    print_documents,
+    print_json,
+    print_share_read,
+)
+from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.cli.offsets_change import (
+    WhereOption,
+    alter_,
+    copy_,
+    migrate_,
+    prune_,
+    reset_,
+    restore_,
+)
+from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.internal_topics import OFFSETS, read_worker_files
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.kafka.writers import Outcome
+from airflow_eos_provider.offsets import backup
+from airflow_eos_provider.offsets.difference import Difference, difference
+from airflow_eos_provider.offsets.group import GroupOffsets, SeenOffset, matching, parse_where, read_group_offsets
+
+offsets_app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="Source offsets: list, back up, compare, alter, reset, restore, copy, migrate and prune them.",
+)
+
+#: Limit of the one request for all connectors, seconds.
+_REST_SECONDS = 30.0
+
+
+@offsets_app.command(
+    "list",
+    epilog=examples(
+        "eos offsets list",
+        'eos offsets list orders --where \'{"filename": "/data/in.txt"}\'',
+        "eos offsets list --all -o json",
+    ),
+)
+def list_(
+    connector: Annotated[str | None, typer.Argument(help="One connector; default: every source connector.")] = None,
+    cluster: ClusterOption = None,
+    where: WhereOption = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also what belongs to no connector that exists: leftovers of deleted ones.")
+    ] = False,
+    offsets_topic: OffsetsTopicOption = None,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show source offsets as tasks see them, where each stands, and what Connect's REST API hides. Changes nothing.
+
+    A connector's own offsets topic wins over the global one, key by key.
+    """
+    wanted = parse_where(where)
+    with ConnectSession(load_cluster(cluster)) as session:
+        found = look(session, connector, offsets_topic)
+    names = [connector] if connector else found.known()
+    shown = {name: matching(found.of(name), wanted) for name in names}
+    if everything:
+        shown["of no connector that exists"] = matching(found.leftovers(), wanted)
+    seen = chain.from_iterable(shown.values())
+    if print_documents(seen, SeenOffset.to_dict, _key, output, as_json=as_json):
+        return
+    for title, offsets in shown.items():
+        _show(title, offsets, wide=output is Output.WIDE)
+
+
+@offsets_app.command(
+    "backup", epilog=examples("eos offsets backup --to offsets.jsonl", "eos offsets backup orders --to orders.jsonl")
+)
+def backup_(
+    connector: Annotated[str | None, typer.Argument(help="One connector; default: all of each topic.")] = None,
+    to: Annotated[Path | None, typer.Option("--to", help="The file to write.", show_default=False)] = None,
+    cluster: ClusterOption = None,
+    offsets_topic: OffsetsTopicOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write source offsets into a file of JSON lines, byte for byte. Changes nothing in Kafka.
+
+    It has the newest committed record of each key, of the global topic and of connectors' own ones.
+    """
+    if to is None:
+        raise typer.BadParameter("name the file with --to")
+    taken = _now(load_cluster(cluster), connector, offsets_topic)
+    count, digest = backup.write(taken, to)
+    if as_json:
+        print_json({**taken.header(), "file": str(to), "records": count, "sha256": digest})
+    else:
+        topics = ", ".join(topic.name for topic in taken.topics)
+        console.print(f"{count:,} offsets of {topics} are in {to}, sha256 {digest}", soft_wrap=True)
+
+
+@offsets_app.command(
+    "diff", epilog=examples("eos offsets diff before.jsonl after.jsonl", "eos offsets diff before.jsonl")
+)
+def diff(
+    before: Annotated[Path, typer.Argument(help="A backup.")],
+    after: Annotated[Path | None, typer.Argument(help="A later one; default: what stands in Kafka now.")] = None,
+    cluster: ClusterOption = None,
+    offsets_topic: OffsetsTopicOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which offsets differ. Changes nothing; exit code 1 if some do."""
+    first = backup.read(before)
+    second = backup.read(after) if after else _now(load_cluster(cluster), _only(first), offsets_topic)
+    found = difference(first, second)
+    if as_json:
+        print_json([one.to_dict() for one in found])
+    else:
+        _show_differences(found, first, second)
+    if found:
+        raise typer.Exit(1)
+
+
+offsets_app.command(
+    "alter",
+    epilog=examples(
+        'eos offsets alter orders --partition \'{"filename": "/data/in.txt"}\' --offset \'{"position": 0}\'',
+        "eos offsets alter orders --file wanted.json --hash 3f1c09ab77d2",
+    ),
+)(alter_)
+offsets_app.command(
+    "reset",
+    epilog=examples("eos offsets reset orders", "eos offsets reset orders --hash 3f1c09ab77d2 --reason CHG-4711"),
+)(reset_)
+offsets_app.command(
+    "restore",
+    epilog=examples("eos offsets restore orders before.jsonl", "eos offsets restore orders before.jsonl --yes"),
+)(restore_)
+offsets_app.command("prune", epilog=examples("eos offsets prune", "eos offsets prune orders-v1 --yes"))(prune_)
+offsets_app.command("copy", epilog=examples("eos offsets copy orders-v1 orders-v2 --yes"))(copy_)
+offsets_app.command(
+    "migrate",
+    epilog=examples(
+        "eos offsets migrate orders --to own", "eos offsets migrate orders --to global --hash 3f1c09ab77d2"
+    ),
+)(migrate_)
+
+
+def _only(saved: backup.Backup) -> str | None:
+    return saved.connectors[0] if saved.connectors else None
+
+
+def _now(cluster: ConnectCluster, connector: str | None, offsets_topic: str | None) -> backup.Backup:
+    at = time.time()
+    with ConnectSession(cluster) as session:
+        offsets = look(session, connector, offsets_topic, headers=True)
+        return backup.take(offsets, session.kafka.cluster_id(), cluster.group_id, at, connector)
+
+
+def _show_differences(found: list[Difference], first: backup.Backup, second: backup.Backup) -> None:
+    if (first.cluster_id, first.group_id) != (second.cluster_id, second.group_id):
+        console.print(
+            f"of two groups: {first.group_id} on {first.cluster_id}, {second.group_id} on {second.cluster_id}",
+            style="yellow",
+            soft_wrap=True,
+        )
+    for one in found:
+        document = one.to_dict()
+        what = document["key"] if document["connector"] is None else _json(document["partition"])
+        before, after = (_json(document[side]) for side in ("before", "after"))
+        console.print(
+            f"{document['connector'] or '?'}  {document['topic']}-{document['kafka_partition']}", style="bold"
+        )
+        console.print(f"  {what}: {before} → {after} ({document['change']})", soft_wrap=True)
+    console.print(f"{len(found):,} offsets differ." if found else "No offset differs.")
+
+
+def look(
+    session: ConnectSession, connector: str | None, offsets_topic: str | None, *, headers: bool = False
+) -> GroupOffsets:
+    """The offsets of a described group.
+
+    :param connector: of this one only.
+    :param headers: read the records' headers, too.
+    :param offsets_topic: the workers' ``offset.storage.topic``, None to look into their files.
+    :raises ConfigurationError: there is no such connector, or the topic is not known.
+    :raises UnreachableError: no worker answers, or no broker does.
+    """
+    topic = offsets_topic or read_worker_files(session.cluster).common(OFFSETS)
+    connectors = session.first_answer(lambda rest: rest.statuses(), seconds=_REST_SECONDS)
+    if connector is not None and connector not in connectors:
+        raise ConfigurationError(
+            f"There is no connector {connector} in the group {session.cluster.group_id}.",
+            expected=f"one of {', '.join(sorted(connectors)) or 'none at all'}",
+            remedy="Leftovers of deleted connectors: 'eos offsets list --all'.",
+        )
+    only = None if connector is None else [connector]
+    return read_group_offsets(session.kafka, topic, connectors, only=only, headers=headers, progress=print_share_read)
+
+
+def _key(seen: SeenOffset) -> str:
+    return seen.offset.record.key.raw.decode(errors="backslashreplace")
+
+
+_STYLES = {Outcome.OPEN: "yellow", Outcome.PLAIN: "", Outcome.COMMITTED: ""}
+
+
+def _show(title: str, offsets: Iterable[SeenOffset], *, wide: bool) -> None:
+    console.print(title, style="bold")
+    count = 0
+    for seen in offsets:
+        count += 1
+        record = seen.offset.record
+        partition = _key(seen) if record.key.connector is None else _json(record.key.partition)
+        value = "removed" if record.is_removed else _json(record.offset) if record.offset is not None else "?"
+        console.print(f"  {partition} → {value}", soft_wrap=True, style=_STYLES.get(seen.written.outcome, ""))
+        console.print(f"    {_where(seen)}", soft_wrap=True, style="dim")
+        for why in seen.offset.hidden:
+            console.print(Text(f"    REST does not show it: {why}", "yellow"), soft_wrap=True)
+        for other in seen.offset.others if wide else ():
+            state = "removed" if other.is_removed else _json(other.offset)
+            console.print(
+                f"    also {other.topic}-{other.kafka_partition}@{other.position}: {state}", soft_wrap=True, style="dim"
+            )
+    console.print(f"  {counted(count, 'offset')}", style="dim")
+
+
+def _where(seen: SeenOffset) -> str:
+    record, written = seen.offset.record, seen.written
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.timestamp_ms / 1000))
+    by = "no transaction" if written.outcome is Outcome.PLAIN else f"{written.outcome}, producer {written.producer_id}"
+    own = "own topic" if seen.offset.own else "global topic"
+    return f"{own} {record.topic}-{record.kafka_partition}@{record.position}, {since}, {by}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

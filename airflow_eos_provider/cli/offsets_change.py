@@ -1,0 +1,291 @@
+"""``eos offsets alter|reset|restore|copy|migrate|prune``: a plan first, then by its hash or ``--yes`` the change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from airflow_eos_provider.cli.common import (
+    ClusterOption,
+    ConfigTopicOption,
+    HashOption,
+    JsonOption,
+    OffsetsTopicOption,
+    ReasonOption,
+    TakeOverOption,
+    YesOption,
+    actor,
+    console,
+    load_cluster,
+    print_json,
+    print_share_read,
+    report_line,
+    require_enough_digits,
+)
+from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, own_topic_name, read_worker_files
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.errors import PlanMovedError
+from airflow_eos_provider.journal.change import change_journal
+from airflow_eos_provider.offsets import changes
+from airflow_eos_provider.offsets.apply import OffsetsChanger
+from airflow_eos_provider.offsets.group import parse_where
+from airflow_eos_provider.offsets.plan import OffsetsPlan
+from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
+
+#: Lines of a plan that are shown; the JSON has all.
+_SHOWN = 60
+
+ConnectorArgument = Annotated[str, typer.Argument(help="The connector whose offsets are changed.")]
+WhereOption = Annotated[
+    str | None,
+    typer.Option("--where", metavar="JSON", help="Only source partitions with these members, as a JSON object."),
+]
+
+
+def reset_(
+    connector: ConnectorArgument,
+    where: WhereOption = None,
+    plan_hash: HashOption = None,
+    yes: YesOption = False,
+    cluster: ClusterOption = None,
+    config_topic: ConfigTopicOption = None,
+    offsets_topic: OffsetsTopicOption = None,
+    reason: ReasonOption = "",
+    take_over: TakeOverOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove a connector's offsets, so that it begins anew. Without --hash or --yes: show the plan, change nothing.
+
+    The connector is stopped, its transactional ids are fenced, the records are written in one transaction and read
+    back, and the connector gets its former state again. Killed and called again, it continues where it was.
+    """
+    _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json).run(
+        OffsetsRequest(Verb.RESET, connector, where=parse_where(where))
+    )
+
+
+def alter_(
+    connector: ConnectorArgument,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="JSON with the offsets, as PATCH /connectors/<name>/offsets takes it.")
+    ] = None,
+    partition: Annotated[
+        str | None, typer.Option("--partition", metavar="JSON", help="One source partition, as a JSON object.")
+    ] = None,
+    offset: Annotated[
+        str | None, typer.Option("--offset", metavar="JSON", help="Its offset, as a JSON object; null to remove it.")
+    ] = None,
+    plan_hash: HashOption = None,
+    yes: YesOption = False,
+    cluster: ClusterOption = None,
+    config_topic: ConfigTopicOption = None,
+    offsets_topic: OffsetsTopicOption = None,
+    reason: ReasonOption = "",
+    take_over: TakeOverOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Give source partitions other offsets. Without --hash or --yes: show the plan, change nothing.
+
+    An offset is written under the key that the connector's tasks look for, however it is spelt. The steps are those of
+    'eos offsets reset'.
+    """
+    if (file is None) == (partition is None) or (partition is None) != (offset is None):
+        raise typer.BadParameter("name the offsets with --file, or one with --partition and --offset")
+    wanted = changes.read_wanted(file) if file else [changes.parse_wanted(partition or "", offset or "")]
+    _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json).run(
+        OffsetsRequest(Verb.ALTER, connector, wanted=tuple(wanted))
+    )
+
+
+def restore_(
+    connector: ConnectorArgument,
+    file: Annotated[Path, typer.Argument(help="What 'eos offsets backup' has written.")],
+    from_elsewhere: Annotated[
+        bool,
+        typer.Option("--from-elsewhere", help="Even if it is of another group, Kafka cluster or topic of that name."),
+    ] = False,
+    plan_hash: HashOption = None,
+    yes: YesOption = False,
+    cluster: ClusterOption = None,
+    config_topic: ConfigTopicOption = None,
+    offsets_topic: OffsetsTopicOption = None,
+    reason: ReasonOption = "",
+    take_over: TakeOverOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring a connector's offsets to what a backup has; what came since is removed. Without --hash or --yes: show the
+    plan, change nothing.
+
+    The steps are those of 'eos offsets reset'.
+    """
+    _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json).run(
+        OffsetsRequest(Verb.RESTORE, connector, file=str(file.absolute()), from_elsewhere=from_elsewhere)
+    )
+
+
+def copy_(
+    source: Annotated[str, typer.Argument(help="The connector that has the offsets; it may be deleted by now.")],
+    connector: Annotated[str, typer.Argument(help="The connector that gets them.")],
+    plan_hash: HashOption = None,
+    yes: YesOption = False,
+    cluster: ClusterOption = None,
+    config_topic: ConfigTopicOption = None,
+    offsets_topic: OffsetsTopicOption = None,
+    reason: ReasonOption = "",
+    take_over: TakeOverOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Give a connector the offsets of another one, e.g. of the name that it had before. Without --hash or --yes: show
+    the plan, change nothing.
+
+    The other one's offsets stay. The steps are those of 'eos offsets reset'.
+    """
+    _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json).run(
+        OffsetsRequest(Verb.COPY, connector, source=source)
+    )
+
+
+def prune_(
+    connector: Annotated[
+        str | None, typer.Argument(help="One connector that is deleted; default: every one that has left offsets.")
+    ] = None,
+    plan_hash: HashOption = None,
+    yes: YesOption = False,
+    cluster: ClusterOption = None,
+    config_topic: ConfigTopicOption = None,
+    offsets_topic: OffsetsTopicOption = None,
+    reason: ReasonOption = "",
+    take_over: TakeOverOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove the offsets of connectors that are deleted: one that is made anew under the name would go on there.
+
+    Without --hash or --yes: show the plans, change nothing. Only the global topic is looked through; an own topic that
+    no connector names any more is better deleted as a whole, with Kafka's own tools.
+    """
+    if connector is None and plan_hash is not None:
+        raise typer.BadParameter("a hash is of one connector: name it")
+    command = _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json)
+    names = [connector] if connector is not None else command.deleted()
+    if not names:
+        console.print("Nothing to do: every offset belongs to a connector that exists.")
+    for name in names:
+        command.run(OffsetsRequest(Verb.PRUNE, name))
+
+
+class Whose(StrEnum):
+    """Which topic is to have a connector's offsets."""
+
+    OWN = "own"
+    GLOBAL = "global"
+
+
+def migrate_(
+    connector: ConnectorArgument,
+    to: Annotated[Whose, typer.Option("--to", help="Into a topic of its own, or into the workers' global one.")],
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", help="The topic of its own; default: <group>-<connector>-offsets."),
+    ] = None,
+    plan_hash: HashOption = None,
+    yes: YesOption = False,
+    cluster: ClusterOption = None,
+    config_topic: ConfigTopicOption = None,
+    offsets_topic: OffsetsTopicOption = None,
+    reason: ReasonOption = "",
+    take_over: TakeOverOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Move a connector's offsets into a topic of its own, or back. Without --hash or --yes: show the plan only.
+
+    The topic is created where it is missing; the connector's offsets.storage.topic is changed while it is stopped. The
+    other steps are those of 'eos offsets reset'.
+    """
+    if to is Whose.GLOBAL and topic is not None:
+        raise typer.BadParameter("--topic names a topic of its own: use it with --to own")
+
+    command = _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json)
+    own = topic or own_topic_name(load_cluster(cluster).group_id, connector)
+    command.run(OffsetsRequest(Verb.MIGRATE, connector, own_topic=own if to is Whose.OWN else ""))
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """What the verbs have in common."""
+
+    plan_hash: str | None
+    yes: bool
+    cluster: Path | None
+    config_topic: str | None
+    offsets_topic: str | None
+    reason: str
+    take_over: bool
+    as_json: bool
+
+    def run(self, request: OffsetsRequest) -> None:
+        """Show the plan, or carry it out."""
+        require_enough_digits(self.plan_hash)
+        with self._changer() as (session, changer):
+            what = f"{request.verb} {request.connector}"
+            unfinished = changer.unfinished(request)
+            plan = unfinished or changer.plan(request)
+            if not (self.yes or self.plan_hash):
+                self._show(plan, is_unfinished=unfinished is not None)
+                return
+            if self.plan_hash and not plan.hash.startswith(self.plan_hash):
+                last = f", last by {plan.last_change}" if plan.last_change else ""
+                raise PlanMovedError(
+                    f"The plan of 'eos offsets {what}' is {plan.short_hash}, and not {self.plan_hash}: the "
+                    f"connector or its offsets were changed since{last}, or another change was asked for.",
+                    remedy="Look at the plan again, without --hash.",
+                )
+            journal = change_journal(
+                session.kafka, session.cluster.group_id, actor=actor(), reason=self.reason, report=report_line
+            )
+            report = changer.apply(plan, journal, take_over=self.take_over)
+        if self.as_json:
+            print_json(report.to_dict())
+        elif plan.nothing_to_do:
+            console.print(f"Nothing to do: the offsets of {request.connector} are as asked for.")
+        else:
+            console.print(f"{what}: done, {report.written:,} records written ({report.change_id}).")
+
+    def deleted(self) -> list[str]:
+        """The connectors that are deleted and have left offsets."""
+        with self._changer() as (_, changer):
+            return changer.deleted()
+
+    @contextmanager
+    def _changer(self) -> Iterator[tuple[ConnectSession, OffsetsChanger]]:
+        described = load_cluster(self.cluster)
+        files = read_worker_files(described)
+        config_topic = self.config_topic or files.common(CONFIGS)
+        offsets_topic = self.offsets_topic or files.common(OFFSETS)
+        with ConnectSession(described) as session:
+            yield (
+                session,
+                OffsetsChanger(session, config_topic, offsets_topic, report=report_line, progress=print_share_read),
+            )
+
+    def _show(self, plan: OffsetsPlan, *, is_unfinished: bool) -> None:
+        if self.as_json:
+            print_json({**plan.to_dict(), "nothing_to_do": plan.nothing_to_do, "unfinished": is_unfinished})
+            return
+        lines = plan.lines()
+        for line in lines[:_SHOWN]:
+            console.print(line, soft_wrap=True, highlight=False)
+        if len(lines) > _SHOWN:
+            console.print(f"  … and {len(lines) - _SHOWN:,} more; --json has all.")
+        if plan.nothing_to_do:
+            console.print("Nothing to do.")
+            return
+        begun = "It was begun and not finished" if is_unfinished else "Nothing is changed yet"
+        console.print(
+            f"{begun}. To do it: the same command with --hash {plan.short_hash}", style="bold", soft_wrap=True
+        )

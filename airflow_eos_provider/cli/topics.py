@@ -1,0 +1,232 @@
+"""``eos topics``: a group's internal topics checked, created and mended."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from airflow_eos_provider.cli.common import (
+    ClusterOption,
+    ConfigTopicOption,
+    HashOption,
+    JsonOption,
+    OffsetsTopicOption,
+    OutputOption,
+    ReasonOption,
+    TakeOverOption,
+    YesOption,
+    actor,
+    console,
+    load_cluster,
+    print_document,
+    report_line,
+    require_enough_digits,
+    table,
+    width_for,
+)
+from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.connect.internal_topics import Role
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.topic_checks import (
+    CLEANUP,
+    IN_SYNC,
+    Finding,
+    TopicPlan,
+    TopicsLook,
+    findings,
+    plan_of,
+)
+from airflow_eos_provider.connect.topic_look import Given, InternalTopicsClient
+from airflow_eos_provider.journal.change import change_journal, group_change
+
+#: The kind of its changes in the journal.
+KIND = "topics create"
+
+topics_app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="The group's internal topics: check them; create and mend them.",
+)
+
+StatusTopicOption = Annotated[
+    str | None, typer.Option("--status-topic", help="The workers' status.storage.topic; default: as their files say.")
+]
+OwnTopicOption = Annotated[
+    list[str] | None,
+    typer.Option("--own-topic", help="Also this topic, which a connector is to have as its own; may be repeated."),
+]
+PartitionsOption = Annotated[
+    int | None,
+    typer.Option("--partitions", min=1, help="Of offsets topics; default: as the workers' files say, else 25."),
+]
+ReplicasOption = Annotated[
+    int | None,
+    typer.Option("--replication-factor", min=1, help="Of the topics; default: as the workers' files say, else 3."),
+]
+
+
+@topics_app.command("check", epilog=examples("eos topics check", "eos topics check --cluster prod --json"))
+def check(
+    cluster: ClusterOption = None,
+    config_topic: ConfigTopicOption = None,
+    offsets_topic: OffsetsTopicOption = None,
+    status_topic: StatusTopicOption = None,
+    own_topic: OwnTopicOption = None,
+    partitions: PartitionsOption = None,
+    replication_factor: ReplicasOption = None,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check the three internal topics and every connector's own. Changes nothing; exit code 1 if a check does not hold.
+
+    Whether they exist; that they are compacted alone; their partitions, replicas and settings against the workers'
+    files and the brokers; and who else writes to them. Exit code 6 if no worker answers, so that own topics are not
+    known.
+    """
+    given = _given(config_topic, offsets_topic, status_topic, own_topic, partitions, replication_factor)
+    with ConnectSession(load_cluster(cluster)) as session:
+        client = InternalTopicsClient(session, given)
+        look = client.look()
+    found = findings(look)
+    if not print_document(look.to_dict(), [one.topic for one in found], output, as_json=as_json):
+        with width_for(output):
+            _show(look)
+            _show_findings(found)
+            _show_not_checked(look)
+    if found:
+        raise typer.Exit(1)
+    if client.unreachable:
+        raise client.unreachable
+
+
+@topics_app.command(
+    "create",
+    epilog=examples(
+        "eos topics create",
+        "eos topics create --hash 3f1c09ab77d2",
+        "eos topics create --own-topic orders-offsets --partitions 5",
+    ),
+)
+def create(
+    cluster: ClusterOption = None,
+    plan_hash: HashOption = None,
+    yes: YesOption = False,
+    config_topic: ConfigTopicOption = None,
+    offsets_topic: OffsetsTopicOption = None,
+    status_topic: StatusTopicOption = None,
+    own_topic: OwnTopicOption = None,
+    partitions: PartitionsOption = None,
+    replication_factor: ReplicasOption = None,
+    reason: ReasonOption = "",
+    take_over: TakeOverOption = False,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create missing internal topics and mend settings. Without --hash or --yes: show the plan, change nothing.
+
+    New topics get what a worker gives them. Nothing is deleted, and no data moves; what cannot be mended here is named
+    with what helps. It holds the group's lease, as a roll does. Killed and called again, it begins from what is there.
+    """
+    require_enough_digits(plan_hash)
+    given = _given(config_topic, offsets_topic, status_topic, own_topic, partitions, replication_factor)
+    with ExitStack() as stack:
+        session = stack.enter_context(ConnectSession(load_cluster(cluster)))
+        client = InternalTopicsClient(session, given)
+        look = client.look()
+        plan = plan_of(look)
+        apply = bool(plan.changes) and (yes or plan_hash is not None)
+        if apply:
+            plan.require(plan_hash or plan.hash)
+            journal = change_journal(session.kafka, look.group_id, actor=actor(), reason=reason, report=report_line)
+            about = ", ".join(change.wanted.name for change in plan.changes)
+            with group_change(journal, KIND, about, plan.to_dict(), take_over=take_over, begins_again=True) as change:
+                client.carry_out(plan, permit=change.confirm)
+            look = client.look()
+    left = [one for one in findings(look) if apply or not (one.creates or one.mends)]
+    document = {
+        "hash": plan.hash,
+        "nothing_to_do": not plan.changes,
+        "applied": apply,
+        "changes": [change.to_dict() for change in plan.changes],
+        "diff": plan.diff(),
+        "findings": [one.to_dict() for one in left],
+        "not_checked": list(look.not_checked),
+    }
+    if print_document(document, [change.wanted.name for change in plan.changes], output, as_json=as_json):
+        return
+    _show_plan(plan, _again(plan, cluster, given), applied=apply)
+    if left:
+        console.print("What is not mended here:", style="bold")
+    _show_findings(left)
+    _show_not_checked(look)
+
+
+def _given(
+    configs: str | None,
+    offsets: str | None,
+    status: str | None,
+    own: list[str] | None,
+    partitions: int | None,
+    replicas: int | None,
+) -> Given:
+    names = {Role.CONFIGS: configs, Role.OFFSETS: offsets, Role.STATUS: status}
+    return Given({role: name for role, name in names.items() if name}, tuple(own or ()), partitions, replicas)
+
+
+def _again(plan: TopicPlan, cluster: Path | None, given: Given) -> str:
+    """The command that carries a plan out, with what this one was given."""
+    options: dict[str, object] = {
+        "--cluster": cluster,
+        **{f"--{role.replace(' ', '-')}": name for role, name in given.names.items()},
+        "--partitions": given.partitions,
+        "--replication-factor": given.replicas,
+    }
+    words = [word for name in given.own for word in ("--own-topic", name)]
+    words += [word for option, value in options.items() if value is not None for word in (option, str(value))]
+    return shlex.join(["eos", "topics", "create", "--hash", plan.short_hash, *words])
+
+
+def _show(look: TopicsLook) -> None:
+    shown = table(f"Internal topics of {look.group_id}")
+    for column in ("topic", "what", "partitions", "replicas", "min in sync", CLEANUP):
+        shown.add_column(column, no_wrap=column == "topic")
+    for wanted in look.wanted:
+        found = look.found.get(wanted.name)
+        cells = (
+            [Text("missing", "yellow")]
+            if found is None
+            else [str(found.partitions), str(found.replicas), found.settings.get(IN_SYNC), found.settings.get(CLEANUP)]
+        )
+        shown.add_row(wanted.name, wanted.use, *cells)
+    console.print(shown)
+
+
+def _show_plan(plan: TopicPlan, command: str, *, applied: bool) -> None:
+    for line in plan.diff():
+        console.print(line, style={"+": "green", "-": "red"}.get(line[0]), soft_wrap=True)
+    if not plan.changes:
+        console.print("Nothing to do.")
+    elif applied:
+        console.print("Done.")
+    else:
+        console.print("Nothing is changed yet.")
+        console.print(f"To do it:  {command}", style="bold", soft_wrap=True)
+
+
+def _show_findings(found: Iterable[Finding]) -> None:
+    for one in found:
+        console.print(Text(one.found, "yellow"), soft_wrap=True)
+        console.print(Text(f"  Expected: {one.expected}"), soft_wrap=True)
+        console.print(Text(f"  What to do: {one.remedy}"), soft_wrap=True)
+
+
+def _show_not_checked(look: TopicsLook) -> None:
+    for what in look.not_checked:
+        console.print(Text(f"Not checked: {what}.", "dim"), soft_wrap=True)

@@ -1,0 +1,188 @@
+"""The internal topics of a group: their names, and what its workers create them with, by the workers' files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.properties import parse, references
+from airflow_eos_provider.errors import ConfigurationError
+
+CONFIGS, OFFSETS, STATUS = "config.storage.topic", "offset.storage.topic", "status.storage.topic"
+
+#: A connector's own offsets topic (KIP-618).
+OWN_TOPIC = "offsets.storage.topic"
+
+#: By these a connector's clients use another Kafka cluster than its workers, and with them its own offsets topic, also
+#: one that its config does not name (KIP-618).
+OTHER_CLUSTER = ("producer.override.bootstrap.servers", "admin.override.bootstrap.servers")
+
+#: What a number of partitions or replicas is where the brokers' default is wanted (KIP-464).
+BROKERS_DEFAULT = -1
+
+#: Below a topic's prefix, what is no setting of the topic. Connect ignores a cleanup policy there.
+_NO_SETTINGS = frozenset({"topic", "partitions", "replication.factor", "cleanup.policy"})
+
+_COMPACT = {"cleanup.policy": "compact"}
+
+
+def own_topic_name(group_id: str, connector: str) -> str:
+    """The name that a connector's own offsets topic gets where none is given."""
+    return f"{group_id}-{connector}-offsets"
+
+
+class Role(StrEnum):
+    """What an internal topic is for."""
+
+    CONFIGS = "config topic"
+    OFFSETS = "offsets topic"
+    STATUS = "status topic"
+    OWN = "own offsets topic"
+
+    @property
+    def prefix(self) -> str:
+        """What the workers' settings of the topic begin with. An own topic is created with the global one's."""
+        return {Role.CONFIGS: "config.storage.", Role.STATUS: "status.storage."}.get(self, "offset.storage.")
+
+    @property
+    def default_partitions(self) -> int:
+        """Connect's default; the config topic always has one partition."""
+        return {Role.CONFIGS: 1, Role.STATUS: 5}.get(self, 25)
+
+
+#: Connect's default for each internal topic.
+_DEFAULT_REPLICAS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTopic:
+    """An internal topic as a worker creates it.
+
+    :param connectors: whose own topic it is; empty for a topic of the whole group, and for one that is not in use yet.
+    :param partitions: how many; :data:`BROKERS_DEFAULT`; None if it cannot be known here.
+    :param replicas: copies of each partition, in the same way.
+    :param settings: of the topic, by their names in Kafka.
+    :param unknown: the workers' settings of it that a config provider supplies.
+    """
+
+    name: str
+    role: Role
+    connectors: tuple[str, ...] = ()
+    partitions: int | None = None
+    replicas: int | None = None
+    settings: Mapping[str, str] = field(default_factory=lambda: dict(_COMPACT))
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def use(self) -> str:
+        """What it is for, and whose it is."""
+        return f"{self.role}{' of ' if self.connectors else ''}{', '.join(self.connectors)}"
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.use})"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFiles:
+    """What the workers' properties files say, as far as they can be read here.
+
+    :param properties: by worker id.
+    :param unread: by worker id why its file was not read.
+    """
+
+    properties: Mapping[str, Mapping[str, str]]
+    unread: Mapping[str, str]
+
+    def common(self, name: str) -> str:
+        """The value of a property that all workers need to have in common.
+
+        :raises ConfigurationError: no file could be read, one lacks it, they differ, or a config provider supplies it.
+        """
+        if not self.properties:
+            why = "; ".join(f"{worker}: {reason}" for worker, reason in self.unread.items())
+            raise ConfigurationError(
+                f"{name} is not known, since no worker's properties file can be read here ({why}).",
+                remedy="Give the topic's name by its option, or describe where a worker's file is ('config').",
+            )
+        value = self._agreed(name)
+        if not value or any(references(value)):
+            raise ConfigurationError(
+                f"The workers' files do not say {name}"
+                + (f": {value} comes from a config provider." if value else "."),
+                remedy="Give the topic's name by its option.",
+            )
+        return value
+
+    def wanted(
+        self,
+        role: Role,
+        name: str,
+        connectors: tuple[str, ...] = (),
+        *,
+        partitions: int | None = None,
+        replicas: int | None = None,
+    ) -> WantedTopic:
+        """An internal topic as these workers create it.
+
+        Connect's rules: ``DistributedConfig`` for the defaults and a topic's further settings (KIP-605),
+        ``KafkaOffsetBackingStore`` for an own topic, which gets what the global one gets.
+
+        :param connectors: whose own topic it is.
+        :param partitions: that win over the files'; not of the config topic.
+        :param replicas: that win over the files'.
+        :raises ConfigurationError: the files differ in it, or a number is none.
+        """
+        settings = {setting: self._agreed(role.prefix + setting) for setting in self._settings(role)}
+        unknown = [role.prefix + setting for setting, value in settings.items() if any(references(value))]
+        if role is Role.CONFIGS:
+            partitions = 1
+        if partitions is None:
+            partitions = self._number(f"{role.prefix}partitions", role.default_partitions)
+            unknown += [f"{role.prefix}partitions"] * (partitions is None)
+        if replicas is None:
+            replicas = self._number(f"{role.prefix}replication.factor", _DEFAULT_REPLICAS)
+            unknown += [f"{role.prefix}replication.factor"] * (replicas is None)
+        known = {setting: value for setting, value in settings.items() if not any(references(value))}
+        return WantedTopic(name, role, connectors, partitions, replicas, {**known, **_COMPACT}, tuple(unknown))
+
+    def _settings(self, role: Role) -> list[str]:
+        names = {name for properties in self.properties.values() for name in properties}
+        below = {name.removeprefix(role.prefix) for name in names if name.startswith(role.prefix)}
+        return sorted(below - _NO_SETTINGS)
+
+    def _number(self, name: str, default: int) -> int | None:
+        """A number of a topic; None where no file is readable here or a config provider supplies it."""
+        value = self._agreed(name, str(default))
+        if not self.properties or any(references(value)):
+            return None
+        try:
+            return int(value)
+        except ValueError:
+            raise ConfigurationError(f"The workers' files say {name}={value}.", expected="a whole number") from None
+
+    def _agreed(self, name: str, default: str = "") -> str:
+        """The value that all workers have.
+
+        :raises ConfigurationError: they differ.
+        """
+        values = {worker: properties.get(name, "").strip() or default for worker, properties in self.properties.items()}
+        if len(set(values.values())) > 1:
+            said = ", ".join(f"{worker}: {value or 'none'}" for worker, value in values.items())
+            raise ConfigurationError(f"The workers' files differ in {name}: {said}.", expected="the same everywhere")
+        return next(iter(values.values()), "")
+
+
+def read_worker_files(cluster: ConnectCluster) -> WorkerFiles:
+    """Read what can be read of the described workers' properties files."""
+    properties, unread = {}, {}
+    for worker in cluster.workers:
+        if worker.config is None:
+            unread[worker.worker_id] = "its description names no file"
+            continue
+        try:
+            properties[worker.worker_id] = parse(worker.config.read_bytes())
+        except (OSError, ConfigurationError) as error:
+            unread[worker.worker_id] = str(error).partition("\n")[0]
+    return WorkerFiles(properties, unread)

@@ -1,0 +1,137 @@
+"""The DAG that changes a connector's source offsets: plan, approval, change."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG, Param
+
+from airflow_eos_provider.dag_factories.steps import REASON, TAKE_OVER, approval_arguments, run_params, triggered_dag
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.offsets.request import Verb
+from airflow_eos_provider.operators.approval import PlanApprovalOperator
+from airflow_eos_provider.operators.connect_offsets import ConnectOffsetsOperator, ConnectOffsetsPlanOperator
+from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
+
+SUBJECT = "Approve a change of source offsets"
+
+DOC = """
+### Source offsets of the Kafka Connect cluster of connection `{conn_id}`
+
+Shows what would be written, asks a person under **Required actions**, then stops the connector, fences its
+transactional ids, writes the offsets in one transaction, reads them back and gives the connector its state again.
+What is approved is what is applied: if the connector or its offsets have moved since, nothing is written.
+
+* *Clear* a failed `change`: it goes on where it stopped, and writes nothing twice.
+* A rejected plan, or one that is not answered in time, fails the run; nothing is changed.
+"""
+
+_JSON_OBJECT = "A JSON object; empty for none."
+
+
+def offsets_dag(
+    *,
+    conn_id: str = KafkaConnectHook.default_conn_name,
+    dag_id: str = "connect_offsets",
+    action: str | None = None,
+    pool: str = "default_pool",
+    response_timeout: timedelta | None = None,
+    four_eyes: bool = False,
+    approval: Mapping[str, Any] | None = None,
+    config_topic: str = "",
+    offsets_topic: str = "",
+    tags: Collection[str] = ("kafka-connect", "offsets"),
+) -> DAG:
+    """Changes of source offsets in one cluster, for a DAG file of a few lines. Make one DAG per cluster.
+
+    :param conn_id: a connection of type ``kafka_connect``.
+    :param dag_id: the DAG's id; one for each cluster.
+    :param action: ``alter``, ``reset``, ``restore``, ``migrate``, ``copy`` or ``prune``: the only one that runs of this
+        DAG can do; without it the form asks.
+    :param pool: pool of all tasks; the lease in Kafka keeps two changes of a group apart, whoever starts them.
+    :param response_timeout: how long the approval waits; without it, for ever. No answer is never a yes.
+    :param four_eyes: whoever has started a run may not approve its plan; see ``docs/security.md``.
+    :param approval: further arguments of the approval, such as ``assigned_users`` or ``notifiers``.
+    :param config_topic: the workers' ``config.storage.topic``; needed where their properties files cannot be read.
+    :param offsets_topic: the workers' ``offset.storage.topic``; likewise.
+    :param tags: the DAG's tags.
+    :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
+    :raises ConfigurationError: there is no such action.
+    """
+    verbs = [str(verb) for verb in Verb]
+    if action is not None and action not in verbs:
+        raise ConfigurationError(f"There is no action {action}.", expected=f"one of {', '.join(verbs)}")
+    topics = {"conn_id": conn_id, "config_topic": config_topic, "offsets_topic": offsets_topic}
+    with triggered_dag(
+        dag_id,
+        pool=pool,
+        params={**_form([action] if action else verbs), **run_params("source offsets", "the offsets are changed")},
+        description=f"Change source offsets in the Kafka Connect cluster of {conn_id}",
+        doc=DOC.format(conn_id=conn_id),
+        tags=tags,
+    ) as dag:
+        names = ("connector", "where", "offsets", "file", "from_elsewhere", "source", "to", "topic")
+        planned = ConnectOffsetsPlanOperator(
+            task_id="plan",
+            verb="{{ params.action }}",
+            **{name: f"{{{{ params.{name} or '' }}}}" for name in names},
+            pre_execute=refuse_unknown_conf,
+            **topics,
+        )
+        approved = PlanApprovalOperator(
+            task_id="approve",
+            plan=planned.output,
+            reason=REASON,
+            **approval_arguments(approval, response_timeout=response_timeout, four_eyes=four_eyes, subject=SUBJECT),
+        )
+        changed = ConnectOffsetsOperator(
+            task_id="change",
+            plan=planned.output,
+            approval=approved.output,
+            reason=REASON,
+            take_over=TAKE_OVER,
+            **topics,
+        )
+        planned >> approved >> changed
+    return dag
+
+
+def _form(actions: list[str]) -> dict[str, Param]:
+    """What a person fills in."""
+    default = actions[0] if len(actions) == 1 else str(Verb.RESET)
+    return {
+        "action": Param(default, title="Action", type="string", enum=actions, description="What to do."),
+        "connector": Param(
+            None, title="Connector", type="string", minLength=1, description="The connector whose offsets are changed."
+        ),
+        "where": _text("Reset: only these source partitions", f"Members that they must have. {_JSON_OBJECT}"),
+        "offsets": _text(
+            "Alter: the new offsets",
+            'JSON: [{"partition": {"filename": "in.txt"}, "offset": {"position": 0}}]; null removes an offset.',
+        ),
+        "file": _text(
+            "Restore: the backup", "Path of a file of 'eos offsets backup' on the machine that runs the task."
+        ),
+        "from_elsewhere": Param(
+            False,
+            title="Restore: from elsewhere",
+            type="boolean",
+            description="Even from another group, Kafka cluster or topic of that name.",
+        ),
+        "source": _text("Copy: from this connector", "It may be deleted by now."),
+        "to": Param(
+            "own",
+            title="Migrate: to",
+            type="string",
+            enum=["own", "global"],
+            description="A topic of the connector's own, or the workers' global one.",
+        ),
+        "topic": _text("Migrate: the own topic", "Empty for <group>-<connector>-offsets."),
+    }
+
+
+def _text(title: str, description: str) -> Param:
+    return Param(None, title=title, type=["null", "string"], description=description)

@@ -1,0 +1,189 @@
+"""Admission: the plans of one pipeline are accepted one at a time.
+
+Two drivers that plan overlapping intervals at the same moment must not both find the other absent. So plans are written
+under one id, the planner's: init, read the control topic to its end, then the ledger to an end asked for after that,
+write the plan in one transaction. Whoever is fenced on the way begins again with init; the one that fenced it has its
+plan on record by then, or is gone. So does one whose commit was answered by an error that leaves open whether it is
+decided: the next init settles it, and the reads after it see the plan or do not.
+
+With the pipeline's first plan its ledger goes on record, by name and topic id, in the same transaction: the one planner
+at a time is also the one that says which ledger tells of overlaps.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+
+from airflow_eos_provider.errors import FencedError, RefusedError, UnreachableError
+from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.control_topic import ControlState, pipeline_record, plan_record
+from airflow_eos_provider.interval.protocol.follower import Follower
+from airflow_eos_provider.interval.protocol.ledger import CompleteRecord, LedgerState
+from airflow_eos_provider.interval.protocol.same_topics import SameTopics
+from airflow_eos_provider.interval.protocol.stage import OnStep, Report, silent
+from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.kafka.producer import TransactionalProducer, TransactionExpiredError, UndecidedError
+
+#: The steps in their order.
+STEPS = ("planner init", "planner read control", "planner read ledger", "planner write plan", "planner commit plan")
+
+#: An open plan transaction holds up every reader of the control topic.
+TRANSACTION_TIMEOUT_MS = 10_000
+
+#: Properties of producers of control records: a plan may list thousands of files, which compress well.
+CONTROL = {"compression.type": "gzip", "message.max.bytes": "8000000", "linger.ms": "0"}
+
+#: How long a plan may wait for its turn among the pipeline's other plans, and the longest pause between two tries.
+_TURN_SECONDS = 120.0
+_LONGEST_PAUSE_SECONDS = 1.0
+
+
+class OverlapError(RefusedError):
+    """The interval overlaps another one of the pipeline, so writing it would deliver some records twice."""
+
+
+def admit(run: Run, control: ControlState, ledger: LedgerState) -> RunPlan | CompleteRecord | None:
+    """Decide on a plan. The ledger must have been read after the control topic.
+
+    :returns: the run's own ``complete``, if it is complete; its own plan, if it has one, which is to be adopted;
+        None if a plan may be written.
+    :raises OverlapError: another interval that overlaps is planned or complete.
+    :raises RefusedError: the revision before this one is not complete.
+    """
+    complete = ledger.completed(run)
+    if complete is not None:
+        return complete
+    plan = control.run(run).plan
+    if plan is not None:
+        return plan
+    for other in control.planned(run.pipeline):
+        if other.interval.overlaps(run.interval):
+            raise _overlap(run, other, "is being written")
+    finished = ledger.overlapping(run.interval)
+    for other in finished:
+        if other.interval != run.interval:
+            raise _overlap(run, other, "is complete")
+    revisions = [other.revision for other in finished]
+    if max(revisions, default=0) != run.revision - 1:
+        raise RefusedError(
+            f"Revision {run.revision} of {run.interval} of {run.pipeline} is asked for, but "
+            f"{f'revision {max(revisions)} is the last one' if revisions else 'no revision of it is complete'}.",
+            expected=f"revision {max(revisions, default=0) + 1}",
+            remedy="Complete the revisions in their order; one that is complete is never written again.",
+        )
+    return None
+
+
+def _overlap(run: Run, other: Run, state: str) -> OverlapError:
+    remedy = f"If the schedule has changed, choose intervals that begin where {other.interval} ends."
+    if state != "is complete":
+        remedy = f"Let it finish, or give it up if nothing of it is committed (eos intervals abandon). {remedy}"
+    return OverlapError(
+        f"{run} overlaps {other}, which {state}: their common part would be delivered twice.",
+        expected="intervals of one pipeline that do not overlap",
+        remedy=remedy,
+    )
+
+
+class Planner:
+    """Writes one plan, in its turn.
+
+    :param pipeline: whose plan it is.
+    :param ledger: what is known of the ledger so far; it is brought up to date.
+    :param ledger_topic: reads it from where ``ledger`` ends.
+    :param topics: the run's topics, as its coordinator has looked at them.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        ledger: LedgerState,
+        ledger_topic: Follower,
+        topics: SameTopics,
+        *,
+        report: Report = silent,
+        on_step: OnStep = silent,
+    ) -> None:
+        self._pipeline = pipeline
+        self._ledger = ledger
+        self._ledger_topic = ledger_topic
+        self._topics = topics
+        self._report = report
+        self._step = on_step
+
+    def admit(self, plan: RunPlan) -> RunPlan | CompleteRecord:
+        """Have this plan admitted.
+
+        :returns: the plan that is on record now, this one or the one that another driver of the run wrote before; or
+            the run's ``complete``.
+        :raises RefusedError: the plan is refused; see :func:`admit`.
+        :raises TopicChangedError: the pipeline, or this run by another driver, was begun with other topics.
+        :raises UnreachableError: other plans came first all the time.
+        """
+        deadline = time.monotonic() + _TURN_SECONDS
+        pause = 0.05
+        while True:
+            try:
+                return self._admit_once(plan)
+            except (FencedError, TransactionExpiredError, UndecidedError) as error:
+                if time.monotonic() > deadline:
+                    raise UnreachableError(
+                        f"The plan of {plan.run} did not get its turn within {_TURN_SECONDS:.0f} s.",
+                        remedy="Start fewer runs of this pipeline at the same moment.",
+                    ) from None
+                first = "Another plan of this pipeline came first"
+                self._report(
+                    f"{error.found if isinstance(error, UndecidedError) else first}; waiting for the next turn"
+                )
+                time.sleep(random.uniform(pause / 2, pause))  # two that do not wait fence each other for ever
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def _admit_once(self, plan: RunPlan) -> RunPlan | CompleteRecord:
+        producer = self._init()
+        control = self._read_control()
+        self._topics.compare(control)
+        self._read_ledger()
+        found = admit(plan.run, control, self._ledger)
+        if found is not None:
+            return found
+        self._write(producer, plan, control)
+        return plan
+
+    # The steps
+
+    def _init(self) -> TransactionalProducer:
+        self._step("planner init")
+        producer = TransactionalProducer(
+            self._pipeline.kafka,
+            self._pipeline.planner_id,
+            timeout_ms=TRANSACTION_TIMEOUT_MS,
+            known_topic=self._pipeline.control_topic,
+            properties=CONTROL,
+        )
+        producer.init()
+        return producer
+
+    def _read_control(self) -> ControlState:
+        self._step("planner read control")
+        control = ControlState(self._pipeline.control_topic)
+        control.apply(Follower(self._pipeline.kafka, self._pipeline.control_topic, report=self._report).read())
+        return control
+
+    def _read_ledger(self) -> None:
+        self._step("planner read ledger")
+        self._ledger.apply(self._ledger_topic.read())
+
+    def _write(self, producer: TransactionalProducer, plan: RunPlan, control: ControlState) -> None:
+        self._step("planner write plan")
+        producer.begin()
+        pins = self._topics.found
+        records = [plan_record(plan, pins)]
+        if control.pipelines.get(self._pipeline.name) is None:
+            records.append(pipeline_record(self._pipeline.name, pins.ledger))
+        for key, value in records:
+            producer.produce(self._pipeline.control_topic, key, value)
+        producer.flush()
+        self._step("planner commit plan")
+        producer.commit()

@@ -1,0 +1,536 @@
+"""The coordinator of one run: one interval of a pipeline reaches Kafka exactly once.
+
+*What is promised.* Each record of the interval is, under ``read_committed``, in Kafka exactly once, whatever dies, is
+paused, retried or run twice at once; and ``complete`` is visible only when all of them are.
+
+*Why it holds.* A slice's ledger record is committed if and only if the slice's records are, for they are one
+transaction (test_mutations: the ledger record in a transaction of its own duplicates). So it is enough that no slice is
+committed twice, and none is missed.
+
+1. *Within one task id* attempts are ordered by their inits. An attempt reads its slices' ledger records only after its
+   init, and init returns when whatever the id committed before is in every partition; a slice that an earlier attempt
+   has committed is seen and skipped, and an earlier attempt that has not committed yet never will (test_failure_matrix:
+   a task killed and a task paused at every step; test_mutations: read before init duplicates).
+2. *Across generations* a slice may belong to another id. The new generation is on record before the old ids are
+   fenced, so a late task of the old one either inits before the fencing, and is fenced; or after it, and reads the new
+   generation, and raises (test_mutations: fencing before the generation duplicates). The ids to fence are those of the
+   last task count record, and whatever is open under the run's prefix (test_mutations: fencing today's task count
+   duplicates).
+3. *After the end* a late duplicate finds ``complete``: it reads its slices first, the generation, and ``complete``
+   last, while a finishing run removes the first and leaves the last (test_mutations: ``complete`` read first
+   duplicates). An abandoned run leaves no ``complete`` behind, but no generation either, and a task that does not find
+   its own generation raises (test_mutations: a task that only looks for a newer one writes into an abandoned run).
+4. *Nothing is missed by a reader*: the reads behind 1 to 3 go to the *uncommitted* end, so a committed record behind an
+   open transaction is waited for (test_mutations: the committed end duplicates); and compaction leaves an hour's
+   records alone, a read that takes longer asks for new ends (tests/integration/test_reading.py).
+5. *Nothing is missed by the run*: ``complete`` is written when the ledger has every slice of the plan, which was frozen
+   before the first commit and is adopted by every later driver (test_mutations: a plan of one's own loses and
+   duplicates). Before it, the run's own ids are fenced once more; a fencing returns when all markers of the last commit
+   are in every partition, so ``complete`` never runs ahead of the data (test_barrier: without it, and without the wait
+   below, it does). Brokers may leave a marker out where a partition has no leader
+   (:mod:`~airflow_eos_provider.interval.protocol.lost_markers`); so the partitions are asked themselves, and the run
+   fails (test_barrier: without the question and the wait, it is complete).
+6. *The slices belong to one input*: a committed slice is skipped ever after, so a row that has moved since between it
+   and one that is still to be written would be lost or doubled. No source promises which input a retry gets (a query
+   may read a clock, a table may be written), so it is proven: the retry evaluates its input once, counts and sums up
+   the rows of every slice that the ledger, read behind the fencing, has; and goes on only if count and digests are the
+   ledger's (test_mutations: without the comparison a row that has moved is doubled, another one lost, and the run
+   complete). What is written afterwards are the rows that were compared (tests/integration/test_spark_write.py: a
+   source that changes between the comparison and the write). So at every commit what is in Kafka is a part of one
+   evaluation, and at ``complete`` it is all of it. The model has the input's change as an action, and finds lost and
+   doubled rows where the comparison is left out, is made before the fencing, or in another evaluation (tests/model).
+7. *Between intervals*: plans that overlap are refused, one at a time
+   (:mod:`~airflow_eos_provider.interval.protocol.admission`; test_concurrency: two overlapping intervals started
+   together).
+8. *These are sentences about topics, not about their names*: the ledger, the target and the control topic are the ones
+   that the run was begun with, by topic id (:mod:`~airflow_eos_provider.interval.protocol.same_topics`, test_topics).
+   They are compared before the first init, so that a driver with other topics fences no other; with each read of the
+   control topic; with the plan or ``complete`` that is adopted; after the stage, and again right before ``complete``.
+
+``complete`` says that the records can be *read*. So it waits, with every slice committed and the run's ids fenced,
+until the stable end of each target partition has passed them (:mod:`~airflow_eos_provider.interval.protocol.visible`):
+the open transaction of a foreign producer may hold them back.
+
+Neither those comparisons nor that wait weaken 1 to 7. A comparison writes nothing and lets nothing pass that would stop
+without it: it turns a step into an error, which is a driver that dies there. The wait comes when all that is left is
+``complete``: no task of this generation can write any more, and a newer driver fences this coordinator, whose
+``complete`` is then refused: it is a driver that is slow there. The model has both at every step.
+
+*What is not.* Sentence 6 is about attempts that find something committed. Within one attempt Spark evaluates again what
+the shuffle has lost with an executor, and an input that differs from one moment to the next would then lose or double
+rows. ``write_interval`` asks Spark whether it has done so, or may have
+(:mod:`~airflow_eos_provider.interval.spark.reruns`), and then compares every committed slice with one more evaluation
+before ``complete`` (tests/integration/test_spark_cluster.py: without it the run is complete with rows lost and
+doubled). ``format("kafka_eos")`` cannot: Spark calls its ``commit`` without the frame, so such an input may there lose
+or double rows of a first attempt. A retry writes from rows that it keeps
+(:mod:`~airflow_eos_provider.interval.spark.proof`) and fails where they are lost; but where Spark speculates, two
+copies of a task may each keep theirs. Slices that are files, where no row can leave its slice unless its file changes,
+are read again for the write, and held to their size and time of change. Two rows are the same if topic, key, value,
+headers and, where the row names them, partition and time are; the digest is a sum of 128-bit hashes, which nobody meets
+by accident.
+
+Two sentences are about liveness. The first read of the ledger takes only what is stable: a dead task's open transaction
+may be in the rest, and only this coordinator's fencing ends it (test_mutations: a first read to the end waits for
+the timeout). And a fenced coordinator raises and is not retried by itself: two that retry fence each other for ever.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+from airflow_eos_provider.errors import EosError, FencedError, RefusedError
+from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.admission import CONTROL, TRANSACTION_TIMEOUT_MS, Planner
+from airflow_eos_provider.interval.protocol.control_topic import (
+    ControlState,
+    Outgoing,
+    RunState,
+    generation_records,
+    task_count_record,
+)
+from airflow_eos_provider.interval.protocol.follower import Follower, Patience
+from airflow_eos_provider.interval.protocol.input_check import require_one_evaluation, require_same_rows
+from airflow_eos_provider.interval.protocol.ledger import (
+    CompleteRecord,
+    LedgerState,
+    add_digests,
+    complete_record,
+    slice_key,
+)
+from airflow_eos_provider.interval.protocol.lost_markers import lost_marker_error, lost_markers
+from airflow_eos_provider.interval.protocol.same_topics import SameTopics
+from airflow_eos_provider.interval.protocol.stage import (
+    Completed,
+    IncompleteError,
+    OnStep,
+    Report,
+    SliceFigures,
+    SliceResult,
+    Stage,
+    deal,
+    silent,
+)
+from airflow_eos_provider.interval.protocol.visible import Visibility
+from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.kafka.partitioner import partition_of
+from airflow_eos_provider.kafka.producer import TransactionalProducer
+from airflow_eos_provider.kafka.transactions import TransactionsClient
+
+__all__ = ["Completed", "Coordinator", "IncompleteError", "SliceResult", "Stage"]
+
+#: The steps in their order, without the planner's (:data:`airflow_eos_provider.interval.protocol.admission.STEPS`).
+STEPS = (
+    "init",
+    "read control",
+    "read stable ledger",
+    "admit plan",
+    "write generation",
+    "commit generation",
+    "fence",
+    "read control again",
+    "read ledger",
+    "write task count",
+    "commit task count",
+    "run stage",
+    "fence own ids",
+    "read ledger at the end",
+    "write complete",
+    "commit complete",
+    "done",
+)
+
+#: Between "run stage" and the first task, where slices are committed already; and before "write complete", where Spark
+#: may have evaluated the input twice.
+COMPARE_STEP = "compare input"
+
+#: How long fencing may take, seconds; it waits for the markers of open transactions, so for the partitions' leaders.
+_FENCE_SECONDS = 120.0
+
+#: After so many seconds of it a line says whom the fencing waits for; then after twice as many, and so on.
+_FENCE_PATIENCE_SECONDS = 1.0
+
+
+class Coordinator:
+    """The coordinator of one run; a context manager.
+
+    ``begin``, ``compare_input``, then the stage's tasks, then ``finish``. Every method may raise :class:`FencedError`:
+    another coordinator of this run has taken over. That is final: do not try again by yourself.
+
+    :param pipeline: where to write.
+    :param run: what.
+    :param report: receives a line for a person at each turn.
+    :param on_step: called with each step's name before it is taken.
+    :ivar plan_source: what the plan of the generation begun has pinned, in JSON.
+    """
+
+    def __init__(self, pipeline: Pipeline, run: Run, *, report: Report = silent, on_step: OnStep = silent) -> None:
+        if run.pipeline != pipeline.name:
+            raise EosError(f"{run} is not a run of pipeline {pipeline.name}.")
+        self._pipeline = pipeline
+        self._run = run
+        self._report = report
+        self._step = on_step
+        self._began = time.monotonic()
+        self._producer: TransactionalProducer | None = None
+        self._transactions: TransactionsClient | None = None
+        self._ledger = LedgerState(pipeline.name)
+        self._ledger_topic = Follower(pipeline.kafka, pipeline.ledger_topic, report=report)
+        self._control_keys: set[bytes] = set()
+        self._topics = SameTopics(pipeline, run, report=report)
+        self.plan_source: Mapping[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._producer is not None:
+            self._producer.abort()
+            self._producer = None
+        if self._transactions is not None:
+            self._transactions.__exit__(None, None, None)
+            self._transactions = None
+
+    # What callers do
+
+    def begin(self, make_plan: Callable[[], RunPlan], tasks: int) -> Stage | Completed:
+        """Begin a generation of the run, or find that it is complete.
+
+        :param make_plan: called if no plan is on record; it pins the source. Another driver's plan may win.
+        :param tasks: how many tasks there may be, at least one. There are fewer if fewer slices are left; exactly as
+            many if that is the number of slices, and then slice ``n`` is task ``n``'s.
+        :raises RefusedError: the interval overlaps another one, or the revision is out of turn.
+        :raises TopicChangedError: the run was begun, or is complete, with other topics; or the ledger is gone.
+        :raises ConfigurationError: a topic is missing or has settings that could lose records.
+        :raises FencedError: another coordinator has taken over.
+        """
+        if tasks < 1:
+            raise EosError(f"{tasks} tasks are asked for.", expected="1 or more")
+        self._report(f"{self._run}: looking at what is on record")
+        self._topics.prepare()
+        self._init()
+        state = self._read_control("read control")
+        self._read_stable_ledger()
+        found = self._ledger.completed(self._run) or state.plan or self._admit(make_plan)
+        if isinstance(found, CompleteRecord):
+            return self._already(found)
+        return self._begin_generation(found, state, tasks)
+
+    def compare_input(self, stage: Stage, figures: Callable[[Collection[int]], Mapping[int, SliceFigures]]) -> Stage:
+        """Prove that this attempt's input has the rows that earlier ones have committed, before any task begins.
+
+        The tasks have to write from the same evaluation of the input that is compared here, or from slices that no row
+        can leave.
+
+        :param figures: given numbers of slices, counts and sums up their rows in this attempt's input. It is not
+            called where nothing is committed.
+        :returns: the stage, which may be written now.
+        :raises InputChangedError: a committed slice has other rows in this input; nothing is written.
+        """
+        if not stage.committed:
+            return stage
+        self._step(COMPARE_STEP)
+        self._report(f"{self._run}: comparing the input with {len(stage.committed)} committed slices")
+        return require_same_rows(stage, figures(sorted(stage.committed)))
+
+    def finish(
+        self, stage: Stage, figures: Callable[[Collection[int]], Mapping[int, SliceFigures]] | None = None
+    ) -> Completed:
+        """Complete the run after its stage.
+
+        :param figures: given where the stage's tasks may have read two evaluations of the input: it evaluates the input
+            once more, and counts and sums up the rows of the slices that it is given the numbers of.
+        :raises IncompleteError: slices are not committed. The run may be begun again.
+        :raises TopicChangedError: a topic was deleted or made anew since the run was begun.
+        :raises InputChangedError: a committed slice has other rows in that evaluation; the run is not completed.
+        :raises NotVisibleError: another producer's open transaction hides records; begun again later, it completes.
+        :raises FencedError: another coordinator has taken over.
+        """
+        stage.require_compared()
+        self._topics.compare_again()  # or else slices would be looked for in a ledger that never had them
+        self._fence_own_ids(stage)
+        self._read_ledger("read ledger at the end")
+        complete = self._ledger.completed(self._run)
+        if complete is not None:  # by this coordinator, in a call whose answer was lost
+            return self._already(complete)
+        done = self._ledger.done(self._run, range(len(stage.slices)))
+        missing = tuple(sorted(set(range(len(stage.slices))) - set(done)))
+        if missing:
+            raise IncompleteError(
+                f"{self._run}: {len(missing)} of {len(stage.slices)} slices are not committed: "
+                f"{', '.join(map(str, missing[:20]))}{', …' if len(missing) > 20 else ''}.",
+                missing=missing,
+                remedy="Run it again: the slices that are committed are not written again.",
+            )
+        foreign = sorted(number for number, record in done.items() if record.plan != stage.plan_hash)
+        if foreign:
+            raise EosError(
+                f"{self._run}: slices {foreign[:20]} are committed under another plan.",
+                expected=f"plan {stage.plan_hash}",
+                remedy="Two plans for one interval must not be. Find out who wrote there before going on.",
+            )
+        if figures is not None:
+            self._compare_output({number: SliceFigures.of(record) for number, record in done.items()}, figures)
+        record = CompleteRecord(
+            run=self._run,
+            records=sum(r.records for r in done.values()),
+            digest=add_digests(r.digest for r in done.values()),
+            slices=len(stage.slices),
+            pins=self._topics.found,
+        )
+        self._await_readers(stage, {topic for r in done.values() for topic in r.topics})
+        self._write_complete(record, stage)
+        self._step("done")
+        seconds = time.monotonic() - self._began
+        self._report(f"{self._run}: complete, {record.records} records in {record.slices} slices, {seconds:.1f} s")
+        return Completed(self._run, record.records, record.digest, record.slices, already=False, seconds=seconds)
+
+    def _compare_output(
+        self,
+        committed: Mapping[int, SliceFigures],
+        figures: Callable[[Collection[int]], Mapping[int, SliceFigures]],
+    ) -> None:
+        """Prove that what the stage has committed is one evaluation of its input. No task can commit any more."""
+        self._step(COMPARE_STEP)
+        self._report(f"{self._run}: comparing the input with {len(committed)} committed slices")
+        require_one_evaluation(self._run, committed, figures(sorted(committed)))
+
+    def resume(self, stage: Stage) -> None:
+        """Take over from the coordinator that began this stage, in another process of the same driver.
+
+        :raises FencedError: the stage is not of the newest generation any more.
+        """
+        self.require_current(stage)  # or else init would fence the successor
+        self._init()
+        self.require_current(stage)
+
+    def require_current(self, stage: Stage) -> None:
+        """Check that no other driver has begun this run since; it takes nothing over.
+
+        :raises FencedError: the stage is not of the newest generation any more.
+        """
+        state = self._read_control("read control")
+        if state.generation != stage.generation:
+            raise self._superseded(stage.generation, state)
+
+    def abandon(self) -> None:
+        """Give the run up: remove its records, so that its interval is as if never planned.
+
+        :raises RefusedError: a slice is committed, or the run is complete.
+        :raises FencedError: another coordinator has taken over.
+        """
+        # What of it is in the target is for the ledger to say, so a target that is not there any more is no hindrance.
+        self._topics = SameTopics(replace(self._pipeline, topic=None), self._run, report=self._report)
+        self._topics.prepare()
+        self._init()
+        state = self._read_control("read control")
+        self._read_stable_ledger()
+        self._require_nothing_done(state.plan)
+        if not state.keys:
+            raise RefusedError(f"Nothing is on record of {self._run}, so there is nothing to give up.")
+        self._write_generation(())
+        self._fence(state)
+        plan = self._read_control("read control again").plan
+        self._read_ledger("read ledger")
+        self._require_nothing_done(plan)
+        self._remove_control_records()
+        self._report(f"{self._run}: given up, nothing of it is in Kafka")
+
+    def _require_nothing_done(self, plan: RunPlan | None) -> None:
+        if self._ledger.completed(self._run) is not None:
+            raise RefusedError(f"{self._run} is complete; it cannot be given up.")
+        slices = len(plan.slices) if plan else 0
+        done = self._ledger.done(self._run, range(slices))
+        if done:
+            raise RefusedError(
+                f"{len(done)} of {slices} slices of {self._run} are committed; they would be left behind.",
+                remedy="Run it again to complete it.",
+            )
+
+    # How a generation begins
+
+    def _begin_generation(self, plan: RunPlan, state: RunState, tasks: int) -> Stage | Completed:
+        self.plan_source = plan.source
+        numbers = range(len(plan.slices))
+        known_done = self._ledger.done(self._run, numbers)
+        assignment = deal(len(numbers), [n for n in numbers if n not in known_done], tasks)
+        generation = self._write_generation(assignment)
+        self._fence(state)
+        state = self._read_control("read control again")
+        self._read_ledger("read ledger")
+        complete = self._ledger.completed(self._run)
+        if complete is not None:
+            return self._already(complete)
+        if state.generation != generation:
+            raise self._superseded(generation, state)
+        self._write_task_count(len(assignment))
+        done = self._ledger.done(self._run, numbers)
+        stage = Stage(
+            run=self._run,
+            generation=generation,
+            plan_hash=plan.hash,
+            slices=plan.slices,
+            assignment=tuple(tuple(n for n in task if n not in done) for task in assignment),
+            ledger_positions=dict(self._ledger_topic.positions),
+            committed={number: SliceFigures.of(record) for number, record in done.items()},
+        )
+        self._report(f"{self._run}: {len(stage.unfinished)} of {len(numbers)} slices to write by {stage.tasks} tasks")
+        self._step("run stage")
+        return stage
+
+    def _already(self, record: CompleteRecord) -> Completed:
+        self._topics.compare_complete(record)
+        seconds = time.monotonic() - self._began
+        self._report(f"{self._run}: already complete, {record.records} records")
+        return Completed(self._run, record.records, record.digest, record.slices, already=True, seconds=seconds)
+
+    def _superseded(self, generation: int, state: RunState) -> FencedError:
+        newest = "the run is complete or given up" if state.generation is None else f"the newest is {state.generation}"
+        return FencedError(
+            f"{self._run}: this coordinator is of generation {generation}, {newest}.",
+            remedy="Another driver has taken over this run; follow that one.",
+        )
+
+    # The steps
+
+    def _init(self) -> None:
+        self._step("init")
+        self._producer = TransactionalProducer(
+            self._pipeline.kafka,
+            self._pipeline.coordinator_id(self._run),
+            timeout_ms=TRANSACTION_TIMEOUT_MS,
+            known_topic=self._pipeline.control_topic,
+            properties=CONTROL,
+            reports_deliveries=True,
+        )
+        self._producer.init()
+
+    def _read_control(self, step: str) -> RunState:
+        self._step(step)
+        control = ControlState(self._pipeline.control_topic)
+        control.apply(Follower(self._pipeline.kafka, self._pipeline.control_topic, report=self._report).read())
+        self._topics.compare(control)
+        state = control.run(self._run)
+        self._control_keys |= state.keys
+        return state
+
+    def _read_stable_ledger(self) -> None:
+        self._step("read stable ledger")
+        self._ledger.apply(self._ledger_topic.read_stable())
+
+    def _read_ledger(self, step: str) -> None:
+        self._step(step)
+        self._ledger.apply(self._ledger_topic.read())
+
+    def _admit(self, make_plan: Callable[[], RunPlan]) -> RunPlan | CompleteRecord:
+        self._step("admit plan")
+        plan = make_plan()
+        if plan.run != self._run:
+            raise EosError(f"The plan is of {plan.run}.", expected=f"a plan of {self._run}")
+        planner = Planner(
+            self._pipeline, self._ledger, self._ledger_topic, self._topics, report=self._report, on_step=self._step
+        )
+        found = planner.admit(plan)
+        if isinstance(found, RunPlan):
+            self._control_keys.add(f"connector-{self._run.name}".encode())
+        return found
+
+    def _write_generation(self, assignment: Sequence[Sequence[int]]) -> int:
+        self._step("write generation")
+        records = generation_records(self._run, assignment)
+        self._control_keys |= {record.key for record in records}
+        return self._write(records, [], "commit generation")
+
+    def _fence(self, state: RunState) -> None:
+        """Fence the ids of the last task count record, and whatever is open under the run's prefix."""
+        self._step("fence")
+        prefix = self._pipeline.task_id_prefix(self._run)
+        counted = [self._pipeline.transactional_id(self._run, n) for n in range(state.task_count or 0)]
+        # Digits only: the coordinator's own id has that prefix, too.
+        opened = [i for i in self._client().open_transactions(prefix) if i.removeprefix(prefix).isdigit()]
+        self._fence_ids([*counted, *opened])
+
+    def _write_task_count(self, tasks: int) -> None:
+        self._step("write task count")
+        record = task_count_record(self._run, tasks)
+        self._control_keys.add(record.key)
+        self._write([record], [], "commit task count")
+
+    def _fence_own_ids(self, stage: Stage) -> None:
+        self._step("fence own ids")
+        self._fence_ids([self._pipeline.transactional_id(self._run, n) for n in range(stage.tasks)])
+        if self._pipeline.topic:
+            self._require_markers(stage, self._pipeline.topic)
+
+    def _require_markers(self, stage: Stage, topic: str) -> None:
+        if lost := lost_markers(self._client(), self._pipeline, self._run, topic):
+            self.require_current(stage)  # or else they are a newer driver's
+            raise lost_marker_error(self._run, topic, lost)
+
+    def _await_readers(self, stage: Stage, named_by_rows: set[str]) -> None:
+        for topic in sorted(named_by_rows):
+            self._require_markers(stage, topic)
+        settings, timeout_ms = self._pipeline.kafka, self._pipeline.visibility_timeout_ms
+        waiting = Visibility(settings, self._run, timeout_ms=timeout_ms, client=self._client, report=self._report)
+        waiting.wait(sorted(named_by_rows | ({self._pipeline.topic} if self._pipeline.topic else set())))
+
+    def _write_complete(self, record: CompleteRecord, stage: Stage) -> None:
+        self._step("write complete")
+        self._topics.compare_again()
+        removed = [Outgoing(slice_key(self._run, s.number), None) for s in stage.slices]
+        control = [Outgoing(key, None) for key in sorted(self._control_keys)]
+        self._write(control, [complete_record(record), *removed], "commit complete")
+
+    def _remove_control_records(self) -> None:
+        self._step("remove records")
+        self._write([Outgoing(key, None) for key in sorted(self._control_keys)], [], "commit removal")
+        self._control_keys.clear()
+
+    # How they are taken
+
+    def _write(self, control: Sequence[Outgoing], ledger: Sequence[Outgoing], commit_step: str) -> int:
+        """One transaction.
+
+        :returns: offset of the last control record, if there is no ledger record.
+        """
+        producer = self._producer
+        if producer is None:
+            raise FencedError(f"This coordinator of {self._run} is not in charge.")
+        producer.begin()
+        for key, value in control:
+            producer.produce(self._pipeline.control_topic, key, value, partition=0)
+        for key, value in ledger:
+            partition = partition_of(key, len(self._ledger_topic.positions))
+            producer.produce(self._pipeline.ledger_topic, key, value, partition=partition)
+        producer.flush()
+        self._step(commit_step)
+        producer.commit()
+        return producer.last_offset
+
+    def _fence_ids(self, transactional_ids: Sequence[str]) -> None:
+        if not transactional_ids:
+            return
+        began, patience = time.monotonic(), Patience(_FENCE_PATIENCE_SECONDS)
+
+        def refused(left: Collection[str]) -> None:
+            waited = time.monotonic() - began
+            if patience.is_over(waited):
+                self._report(
+                    f"{self._run}: Waiting since {waited:.0f} s until the last transaction of {min(left)} has ended in "
+                    f"every partition{f', and of {len(left) - 1} more ids' if len(left) > 1 else ''}"
+                )
+
+        self._report(f"{self._run}: fencing {len(set(transactional_ids))} transactional ids")
+        self._client().fence(transactional_ids, timeout_seconds=_FENCE_SECONDS, on_refused=refused)
+
+    def _client(self) -> TransactionsClient:
+        if self._transactions is None:
+            self._transactions = TransactionsClient(self._pipeline.kafka)
+            self._transactions.__enter__()
+        return self._transactions

@@ -1,0 +1,148 @@
+"""Follows a topic of interval runs from one end to the next, and reports what is waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from airflow_eos_provider.errors import EosError, ReadTimeoutError, UnreachableError
+from airflow_eos_provider.interval.protocol.stage import Report, silent
+from airflow_eos_provider.interval.protocol.topics import COMPACTION_LAG_MS
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.read import LogRecord, Reach, read_to_end
+from airflow_eos_provider.kafka.transactions import TransactionDescription, TransactionsClient
+
+T = TypeVar("T")
+
+#: A read that has not reached its end after so many seconds waits for a transaction, whose producer is looked for and
+#: named. Each further try waits twice as long, so that a topic that is always busy is read, too.
+_PATIENCE_SECONDS = 3.0
+
+#: The longest that an open transaction may hold up a read, seconds: the brokers' usual transaction.max.timeout.ms, and
+#: the minute between two of their looks for expired ones.
+_LONGEST_WAIT_SECONDS = 960.0
+
+
+#: How long the brokers may leave questions about a topic unanswered, seconds, and the pause between two of them. A
+#: broker that hangs is replaced as leader when its session ends, after 9 s unless set.
+_ANSWER_SECONDS = 60.0
+_PAUSE_SECONDS = 0.2
+
+
+def patiently(ask: Callable[[], T], topic: str, report: Report = silent) -> T:
+    """Ask again where the brokers did not answer: one late answer is no reason to give a run up.
+
+    :param ask: a question that bounds its own wait.
+    :param topic: what it is about.
+    :param report: receives a line before each further question.
+    :raises UnreachableError: no broker answered for a minute.
+    """
+    began = time.monotonic()
+    while True:
+        try:
+            return ask()
+        except UnreachableError:
+            waited = time.monotonic() - began
+            if waited > _ANSWER_SECONDS:
+                raise
+            report(f"The brokers have not answered about topic {topic} for {waited:.0f} s; asking again")
+            time.sleep(_PAUSE_SECONDS)
+
+
+class Patience:
+    """Says when a line about what is waited for is due: after some seconds, then after twice as many, and so on.
+
+    :param seconds: until the first one.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def is_over(self, waited_seconds: float) -> bool:
+        """Whether a line is due; then the next one is after twice as many seconds."""
+        is_over = waited_seconds >= self._seconds
+        if is_over:
+            self._seconds *= 2
+        return is_over
+
+
+class Follower:
+    """Reads a topic on from where it stopped, to an end that is asked for at each call.
+
+    :param settings: the Kafka cluster.
+    :param topic: the topic.
+    :param starts: by partition the offset to begin at, and only these partitions are read; None for the whole topic.
+    :param report: receives a line when something is waited for.
+    :ivar positions: by partition, up to where it has been read.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        topic: str,
+        starts: Mapping[int, int] | None = None,
+        *,
+        report: Report = silent,
+    ) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._report = report
+        self._partitions = None if starts is None else tuple(starts)
+        self.positions: dict[int, int] = dict(starts or {})
+
+    def read(self) -> tuple[LogRecord, ...]:
+        """All committed records up to the uncommitted end of this moment; waits for open transactions before it.
+
+        :raises ReadTimeoutError: a transaction stays open, or its end never came.
+        :raises UnreachableError: no broker answered for a minute.
+        """
+        began = time.monotonic()
+        patience = _PATIENCE_SECONDS
+        while True:
+            try:
+                return self._read(stable_only=False, timeout_seconds=patience)
+            except ReadTimeoutError:
+                waited = time.monotonic() - began
+                if waited + patience > _LONGEST_WAIT_SECONDS:
+                    raise
+                self._report(f"Waiting since {waited:.0f} s for the end of topic {self._topic}: {self._who_holds_it()}")
+                patience *= 2
+
+    def read_stable(self) -> tuple[LogRecord, ...]:
+        """The committed records before the first open transaction. There may be more behind it."""
+        return self._read(stable_only=True, timeout_seconds=_LONGEST_WAIT_SECONDS)
+
+    def _read(self, *, stable_only: bool, timeout_seconds: float) -> tuple[LogRecord, ...]:
+        return patiently(lambda: self._read_once(stable_only, timeout_seconds), self._topic, self._report)
+
+    def _read_once(self, stable_only: bool, timeout_seconds: float) -> tuple[LogRecord, ...]:
+        reach = Reach(
+            start=self.positions,
+            partitions=self._partitions,
+            stable_only=stable_only,
+            compaction_lag_seconds=COMPACTION_LAG_MS / 1000,
+        )
+        read = read_to_end(self._settings, self._topic, reach, timeout_seconds=timeout_seconds)
+        self.positions.update(read.end_offsets)
+        return read.records
+
+    def _who_holds_it(self) -> str:
+        """The open transactions that have a partition of the topic, in words."""
+        try:
+            with TransactionsClient(self._settings) as client:
+                described = client.describe(client.open_transactions(""))
+        except EosError as error:
+            return f"an open transaction, probably (which one is unknown: {error.found})"
+        holders = [d for d in described.values() if any(topic == self._topic for topic, _ in d.partitions)]
+        if not holders:
+            return "no open transaction is known there, it is just slow or its end is on the way"
+        return "; ".join(_holder(d) for d in holders[:3])
+
+
+def _holder(description: TransactionDescription) -> str:
+    until = ""
+    if description.started_at_ms is not None:
+        limit = (description.started_at_ms + description.timeout_ms) / 1000
+        until = f", until {time.strftime('%H:%M:%S', time.localtime(limit))} at the latest"
+    return f"{description.transactional_id} has a transaction open ({description.state}){until}"

@@ -1,0 +1,98 @@
+"""Compares an attempt's input with the slices that are committed: they must have the same rows.
+
+A slice that is committed is skipped ever after. A row that has moved from it to another one since would be written
+twice, one that has moved into it not at all, and no reader could tell. So the rows of the committed slices are counted
+and summed up from this attempt's own input, and compared with what the ledger says, before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from airflow_eos_provider.errors import RefusedError
+from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.protocol.stage import SliceFigures, Stage
+
+#: Slices that an error names with their figures; of the others it names the numbers.
+_SHOWN = 3
+_NUMBERS_SHOWN = 20
+
+_REMEDY = (
+    "Bring the input back to what the first attempt read, and run the interval again; the query must give the same "
+    "rows, byte for byte, whenever it runs (no clock, no chance, no order of arrival, in the values neither). If the "
+    "old input is gone for good: write the interval as a new revision, which leaves what is committed of this one in "
+    "the topic."
+)
+
+
+class InputChangedError(RefusedError):
+    """The input has other rows than those that are committed. Nothing was written since that was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A committed slice whose rows are not those of the input.
+
+    :param number: the slice.
+    :param committed: what the ledger says.
+    :param found: what the input has now.
+    """
+
+    number: int
+    committed: SliceFigures
+    found: SliceFigures
+
+    def __str__(self) -> str:
+        return f"slice {self.number} is committed with {self.committed}; the input now has {self.found}"
+
+
+def differences(committed: Mapping[int, SliceFigures], found: Mapping[int, SliceFigures]) -> tuple[Difference, ...]:
+    """The committed slices whose figures are not those of the input, in their order.
+
+    :param found: by slice; one that is not there has no rows. Those that are not committed are left alone.
+    """
+    return tuple(
+        Difference(number, figures, found.get(number, SliceFigures()))
+        for number, figures in sorted(committed.items())
+        if found.get(number, SliceFigures()) != figures
+    )
+
+
+def require_same_rows(stage: Stage, found: Mapping[int, SliceFigures]) -> Stage:
+    """Compare the input with what is committed.
+
+    :param found: figures of this attempt's rows by slice, as :func:`differences` takes them.
+    :returns: the stage, which may be written now.
+    :raises InputChangedError: a slice differs; the message names it and both figures.
+    """
+    if differ := differences(stage.committed, found):
+        raise InputChangedError(
+            f"The input of {stage.run} has changed between attempts: {_named(differ)}",
+            expected=f"the rows of the {len(stage.committed)} slices that are committed; nothing was written now",
+            remedy=_REMEDY,
+        )
+    return replace(stage, compared=True)
+
+
+def require_one_evaluation(run: Run, committed: Mapping[int, SliceFigures], found: Mapping[int, SliceFigures]) -> None:
+    """Compare all that an attempt has committed with one more evaluation of its input.
+
+    :param committed: figures of every slice of the run, as the ledger has them.
+    :param found: those of the evaluation, as :func:`differences` takes them.
+    :raises InputChangedError: a slice differs; the message names it and both figures.
+    """
+    if differ := differences(committed, found):
+        raise InputChangedError(
+            f"The input of {run} has changed within this attempt, a part of which Spark has evaluated more than once: "
+            f"{_named(differ)}",
+            expected=f"the rows of the {len(committed)} slices that are committed; the run is not complete",
+            remedy=_REMEDY,
+        )
+
+
+def _named(differ: Sequence[Difference]) -> str:
+    shown = "; ".join(map(str, differ[:_SHOWN]))
+    numbers = ", ".join(str(d.number) for d in differ[:_NUMBERS_SHOWN])
+    more = f" In all {len(differ)} slices differ: {numbers}{', …' if len(differ) > _NUMBERS_SHOWN else ''}."
+    return f"{shown}.{more if len(differ) > _SHOWN else ''}"

@@ -1,0 +1,172 @@
+"""The ledger: a pipeline's own offsets topic, in Connect's format.
+
+``["<pipeline>",{"slice":n,"interval":"<start>/<end>"}]`` says that a slice is committed; it is in the transaction
+of the slice's own records. ``["<pipeline>",{"interval":"<start>/<end>"}]`` says that all of an interval is, and is
+never removed; the slices' records are, with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_eos_provider.connect.jackson import Json, encode, hash_map_order
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.protocol.control_topic import Outgoing
+from airflow_eos_provider.interval.topic_ids import Pins
+from airflow_eos_provider.kafka.read import LogRecord
+
+#: Digests add up modulo this.
+DIGEST_MODULUS = 1 << 128
+
+#: The digest of no records.
+NO_DIGEST = f"{0:032x}"
+
+
+@dataclass(frozen=True, slots=True)
+class SliceRecord:
+    """A slice's ledger record.
+
+    :param plan: hash of the plan that the slice is of.
+    :param records: records written, which is also the slice's position.
+    :param digest: of them.
+    :param topics: the topics that its rows named, without the pipeline's own.
+    :param placed: digest of those that name their partition or time themselves, with both; left out where none does.
+    """
+
+    plan: str
+    records: int
+    digest: str
+    topics: tuple[str, ...] = ()
+    placed: str = NO_DIGEST
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteRecord:
+    """An interval's ``complete``.
+
+    :param pins: the topics that it was written with; None if a version wrote it that did not pin them.
+    """
+
+    run: Run
+    records: int
+    digest: str
+    slices: int
+    pins: Pins | None = None
+
+
+def slice_key(run: Run, number: int) -> bytes:
+    """The ledger key of a slice."""
+    return encode([run.pipeline, hash_map_order({**run.key, "slice": number})])
+
+
+def complete_key(run: Run) -> bytes:
+    """The ledger key of a whole interval."""
+    return encode([run.pipeline, hash_map_order(dict(run.key))])
+
+
+def slice_record(run: Run, number: int, record: SliceRecord) -> Outgoing:
+    """What says that a slice is committed."""
+    value: dict[str, Json] = {"position": record.records, "plan": record.plan, "done": True, "digest": record.digest}
+    if record.topics:
+        value["topics"] = ",".join(record.topics)  # Connect's offsets hold no lists, and no topic has a comma
+    if record.placed != NO_DIGEST:
+        value["placed"] = record.placed
+    return Outgoing(slice_key(run, number), encode(hash_map_order(value)))
+
+
+def complete_record(record: CompleteRecord) -> Outgoing:
+    """What says that an interval is complete."""
+    value: dict[str, Json] = {
+        "complete": True,
+        "records": record.records,
+        "digest": record.digest,
+        "slices": record.slices,
+        **({} if record.pins is None else record.pins.to_values()),
+    }
+    return Outgoing(complete_key(record.run), encode(hash_map_order(value)))
+
+
+def add_digests(digests: Iterable[str]) -> str:
+    """The digest of the union of disjoint sets of records."""
+    return f"{sum(int(digest, 16) for digest in digests) % DIGEST_MODULUS:032x}"
+
+
+class LedgerState:
+    """A pipeline's ledger, replayed record by record; partitions may mingle.
+
+    Values are read when asked for: a ledger may hold a hundred thousand intervals, and a run looks at one.
+
+    :param pipeline: whose records count; other keys are left alone.
+    """
+
+    def __init__(self, pipeline: str) -> None:
+        self._pipeline = pipeline
+        self._latest: dict[bytes, bytes] = {}
+        self._prefix = encode([pipeline])[:-1] + b","
+        self._complete_prefix = self._prefix + b'{"interval":"'
+
+    def apply(self, records: Iterable[LogRecord]) -> None:
+        """Go on with further records."""
+        latest, prefix = self._latest, self._prefix
+        for record in records:
+            key = record.key
+            if key is None or not key.startswith(prefix):
+                continue
+            if record.value is None:
+                latest.pop(key, None)
+            else:
+                latest[key] = record.value
+
+    def completed(self, run: Run) -> CompleteRecord | None:
+        """The run's ``complete``, None if it is not complete."""
+        value = self._latest.get(complete_key(run))
+        return None if value is None else _complete(run, json.loads(value))
+
+    def done(self, run: Run, slices: Iterable[int]) -> dict[int, SliceRecord]:
+        """Those of the slices that are committed and not yet removed."""
+        found = {}
+        for number in slices:
+            value = self._latest.get(slice_key(run, number))
+            if value is not None:
+                document = json.loads(value)
+                topics = tuple(filter(None, document.get("topics", "").split(",")))
+                placed = document.get("placed", NO_DIGEST)
+                found[number] = SliceRecord(document["plan"], document["position"], document["digest"], topics, placed)
+        return found
+
+    def complete_runs(self) -> Iterator[CompleteRecord]:
+        """Every complete interval, in no order."""
+        for name, value in self._complete_names():
+            yield _complete(Run.parse(f"{self._pipeline}@{name}"), json.loads(value))
+
+    def overlapping(self, interval: Interval) -> list[Run]:
+        """The complete runs whose interval overlaps this one, all revisions of itself included."""
+        # Text order is time order in canonical names, and comparing text is what a large ledger can afford.
+        start, _, end = interval.name.partition("/")
+        found = []
+        for name, _ in self._complete_names():
+            other_start, other_end = name[:20], name[21:41]
+            if other_start < end and start < other_end:
+                found.append(Run.parse(f"{self._pipeline}@{name}"))
+        return found
+
+    def _complete_names(self) -> Iterator[tuple[str, bytes]]:
+        prefix = self._complete_prefix
+        for key, value in self._latest.items():
+            if key.startswith(prefix):
+                yield key[len(prefix) : -len(b'"}]')].decode(), value
+
+
+def _complete(run: Run, document: dict[str, Any]) -> CompleteRecord:
+    if document.get("complete") is not True:
+        raise EosError(
+            f"The ledger's record of {run} is not one of a complete interval.",
+            remedy="Look at the record; it was not written by this package.",
+        )
+    return CompleteRecord(
+        run, document["records"], document["digest"], document.get("slices", 0), Pins.of_values(document)
+    )

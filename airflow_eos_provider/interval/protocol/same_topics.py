@@ -1,0 +1,115 @@
+"""Holds a run to the topics that it was begun with: looks at those that are there, and compares.
+
+Every comparison only stops a run; none lets it do what it could not do without. *At the beginning* it comes before the
+coordinator's init, so that a driver with other topics does not fence the one that is at work; then with each read of
+the control topic, and with the plan or ``complete`` that is adopted. *At the end* the topics are looked at anew after
+the stage, and again right before ``complete`` is written: one that was made anew in between has not the records that
+``complete`` is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.control_topic import ControlState
+from airflow_eos_provider.interval.protocol.follower import Follower
+from airflow_eos_provider.interval.protocol.ledger import CompleteRecord
+from airflow_eos_provider.interval.protocol.stage import Report, silent
+from airflow_eos_provider.interval.protocol.topics import find_topics, prepare_topics
+from airflow_eos_provider.interval.topic_ids import Pinned, Pins, TopicChangedError, require_same
+from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.topics import Topics
+
+
+class SameTopics:
+    """The topics of one run.
+
+    :param pipeline: the run's; the target of one that names none is not compared.
+    :param run: the run.
+    :param report: receives a line where a record pins nothing.
+    """
+
+    def __init__(self, pipeline: Pipeline, run: Run, *, report: Report = silent) -> None:
+        self._pipeline = pipeline
+        self._run = run
+        self._report = report
+        self._found: Pins | None = None
+        self._said: set[str] = set()
+
+    @property
+    def found(self) -> Pins:
+        """The topics as they were looked at first; ``complete`` pins these."""
+        if self._found is None:
+            self._found = find_topics(self._pipeline)
+        return self._found
+
+    def prepare(self) -> None:
+        """Make what is missing, check the rest, and compare with what the control topic has already.
+
+        :raises TopicChangedError: a topic is another one; or the ledger is missing, and the control topic knows the
+            pipeline.
+        :raises EosError: as :func:`~airflow_eos_provider.interval.protocol.topics.prepare_topics` does.
+        """
+        self._found, control_was_there = prepare_topics(self._pipeline, self._require_new_pipeline)
+        if control_was_there:
+            # As far as is stable: only the init that is to follow ends what this run's last driver may have left open.
+            self.compare(self._control(self._follow().read_stable()))
+
+    def compare(self, control: ControlState) -> None:
+        """Compare with the pipeline's record and the run's plan.
+
+        :raises TopicChangedError: a topic is another one.
+        """
+        self._require_same(control.pinned(self._run), self.found)
+
+    def compare_complete(self, record: CompleteRecord) -> None:
+        """Compare with a ``complete`` that is taken for this run's end.
+
+        :raises TopicChangedError: its records are in another topic.
+        """
+        self._require_same([Pinned("its complete", record.pins)], self.found)
+
+    def compare_again(self) -> None:
+        """Look at the topics anew, and compare with the first look.
+
+        :raises TopicChangedError: a topic was deleted or made anew since.
+        """
+        self._require_same([Pinned("when it was begun", self.found)], find_topics(self._pipeline))
+
+    def _require_same(self, pinned: list[Pinned], found: Pins) -> None:
+        for record in require_same(str(self._run), pinned, found):
+            if record not in self._said:
+                self._said.add(record)
+                self._report(
+                    f"{self._run}: {record} is of an earlier version and does not say which topics it is about, so "
+                    "they are not compared"
+                )
+
+    def _follow(self) -> Follower:
+        return Follower(self._pipeline.kafka, self._pipeline.control_topic, report=self._report)
+
+    def _control(self, records: Iterable[LogRecord]) -> ControlState:
+        control = ControlState(self._pipeline.control_topic)
+        control.apply(records)
+        return control
+
+    def _require_new_pipeline(self) -> None:
+        """Check, before a ledger is made, that none was lost; the control topic knows each pipeline that had one."""
+        pipeline = self._pipeline
+        control = self._control(self._follow().read())
+        planned = control.planned(pipeline.name)
+        if pipeline.name not in control.pipelines and not planned:
+            return
+        if Topics(pipeline.kafka).is_there(pipeline.ledger_topic):
+            return  # another driver has made it meanwhile, and then noted it
+        pins = control.pipelines.get(pipeline.name) or next((p for r in planned if (p := control.run(r).pins)), None)
+        known = f"its ledger is {pins.ledger}" if pins else f"{planned[0]} is under way" if planned else "it had one"
+        raise TopicChangedError(
+            f"{self._run}: there is no ledger topic {pipeline.ledger_topic}, but the control topic "
+            f"{pipeline.control_topic} knows the pipeline: {known}.",
+            expected="the ledger that the pipeline was begun with; a new one knows of nothing that is written",
+            remedy="Give the ledger_topic that it was begun with. If that one was deleted, find out what the target "
+            "holds, and write what is missing under another pipeline name.",
+        )

@@ -1,0 +1,241 @@
+"""What passes between coordinator, tasks and their callers: values without secrets, fit for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.protocol.ledger import NO_DIGEST, SliceRecord, add_digests
+from airflow_eos_provider.interval.slices import Slice
+
+#: Receives one line for a person.
+Report = Callable[[str], None]
+
+#: Called with the name of each step before it is taken.
+OnStep = Callable[[str], None]
+
+
+def silent(line: str) -> None:
+    """Drops progress lines."""
+
+
+class IncompleteError(EosError):
+    """The stage has ended, but the ledger misses slices: the run is not complete, and may be tried again.
+
+    :ivar missing: numbers of the slices that are not committed.
+    """
+
+    def __init__(
+        self, found: str, *, missing: tuple[int, ...] = (), expected: str | None = None, remedy: str | None = None
+    ) -> None:
+        super().__init__(found, expected=expected, remedy=remedy)
+        self.missing = missing
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (*super().__reduce__(), {"missing": self.missing})
+
+
+@dataclass(frozen=True, slots=True)
+class SliceFigures:
+    """What is compared of a slice's rows; those of parts add up to those of the whole, in any order.
+
+    :param records: how many there are.
+    :param digest: order-free digest of topic, key, value and headers of each, 32 hexadecimal digits.
+    :param placed: likewise of those that name their partition or time themselves, with both. What a row leaves to
+        Kafka differs between attempts and is in neither digest.
+    """
+
+    records: int = 0
+    digest: str = NO_DIGEST
+    placed: str = NO_DIGEST
+
+    def __add__(self, other: SliceFigures) -> SliceFigures:
+        digest = add_digests((self.digest, other.digest))
+        return SliceFigures(self.records + other.records, digest, add_digests((self.placed, other.placed)))
+
+    def __str__(self) -> str:
+        placed = "" if self.placed == NO_DIGEST else f", placed {self.placed}"
+        return f"{self.records} records, digest {self.digest}{placed}"
+
+    @classmethod
+    def of(cls, record: SliceRecord) -> SliceFigures:
+        """The figures that a slice's ledger record has."""
+        return cls(record.records, record.digest, record.placed)
+
+    def to_list(self) -> list[Any]:
+        return [self.records, self.digest, self.placed]
+
+    @classmethod
+    def from_list(cls, values: Sequence[Any]) -> SliceFigures:
+        return cls(*values)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The work of one generation: what each task has to write.
+
+    :param run: the run.
+    :param generation: offset of the generation's ``commit-<run>`` record in the control topic.
+    :param plan_hash: of the plan that the slices are of.
+    :param slices: all slices of the plan.
+    :param assignment: for each task the numbers of its unfinished slices. Within a generation a slice belongs to one
+        task; task ``n`` writes under the transactional id ``<group>-<run>-<n>``.
+    :param ledger_positions: by partition, up to where the coordinator has read the ledger.
+    :param committed: what the ledger says of the slices that earlier generations have committed, by number.
+    :param compared: whether the input of this attempt was found to have the same rows in these slices. Without it
+        nothing is written and nothing completed, unless nothing is committed.
+    """
+
+    run: Run
+    generation: int
+    plan_hash: str
+    slices: tuple[Slice, ...]
+    assignment: tuple[tuple[int, ...], ...]
+    ledger_positions: Mapping[int, int]
+    committed: Mapping[int, SliceFigures] = field(default_factory=dict)
+    compared: bool = False
+
+    def require_compared(self) -> None:
+        """
+        :raises EosError: slices are committed, and the input was not compared with them.
+        """
+        if self.committed and not self.compared:
+            raise EosError(
+                f"{len(self.committed)} slices of {self.run} are committed, and this attempt's input was not compared "
+                "with them.",
+                expected="a stage that Coordinator.compare_input() has returned",
+                remedy="Call it between begin() and the first task. Without it, a row that has moved since would be "
+                "lost or doubled.",
+            )
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks there are."""
+        return len(self.assignment)
+
+    @property
+    def unfinished(self) -> tuple[int, ...]:
+        """The slices that are to be written, in their order."""
+        return tuple(sorted(number for numbers in self.assignment for number in numbers))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "run": self.run.name,
+            "generation": self.generation,
+            "plan_hash": self.plan_hash,
+            "slices": [dict(s.source) for s in self.slices],
+            "assignment": [list(numbers) for numbers in self.assignment],
+            "ledger_positions": {str(p): offset for p, offset in self.ledger_positions.items()},
+            "committed": {str(number): figures.to_list() for number, figures in self.committed.items()},
+            "compared": self.compared,
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Stage:
+        return cls(
+            run=Run.parse(document["run"]),
+            generation=document["generation"],
+            plan_hash=document["plan_hash"],
+            slices=tuple(Slice(number, source) for number, source in enumerate(document["slices"])),
+            assignment=tuple(tuple(numbers) for numbers in document["assignment"]),
+            ledger_positions={int(p): offset for p, offset in document["ledger_positions"].items()},
+            committed={int(n): SliceFigures.from_list(figures) for n, figures in document["committed"].items()},
+            compared=document["compared"],
+        )
+
+
+def deal(slices: int, unfinished: Sequence[int], tasks: int) -> tuple[tuple[int, ...], ...]:
+    """Which task writes which slices.
+
+    :param slices: how many slices the plan has.
+    :param unfinished: those that are left, by number.
+    :param tasks: how many tasks there may be. If that is the number of slices, slice ``n`` is task ``n``'s; otherwise
+        what is left is dealt out evenly, and no task is without a slice.
+    """
+    if tasks == slices:
+        left = set(unfinished)
+        return tuple((n,) if n in left else () for n in range(slices))
+    dealt = min(tasks, len(unfinished))
+    return tuple(tuple(unfinished[task::dealt]) for task in range(dealt))
+
+
+@dataclass(frozen=True, slots=True)
+class SliceResult:
+    """One slice, committed.
+
+    :param number: the slice.
+    :param records: records written.
+    :param bytes: of their keys and values.
+    :param digest: order-free digest of them, 32 hexadecimal digits; digests add up modulo 2^128.
+    :param seconds: from its first row to its commit.
+    :param dropped: rows of its source that are of no interval, since they have no time.
+    :param null_keys: records whose key is null, where rows have keys.
+    """
+
+    number: int
+    records: int
+    bytes: int
+    digest: str
+    seconds: float
+    dropped: int = 0
+    null_keys: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "records": self.records,
+            "bytes": self.bytes,
+            "digest": self.digest,
+            "seconds": self.seconds,
+            "dropped": self.dropped,
+            "null_keys": self.null_keys,
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> SliceResult:
+        return cls(**document)
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """One interval, complete.
+
+    :param run: the run.
+    :param records: records of the interval.
+    :param digest: order-free digest of them, 32 hexadecimal digits.
+    :param slices: slices of its plan.
+    :param already: whether it had been complete before this coordinator came.
+    :param seconds: how long this coordinator was at it.
+    """
+
+    run: Run
+    records: int
+    digest: str
+    slices: int
+    already: bool
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "run": self.run.name,
+            "interval": self.run.interval_name,
+            "records": self.records,
+            "digest": self.digest,
+            "slices": self.slices,
+            "already": self.already,
+            "seconds": self.seconds,
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Completed:
+        return cls(
+            Run.parse(document["run"]),
+            document["records"],
+            document["digest"],
+            document["slices"],
+            document["already"],
+            document["seconds"],
+        )

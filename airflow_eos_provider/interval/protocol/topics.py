@@ -1,0 +1,174 @@
+"""The topics of interval runs: made if missing, and refused if they could lose what the proof rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.topic_ids import Pins, TopicPin
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.topics import TopicDescription, Topics, missing_topic, needed_in_sync
+
+#: Compaction leaves records alone for so long. A read that takes longer asks for new ends, for compaction may by then
+#: have removed a record below its end on behalf of one above.
+COMPACTION_LAG_MS = 3_600_000
+
+#: Plans of thousands of files pass in one record.
+_CONTROL_MESSAGE_BYTES = 8_000_000
+
+_INTERNAL: Mapping[str, str] = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(COMPACTION_LAG_MS)}
+
+
+class Prepared(NamedTuple):
+    """Topics that are ready.
+
+    :param pins: the topics that the pipeline has now.
+    :param control_was_there: whether the control topic was there before; one just made has nothing to read, and not
+        every broker knows it yet.
+    """
+
+    pins: Pins
+    control_was_there: bool
+
+
+def prepare_topics(pipeline: Pipeline, before_new_ledger: Callable[[], None] = lambda: None) -> Prepared:
+    """Make the pipeline's ledger and control topic if they are missing, and check all of its topics.
+
+    :param before_new_ledger: called where the ledger is missing beside a control topic that is there. It raises if the
+        control topic knows the pipeline: then the ledger is not missing, but lost.
+    :raises ConfigurationError: a topic's settings could lose a record, or the target topic is missing.
+    :raises UnreachableError: no broker answers.
+    """
+    topics = Topics(pipeline.kafka)
+    ledger, control, target = pipeline.ledger_topic, pipeline.control_topic, pipeline.topic
+    found = topics.describe(_names(pipeline))
+    control_was_there = control in found
+    if target and target not in found and pipeline.target_partitions is None and not topics.is_there(target):
+        raise missing_topic(target, pipeline.kafka)
+    _check_settings(topics, pipeline, found)
+    if ledger not in found and control in found:
+        before_new_ledger()
+    if ledger not in found:
+        topics.create(ledger, pipeline.ledger_partitions, _INTERNAL)
+    if control not in found:
+        topics.create(control, 1, {**_INTERNAL, "max.message.bytes": str(_CONTROL_MESSAGE_BYTES)})
+    if target and target not in found and pipeline.target_partitions is not None:
+        topics.create(target, pipeline.target_partitions, {})
+    if len(found) < len(_names(pipeline)):
+        found = topics.find(_names(pipeline))
+        _check_settings(topics, pipeline, found)  # another may have been faster, and made it otherwise
+    return Prepared(_pins(pipeline, found), control_was_there)
+
+
+def find_topics(pipeline: Pipeline) -> Pins:
+    """The topics that the pipeline has now; one that is missing has no id.
+
+    :raises UnreachableError: no broker answers.
+    """
+    return _pins(pipeline, Topics(pipeline.kafka).find(_names(pipeline)))
+
+
+def _names(pipeline: Pipeline) -> list[str]:
+    return [pipeline.ledger_topic, pipeline.control_topic] + ([pipeline.topic] if pipeline.topic else [])
+
+
+def _pins(pipeline: Pipeline, found: Mapping[str, TopicDescription]) -> Pins:
+    ledger, control, *target = (TopicPin(name, found[name].id if name in found else "") for name in _names(pipeline))
+    return Pins(ledger, target[0] if target else None, control)
+
+
+class TargetTopics:
+    """Whether the topics and partitions that rows name are there; each topic is asked for once.
+
+    Without it a row with a wrong topic would cost librdkafka's half minute of hoping, or make the topic.
+
+    :ivar known: those that are, and how many partitions each has.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._topics: Topics | None = None
+        self.known: dict[str, int] = {}
+
+    def prepare(self, topic: str | None) -> None:
+        """Connect, and ask for the pipeline's own topic; called before a transaction is open.
+
+        :raises ConfigurationError: there is no such topic.
+        """
+        self._topics = self._topics or Topics(self._settings)
+        if topic is not None:
+            self.require(topic)
+
+    def require(self, topic: str, partition: int = -1) -> None:
+        """
+        :param partition: that a row names; -1 if it names none.
+        :raises ConfigurationError: there is no such topic, or no such partition in it.
+        """
+        if partition < self.known.get(topic, -1):
+            return
+        self._topics = self._topics or Topics(self._settings)
+        found = self._topics.find([topic]).get(topic)
+        if found is None:
+            raise missing_topic(topic, self._settings)
+        if partition >= found.partitions:
+            raise ConfigurationError(
+                f"A row names partition {partition} of topic {topic}, which has {found.partitions}.",
+                expected=f"0 to {found.partitions - 1}, or null for the partition of the key's hash",
+                remedy="Correct the column partition, or give the topic more partitions.",
+            )
+        self.known[topic] = found.partitions
+
+
+def _check_settings(topics: Topics, pipeline: Pipeline, found: Mapping[str, TopicDescription]) -> None:
+    control = pipeline.control_topic
+    if control in found and found[control].partitions != 1:
+        raise ConfigurationError(
+            f"The control topic {control} has {found[control].partitions} partitions.",
+            expected="1, for its records are read in one order",
+        )
+    names = [name for name in _names(pipeline) if name in found]
+    if pipeline.allow_single_in_sync_replica:  # nothing is left to check about the target
+        names = [name for name in names if name != pipeline.topic]
+    if not names:
+        return
+    for name, settings in topics.settings_of(names).items():
+        if name != pipeline.topic:
+            _check_compaction(name, settings)
+        if not pipeline.allow_single_in_sync_replica:
+            check_in_sync(name, int(settings["min.insync.replicas"]), found[name].replicas)
+
+
+def check_in_sync(topic: str, in_sync: int, replicas: int) -> None:
+    """
+    :param in_sync: the topic's ``min.insync.replicas``.
+    :param replicas: copies of its partitions.
+    :raises ConfigurationError: an acknowledged record could go with its partition's leader.
+    """
+    needed = needed_in_sync(replicas)
+    if in_sync < needed:
+        raise ConfigurationError(
+            f"Topic {topic} has min.insync.replicas={in_sync} and {replicas} replicas: a record that is acknowledged "
+            "may be on its leader alone, and is lost with it.",
+            expected=f"min.insync.replicas={max(needed, replicas - 1)}, at least {needed}",
+            remedy=f"kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config "
+            f"min.insync.replicas={max(needed, replicas - 1)}; or allow_single_in_sync_replica=True in the pipeline, "
+            "where a loss is acceptable.",
+        )
+
+
+def _check_compaction(topic: str, settings: Mapping[str, str]) -> None:
+    policy, lag = settings["cleanup.policy"], int(settings["min.compaction.lag.ms"])
+    if policy != "compact":
+        raise ConfigurationError(
+            f"Topic {topic} has cleanup.policy={policy}.",
+            expected="compact, or what is done would be forgotten and written again",
+            remedy=f"Set cleanup.policy=compact on {topic}.",
+        )
+    if lag < COMPACTION_LAG_MS:
+        raise ConfigurationError(
+            f"Topic {topic} has min.compaction.lag.ms={lag}.",
+            expected=f"{COMPACTION_LAG_MS} or more, or compaction could remove a record under a reader",
+            remedy=f"Set min.compaction.lag.ms={COMPACTION_LAG_MS} on {topic}.",
+        )

@@ -1,0 +1,278 @@
+"""Searches a DataFrame's plan for what may differ between attempts: a row's slice must not depend on chance.
+
+A slice is written once and skipped ever after, so a row that moves to another slice in a later attempt is lost or
+doubled. Content may be recomputed, membership may not. What decides membership are the key columns, traced back through
+the plan to where they are made, and everything that decides which rows there are (filters, joins, limits, samples).
+
+This is for early and clear words. What a plan cannot tell, a retry finds out by comparing its rows with what is
+committed: a Python function that says it is deterministic and is not, a list that the driver made up, a window's
+``row_number()`` over an order with ties, a source that is no file and changes (files are pinned), a moment that the
+parser has made of ``timestamp 'now'`` before there was a plan.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from airflow_eos_provider.errors import ConfigurationError
+
+#: Deterministic in Spark's eyes, since one query sees one value; another attempt is another query.
+_CLOCKS = frozenset({"CurrentTimestamp", "CurrentDate", "CurrentTime", "LocalTimestamp", "Now", "CurrentTimestampLike"})
+
+#: Aggregates that take whichever row comes first.
+_BY_ARRIVAL = frozenset({"First", "Last", "AnyValue", "CollectList", "CollectSet", "ListAgg", "HistogramNumeric"})
+
+#: Not deterministic in Spark's eyes, since it depends on the place in a file; the files are the same in every attempt.
+_PINNED_BY_FILES = frozenset({"InputFileName"})
+
+#: Text of which Spark makes a moment of today where a constant is cast (SpecialDatetimeValues); not where a column is.
+_MOMENT_WORD = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+
+_MOMENTS = frozenset({"timestamp", "timestamp_ntz", "timestamp_ltz", "date"})
+
+#: Expressions that Spark replaces by others before it evaluates them, a cast among them.
+_PARSE_A_MOMENT = frozenset({"ParseToTimestamp", "ParseToDate"})
+
+_LIMITS = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Tail"})
+
+_KEEPS_ORDER = _LIMITS | {"Project", "SubqueryAlias"}
+
+#: Rows that come from an RDD, whose making no plan tells.
+_RDDS = frozenset({"LogicalRDD", "ExternalRDD"})
+
+#: An RDD of a list that the driver holds, ``createDataFrame([…])``, as Python makes it; functions of Python's between
+#: are trusted like those of a plan. Its list is written by a method whose name begins so.
+_LIST_RDDS = frozenset({"MapPartitionsRDD", "PythonRDD", "ParallelCollectionRDD"})
+_LIST_IS_READ_BY = "readRDD"
+
+_SUBQUERIES = frozenset({"ScalarSubquery", "LateralSubquery", "ListQuery", "Exists"})
+
+#: Nodes that move rows, or order them, and neither make nor drop one.
+_MOVES_ONLY = frozenset({"Repartition", "RepartitionByExpression", "RebalancePartitions", "Sort", "ResolvedHint"})
+
+#: Nodes whose output columns are the columns of the same position of each child.
+_BY_POSITION = frozenset({"Union", "Intersect", "Except", "UnionLoop"})
+
+_REMEDY = (
+    "Take the slice from columns that every attempt computes alike (a natural key), or write such values to a table "
+    "first and read them from there."
+)
+
+
+def refuse_unstable(frame: DataFrame, key: Sequence[str]) -> None:
+    """Check that each attempt would put the same rows into the same slices.
+
+    :param key: columns that the slice is taken from.
+    :raises ConfigurationError: a row's slice, or whether there is the row, depends on chance, on the clock or on the
+        order of arrival; or the frame is a stream or a frame of Spark Connect, whose plan cannot be looked at.
+    """
+    require_classic(frame)
+    if frame.isStreaming:
+        raise ConfigurationError(
+            "The DataFrame is a stream.", expected="a batch", remedy="Read the interval by spark.read, not readStream."
+        )
+    plan = frame._jdf.queryExecution().analyzed()
+    wanted = {name.lower() for name in key}
+    needed = {_id(column) for column in _each(plan.output()) if column.name().lower() in wanted}
+    _Search().look(plan, needed)
+
+
+def require_classic(owner: object) -> None:
+    """Check that a frame or a session is not one of Spark Connect, whose plan and files cannot be looked at.
+
+    :param owner: a DataFrame or a SparkSession.
+    :raises ConfigurationError: it is.
+    """
+    if type(owner).__module__.startswith("pyspark.sql.connect."):
+        raise ConfigurationError(
+            f"The {type(owner).__name__} belongs to Spark Connect, where its plan and its files cannot be looked at.",
+            expected="one of a classic session",
+            remedy="Run the function by spark-submit, or with a master of its own (spark.master, not spark.remote).",
+        )
+
+
+class _Search:
+    """A walk through one plan, from the rows that are written to where they come from.
+
+    A common table expression is looked at where it is used, since only there it is known which of its columns matter.
+    """
+
+    def __init__(self) -> None:
+        self._definitions: dict[str, Any] = {}
+        self._looked_at: set[tuple[str, frozenset[str]]] = set()
+
+    def look(self, node: Any, needed: set[str]) -> None:
+        """Look at one node and everything below it.
+
+        :param needed: ids of the columns whose values decide membership.
+        """
+        kind = _kind(node)
+        if kind == "WithCTE":
+            self._definitions |= {str(definition.id()): definition for definition in _each(node.cteDefs())}
+            self.look(node.plan(), needed)
+        elif kind == "CTERelationRef":
+            self._look_at_definition(node, needed)
+        else:
+            _require_rows(node, kind, needed)
+            below = self._look_at_expressions(node, kind, needed)
+            for child in _each(node.children()):
+                self.look(child, _needed_of(node, kind, child, needed) | below)
+
+    def _look_at_definition(self, reference: Any, needed: set[str]) -> None:
+        """Go on where a common table expression is defined, with the columns in the same places there."""
+        number = str(reference.cteId())
+        definition = self._definitions.get(number)
+        if definition is None:
+            raise _refusal("a common table expression", "is defined outside of the plan and cannot be looked at")
+        pairs = zip(_each(reference.output()), _each(definition.output()), strict=True)
+        decides = {_id(own) for outer, own in pairs if _id(outer) in needed}
+        if (number, frozenset(decides)) not in self._looked_at:
+            self._looked_at.add((number, frozenset(decides)))
+            self.look(definition.child(), decides)
+
+    def _look_at_expressions(self, node: Any, kind: str, needed: set[str]) -> set[str]:
+        """Look at a node's expressions and their subqueries.
+
+        :returns: ids of the columns below that decide membership.
+        """
+        below = set(needed)
+        for expression in () if kind in _MOVES_ONLY else _each(node.expressions()):
+            if _kind(expression) == "Alias" and _id(expression) not in needed:
+                continue  # makes a column that decides nothing: its content may differ from attempt to attempt
+            _require_stable(expression)
+            below |= {_id(reference) for reference in _each(expression.references())}
+            for subquery in _plans_within(expression):
+                self.look(subquery, {_id(column) for column in _each(subquery.output())})
+        return below
+
+
+def _needed_of(node: Any, kind: str, child: Any, needed: set[str]) -> set[str]:
+    """Ids of the child's columns that are needed ones by their place."""
+    if kind not in _BY_POSITION:
+        return set()
+    pairs = zip(_each(node.output()), _each(child.output()), strict=True)
+    return {_id(own) for outer, own in pairs if kind != "Union" or _id(outer) in needed}
+
+
+def _require_rows(node: Any, kind: str, needed: set[str]) -> None:
+    """Check that a node itself drops and makes the same rows in every attempt."""
+    if kind in _LIMITS:
+        _require_order(node, needed)
+    if kind == "Sample":
+        raise _refusal("sample", "keeps rows by chance")
+    if kind in ("Deduplicate", "DeduplicateWithinWatermark"):
+        kept = {_id(column) for column in _each(node.keys())}
+        if needed - kept:
+            raise _refusal("dropDuplicates over other columns than the key", "keeps whichever row arrives first")
+    if kind in _RDDS and not _is_of_a_list(node.rdd()):
+        raise _refusal(
+            "an RDD or a checkpoint",
+            "hides how its rows were made",
+            remedy="Write it to a table or to files first and read them from there; or select the rows anew by "
+            "spark.read, without rdd, checkpoint() and localCheckpoint().",
+        )
+
+
+def _require_order(node: Any, needed: set[str]) -> None:
+    """Check that a limit's order leaves no ties between rows of different slices.
+
+    Rows that are equal in all columns that decide membership are of one slice, so it does not matter which is kept.
+    """
+    wanted = {_id(column): column.name() for column in _each(node.output()) if _id(column) in needed}
+    while _kind(node) in _KEEPS_ORDER:
+        for made in _each(node.projectList()) if _kind(node) == "Project" else ():
+            if _kind(made) == "Alias" and wanted.pop(_id(made), None) is not None:
+                wanted |= {_id(column): column.name() for column in _each(made.references())}
+        node = node.children().apply(0)
+    if _kind(node) != "Sort" or not getattr(node, "global")():
+        raise _refusal("limit (or offset) without an order", "keeps whichever rows arrive first")
+    ordered = {_id(order.child()) for order in _each(node.order()) if _kind(order.child()) == "AttributeReference"}
+    if ties := sorted(name for column, name in wanted.items() if column not in ordered):
+        raise _refusal(
+            f"limit (or offset) over an order without {', '.join(ties)}",
+            "keeps whichever of its ties arrive first",
+            remedy=f"Order by {', '.join(ties)}, too (last).",
+        )
+
+
+def _is_of_a_list(rdd: Any) -> bool:
+    """Whether an RDD holds a list of the driver's, as ``createDataFrame([…])`` makes it."""
+    while True:
+        kind, above = _kind(rdd), list(_each(rdd.dependencies()))
+        if kind not in _LIST_RDDS or len(above) > 1:
+            return False
+        if not above:
+            return kind == "ParallelCollectionRDD" and str(rdd.getCreationSite()).startswith(_LIST_IS_READ_BY)
+        rdd = above[0].rdd()
+
+
+def _require_stable(expression: Any) -> None:
+    for part in _parts(expression):
+        kind = _kind(part)
+        if kind in _PINNED_BY_FILES or kind in _SUBQUERIES:  # a subquery's own plan is searched
+            continue
+        if kind in _CLOCKS or (kind == "Cast" and _is_moment_word(part)):
+            raise _refusal(part.sql(), "is another value in each attempt")
+        if kind in _BY_ARRIVAL:
+            raise _refusal(part.sql(), "depends on the order in which rows arrive")
+        alone = all(child.deterministic() for child in _each(part.children()))
+        if alone and not part.deterministic():
+            raise _refusal(part.sql(), "is another value in each attempt")
+
+
+def _is_moment_word(cast: Any) -> bool:
+    """Whether a cast makes a moment of a constant such as ``now`` or ``today``."""
+    text = cast.child()
+    if cast.dataType().simpleString() not in _MOMENTS or not text.dataType().simpleString().startswith("string"):
+        return False
+    return text.references().isEmpty() and _MOMENT_WORD.search(_constant(text)) is not None
+
+
+def _constant(expression: Any) -> str:
+    """The value of an expression without columns; its SQL where only Spark's optimizer can evaluate it."""
+    from py4j.protocol import Py4JError
+
+    try:
+        return str(expression.eval(None))
+    except Py4JError:
+        return str(expression.sql())
+
+
+def _refusal(what: str, why: str, *, remedy: str = _REMEDY) -> ConfigurationError:
+    return ConfigurationError(
+        f"Which rows a slice holds depends on {what}, which {why}.",
+        expected="slices whose rows are the same in every attempt",
+        remedy=remedy,
+    )
+
+
+def _parts(expression: Any) -> Iterator[Any]:
+    yield expression
+    if _kind(expression) in _PARSE_A_MOMENT:
+        yield from _parts(expression.replacement())
+    for child in _each(expression.children()):
+        yield from _parts(child)
+
+
+def _plans_within(expression: Any) -> Iterator[Any]:
+    """The plans of the subqueries in an expression."""
+    return (part.plan() for part in _parts(expression) if _kind(part) in _SUBQUERIES)
+
+
+def _kind(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def _id(named: Any) -> str:
+    return str(named.exprId().toString())
+
+
+def _each(sequence: Any) -> Iterator[Any]:
+    """The elements of a Scala collection."""
+    iterator = sequence.iterator()
+    while iterator.hasNext():
+        yield iterator.next()

@@ -1,0 +1,216 @@
+"""The files of an interval, found and pinned by Spark's driver through Hadoop's file systems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.interval.interval import Interval
+from airflow_eos_provider.interval.slices import Slice
+from airflow_eos_provider.interval.sources.files import Convert, PinnedFile, Reading, require_same_files
+from airflow_eos_provider.interval.spark.determinism import require_classic
+
+
+@dataclass(frozen=True)
+class FilesSource:
+    """The pinned files of one interval, a slice a file.
+
+    :param files: in the order of their paths.
+    :param reading: how a file becomes records.
+    :param convert: makes record columns (``value``, ``key`` …) of a batch of the file's columns; None takes rows with a
+        column ``value`` as they are, and makes JSON objects of others. It has to give the same rows in every attempt.
+    """
+
+    files: tuple[PinnedFile, ...]
+    reading: Reading
+    convert: Convert | None = None
+
+    def slices(self) -> tuple[Slice, ...]:
+        """A slice a file; with its source, so that an attempt needs no more than the plan to read it."""
+        return tuple(
+            Slice(number, {"file": file.to_dict(), **self.reading.to_dict()}) for number, file in enumerate(self.files)
+        )
+
+    def require_planned(self, planned: Sequence[Slice]) -> None:
+        """Check that a plan, which an earlier attempt may have made, is of these files, read in this way.
+
+        :raises ConfigurationError: a file has changed, is gone or was added; or they were to be read in another way.
+        """
+        for piece in planned:
+            ways = {name: value for name, value in piece.source.items() if name != "file"}
+            if "file" not in piece.source or ways != self.reading.to_dict():
+                raise ConfigurationError(
+                    f"The interval was begun with other slices: {ways}.",
+                    expected=f"files read as {self.reading.to_dict()}",
+                    remedy="Run it as it was begun, or abandon it if none of its slices is committed.",
+                )
+        pinned = (PinnedFile.from_dict(piece.source["file"]) for piece in planned)
+        require_same_files({file.path: file for file in self.files}, {file.path: file for file in pinned})
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The files as a DataFrame, for work that needs a shuffle; its slices are then those of a key, not of files."""
+        reader = spark.read.option("header", "true").option("inferSchema", "true")
+        kind = "text" if self.reading.format == "lines" else self.reading.format
+        if not self.files:
+            raise ConfigurationError("There is no file to take the columns from.", remedy="Leave the interval out.")
+        frame = reader.format(kind).load([file.path for file in self.files])
+        if self.reading.time_column is None:
+            return frame
+        when = F.to_timestamp(F.col(self.reading.time_column))
+        if self.reading.null_times == "refuse":
+            missing = (
+                f"A source row has no {self.reading.time_column}, so it is of no interval (null_times='drop' drops it)"
+            )
+            when = F.coalesce(when, F.raise_error(missing).cast("timestamp"))
+        start, end = (F.lit(datetime.fromisoformat(str(edge))) for edge in (self.reading.start, self.reading.end))
+        return frame.where((when >= start) & (when < end))
+
+
+def files_source(
+    spark: SparkSession,
+    interval: Interval,
+    path: str,
+    *,
+    format: str,
+    time_column: str | None = None,
+    modified: bool = False,
+    null_times: str = "refuse",
+    allow_empty: bool = False,
+    convert: Convert | None = None,
+) -> FilesSource:
+    """Find and pin the files of an interval.
+
+    :param spark: the session that lists them.
+    :param interval: whose files they are.
+    :param path: where they are: a file, a folder or a glob, with ``{start}`` and ``{end}`` where the interval's bounds
+        belong, formatted as Python does (``s3a://logs/{start:%Y/%m/%d}/*.parquet``); UTC.
+    :param format: ``parquet``, ``json`` (an object a line), ``csv`` (with a header) or ``lines`` (the line itself).
+    :param time_column: keep the rows whose time lies in ``[start, end)``; a time without a zone is UTC.
+    :param modified: take the files whose last change lies in ``[start, end)``.
+    :param null_times: what becomes of rows whose ``time_column`` is null: ``refuse``, an error; or ``drop``, they are
+        left out of every interval, and each run reports how many.
+    :param allow_empty: whether an interval may have no file; it is then complete with 0 records, for good.
+    :param convert: makes record columns (``value``, ``key`` …) of a batch of the file's columns; None takes rows with
+        a column ``value`` as they are, and makes JSON objects of others.
+    :raises ConfigurationError: the path cannot be formatted, or its file system cannot be reached; nothing in it says
+        which interval is meant; there is no file.
+    """
+    require_classic(spark)
+    try:
+        place = path.format(start=interval.start, end=interval.end)
+    except (KeyError, IndexError, ValueError) as error:
+        raise ConfigurationError(
+            f"The path {path!r} cannot be formatted: {error}.",
+            expected="{start} and {end}, as in data/{start:%Y-%m-%d}/*.json",
+        ) from error
+    if place == path and time_column is None and not modified:
+        raise ConfigurationError(
+            f"Nothing says which of the files at {path} belong to the interval.",
+            expected="{start} or {end} in the path, or time_column, or modified=True",
+            remedy="Otherwise each interval would write all of them again.",
+        )
+    bounds = {"start": interval.start.isoformat(), "end": interval.end.isoformat()} if time_column else {}
+    reading = Reading(format, time_column, null_times=null_times, **bounds)
+    found = pin(spark, [place])
+    if modified:
+        first, last = (int(edge.timestamp() * 1000) for edge in (interval.start, interval.end))
+        found = tuple(file for file in found if first <= file.modified_ms < last)
+    if not found and not allow_empty:
+        raise ConfigurationError(
+            f"There is no file at {place}{' that was changed within the interval' if modified else ''}.",
+            expected="one file or more",
+            remedy="Correct the path, or wait until the files are there. If intervals may be empty: allow_empty=True; "
+            "the interval is then complete with 0 records, and files that come later are not written.",
+        )
+    return FilesSource(found, reading, convert)
+
+
+def pin(spark: SparkSession, paths: Sequence[str]) -> tuple[PinnedFile, ...]:
+    """The files at these places as they are now, each once, in the order of their paths.
+
+    :param paths: files, folders (all that lies in them) or globs, of any of Hadoop's file systems. What begins with
+        ``_`` or ``.`` is left out, as Spark does.
+    :raises ConfigurationError: a file system cannot be reached.
+    """
+    found: dict[str, PinnedFile] = {}
+    for path in paths:
+        for file in _find(spark, path):
+            found[file.path] = file
+    return tuple(found[path] for path in sorted(found))
+
+
+def pin_listed(spark: SparkSession, paths: Sequence[str]) -> tuple[PinnedFile, ...]:
+    """Single files as they are now, in the order of their paths.
+
+    :param paths: as ``DataFrame.inputFiles`` writes them, so with the signs of a URI.
+    :raises ConfigurationError: a file is gone, or its file system cannot be reached.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    jvm: Any = spark._jvm
+    configuration = spark._jsparkSession.sessionState().newHadoopConf() if paths else None
+    found = {}
+    for path in paths:
+        try:
+            place = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(path))
+            file = _pinned(spark, place.getFileSystem(configuration).getFileStatus(place))
+        except (Py4JJavaError, PySparkException) as error:
+            raise ConfigurationError(
+                f"The source file {path} cannot be looked at: {_words(error)}.",
+                remedy="If it was replaced while the job began, run the interval again.",
+            ) from None
+        found[file.path] = file
+    return tuple(found[path] for path in sorted(found))
+
+
+def _find(spark: SparkSession, path: str) -> list[PinnedFile]:
+    from py4j.protocol import Py4JJavaError
+
+    jvm: Any = spark._jvm
+    found: list[PinnedFile] = []
+    try:
+        place = jvm.org.apache.hadoop.fs.Path(path)
+        system = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+        for status in system.globStatus(place) or ():
+            if status.isFile():
+                found.append(_pinned(spark, status))
+                continue
+            within = system.listFiles(status.getPath(), True)
+            root = status.getPath().toString()
+            while within.hasNext():
+                file = within.next()
+                inner = file.getPath().toString().removeprefix(root).lstrip("/")
+                if not any(part.startswith(("_", ".")) for part in inner.split("/")):
+                    found.append(_pinned(spark, file))
+    except (Py4JJavaError, PySparkException) as error:
+        raise ConfigurationError(
+            f"The files at {path} cannot be listed: {_words(error)}.",
+            remedy="Check the path, and that Spark has the file system's jars and credentials.",
+        ) from None
+    return found
+
+
+def _words(error: Exception) -> str:
+    """Java's own message, without the trace that Py4J puts behind it."""
+    java = getattr(error, "java_exception", None)
+    return str(error if java is None else java.getMessage())
+
+
+def _pinned(spark: SparkSession, status: Any) -> PinnedFile:
+    from py4j.java_gateway import is_instance_of
+
+    gateway: Any = spark.sparkContext._gateway
+    tagged = is_instance_of(gateway, status, "org.apache.hadoop.fs.EtagSource")
+    return PinnedFile(
+        path=str(status.getPath().toString()),
+        size=int(status.getLen()),
+        modified_ms=int(status.getModificationTime()),
+        etag=status.getEtag() if tagged else None,
+    )

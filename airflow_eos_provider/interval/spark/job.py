@@ -1,0 +1,235 @@
+"""One interval as a Spark job: ``spark-submit … airflow_eos_provider/interval/spark/job.py --spec FILE``.
+
+The job imports the user's function, calls it with the session and the interval, writes what it returns, and prints one
+line for whoever submitted it: ``EOS-INTERVAL-RESULT {…}``, or ``EOS-INTERVAL-FAILURE {…}`` and an exit code of
+:mod:`airflow_eos_provider.errors` (7: another driver runs the interval now, so it must not be tried again by itself).
+
+Everything is in one JSON document, since it holds the Kafka client's credentials, which belong on no command line: a
+file of mode 0600 (``--spec``; ``--files`` takes it to a driver in the cluster) or the variable ``EOS_INTERVAL_SPEC``.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+# Spark runs this file as a script, with its folder ahead on the path: there, 'interval' or 'task' would be found first.
+if sys.path and sys.path[0] and Path(sys.path[0]).resolve() == Path(__file__).resolve().parent:
+    sys.path.pop(0)
+
+import argparse
+import importlib
+import importlib.util
+import inspect
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.interval.interval import Interval
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.stage import Completed
+
+#: What the lines begin with that the submitter looks for. Operators in the field read them: never change them.
+RESULT_PREFIX = "EOS-INTERVAL-RESULT "
+FAILURE_PREFIX = "EOS-INTERVAL-FAILURE "
+
+#: The variable that may hold the specification instead of a file.
+SPEC_VARIABLE = "EOS_INTERVAL_SPEC"
+
+logger = logging.getLogger("airflow_eos_provider.interval")
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """What a job does.
+
+    :param pipeline: the pipeline, with its client's credentials; never shown.
+    :param interval: the interval to write.
+    :param function: ``package.module:function`` or ``/path/file.py:function``; called with ``spark`` and ``interval``
+        (and ``arguments``), it returns a DataFrame of records or a ``FilesSource``.
+    :param arguments: further keyword arguments of the function.
+    :param revision: as ``write_interval`` takes it.
+    :param slices: as ``write_interval`` takes it.
+    :param tasks: as ``write_interval`` takes it.
+    :param key: columns that tell a row's slice.
+    :param spark: Spark properties, for a job that no spark-submit has configured.
+    """
+
+    pipeline: Pipeline = field(repr=False)
+    interval: Interval
+    function: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    revision: int = 1
+    slices: int | None = None
+    tasks: int | None = None
+    key: tuple[str, ...] = ("key",)
+    pin_inputs: bool = True
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON. It holds the client's credentials: never log it, write it to a file of mode 0600 only."""
+        return {
+            "pipeline": self.pipeline.to_dict(),
+            "interval": self.interval.name,
+            "function": self.function,
+            "arguments": dict(self.arguments),
+            "revision": self.revision,
+            "slices": self.slices,
+            "tasks": self.tasks,
+            "key": list(self.key),
+            "pin_inputs": self.pin_inputs,
+            "spark": dict(self.spark),
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> JobSpec:
+        """The specification that :meth:`to_dict` wrote.
+
+        :raises ConfigurationError: something is missing, or not known.
+        """
+        try:
+            values = dict(document)
+            values["pipeline"] = Pipeline.from_dict(values["pipeline"])
+            values["interval"] = Interval.parse(values["interval"])
+            key = values.get("key", "key")
+            values["key"] = (key,) if isinstance(key, str) else tuple(key)
+            return cls(**values)
+        except KeyError as error:
+            raise ConfigurationError(f"The job's specification lacks {error}.") from None
+        except TypeError as error:  # its text names the argument, no value
+            raise ConfigurationError(f"The job's specification cannot be used: {error}.") from None
+
+    def call(self, spark: Any) -> Any:
+        """Call the user's function.
+
+        :raises ConfigurationError: there is no such function.
+        """
+        return load_function(self.function)(spark, self.interval, **self.arguments)
+
+
+def load_function(name: str) -> Callable[..., Any]:
+    """The function of this name.
+
+    :param name: ``package.module:function`` or ``/path/file.py:function``.
+    :raises ConfigurationError: there is none.
+    """
+    place, colon, attribute = name.rpartition(":")
+    expected = "package.module:function, or /path/file.py:function"
+    if not colon or not place or not attribute:
+        raise ConfigurationError(f"{name!r} does not name a function.", expected=expected)
+    try:
+        if place.endswith(".py"):
+            specification = importlib.util.spec_from_file_location(Path(place).stem, place)
+            assert specification is not None
+            assert specification.loader is not None
+            module = importlib.util.module_from_spec(specification)
+            sys.modules[Path(place).stem] = module
+            specification.loader.exec_module(module)
+            _ship_by_value(module)
+        else:
+            module = importlib.import_module(place)
+    except (ModuleNotFoundError, FileNotFoundError) as error:
+        raise ConfigurationError(
+            f"The function {name} cannot be loaded: {error}.",
+            expected=expected,
+            remedy="Make it importable in the job's driver (--py-files), or name its file.",
+        ) from error
+    function = getattr(module, attribute, None)
+    if not callable(function):
+        raise ConfigurationError(f"{place} has no function {attribute!r}.", expected=expected)
+    return function  # type: ignore[no-any-return]
+
+
+def _ship_by_value(module: ModuleType) -> None:
+    """Have Spark ship this module's functions themselves: executors could not import it by its name."""
+    from pyspark import cloudpickle
+
+    register: Any = cloudpickle.register_pickle_by_value
+    register(module)
+
+
+def run(spec: JobSpec) -> Completed:
+    """Run a job in this process, in the session that there is, or else in one of its own.
+
+    :raises EosError: as ``write_interval`` does.
+    """
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    from airflow_eos_provider.interval.spark.write import write_interval
+
+    if str(spec.spark.get("spark.master") or SparkConf().get("spark.master", "local")).startswith("local"):
+        # Spark would take the python3 of PATH for its workers, which need not be the one with our packages.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder: Any = SparkSession.builder.appName(f"{spec.pipeline.name} {spec.interval.name}")
+    for name, value in spec.spark.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    try:
+        return write_interval(
+            spec.call(spark),
+            spec.pipeline,
+            spec.interval,
+            spark=spark,
+            revision=spec.revision,
+            slices=spec.slices,
+            key=spec.key,
+            tasks=spec.tasks,
+            pin_inputs=spec.pin_inputs,
+            report=logger.info,
+        )
+    finally:
+        spark.stop()
+
+
+def read_spec(path: str | None) -> JobSpec:
+    """The specification of a file, or of the variable :data:`SPEC_VARIABLE`.
+
+    :raises ConfigurationError: there is none, or it is not JSON.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8") if path else os.environ.pop(SPEC_VARIABLE)
+        return JobSpec.from_dict(json.loads(text))
+    except (KeyError, OSError) as error:
+        raise ConfigurationError(
+            f"There is no specification of the job: {error}.", expected=f"--spec FILE, or {SPEC_VARIABLE} with the JSON"
+        ) from None
+    except ValueError as error:  # the text may hold a password, so the position alone is reported
+        raise ConfigurationError(f"The job's specification is not JSON: {getattr(error, 'msg', error)}.") from None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The job; its exit code."""
+    parser = argparse.ArgumentParser(description=inspect.cleandoc(__doc__ or ""))
+    parser.add_argument("--spec", metavar="FILE", help="JSON document that says what to do")
+    parser.add_argument("--delete-spec", action="store_true", help="remove that file once it is read; it holds secrets")
+    chosen = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(message)s")
+    logger.setLevel(logging.INFO)
+    try:
+        spec = read_spec(chosen.spec)
+        if chosen.spec and chosen.delete_spec:
+            Path(chosen.spec).unlink(missing_ok=True)
+        _tell(RESULT_PREFIX, run(spec).to_dict())
+    except EosError as error:
+        _tell(FAILURE_PREFIX, {"type": type(error).__name__, "exit_code": error.exit_code, "message": str(error)})
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    except Exception as error:
+        _tell(FAILURE_PREFIX, {"type": type(error).__name__, "exit_code": 1, "message": str(error)[:2000]})
+        raise
+    return 0
+
+
+def _tell(prefix: str, document: Mapping[str, Any]) -> None:
+    sys.stdout.write(f"{prefix}{json.dumps(document)}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""A DataFrame's rows frozen, and counted and summed up by slice: what a retry compares with the slices committed.
+
+Spark evaluates a frame anew for each action, and anew what an executor had when it is lost. Where two evaluations
+differ, comparing one of them proves nothing of the other. So a retry evaluates its rows once, keeps them on the
+executors (``localCheckpoint``), compares those, and writes from those. A part that is lost with its executor is not
+evaluated again: the attempt fails, and the next one compares anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.stage import SliceFigures, Stage
+from airflow_eos_provider.interval.spark.executor import FIGURES_SCHEMA, SLICE_COLUMN, shipped
+from airflow_eos_provider.interval.spark.file_listing import FilesSource
+
+
+def frozen(rows: DataFrame) -> DataFrame:
+    """The rows of one evaluation: whoever reads the frame that is returned reads these, or fails.
+
+    It takes the rows' size in the executors' memory and on their disks, until the driver forgets the frame.
+    """
+    return rows.localCheckpoint(eager=True)
+
+
+def figures_of_rows(rows: DataFrame, pipeline: Pipeline, run: Run, slices: Collection[int]) -> dict[int, SliceFigures]:
+    """Count and digests of the rows of some slices; a slice without rows is left out.
+
+    :param rows: as :func:`airflow_eos_provider.interval.spark.write.sliced` makes them.
+    """
+    wanted = rows.where(F.col(SLICE_COLUMN).isin(*slices))
+    return _sums(wanted.mapInArrow(shipped("tally_partition", pipeline.to_dict(), run.name), FIGURES_SCHEMA))
+
+
+def figures_of_files(
+    spark: SparkSession, source: FilesSource, pipeline: Pipeline, stage: Stage, slices: Collection[int]
+) -> dict[int, SliceFigures]:
+    """Count and digests of the rows of some slices that are files, each read by a task of its own.
+
+    No row leaves its file, and the files are held to their size and time of change, so nothing is kept here.
+    """
+    pieces = [(number, dict(stage.slices[number].source)) for number in slices]
+    numbers = spark.range(0, len(pieces), 1, len(pieces))
+    function = shipped("tally_files", pipeline.to_dict(), stage.run.name, pieces, source.convert)
+    return _sums(numbers.mapInArrow(function, FIGURES_SCHEMA))
+
+
+def _sums(parts: DataFrame) -> dict[int, SliceFigures]:
+    found: dict[int, SliceFigures] = {}
+    for part in parts.collect():
+        found[part.slice] = found.get(part.slice, SliceFigures()) + SliceFigures(part.records, part.digest, part.placed)
+    return found

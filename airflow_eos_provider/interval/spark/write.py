@@ -1,0 +1,456 @@
+"""Spark writes an interval: a DataFrame's rows by the slice of a stable key, or source files a slice each.
+
+The driver is the run's coordinator, a Spark partition is a task. All that exactly-once rests on is in
+:mod:`airflow_eos_provider.interval.protocol`; this module only sees to it that a task gets the rows of its own slices,
+and no others. Each task checks that of every row, so no order of Spark's optimizer, no version and no setting can do
+worse than an error.
+
+*Speculation.* A Python task writes before Spark's commit coordinator is asked, so a speculative copy would be a second
+writer. The protocol fences one of the two, whichever comes later wins: right, but wasted work, and failed attempts that
+count. So where ``spark.speculation`` is on, the stage runs as a barrier stage, which Spark never speculates on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property, partial
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, UnreachableError
+from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.coordinator import Coordinator
+from airflow_eos_provider.interval.protocol.stage import Completed, SliceFigures, Stage
+from airflow_eos_provider.interval.record_columns import RECORD_COLUMNS
+from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.interval.spark.determinism import refuse_unstable, require_classic
+from airflow_eos_provider.interval.spark.executor import RESULT_SCHEMA, SLICE_COLUMN, error_within, shipped
+from airflow_eos_provider.interval.spark.file_listing import FilesSource
+from airflow_eos_provider.interval.spark.pinned_inputs import pinned_inputs, require_same_inputs
+from airflow_eos_provider.interval.spark.proof import figures_of_files, figures_of_rows, frozen
+from airflow_eos_provider.interval.spark.reruns import StageWatch
+
+Report = Callable[[str], None]
+
+#: A cluster's first executor comes within this time, seconds; Spark's own first task waits half of it for the others.
+_EXECUTOR_SECONDS = 60.0
+_POLL_SECONDS = 0.1
+
+
+def _silent(line: str) -> None:
+    """Drops progress lines."""
+
+
+def write_interval(
+    frame: DataFrame | FilesSource,
+    pipeline: Pipeline,
+    interval: Interval,
+    *,
+    spark: SparkSession | None = None,
+    revision: int = 1,
+    slices: int | None = None,
+    key: str | Sequence[str] = "key",
+    tasks: int | None = None,
+    pin_inputs: bool = True,
+    report: Report = _silent,
+) -> Completed:
+    """Write an interval's records into Kafka exactly once; a no-op if that is done already.
+
+    :param frame: the records, with the columns ``value`` (required), ``key``, ``headers``, ``topic``, ``partition`` and
+        ``timestamp``, types as in :data:`RECORD_COLUMNS`, any others are left out; or pinned files, which are read by
+        the tasks themselves, a slice a file, without a shuffle.
+    :param pipeline: where to write.
+    :param interval: which interval the records are of.
+    :param spark: the session; only needed for files, where the active one is taken otherwise.
+    :param revision: 2 or more writes a finished interval anew, as a run of its own.
+    :param slices: how many slices the rows are put into, by ``pmod(xxhash64(key), slices)``; the session's parallelism
+        if not given. A run that was begun keeps the number that it was begun with.
+    :param key: the frame's columns that decide a row's slice, written or not. They have to be the same in every
+        attempt, so what depends on chance, on the clock or on the order of arrival is refused. Null has a hash
+        as any value has: rows in whose key all columns are null are of one slice.
+    :param tasks: how many tasks write; as many as slices if not given.
+    :param pin_inputs: hold the files that a DataFrame reads to what they were when the run was begun. Without it a
+        retry after a change may leave out rows, or write old and new ones side by side.
+    :param report: receives lines of progress.
+    :returns: ``run``, ``records``, ``digest``, ``slices``, ``already`` (it was complete before) and ``seconds``.
+    :raises ConfigurationError: columns, key or settings are not usable; a source file has changed since the run began.
+    :raises RefusedError: the interval overlaps another one of this pipeline.
+    :raises InputChangedError: slices are committed, and the rows of this attempt have not the same count and digest
+        there; the slice and both figures are named, and nothing is written. Or Spark has lost a part of the rows with
+        an executor, and its second evaluation has others: the run is not completed.
+    :raises FencedError: another driver runs this interval now. It must not be tried again by itself.
+    :raises EosError: the stage failed; what it committed stays, and the next attempt writes the rest.
+    """
+    run = Run(pipeline.name, interval, revision)
+    if isinstance(frame, FilesSource):
+        work: _Work = _Files(frame, spark or SparkSession.active())
+    else:
+        work = _Rows(frame, [key] if isinstance(key, str) else list(key), slices, pin_inputs)
+    work.check()
+    wanted = work.tasks(tasks)
+    with Coordinator(pipeline, run, report=report) as coordinator:
+        stage = coordinator.begin(lambda: work.plan(run), wanted)
+        if isinstance(stage, Completed):
+            return stage
+        work.follow(stage, coordinator.plan_source)
+        with _spark_errors(coordinator, stage):
+            stage = coordinator.compare_input(stage, partial(work.figures, pipeline, stage))
+        again = None
+        if (doubt := _run_stage(work, pipeline, stage, coordinator, report)) and work.is_evaluated_anew:
+            report(f"{doubt}, so the input is evaluated once more before the run is complete")
+            again = partial(work.figures_again, pipeline, stage)
+        work.require_same_inputs(coordinator.plan_source)
+        with _spark_errors(coordinator, stage):
+            return coordinator.finish(stage, again)
+
+
+class _Work:
+    """What is written: how it is planned, and the frame whose partitions are the tasks of a stage."""
+
+    spark: SparkSession
+
+    def check(self) -> None:
+        """Refuse what could not be written."""
+
+    def plan(self, run: Run) -> RunPlan:
+        raise NotImplementedError
+
+    def slice_count(self) -> int:
+        raise NotImplementedError
+
+    def follow(self, stage: Stage, source: Mapping[str, Any]) -> None:
+        """Take over what the plan says, which an earlier attempt may have made.
+
+        :param source: what the plan pinned.
+        """
+
+    def figures(self, pipeline: Pipeline, stage: Stage, slices: Collection[int]) -> dict[int, SliceFigures]:
+        """Count and digests of the rows that slices have in this attempt; what is written afterwards are these rows."""
+        raise NotImplementedError
+
+    @property
+    def is_evaluated_anew(self) -> bool:
+        """Whether what Spark loses is evaluated again, and may have other rows then."""
+        return False
+
+    def figures_again(self, pipeline: Pipeline, stage: Stage, slices: Collection[int]) -> dict[int, SliceFigures]:
+        """Count and digests of the rows that slices have in one more evaluation, after the stage."""
+        raise NotImplementedError
+
+    def require_same_inputs(self, source: Mapping[str, Any]) -> None:
+        """Check, after the stage, that it has read what the plan pinned."""
+
+    def results(self, pipeline: Pipeline, stage: Stage, barrier: bool) -> DataFrame:
+        """The frame that writes when it is collected; a row a slice."""
+        raise NotImplementedError
+
+    def tasks(self, wanted: int | None) -> int:
+        """How many tasks to run.
+
+        :raises ConfigurationError: a barrier stage is needed, and more tasks are asked for than run at once.
+        """
+        count = max(1, min(wanted or self.slice_count(), self.slice_count()))
+        if not speculates(self.spark):
+            return count
+        slots = _slots(self.spark)
+        if wanted is not None and count > slots:
+            raise ConfigurationError(
+                f"{wanted} tasks are asked for, but only {slots} run at once, and spark.speculation is on.",
+                expected="as many tasks as run at once, since the stage is then a barrier stage",
+                remedy="Ask for fewer tasks, or set spark.speculation=false.",
+            )
+        return min(count, slots)
+
+
+class _Rows(_Work):
+    """Rows of a DataFrame, by the slice of a stable key."""
+
+    def __init__(self, frame: DataFrame, key: list[str], slices: int | None, pin_inputs: bool) -> None:
+        require_frame(frame)
+        self.pin_inputs = pin_inputs
+        self.frame = frame
+        self.key = key
+        self.spark = frame.sparkSession
+        self.count = slices or self.spark.sparkContext.defaultParallelism
+        self.frozen: DataFrame | None = None
+
+    def check(self) -> None:
+        sliced(self.frame, self.key, self.count)
+
+    def slice_count(self) -> int:
+        return self.count
+
+    def _sources(self, count: int) -> list[dict[str, Any]]:
+        return [{"xxhash64": key_types(self.frame, self.key), "of": count}] * count
+
+    def plan(self, run: Run) -> RunPlan:
+        files = self._inputs_at_first if self.pin_inputs else {}
+        return RunPlan.of(run, self._sources(self.count), {"kind": "rows", **files})
+
+    @cached_property
+    def _inputs_at_first(self) -> dict[str, Any]:
+        """Looked at once before the stage, whether the plan is made here or was made before."""
+        return pinned_inputs(self.frame)
+
+    def follow(self, stage: Stage, source: Mapping[str, Any]) -> None:
+        if self.pin_inputs:
+            require_same_inputs(self._inputs_at_first, source)
+        self.count = len(stage.slices)
+        found, wanted = [dict(piece.source) for piece in stage.slices], self._sources(self.count)
+        if found != wanted:
+            raise ConfigurationError(
+                f"The run {stage.run.name} was begun with other slices: {found[0] if found else 'none'}.",
+                expected=f"slices like {wanted[0] if wanted else 'none'}",
+                remedy="Run it with the key that it was begun with, or abandon it if none of its slices is committed.",
+            )
+
+    def figures(self, pipeline: Pipeline, stage: Stage, slices: Collection[int]) -> dict[int, SliceFigures]:
+        self.frozen = frozen(sliced(self.frame, self.key, self.count))
+        return figures_of_rows(self.frozen, pipeline, stage.run, slices)
+
+    @property
+    def is_evaluated_anew(self) -> bool:
+        return self.frozen is None
+
+    def figures_again(self, pipeline: Pipeline, stage: Stage, slices: Collection[int]) -> dict[int, SliceFigures]:
+        return figures_of_rows(sliced(self.frame, self.key, self.count), pipeline, stage.run, slices)
+
+    def require_same_inputs(self, source: Mapping[str, Any]) -> None:
+        if self.pin_inputs:
+            require_same_inputs(pinned_inputs(self.frame), source)
+
+    def results(self, pipeline: Pipeline, stage: Stage, barrier: bool) -> DataFrame:
+        rows = self.frozen or sliced(self.frame, self.key, self.count)
+        task_of = {number: task for task, numbers in enumerate(stage.assignment) for number in numbers}
+        numbers = [F.lit(task_of.get(number)).cast("int") for number in range(self.count)]
+        rows = rows.withColumn("_eos_task", F.element_at(F.array(*numbers), F.col(SLICE_COLUMN) + 1))
+        rows = rows.where(F.col("_eos_task").isNotNull())  # the rest is committed
+        rows = to_tasks(rows, "_eos_task", len(stage.assignment)).drop("_eos_task")
+        if any(len(slices) > 1 for slices in stage.assignment):
+            rows = rows.sortWithinPartitions(SLICE_COLUMN)
+        function = shipped("write_partition", pipeline.to_dict(), stage.to_dict())
+        return rows.mapInArrow(function, RESULT_SCHEMA, barrier=barrier)
+
+
+class _Files(_Work):
+    """Pinned files, each read by the task that has it as a slice."""
+
+    def __init__(self, source: FilesSource, spark: SparkSession) -> None:
+        require_classic(spark)
+        self.source = source
+        self.spark = spark
+
+    def slice_count(self) -> int:
+        return len(self.source.files)
+
+    def plan(self, run: Run) -> RunPlan:
+        return RunPlan(run, self.source.slices(), {"kind": "files"})
+
+    def follow(self, stage: Stage, source: Mapping[str, Any]) -> None:
+        self.source.require_planned(stage.slices)
+
+    def figures(self, pipeline: Pipeline, stage: Stage, slices: Collection[int]) -> dict[int, SliceFigures]:
+        return figures_of_files(self.spark, self.source, pipeline, stage, slices)
+
+    def results(self, pipeline: Pipeline, stage: Stage, barrier: bool) -> DataFrame:
+        numbers = self.spark.range(0, len(stage.assignment), 1, len(stage.assignment))
+        function = shipped("write_files", pipeline.to_dict(), stage.to_dict(), self.source.convert)
+        return numbers.mapInArrow(function, RESULT_SCHEMA, barrier=barrier)
+
+
+def require_frame(frame: object) -> None:
+    """Check that there is a DataFrame to write.
+
+    :raises ConfigurationError: it is something else, as None from a function without ``return``; or it is of Spark
+        Connect.
+    """
+    require_classic(frame)
+    if not isinstance(frame, DataFrame):
+        raise ConfigurationError(
+            f"There is no DataFrame to write but {'None' if frame is None else f'a {type(frame).__name__}'}.",
+            expected="a DataFrame of Spark, or what files_source() returns",
+            remedy="Let the function end with: return <the DataFrame>.",
+        )
+
+
+def require_columns(frame: DataFrame, key: Sequence[str]) -> None:
+    """Check that the frame has the columns of a record, and the key's.
+
+    :raises ConfigurationError: a column is missing or there twice, or its type is none that is written.
+    """
+    _require_one_of_each(frame, {"value", *key, *RECORD_COLUMNS})
+    types = {field.name: field.dataType.simpleString() for field in frame.schema}
+    for name in ("value", *key):
+        if name not in types:
+            raise ConfigurationError(
+                f"The DataFrame has no column {name!r}; it has {', '.join(types) or 'none'}.",
+                expected="value, the columns of the slices' key, and any of " + ", ".join(RECORD_COLUMNS),
+                remedy="Name the record's columns by select(...), or the key's by key=…",
+            )
+    for name, column in RECORD_COLUMNS.items():
+        if name in types and types[name] not in column.spark_types:
+            raise ConfigurationError(
+                f"The column {name!r} is of type {types[name]}.",
+                expected=" or ".join(column.spark_types),
+                remedy=f"Cast it, or make text of it (to_json(struct(…))), or drop it; the column {name!r} of the "
+                "frame is the record's own.",
+            )
+
+
+def _require_one_of_each(frame: DataFrame, wanted: Collection[str]) -> None:
+    """Check that each of these names is one column's, as Spark compares names."""
+    exact = frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    names = [field.name if exact else field.name.lower() for field in frame.schema]
+    for name in wanted:
+        if names.count(name if exact else name.lower()) > 1:
+            raise ConfigurationError(
+                f"The DataFrame has more than one column {name!r}: {', '.join(frame.columns)}.",
+                expected="one, or it cannot be known which of them is meant",
+                remedy="Select one of them, or rename the others (withColumnRenamed, or an alias after a join).",
+            )
+
+
+def key_types(frame: DataFrame, key: Sequence[str]) -> list[str]:
+    """The key's columns with their types: the hash of a number is not that of its text."""
+    types = {field.name: field.dataType.simpleString() for field in frame.schema}
+    return [f"{name} {types[name]}" for name in key]
+
+
+def sliced(frame: DataFrame, key: Sequence[str], count: int) -> DataFrame:
+    """The record's columns, and the slice with what it is made of as metadata.
+
+    Text becomes bytes, which Python takes from Arrow without decoding them.
+
+    :raises ConfigurationError: columns or key are not usable, or there is no slice.
+    """
+    if count < 1:
+        raise ConfigurationError(f"{count} slices are asked for.", expected="1 or more")
+    require_frame(frame)
+    require_columns(frame, key)
+    refuse_unstable(frame, key)
+    number = F.pmod(F.xxhash64(*key), F.lit(count)).cast("int")
+    types = {field.name: field.dataType.simpleString() for field in frame.schema}
+    columns: list[Column] = [
+        F.col(name).cast("binary").alias(name) if name in ("key", "value") and types[name] == "string" else F.col(name)
+        for name in RECORD_COLUMNS
+        if name in types
+    ]
+    made_of = {"xxhash64": key_types(frame, key), "of": count}
+    return frame.select(*columns, number.alias(SLICE_COLUMN, metadata=made_of))
+
+
+def to_tasks(rows: DataFrame, column: str, count: int) -> DataFrame:
+    """Move each row to the partition that its column names."""
+    if hasattr(rows, "repartitionById"):  # Spark 4.1
+        return rows.repartitionById(count, F.col(column))
+    # Older ones hash the column; so give them numbers whose hash is the partition that is meant.
+    tried = rows.sparkSession.range(0, 64 * count + 64).select(F.col("id").cast("int").alias("number"))
+    places = tried.select("number", F.pmod(F.hash("number"), F.lit(count)).alias("place"))
+    found = {row.place: row.number for row in places.groupBy("place").agg(F.min("number").alias("number")).collect()}
+    numbers = [F.lit(found[place]) for place in range(count)]
+    routed = rows.withColumn("_eos_route", F.element_at(F.array(*numbers), F.col(column) + 1))
+    return routed.repartition(count, "_eos_route").drop("_eos_route")
+
+
+def _run_stage(work: _Work, pipeline: Pipeline, stage: Stage, coordinator: Coordinator, report: Report) -> str | None:
+    """Run the tasks; afterwards every slice of the stage has its ledger record.
+
+    :returns: why they may have read more than one evaluation of the input, None if they have not.
+    """
+    to_do = sum(len(numbers) for numbers in stage.assignment)
+    if not to_do:
+        return None
+    barrier = speculates(work.spark)
+    report(f"Spark writes {to_do} of {len(stage.slices)} slices in {len(stage.assignment)} tasks")
+    with StageWatch(work.spark) as watch:
+        seen = _collect(work.results(pipeline, stage, barrier), coordinator, stage, report)
+    doubt = watch.doubt() if seen else None  # a frame that is known to be empty has no job to ask about
+    # Spark leaves out partitions that it knows to be empty. Each row that there was has been seen by the task of its
+    # slice, so a slice that no task has reported is empty; its ledger record is still to be written.
+    missing = [task for task, numbers in enumerate(stage.assignment) if set(numbers) - seen]
+    if missing:
+        empty = work.spark.range(0, len(stage.assignment), 1, len(stage.assignment))
+        function = shipped("write_empty", pipeline.to_dict(), stage.to_dict(), missing)
+        _collect(empty.mapInArrow(function, RESULT_SCHEMA, barrier=barrier), coordinator, stage, report)
+    return doubt
+
+
+def _collect(results: DataFrame, coordinator: Coordinator, stage: Stage, report: Report) -> set[int]:
+    """Run a frame that writes; the slices that it tells of."""
+    with _spark_errors(coordinator, stage):
+        rows = results.collect()
+    if dropped := sum(row.dropped or 0 for row in rows):
+        report(f"{stage.run}: {dropped} source rows have no time, so they are left out of every interval")
+    if null_keys := sum(row.null_keys or 0 for row in rows):
+        report(f"{stage.run}: {with_null_keys(null_keys, sum(row.records or 0 for row in rows))}")
+    return {row.slice for row in rows}
+
+
+def with_null_keys(count: int, records: int) -> str:
+    """What a run reports of records with a null key."""
+    return f"{count} of {records} records have a null key, so each may go to any partition of its topic"
+
+
+@contextmanager
+def _spark_errors(coordinator: Coordinator, stage: Stage) -> Iterator[None]:
+    """Tell Spark's errors as errors of this package."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, PySparkException) and not hasattr(error, "java_exception"):
+            raise
+        raise _explain(error, coordinator, stage) from error
+
+
+def _explain(error: Exception, coordinator: Coordinator, stage: Stage) -> EosError:
+    """The error of this package behind Spark's, if there is one."""
+    reported = error_within(str(error))
+    if reported is None:
+        return EosError(
+            f"The Spark stage of {stage.run.name} failed: {_last_words(str(error))}",
+            remedy="What it committed stays; run the interval again, and the rest is written. The cause is above.",
+        )
+    if isinstance(reported, FencedError):
+        coordinator.require_current(stage)  # raises where another driver has taken over
+        # Attempts of one task have fenced one another until Spark gave up. No other driver runs it: try again.
+        return EosError(
+            f"The Spark stage of {stage.run.name} failed: attempts of one task fenced one another. {reported.found}",
+            remedy="Run the interval again. If it comes back: set spark.speculation=false.",
+        )
+    return reported
+
+
+def _last_words(text: str) -> str:
+    """The line of Spark's text that says most: the last of a Python traceback, or else the first."""
+    lines = [line for line in text.split("\n\tat ")[0].splitlines() if line.strip()]
+    python = [line for line in lines if line[0].isalpha() and ": " in line] if "Traceback" in text else []
+    return (python or lines or [text])[-1 if python else 0].strip()[:500]
+
+
+def speculates(spark: SparkSession) -> bool:
+    """Whether Spark may start copies of slow tasks."""
+    return str(spark.sparkContext.getConf().get("spark.speculation", "false")).lower() == "true"
+
+
+def _slots(spark: SparkSession) -> int:
+    """How many tasks run at once now; before the first executor has come, that is waited for.
+
+    :raises UnreachableError: none came.
+    """
+    context: Any = spark.sparkContext._jsc.sc()
+    deadline = time.monotonic() + _EXECUTOR_SECONDS
+    while not (slots := int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))):
+        if time.monotonic() > deadline:
+            raise UnreachableError(
+                f"No executor of {spark.sparkContext.master} has come within {_EXECUTOR_SECONDS:.0f} s.",
+                remedy="Check that the cluster has workers with cores and memory to spare, and that they reach the "
+                "driver; or set spark.speculation=false, then the stage waits for them by itself.",
+            )
+        time.sleep(_POLL_SECONDS)
+    return slots

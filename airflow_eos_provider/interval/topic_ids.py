@@ -1,0 +1,145 @@
+"""Topics by name and topic id, as a run's records keep them.
+
+A topic that is deleted and made anew has the same name and another id, and nothing of its content. A run whose
+ledger is not the one it was begun with would write again what is committed; one whose target is not would complete with
+records that no one can read. So the plan, the pipeline's record and ``complete`` name the topics with their ids, and
+every attempt compares them with the topics it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_eos_provider.errors import RefusedError
+
+#: Names of the pinned values in ``complete``. Stored: never change them.
+LEDGER_VALUE, LEDGER_ID_VALUE = "ledger", "ledgerId"
+TARGET_VALUE, TARGET_ID_VALUE = "topic", "topicId"
+
+
+class TopicChangedError(RefusedError):
+    """A run, or its pipeline, was begun with another topic; going on would lose records or write them twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPin:
+    """One topic.
+
+    :param name: its name.
+    :param id: Kafka's id of it in the brokers' spelling (22 characters of base64); empty if the brokers gave none, or
+        if there is no such topic.
+    """
+
+    name: str
+    id: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} (id {self.id})" if self.id else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """The topics of a run.
+
+    :param ledger: its ledger.
+    :param target: where its records go; None where the rows name their topics.
+    :param control: the control topic; None in what is stored, for there it is the topic that the record is in.
+    """
+
+    ledger: TopicPin
+    target: TopicPin | None = None
+    control: TopicPin | None = None
+
+    def to_values(self) -> dict[str, str]:
+        """As names and values of a record."""
+        values = {LEDGER_VALUE: self.ledger.name, LEDGER_ID_VALUE: self.ledger.id}
+        if self.target is not None:
+            values |= {TARGET_VALUE: self.target.name, TARGET_ID_VALUE: self.target.id}
+        return values
+
+    @classmethod
+    def of_values(cls, values: Mapping[str, object]) -> Pins | None:
+        """The pins that :meth:`to_values` wrote; None in a record of a version that had none."""
+        if LEDGER_VALUE not in values:
+            return None
+        target = TopicPin(str(values[TARGET_VALUE]), str(values[TARGET_ID_VALUE])) if TARGET_VALUE in values else None
+        return cls(TopicPin(str(values[LEDGER_VALUE]), str(values[LEDGER_ID_VALUE])), target)
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """Pins that are on record.
+
+    :param by: the record, in words.
+    :param pins: what it pins; None for a record of a version that pinned nothing.
+    :param with_target: whether the target counts: the pipeline's record is about its ledger only.
+    """
+
+    by: str
+    pins: Pins | None
+    with_target: bool = True
+
+
+def changes(pinned: Pins, found: Pins, *, with_target: bool = True) -> list[str]:
+    """How the topics found differ from the pinned ones, a sentence for each; empty if they are the same.
+
+    :param found: a target of None is one that the pipeline does not name, as that of a sensor: it is not compared.
+    :param with_target: whether the target is compared.
+    """
+    pairs: list[tuple[str, TopicPin | None, TopicPin]] = [("ledger", pinned.ledger, found.ledger)]
+    if with_target and found.target is not None:
+        pairs.append(("target", pinned.target, found.target))
+    if pinned.control is not None and found.control is not None:
+        pairs.append(("control topic", pinned.control, found.control))
+    return [sentence for role, was, now in pairs if (sentence := _change(role, was, now))]
+
+
+def _change(role: str, was: TopicPin | None, now: TopicPin) -> str:
+    if was is None:
+        return f"its rows named their topics, now the {role} is {now}"
+    if was.name != now.name:
+        return f"its {role} was {was}, now it is {now}"
+    if was.id and not now.id:
+        return f"its {role} {was} is gone"
+    if was.id and was.id != now.id:
+        return f"its {role} {was} was deleted and made anew: {now.name} now has the id {now.id}"
+    return ""
+
+
+def require_same(what: str, pinned: Sequence[Pinned], found: Pins) -> list[str]:
+    """Compare the topics found with those on record.
+
+    :param what: the run, for the error.
+    :returns: the records that pin nothing, so that nothing could be compared.
+    :raises TopicChangedError: a topic is another one.
+    """
+    for entry in pinned:
+        if entry.pins is None:
+            continue
+        if different := changes(entry.pins, found, with_target=entry.with_target):
+            raise TopicChangedError(
+                f"{what} has other topics than {entry.by}: {'; '.join(different)}.",
+                expected="the topics that it was begun with",
+                remedy=_remedy(entry.pins, found),
+            )
+    return [entry.by for entry in pinned if entry.pins is None]
+
+
+def _remedy(pinned: Pins, found: Pins) -> str:
+    if pinned.ledger.name != found.ledger.name:
+        return f"Give the pipeline ledger_topic={pinned.ledger.name} again: it knows what is written."
+    if pinned.ledger.id != found.ledger.id:
+        return (
+            "What the old ledger knew of written intervals is lost with it. Find out what the target holds, and write "
+            "what is missing under another pipeline name."
+        )
+    if pinned.target is not None and found.target is not None and pinned.target.name != found.target.name:
+        return (
+            f"Give the pipeline topic={pinned.target.name} again. A complete interval can be written into another "
+            "topic, too, as its next revision."
+        )
+    return (
+        "The records of the old topic are lost with it. Write a complete interval again as the next "
+        "revision; one that is under way under another pipeline name, or give it up if nothing of it is committed."
+    )

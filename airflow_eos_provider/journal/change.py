@@ -1,0 +1,195 @@
+"""A change of a group that is no roll, carried out under the group's one lease.
+
+Each step is announced before it begins and closed after it. Whoever is killed in between leaves a record that says how
+far the change has come; the same command takes it up there. A roll and a change exclude one another, also while one of
+them is only interrupted: what it has left behind is nothing that the other can rely on.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from airflow_eos_provider.errors import EosError, FencedError, PlanMovedError, RefusedError
+from airflow_eos_provider.journal.journal import Journal
+from airflow_eos_provider.journal.records import ChangeRecord, JournalContent, RolloutState
+from airflow_eos_provider.kafka.session import Kafka
+
+#: How long the group stays reserved after a controller dies, and within which time one act is over, seconds.
+LEASE_SECONDS = 120.0
+ACT_SECONDS = 60.0
+
+
+def change_journal(
+    kafka: Kafka,
+    group_id: str,
+    *,
+    actor: str,
+    reason: str = "",
+    report: Callable[[str], None] = lambda line: None,
+) -> Journal:
+    """The journal for one change of a group. Parameters as those of :class:`Journal`."""
+    return Journal(
+        kafka,
+        group_id,
+        lease_seconds=LEASE_SECONDS,
+        act_seconds=ACT_SECONDS,
+        actor=actor,
+        reason=reason,
+        report=report,
+    )
+
+
+class GroupChange:
+    """A change under way; the lease is held.
+
+    :param journal: acquired.
+    :param record: as it is in the journal.
+    :ivar taken_up: whether another process had begun it.
+    """
+
+    def __init__(self, journal: Journal, record: ChangeRecord, *, taken_up: bool) -> None:
+        self._journal = journal
+        self.record = record
+        self.taken_up = taken_up
+
+    def is_done(self, step: str) -> bool:
+        """Whether a step is over, in this process or in one before."""
+        return step in self.record.done
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Announce a step, and close it when the body has ended without an error.
+
+        :raises FencedError: another controller has taken over; the body was not begun.
+        :raises UnreachableError: it cannot be announced; the body was not begun.
+        """
+        self._write(replace(self.record, under_way=name))
+        yield
+        self._write(replace(self.record, under_way="", done=(*self.record.done, name)))
+
+    def confirm(self, act: str) -> None:
+        """Prove, right before an act, that no other controller has taken over. Errors as in :meth:`Journal.confirm`."""
+        self._journal.confirm(act)
+
+    def renew(self) -> None:
+        """Keep the lease while waiting. Errors as in :meth:`Journal.renew`."""
+        self._journal.renew()
+
+    def _write(self, record: ChangeRecord, event: str = "") -> None:
+        self._journal.write_change(record, event)
+        self.record = record
+
+    def _end(self, state: RolloutState, note: str = "") -> None:
+        under_way = "" if state is RolloutState.DONE else self.record.under_way
+        self._write(replace(self.record, state=state, note=note, under_way=under_way), str(state))
+
+
+@contextmanager
+def group_change(
+    journal: Journal,
+    kind: str,
+    about: str,
+    plan: Mapping[str, Any],
+    *,
+    take_over: bool = False,
+    begins_again: bool = False,
+) -> Iterator[GroupChange]:
+    """Begin a change, or take up the unfinished one of this very plan; it is done when the body ends.
+
+    :param journal: not acquired yet; closed at the end.
+    :param kind: the command, such as ``offsets reset``.
+    :param about: the connector.
+    :param plan: the plan document, with its ``hash``.
+    :param take_over: fence a controller even though its lease still runs.
+    :param begins_again: close an unfinished change of this kind with another plan: this one was made from what that one
+        has left.
+    :raises LeaseHeldError: another controller is at work.
+    :raises RefusedError: a roll or another change of the group is not finished.
+    :raises FencedError: another controller has taken over.
+
+    A body that raises :class:`PlanMovedError` has changed nothing: the change is closed. After any other error it is
+    left to be taken up.
+    """
+    try:
+        content = journal.acquire(take_over=take_over)
+        require_no_open_rollout(content)
+        found = content.open_change
+        if found is not None and found.plan.get("hash") != plan["hash"]:
+            if not begins_again or found.kind != kind:
+                content.require_no_open_change()
+            note = "begun again from what it has left"
+            journal.write_change(replace(found, state=RolloutState.ABORTED, note=note), str(RolloutState.ABORTED))
+            found = None
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+        fresh = ChangeRecord(
+            change_id=f"{stamp}-{kind.replace(' ', '-')}-{uuid.uuid4().hex[:6]}",
+            kind=kind,
+            about=about,
+            plan=plan,
+            state=RolloutState.RUNNING,
+            started_at=time.time(),
+        )
+        record = replace(
+            found or fresh, state=RolloutState.RUNNING, actor=journal.actor, reason=journal.reason, note=""
+        )
+        change = GroupChange(journal, record, taken_up=found is not None)
+        change._write(record, "taken up" if change.taken_up else "begun")
+        try:
+            yield change
+        except FencedError:
+            raise
+        except PlanMovedError as error:  # nothing was changed, or all is as it was: there is nothing to take up
+            change._end(RolloutState.ABORTED, error.found)
+            raise
+        except BaseException as error:
+            _pause(change, error)
+            raise
+        change._end(RolloutState.DONE)
+    finally:
+        journal.close()
+
+
+def _pause(change: GroupChange, error: BaseException) -> None:
+    """Leave the change to whoever takes it up; if even that is not possible, its lease ends by itself."""
+    note = error.found if isinstance(error, EosError) else type(error).__name__
+    try:
+        change._end(RolloutState.PAUSED, note)
+    except EosError as unwritten:
+        error.add_note(f"The change stays {change.record.state} in the journal: {unwritten.found}")
+
+
+def require_no_open_rollout(content: JournalContent) -> None:
+    """Go on only if no roll of the group is left in its midst: its workers may run in different modes.
+
+    :raises RefusedError: one is.
+    """
+    unfinished = [record for record in content.rollouts.values() if record.state.is_open]
+    if unfinished:
+        newest = max(unfinished, key=lambda record: record.started_at)
+        raise RefusedError(
+            f"The rollout {newest.rollout_id} of this group is {newest.state}, not finished.",
+            remedy=f"Finish it ('eos rollout resume {newest.rollout_id}') or end it "
+            f"('eos rollout abort {newest.rollout_id}').",
+        )
+
+
+def abandon(journal: Journal, *, note: str, take_over: bool = False) -> ChangeRecord | None:
+    """Close an unfinished change as it is, without going on with it.
+
+    :param journal: not acquired yet; closed at the end.
+    :param note: why.
+    :returns: the change; None if there is none to close.
+    :raises LeaseHeldError: a controller carries it out.
+    """
+    try:
+        found = journal.acquire(take_over=take_over).open_change
+        if found is not None:
+            journal.write_change(replace(found, state=RolloutState.ABORTED, note=note), str(RolloutState.ABORTED))
+        return found
+    finally:
+        journal.close()

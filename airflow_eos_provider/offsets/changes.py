@@ -1,0 +1,307 @@
+"""What a change of source offsets writes, decided from the offsets as they are: alter, reset, restore, migrate, copy.
+
+Every key keeps its bytes: a record is removed under the key that it has, however it is spelt, and in every partition
+that has one. A connector's own topic and the global one are changed together, since a removal in the own one would only
+uncover what the global one still has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_eos_provider.connect.jackson import encode
+from airflow_eos_provider.connect.offsets import OffsetKey, OffsetRecord, combined, offset_key, offset_value
+from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.kafka.partitioner import partition_of
+from airflow_eos_provider.offsets.backup import Backup
+from airflow_eos_provider.offsets.topic import OffsetsTopic
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One record that is to be written.
+
+    :param key: its bytes.
+    :param before: the value that the key has there now, None for none.
+    :param after: the new value, None to remove it.
+    """
+
+    topic: str
+    kafka_partition: int
+    key: bytes
+    before: bytes | None
+    after: bytes | None
+
+    @property
+    def place(self) -> tuple[str, int, bytes]:
+        """Where it is written, and under which key."""
+        return self.topic, self.kafka_partition, self.key
+
+    @property
+    def changes(self) -> bool:
+        """Whether the value would become another."""
+        return self.before != self.after
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An offset that is asked for.
+
+    :param partition: the source partition.
+    :param offset: the source offset; None to remove it.
+    """
+
+    partition: Mapping[str, Any] | None
+    offset: Mapping[str, Any] | None
+
+
+class Places:
+    """Where the offsets of one connector are, removals included.
+
+    :param connector: its name.
+    :param topics: the topics that its tasks read, the one that wins first: its own, if it has one, then the global one.
+    """
+
+    def __init__(self, connector: str, topics: Sequence[OffsetsTopic]) -> None:
+        self.connector = connector
+        self.topics = tuple(topics)
+        self._records = [r for topic in self.topics for r in topic.committed.get(connector, ())]
+        self._values = {(r.topic, r.kafka_partition, r.key.raw): r.value for r in self._records}
+        self._partitions: dict[tuple[str, bytes], set[int]] = {}
+        for record in self.live():
+            self._partitions.setdefault((record.topic, record.key.raw), set()).add(record.kafka_partition)
+
+    def live(self) -> list[OffsetRecord]:
+        """Every offset that is not removed, of every topic and partition."""
+        return [record for record in self._records if not record.is_removed]
+
+    def keys_of(self, partition: Mapping[str, Any] | None) -> set[bytes]:
+        """Every spelling under which a source partition has an offset; that of Connect's REST API where it has none.
+
+        A connector writes its keys in the order of its own map, so the spelling that is there is the one that its
+        tasks look for.
+        """
+        found = {record.key.raw for record in self.live() if record.key.partition == partition}
+        return found or {offset_key(self.connector, partition)}
+
+    def put(self, key: bytes, value: bytes | None) -> list[Write]:
+        """Give a key one value in each topic, in the partition where it belongs, and remove it from any other.
+
+        A value that is there already is among them, see :attr:`Write.changes`.
+
+        In the global topic under an own one a value is only replaced, never added: Connect copies it there itself.
+        """
+        writes = []
+        for index, topic in enumerate(self.topics):
+            belongs = partition_of(key, len(topic.ends))
+            partitions = self._partitions.get((topic.name, key), set())
+            for kafka_partition in sorted(partitions | ({belongs} if index == 0 or partitions else set())):
+                before = self._values.get((topic.name, kafka_partition, key))
+                after = value if kafka_partition == belongs else None
+                writes.append(Write(topic.name, kafka_partition, key, before, after))
+        return [write for write in writes if write.before is not None or write.after is not None]
+
+
+def reset(places: Places, where: Mapping[str, Any]) -> list[Write]:
+    """Remove the offsets of a connector, so that it begins anew.
+
+    :param where: only of source partitions with these members; none at all for every one.
+    """
+    keys = {record.key.raw for record in places.live() if is_within(record.key, where)}
+    return [write for key in sorted(keys) for write in places.put(key, None)]
+
+
+def alter(places: Places, wanted: Iterable[Wanted]) -> list[Write]:
+    """Give source partitions other offsets.
+
+    :raises ConfigurationError: a source partition is named twice, or one that is to get an offset has several spellings
+        of its key, so that it is not known which one the connector's tasks look for.
+    """
+    writes, seen = list[Write](), set[str]()
+    for one in wanted:
+        name = json.dumps(one.partition, sort_keys=True)
+        if name in seen:
+            raise ConfigurationError(f"The source partition {name} is named twice.")
+        seen.add(name)
+        keys = places.keys_of(one.partition)
+        if len(keys) > 1 and one.offset is not None:
+            raise ConfigurationError(
+                f"The source partition {name} has offsets under {len(keys)} spellings of its key.",
+                expected="one, as the connector's tasks write it",
+                remedy="See them with 'eos offsets list -o wide', and reset the source partition first.",
+            )
+        value = None if one.offset is None else offset_value(one.offset)
+        writes += [write for key in sorted(keys) for write in places.put(key, value)]
+    return writes
+
+
+def require_same_origin(backup: Backup, kafka_cluster_id: str, group_id: str, topics: Sequence[OffsetsTopic]) -> None:
+    """Go on only if a backup was taken from this very group and these very topics.
+
+    :param kafka_cluster_id: of the cluster into which it is restored.
+    :raises RefusedError: it was not.
+    """
+    if (backup.cluster_id, backup.group_id) != (kafka_cluster_id, group_id):
+        found = f"of group {backup.group_id} in the Kafka cluster {backup.cluster_id}"
+        expected = f"group {group_id} in {kafka_cluster_id}"
+    else:
+        saved = {topic.name: topic.id for topic in backup.topics}
+        other = [t for t in topics if t.name in saved and saved[t.name] != t.id]
+        if not other:
+            return
+        found = f"of a topic {other[0].name} with the id {saved[other[0].name]}, which was deleted since"
+        expected = f"the topic id {other[0].id}"
+    raise RefusedError(
+        f"The backup is {found}.",
+        expected=expected,
+        remedy="If these offsets are right here too, say so with --from-elsewhere.",
+    )
+
+
+def restore(places: Places, backup: Backup) -> list[Write]:
+    """Bring a connector's offsets to what a backup has, and remove what it does not have.
+
+    :param backup: of this connector, or of all.
+    :raises ConfigurationError: the backup is of other connectors only, or of topics that are none of its own now.
+    """
+    connector = places.connector
+    if backup.connectors is not None and connector not in backup.connectors:
+        raise ConfigurationError(
+            f"The backup is of {', '.join(backup.connectors)}, not of {connector}.",
+            remedy=f"Take one with 'eos offsets backup {connector}', or one of all connectors.",
+        )
+    names = {topic.name for topic in places.topics}
+    saved = {(r.topic, r.kafka_partition, r.key.raw): r for r in backup.records if r.key.connector == connector}
+    if elsewhere := sorted({topic for topic, _, _ in saved} - names):
+        raise ConfigurationError(
+            f"The backup has offsets of {connector} in {', '.join(elsewhere)}, which is no offsets topic of it now.",
+            expected=" or ".join(sorted(names)),
+            remedy="Give the connector that topic again (offsets.storage.topic), or alter its offsets by a file.",
+        )
+    now = {(r.topic, r.kafka_partition, r.key.raw): r for r in places.live()}
+    writes = [
+        Write(*place, _value(now.get(place)), _value(saved.get(place)))
+        for place in sorted(now.keys() | saved.keys(), key=lambda place: (place[0], place[2], place[1]))
+    ]
+    return writes
+
+
+def migrate(connector: str, now: Sequence[OffsetsTopic], to: OffsetsTopic) -> list[Write]:
+    """Move the offsets that a connector's tasks see into one topic.
+
+    Into an own topic, the global one keeps what it has: Connect goes on copying offsets there. Into the global one, the
+    own topic is emptied of them, so that an old offset does not win once the connector gets that topic again.
+
+    :param now: the topics that its tasks read, the one that wins first.
+    :param to: the one that wins afterwards: an own topic, or the global one.
+    """
+    *own, global_ = now
+    seen = combined(
+        [record for topic in own for record in topic.committed.get(connector, ())],
+        global_.committed.get(connector, ()),
+    )
+    wanted = {offset.record.key.raw: offset.record.value for offset in seen}
+    target = Places(connector, [to])
+    others = sorted({record.key.raw for record in target.live()} - wanted.keys())
+    writes = [write for key, value in wanted.items() for write in target.put(key, value)]
+    writes += [write for key in others for write in target.put(key, None)]
+    for topic in own:
+        if topic.name != to.name:
+            left = Places(connector, [topic])
+            writes += [w for key in sorted({r.key.raw for r in left.live()}) for w in left.put(key, None)]
+    return writes
+
+
+def copy(source: str, now: Sequence[OffsetsTopic], places: Places) -> list[Write]:
+    """Give one connector the offsets that the tasks of another one see.
+
+    A key keeps the spelling of its source partition. Offsets of source partitions that the other one lacks stay.
+
+    :param source: the other connector.
+    :param now: the topics that its tasks read, the one that wins first.
+    :param places: of the connector that gets them.
+    """
+    *own, global_ = now
+    seen = combined(
+        [record for topic in own for record in topic.committed.get(source, ())], global_.committed.get(source, ())
+    )
+    renamed = {_renamed(offset.record.key.raw, places.connector): offset.record.value for offset in seen}
+    return [write for key, value in renamed.items() for write in places.put(key, value)]
+
+
+def _renamed(raw: bytes, connector: str) -> bytes:
+    """The same key for another connector, its source partition byte for byte."""
+    text = raw.decode()
+    begin = len(text) - len(text.lstrip()) + 1  # behind the bracket
+    begin += len(text[begin:]) - len(text[begin:].lstrip())
+    _, end = json.JSONDecoder().raw_decode(text, begin)
+    return (text[:begin] + encode(connector).decode() + text[end:]).encode()
+
+
+def is_within(key: OffsetKey, where: Mapping[str, Any]) -> bool:
+    """Whether a key's source partition has all of these members; no members at all are within every one."""
+    return not where or where.items() <= dict(key.partition or {}).items()
+
+
+def read_wanted(file: Path) -> list[Wanted]:
+    """The offsets that a file asks for, see :func:`wanted_of`.
+
+    :raises ConfigurationError: it cannot be read, or has another form.
+    """
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read: {error.strerror}.") from error
+    except ValueError:
+        document = None
+    return wanted_of(document, str(file))
+
+
+def wanted_of(document: Any, name: str) -> list[Wanted]:
+    """The offsets that a document asks for.
+
+    :param document: a list of ``{"partition": {…}, "offset": {…} or null}``, or an object with such a list under
+        ``offsets``, as ``PATCH /connectors/<name>/offsets`` takes it.
+    :param name: of the document, for the error.
+    :raises ConfigurationError: it has another form.
+    """
+    try:
+        entries = document["offsets"] if isinstance(document, dict) else document
+        return [_wanted(entry) for entry in entries]
+    except (KeyError, TypeError) as error:
+        raise ConfigurationError(
+            f"{name} does not say which offsets are wanted.",
+            expected='[{"partition": {…}, "offset": {…}}, …], with null for an offset that is to be removed',
+        ) from error
+
+
+def parse_wanted(partition: str, offset: str) -> Wanted:
+    """One offset that a command line asks for.
+
+    :param partition: a JSON object.
+    :param offset: a JSON object, or ``null``.
+    :raises ConfigurationError: one is something else.
+    """
+    try:
+        return _wanted({"partition": json.loads(partition), "offset": json.loads(offset)})
+    except (ValueError, TypeError) as error:
+        raise ConfigurationError(
+            f"--partition {partition} --offset {offset} is not two JSON objects.",
+            expected="""for example --partition '{"filename": "/data/in.txt"}' --offset '{"position": 0}', or null""",
+        ) from error
+
+
+def _wanted(entry: Mapping[str, Any]) -> Wanted:
+    if set(entry) != {"partition", "offset"} or not all(
+        part is None or isinstance(part, dict) for part in entry.values()
+    ):
+        raise TypeError(entry)
+    return Wanted(entry["partition"], entry["offset"])
+
+
+def _value(record: OffsetRecord | None) -> bytes | None:
+    return None if record is None else record.value

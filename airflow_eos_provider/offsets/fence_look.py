@@ -1,0 +1,224 @@
+"""What a fencing round would meet: for each connector its task count record, its transactional ids and its tasks.
+
+A task of a connector writes by the transactional id ``<group>-<connector>-<task>`` where its worker is ``enabled``
+(KIP-618). Whoever takes the id next shuts out the producer before it, and so whatever is left of an earlier task.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from airflow_eos_provider.connect.config_topic import ClusterState, ConnectorConfigState, read_cluster_state
+from airflow_eos_provider.connect.internal_topics import OTHER_CLUSTER, read_worker_files
+from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.connect.mode_evidence import probe
+from airflow_eos_provider.connect.rest import ConnectorStatus, TaskStatus
+from airflow_eos_provider.connect.session import ANSWER_SECONDS, ConnectSession
+from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.kafka.transactions import TransactionDescription
+
+#: An open transaction that has neither ended nor made place for another one within so many seconds is called held.
+HELD_SECONDS = 1.0
+_PAUSE_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class FenceId:
+    """One transactional id of a connector's tasks.
+
+    :param number: of the task that has it.
+    :param known: what its coordinator knows; None if no broker knows the id (never used, or idle for seven days).
+    :param held: whether a transaction of it is open and was the same one all the time of the look.
+    """
+
+    transactional_id: str
+    number: int
+    known: TransactionDescription | None = None
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorLook:
+    """One source connector.
+
+    :param state: as the config topic has it.
+    :param ids: those of the last task count record, and further ones with an open transaction; by number.
+    :param tasks: as the workers report them.
+    :param elsewhere: the property by which its ids are on another Kafka cluster; empty if they are on this one.
+    """
+
+    state: ConnectorConfigState
+    ids: tuple[FenceId, ...] = ()
+    tasks: tuple[TaskStatus, ...] = ()
+    elsewhere: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.state.name
+
+
+@dataclass(frozen=True, slots=True)
+class FenceLook:
+    """The source connectors of a group.
+
+    :param at: when the look was complete, seconds since the epoch.
+    :param enabled: by worker that answers, whether it runs exactly-once source tasks; None if that is not known.
+    :param connectors: those that were asked for, by name.
+    """
+
+    at: float
+    group_id: str
+    kafka_cluster_id: str
+    enabled: Mapping[str, bool | None]
+    connectors: tuple[ConnectorLook, ...]
+
+
+def look(session: ConnectSession, config_topic: str, names: Collection[str] = ()) -> FenceLook:
+    """Look at the source connectors of a group. Changes nothing.
+
+    :param config_topic: the workers' ``config.storage.topic``.
+    :param names: look at these connectors only.
+    :raises ConfigurationError: there is no such source connector; or the principal may not look.
+    :raises UnreachableError: no worker answers, or no broker does.
+    :raises ReadTimeoutError: the config topic could not be read to its end.
+    """
+    group_id = session.cluster.group_id
+    enabled = enabled_workers(session)
+    config = read_cluster_state(session.kafka, config_topic)
+    statuses = session.ask(lambda rest: rest.statuses())
+    chosen = _chosen(config, statuses, names, group_id)
+    ids = _ids(session, group_id, chosen) if True in enabled.values() else {}
+    return FenceLook(
+        at=time.time(),
+        group_id=group_id,
+        kafka_cluster_id=session.kafka.cluster_id(),
+        enabled=enabled,
+        connectors=tuple(
+            ConnectorLook(
+                state=state,
+                ids=ids.get(state.name, ()),
+                tasks=statuses[state.name].tasks if state.name in statuses else (),
+                elsewhere=_elsewhere(state, session.cluster.kafka.bootstrap_servers),
+            )
+            for state in chosen
+        ),
+    )
+
+
+def _chosen(
+    config: ClusterState, statuses: Mapping[str, ConnectorStatus], names: Collection[str], group_id: str
+) -> list[ConnectorConfigState]:
+    sinks = {name for name, status in statuses.items() if status.type == "sink"}
+    sources = {name: state for name, state in config.connectors.items() if name not in sinks}
+    for name in names:
+        if name in sinks:
+            raise ConfigurationError(
+                f"{name} is a sink connector: it has no transactional ids.", expected="a source connector"
+            )
+        if name not in sources:
+            raise ConfigurationError(
+                f"There is no connector {name} in the group {group_id}.",
+                expected=f"one of {', '.join(sources) or 'none at all'}",
+            )
+    return [state for name, state in sources.items() if not names or name in names]
+
+
+def _elsewhere(state: ConnectorConfigState, bootstrap_servers: str) -> str:
+    own = _addresses(bootstrap_servers)
+    for name in OTHER_CLUSTER:
+        value = state.config.get(name)
+        if value and _addresses(value) != own:  # by text, as Connect compares them: another name may be the same broker
+            return name
+    return ""
+
+
+def _addresses(bootstrap_servers: str) -> set[str]:
+    return {address.strip() for address in bootstrap_servers.split(",")}
+
+
+def _ids(
+    session: ConnectSession, group_id: str, connectors: Sequence[ConnectorConfigState]
+) -> dict[str, tuple[FenceId, ...]]:
+    """By connector its ids; which transactions are held is known after :data:`HELD_SECONDS` at most."""
+    with session.kafka.transactions() as client:
+        open_ids = client.open_transactions(f"{group_id}-") if connectors else ()
+        numbers = {
+            state.name: sorted(
+                {*range(state.task_count_record or 0), *_open_numbers(f"{group_id}-{state.name}-", open_ids)}
+            )
+            for state in connectors
+        }
+        wanted = [f"{group_id}-{name}-{number}" for name, each in numbers.items() for number in each]
+        known = client.describe(wanted)
+        held = _held(client.describe, {name: one for name, one in known.items() if one.state.is_open})
+    return {
+        name: tuple(
+            FenceId(id_ := f"{group_id}-{name}-{number}", number, known.get(id_), held=id_ in held) for number in each
+        )
+        for name, each in numbers.items()
+    }
+
+
+def _open_numbers(prefix: str, open_ids: Sequence[str]) -> set[int]:
+    """The numbers of tasks that have something open. Another connector's ids go on with more than a number."""
+    rests = (name.removeprefix(prefix) for name in open_ids if name.startswith(prefix))
+    return {int(rest) for rest in rests if rest.isascii() and rest.isdigit()}
+
+
+def _held(
+    describe: Callable[[Sequence[str]], Mapping[str, TransactionDescription]],
+    first: Mapping[str, TransactionDescription],
+) -> set[str]:
+    """Those of the open transactions that stay the same: a task at work ends one after the other."""
+    left = dict(first)
+    deadline = time.monotonic() + HELD_SECONDS
+    while left and time.monotonic() < deadline:
+        time.sleep(_PAUSE_SECONDS)  # between two questions; the deadline bounds them
+        now = describe(list(left))
+        left = {name: one for name, one in left.items() if name in now and _same_transaction(one, now[name])}
+    return set(left)
+
+
+def _same_transaction(one: TransactionDescription, other: TransactionDescription) -> bool:
+    return other.state.is_open and _transaction_of(one) == _transaction_of(other)
+
+
+def _transaction_of(known: TransactionDescription) -> tuple[int, int, int | None]:
+    """Who began a transaction, and when; its partitions become more while it is written."""
+    return known.producer_id, known.producer_epoch, known.started_at_ms
+
+
+def enabled_workers(session: ConnectSession) -> dict[str, bool | None]:
+    """By worker that answers, whether it runs exactly-once source tasks; by its file where it does not say.
+
+    A worker that does not answer is left out: one that is suspended is what a fencing round is for.
+
+    :raises UnreachableError: none answers.
+    """
+    files = read_worker_files(session.cluster).properties
+
+    def ask(worker_id: str, url: str) -> tuple[bool, bool | None]:
+        try:
+            with session.rest(url, give_up_at=time.monotonic() + ANSWER_SECONDS) as rest:
+                rest.root()
+                observed = probe(rest).runs_exactly_once
+        except EosError:
+            return False, None
+        declared = files.get(worker_id, {}).get(MODE_PROPERTY, "").strip().lower()
+        if observed is None and declared in tuple(Mode):
+            return True, Mode(declared).runs_exactly_once_tasks
+        return True, observed
+
+    workers = session.cluster.workers
+    with ThreadPoolExecutor(len(workers)) as pool:
+        answers = list(pool.map(lambda worker: ask(worker.worker_id, worker.url), workers))
+    found = {w.worker_id: enabled for w, (answered, enabled) in zip(workers, answers, strict=True) if answered}
+    if not found:
+        raise UnreachableError(
+            f"No worker of group {session.cluster.group_id} answers, so it is not known what they run.",
+            remedy="Check the workers' addresses in the cluster file, and that they run.",
+        )
+    return found

@@ -1,0 +1,326 @@
+"""A planned fencing round: decided from a look, shown, hashed, and only then carried out.
+
+The rules are KIP-618's (``DistributedHerder.doFenceZombieSourceTasks``, 4.3.1): a round is pending from new task
+configs to the next task count record. It fences the ids of the *last* record, however many tasks there are now; where
+one task follows one task the new producer's own start does it. What goes beyond that is a transaction that a producer
+holds open though no round is pending: its id alone is fenced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from airflow_eos_provider.connect.config_topic import ConnectorConfigState
+from airflow_eos_provider.connect.rest import TaskStatus
+from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
+from airflow_eos_provider.offsets.fence_look import ConnectorLook, FenceLook
+from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
+
+KIND, SCHEMA = "fence", 1
+
+#: Connect's leader has 90 s for a round, and Java's client takes about one a second for each broker.
+SLOW_IDS = 60
+SLOW_REMEDY = (
+    "set admin.override.retry.backoff.ms=10 and admin.override.retry.backoff.max.ms=10 in the connector's "
+    "configuration, and Connect fences hundreds of ids in seconds (docs/fencing.md)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorRound:
+    """What is done for one connector, and what that rests on.
+
+    :param why: in one line; not part of the hash.
+    :param fence: numbers of the tasks whose ids are fenced.
+    :param restart: numbers of the tasks that Connect is asked to restart afterwards.
+    :param running: those of them that run, and fail for being fenced.
+    :param awaits_record: whether Connect is to write a task count record then.
+    :param pending: whether a round of Connect's own is due.
+    :param config_offset: position of the connector's configuration in the config topic.
+    :param commit_offset: position of its newest task configs.
+    :param record: the last task count record; None if there is none.
+    :param record_offset: its position.
+    :param held: by number, the producer (id and epoch) that holds a transaction open.
+    """
+
+    connector: str
+    why: str
+    fence: tuple[int, ...] = ()
+    restart: tuple[int, ...] = ()
+    running: tuple[int, ...] = ()
+    awaits_record: bool = False
+    pending: bool = False
+    target_state: str = "STARTED"
+    config_offset: int = -1
+    commit_offset: int | None = None
+    record: int | None = None
+    record_offset: int | None = None
+    held: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def nothing_to_do(self) -> bool:
+        return not (self.fence or self.restart or self.awaits_record)
+
+    @property
+    def slow_ids(self) -> int:
+        """How many ids Connect's leader has to fence, if these are so many that its time may be too short; else 0."""
+        ids = self.record or 0
+        return ids if self.awaits_record and ids > SLOW_IDS else 0
+
+    def lines(self) -> list[str]:
+        """The round for a person."""
+        found = [f"{self.connector}: {self.why}"]
+        if self.fence:
+            found.append(f"  fence {_numbers(self.fence, 'id')}")
+        if self.running:
+            one = len(self.running) == 1
+            cost = "runs and would be fenced: it fails and goes" if one else "run and would be fenced: they fail and go"
+            found.append(f"  {_numbers(self.running, 'task')} {cost} back to the last commit")
+        if self.restart:
+            found.append(f"  restart {_numbers(self.restart, 'task')}")
+        if self.awaits_record:
+            found.append("  wait for Connect's own round: its task count record")
+        if self.slow_ids:
+            found.append(f"  Connect may not fence {self.slow_ids} ids within its 90 s: {SLOW_REMEDY}")
+        return found
+
+    def document(self) -> dict[str, Any]:
+        """The same as JSON."""
+        return {**asdict(self), "held": {str(number): list(producer) for number, producer in self.held.items()}}
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> ConnectorRound:
+        """Read :meth:`document` back."""
+        held = {int(number): (int(one[0]), int(one[1])) for number, one in document["held"].items()}
+        lists = {name: tuple(document[name]) for name in ("fence", "restart", "running")}
+        return cls(**{**document, **lists, "held": held})
+
+
+@dataclass(frozen=True, slots=True)
+class FencePlan:
+    """What is done for several connectors.
+
+    :param names: the connectors that were named; none for all.
+    :param pending_only: whether only pending rounds are meant.
+    :param rounds: of connectors for which something is done.
+    """
+
+    group_id: str
+    kafka_cluster_id: str
+    rounds: tuple[ConnectorRound, ...]
+    names: tuple[str, ...] = ()
+    pending_only: bool = False
+
+    @property
+    def nothing_to_do(self) -> bool:
+        return not self.rounds
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over what is done and what it rests on, in hexadecimal."""
+        content = self._content()
+        for document in content["connectors"]:
+            del document["why"]
+        return hash_of(content)
+
+    def lines(self) -> list[str]:
+        """The plan for a person."""
+        return [line for round_ in self.rounds for line in round_.lines()]
+
+    @property
+    def short_hash(self) -> str:
+        return self.hash[:SHORT_HASH_LENGTH]
+
+    def require_unmoved(self, hash_prefix: str) -> None:
+        """Go on only if this plan, made now, is the one that is meant.
+
+        :raises PlanMovedError: it is another one.
+        """
+        if not self.hash.startswith(hash_prefix):
+            now = "; ".join(round_.lines()[0] for round_ in self.rounds) or "nothing is to be done"
+            raise PlanMovedError(
+                f"The plan {hash_prefix} does not fit any more: the task configs, task count records, states or open "
+                f"transactions have moved. Now: {now}.",
+                remedy="Look at the plan again (the same command without --hash).",
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON; what the journal has of it. Scripts rely on the names."""
+        return {**self._content(), "hash": self.hash}
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "kind": KIND,
+            "schema": SCHEMA,
+            "group_id": self.group_id,
+            "kafka_cluster_id": self.kafka_cluster_id,
+            "names": list(self.names),
+            "pending_only": self.pending_only,
+            "connectors": [round_.document() for round_ in self.rounds],
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> FencePlan:
+        """Read a plan back.
+
+        :raises ConfigurationError: it has another form, another schema, or content that does not have its hash.
+        """
+        try:
+            if (document["kind"], document["schema"]) != (KIND, SCHEMA):
+                raise ValueError(f"kind {document['kind']}, schema {document['schema']}")
+            rounds = tuple(ConnectorRound.of(each) for each in document["connectors"])
+            cluster = (document["group_id"], document["kafka_cluster_id"])
+            plan = cls(*cluster, rounds, tuple(document["names"]), bool(document["pending_only"]))
+            if plan.hash != document["hash"]:
+                raise ValueError("its content does not have its hash")
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise ConfigurationError(f"That is no plan of this version ({type(error).__name__}: {error}).") from error
+        return plan
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided about every connector of a look.
+
+    :param rounds: by connector, also where nothing is to be done.
+    :param unused: why no connector of the group has transactional ids; empty if they do.
+    """
+
+    plan: FencePlan
+    rounds: tuple[ConnectorRound, ...]
+    unused: str = ""
+
+
+def decide(seen: FenceLook, names: Iterable[str] = (), *, pending_only: bool = False) -> Decision:
+    """Decide what to do about the connectors of a look.
+
+    :param names: the connectors that were named, none for all. Of these also what a running task holds open is ended.
+    :param pending_only: only connectors whose round is pending.
+    :raises RefusedError: the workers differ in their modes, or it is not known what they run.
+    """
+    plan = FencePlan(seen.group_id, seen.kafka_cluster_id, (), tuple(sorted(set(names))), pending_only)
+    if set(seen.enabled.values()) == {False}:
+        return Decision(plan, (), "No worker runs exactly-once source tasks, so there are no transactional ids.")
+    require_enabled(seen.enabled)
+    rounds = tuple(
+        decide_connector(each, named=bool(plan.names))
+        for each in seen.connectors
+        if each.state.pending_fencing or not pending_only
+    )
+    return Decision(replace(plan, rounds=tuple(r for r in rounds if not r.nothing_to_do)), rounds)
+
+
+def require_enabled(enabled: Mapping[str, bool | None]) -> None:
+    """Go on only if every worker that answers runs exactly-once source tasks.
+
+    :raises RefusedError: some do not, or it is not known.
+    """
+    words = {True: "enabled", False: "not enabled", None: "not known"}
+    if set(enabled.values()) != {True}:
+        raise RefusedError(
+            "Fencing needs workers that are all enabled: "
+            + ", ".join(f"{worker}: {words[each]}" for worker, each in enabled.items())
+            + ".",
+            remedy="See 'eos status'; finish the roll to one mode first.",
+        )
+
+
+def decide_connector(seen: ConnectorLook, *, named: bool) -> ConnectorRound:
+    """Decide what to do about one connector.
+
+    :param named: end what a running task holds open, too.
+    """
+    state = seen.state
+    if seen.elsewhere:
+        return _round(seen, f"{seen.elsewhere} puts its ids on another Kafka cluster: not looked at from here")
+    return _pending(seen) if state.pending_fencing else _not_pending(seen, named=named)
+
+
+def _pending(seen: ConnectorLook) -> ConnectorRound:
+    """A round is due: new task configs are newer than the last task count record."""
+    state = seen.state
+    due = f"a fencing round is pending, the last task count record is {_or_none(state.task_count_record)}"
+    tasks = _tasks_to_run(state)
+    failed = tuple(task.number for task in seen.tasks if task.state == "FAILED" and task.number < tasks)
+    if tasks and not failed:
+        return _round(seen, f"{due}, and no task has failed: Connect is at it", awaits_record=True)
+    fence = sorted({*_ids_of_round(state), *(each.number for each in seen.ids if each.held)})
+    if not tasks:
+        why = "inconsistent task configs" if state.inconsistent else state.target_state.lower()
+        after = f"Connect does its own when tasks start ({why})"
+        if not fence:
+            return _round(seen, f"{due}; there is nothing to fence, and {after}")
+        return _round(seen, f"{due}; {after}", fence=tuple(fence))
+    why = f"{due}, and {_numbers(failed, 'task')} failed: Connect does not repeat a round by itself"
+    return _round(seen, why, fence=tuple(fence), restart=failed, awaits_record=True)
+
+
+def _not_pending(seen: ConnectorLook, *, named: bool) -> ConnectorRound:
+    """No round is due; a transaction that is held open is ended all the same."""
+    running = {task.number for task in seen.tasks if task.state == "RUNNING"}
+    held = [each.number for each in seen.ids if each.held]
+    if not held:
+        return _round(seen, "no round is pending and no transaction is held open: nothing to do")
+    left_alone = [] if named else [number for number in held if number in running]
+    fence = tuple(number for number in held if number not in left_alone)
+    if not fence:
+        why = f"no round is pending; {_numbers(left_alone, 'task')} holds a transaction open and runs: left alone"
+        return _round(seen, f"{why} (name the connector to end it)")
+    restart = to_restart(seen.state, seen.tasks, fence)
+    return _round(
+        seen,
+        f"no round is pending, but {_numbers(fence, 'id')} {'has' if len(fence) == 1 else 'have'} a transaction open",
+        fence=fence,
+        restart=restart,
+        running=tuple(number for number in restart if number in running),
+    )
+
+
+def to_restart(state: ConnectorConfigState, tasks: Sequence[TaskStatus], fenced: Iterable[int]) -> tuple[int, ...]:
+    """The tasks that have to be restarted once their ids are fenced: each that is there, and not yet to be started."""
+    started = {task.number for task in tasks if task.state in ("RUNNING", "PAUSED", "FAILED")}
+    return tuple(number for number in fenced if number in started and number < _tasks_to_run(state))
+
+
+def _tasks_to_run(state: ConnectorConfigState) -> int:
+    """How many tasks Connect starts of what is in the config topic."""
+    return 0 if state.target_state == "STOPPED" or state.inconsistent else state.task_count or 0
+
+
+def _ids_of_round(state: ConnectorConfigState) -> range:
+    """The ids that a round fences itself."""
+    record = state.task_count_record or 0
+    return range(0) if (record, state.task_count) == (1, 1) else range(record)
+
+
+def _round(seen: ConnectorLook, why: str, **what: Any) -> ConnectorRound:
+    state = seen.state
+    known = {each.number: each.known for each in seen.ids if each.held and each.known}
+    return ConnectorRound(
+        connector=seen.name,
+        why=why,
+        pending=state.pending_fencing,
+        target_state=state.target_state,
+        config_offset=state.config_offset,
+        commit_offset=state.commit_offset,
+        record=state.task_count_record,
+        record_offset=state.task_count_record_offset,
+        held={number: (one.producer_id, one.producer_epoch) for number, one in known.items()},
+        **what,
+    )
+
+
+def _or_none(count: int | None) -> str:
+    return "none" if count is None else str(count)
+
+
+def _numbers(numbers: tuple[int, ...] | list[int], what: str) -> str:
+    """``id 3``, ``tasks 0, 1``, ``ids 0 to 299``."""
+    if len(numbers) == 1:
+        return f"{what} {numbers[0]}"
+    first, last = numbers[0], numbers[-1]
+    if len(numbers) > 3 and list(numbers) == list(range(first, last + 1)):
+        return f"{what}s {first} to {last}"
+    return f"{what}s {', '.join(map(str, numbers))}"

@@ -1,0 +1,396 @@
+"""Carries fencing rounds out: ids fenced in bulk, tasks restarted by Connect, its own record awaited.
+
+Every step may be repeated. After the ids are fenced the config topic is read once more, as Connect's leader does: new
+task configs refuse the rest, for with them comes a round of Connect's own; and where Connect's own record has come
+meanwhile, its new tasks may be among those that were shut out, so they are restarted too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_eos_provider.connect.config_topic import ConnectorConfigState, read_cluster_state
+from airflow_eos_provider.connect.rest import ConnectRest, TaskStatus
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.task_failures import name_failure
+from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError, ReadTimeoutError, RefusedError
+from airflow_eos_provider.journal.change import GroupChange, group_change
+from airflow_eos_provider.journal.journal import Journal, read_journal
+from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
+from airflow_eos_provider.kafka.transactions import Fenced, TransactionDescription
+from airflow_eos_provider.offsets.fence_look import FenceLook, look
+from airflow_eos_provider.offsets.fence_plan import (
+    KIND,
+    SLOW_REMEDY,
+    ConnectorRound,
+    Decision,
+    FencePlan,
+    decide,
+    to_restart,
+)
+
+#: Connect's leader has 90 s for a round; before it come a rebalance, and the restart of the tasks.
+WAIT_SECONDS = 180.0
+
+#: All ids of one connector are fenced within so many seconds.
+FENCE_SECONDS = 60.0
+
+#: A restart takes FAILED out of a task's status at once, before its round. One that still shows it so many seconds
+#: after the request, or shows it again, has failed anew.
+RESTARTED_SECONDS = 15.0
+
+_PAUSE_SECONDS = 0.3
+
+#: Producer id and epoch; None for an id that no broker knows.
+Producer = tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class FencedId:
+    """What became of one id.
+
+    :param before: who had it.
+    :param fenced: what the coordinator gave it: earlier epochs are shut out.
+    :param after: who has it in the end; another one than ``fenced`` is a new task, or a round of Connect's own.
+    """
+
+    transactional_id: str
+    before: Producer
+    fenced: Producer
+    after: Producer
+
+    def __str__(self) -> str:
+        return f"{self.transactional_id} {' → '.join(_words(one) for one in (self.before, self.fenced, self.after))}"
+
+
+def _words(producer: Producer) -> str:
+    return "none" if producer is None else f"{producer[0]}/{producer[1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class RoundReport:
+    """What was done for one connector.
+
+    :param restarted: the tasks that Connect was asked to restart.
+    :param record: the task count record in the end.
+    :param problem: why the round did not come to its end; None if it did.
+    """
+
+    connector: str
+    ids: tuple[FencedId, ...] = ()
+    restarted: tuple[int, ...] = ()
+    record: int | None = None
+    problem: EosError | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        return {
+            "connector": self.connector,
+            "ids": [
+                {"id": one.transactional_id, "before": one.before, "fenced": one.fenced, "after": one.after}
+                for one in self.ids
+            ],
+            "restarted": list(self.restarted),
+            "task_count_record": self.record,
+            "problem": self.problem.found if self.problem else None,
+        }
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far the round of one connector is."""
+
+    before: Mapping[str, TransactionDescription] = field(default_factory=dict)
+    fenced: dict[str, Fenced] = field(default_factory=dict)
+    restarted: tuple[int, ...] = ()
+
+
+class Fencer:
+    """Looks at the fencing of a group's connectors, and carries rounds out.
+
+    :param session: of the Connect cluster.
+    :param config_topic: the workers' ``config.storage.topic``.
+    :param report: receives one line of progress at a time.
+    :param wait_seconds: how long Connect has for its own round, and tasks to come up again.
+    """
+
+    def __init__(
+        self,
+        session: ConnectSession,
+        config_topic: str,
+        *,
+        report: Callable[[str], None] = lambda line: None,
+        wait_seconds: float = WAIT_SECONDS,
+    ) -> None:
+        self._session = session
+        self._config_topic = config_topic
+        self._report = report
+        self._wait_seconds = wait_seconds
+        self._group_id = session.cluster.group_id
+
+    def look(self, names: Collection[str] = (), *, pending_only: bool = False) -> tuple[FenceLook, Decision]:
+        """What there is, and what would be done about it. Changes nothing.
+
+        :param names: of these connectors only.
+        :param pending_only: only of those whose round is pending.
+        :raises RefusedError: the workers differ in their modes, or it is not known what they run.
+        :raises ConfigurationError: there is no such source connector, or the principal may not look.
+        :raises UnreachableError: no worker or no broker answers.
+        """
+        seen = look(self._session, self._config_topic, names)
+        return seen, decide(seen, names, pending_only=pending_only)
+
+    def unfinished(self) -> FencePlan | None:
+        """The plan of a fencing that was begun and not finished; None if there is none.
+
+        :raises ConfigurationError: another version of this package has made it.
+        """
+        found = read_journal(self._session.kafka, self._group_id).open_change
+        if found is None or found.plan.get("kind") != KIND:
+            return None
+        return FencePlan.from_dict(found.plan)
+
+    def apply(
+        self,
+        plan: FencePlan,
+        journal: Journal,
+        *,
+        take_over: bool = False,
+    ) -> tuple[RoundReport, ...]:
+        """Carry a plan out, or take up the unfinished fencing of this very plan.
+
+        A plan that was carried out and left nothing due is not carried out again: its reports name no ids.
+
+        A connector whose round does not come to its end holds up no other; its report says why.
+
+        :param journal: not acquired yet.
+        :raises PlanMovedError: another plan would be made now. Nothing was done.
+        :raises LeaseHeldError: another controller is at work.
+        :raises RefusedError: a roll or another change of the group is not finished.
+        :raises FencedError: another controller has taken over.
+        :raises UnreachableError: brokers or workers do not answer any more; the same command takes it up.
+        """
+        done = self._done_already(plan)
+        if done is not None:
+            self._report(f"Nothing to do: {done.change_id} has carried this plan out.")
+            return tuple(self._reported(round_, _Progress(), None) for round_ in plan.rounds)
+        with group_change(journal, KIND, _about(plan), plan.to_dict(), take_over=take_over) as change:
+            if change.taken_up:
+                self._report(f"Taking up {change.record}.")
+            else:
+                self._require_unmoved(plan)
+            return tuple(self._carry_out(change, round_) for round_ in plan.rounds)
+
+    def _done_already(self, plan: FencePlan) -> ChangeRecord | None:
+        """The change that has carried this plan out, if nothing is due now: its caller may have been killed."""
+        closed = read_journal(self._session.kafka, self._group_id).closed_changes(KIND, _about(plan))
+        done = [c for c in closed if c.state is RolloutState.DONE and c.plan.get("hash") == plan.hash]
+        if not done:
+            return None
+        _, decision = self.look(plan.names, pending_only=plan.pending_only)
+        tasks = (task for round_ in plan.rounds for task in self._tasks(round_.connector))
+        is_due = not decision.plan.nothing_to_do or any(task.state == "FAILED" for task in tasks)
+        return None if is_due else done[-1]
+
+    def _require_unmoved(self, plan: FencePlan) -> None:
+        """Look once more under the lease.
+
+        :raises PlanMovedError: the plan has moved since.
+        """
+        _, decision = self.look(plan.names, pending_only=plan.pending_only)
+        if decision.plan.hash != plan.hash:
+            raise PlanMovedError(
+                f"The plan {plan.short_hash} does not fit any more: task configs, task count records, states or open "
+                "transactions have just moved.",
+                remedy="Look at the plan again (the same command without --hash).",
+            )
+
+    def _carry_out(self, change: GroupChange, round_: ConnectorRound) -> RoundReport:
+        progress, problem = _Progress(), None
+        try:
+            self._fence(change, round_, progress)
+            self._restart(change, round_, progress)
+            self._await(change, round_, progress)
+        except (ConfigurationError, RefusedError, _NotUpError, _NotInTimeError) as error:
+            problem = error  # an operator has to act first, and the other connectors do not wait for that
+            self._report(f"{round_.connector}: {error.found}")
+        return self._reported(round_, progress, problem)
+
+    def _fence(self, change: GroupChange, round_: ConnectorRound, progress: _Progress) -> None:
+        step = f"{round_.connector}: fence"
+        if not round_.fence or change.is_done(step):
+            return
+        self._require_same_configs(round_)
+        ids = {self._id(round_, number): number for number in round_.fence}
+        with change.step(step), self._session.kafka.transactions() as client:
+            change.confirm(step)
+            progress.before = client.describe(ids)
+            if not round_.pending:  # a task that has started meanwhile has ended the transaction, and is no zombie
+                ids = {id_: n for id_, n in ids.items() if _producer(progress.before.get(id_)) == round_.held[n]}
+            progress.fenced = client.fence(ids, timeout_seconds=FENCE_SECONDS)
+        self._report(f"{round_.connector}: {len(ids):,} transactional ids are fenced.")
+        self._require_same_configs(round_)
+
+    def _restart(self, change: GroupChange, round_: ConnectorRound, progress: _Progress) -> None:
+        step = f"{round_.connector}: restart"
+        if change.is_done(step):
+            return
+        state = self._require_same_configs(round_)
+        restart = round_.restart
+        if not state.pending_fencing:  # or Connect's record has come while ids were fenced: of its new tasks, perhaps
+            fenced = [n for n in round_.fence if change.taken_up or self._id(round_, n) in progress.fenced]
+            restart = to_restart(state, self._tasks(round_.connector), fenced)
+        if not restart:
+            return
+        with change.step(step):
+            change.confirm(step)
+            if state.pending_fencing:
+                self._session.ask(lambda rest: rest.restart(round_.connector, include_tasks=True, only_failed=True))
+            else:
+                self._session.ask(lambda rest: _restart_tasks(rest, round_.connector, restart))
+            progress.restarted = restart
+        self._report(f"{round_.connector}: Connect is asked to restart {len(restart):,} tasks.")
+
+    def _await(self, change: GroupChange, round_: ConnectorRound, progress: _Progress) -> None:
+        """Wait for what Connect owes: its record, and new producers of the tasks that were restarted.
+
+        :raises RefusedError: new task configs came.
+        :raises _NotUpError: a task has failed, not only before it was restarted.
+        :raises _NotInTimeError: it did not come in time.
+        """
+        up: set[int] = set()
+        restarted = set(progress.restarted)
+        begun = time.monotonic()
+        while True:
+            missing = self._missing(round_, self._require_same_configs(round_), progress)
+            if not missing:
+                return
+            tasks = self._tasks(round_.connector)
+            up |= {task.number for task in tasks if task.state != "FAILED"}
+            if time.monotonic() >= begun + RESTARTED_SECONDS:
+                up |= restarted
+            failed = [task for task in tasks if task.state == "FAILED" and task.number not in restarted - up]
+            if failed and (round_.awaits_record or {task.number for task in failed} & restarted):
+                raise _not_up(round_, failed[0])
+            if time.monotonic() >= begun + self._wait_seconds:
+                raise _not_in_time(round_, missing, self._wait_seconds, tasks)
+            change.renew()
+            time.sleep(_PAUSE_SECONDS)
+
+    def _missing(self, round_: ConnectorRound, state: ConnectorConfigState, progress: _Progress) -> str:
+        """What Connect still owes, in words; empty if nothing."""
+        if round_.awaits_record and state.pending_fencing:
+            return "its task count record"
+        if round_.target_state != "STARTED":  # a paused task takes its id when it is resumed
+            return ""
+        ids = {number: self._id(round_, number) for number in progress.restarted}
+        ids = {number: id_ for number, id_ in ids.items() if id_ in progress.fenced}
+        known = self._described(ids.values())
+        left = [number for number, id_ in ids.items() if _producer(known.get(id_)) == tuple(progress.fenced[id_])]
+        return f"the start of {len(left)} tasks ({', '.join(map(str, left[:5]))})" if left else ""
+
+    def _require_same_configs(self, round_: ConnectorRound) -> ConnectorConfigState:
+        """Go on only if the round is still one of the same task configs.
+
+        :raises RefusedError: it is not; or the connector is gone.
+        """
+        state = self._state(round_)
+        if (state.config_offset, state.commit_offset) != (round_.config_offset, round_.commit_offset):
+            raise RefusedError(
+                f"{round_.connector} was given a new configuration or new task configs in mid-round.",
+                expected="the ones that the plan was made from",
+                remedy="Connect fences by itself before their tasks start. See 'eos fence', and give it again if the "
+                "round stays pending.",
+            )
+        return state
+
+    def _reported(self, round_: ConnectorRound, progress: _Progress, problem: EosError | None) -> RoundReport:
+        after = self._described(progress.fenced)
+        config = read_cluster_state(self._session.kafka, self._config_topic).connectors.get(round_.connector)
+        return RoundReport(
+            connector=round_.connector,
+            ids=tuple(
+                FencedId(
+                    id_,
+                    _producer(progress.before.get(id_)),
+                    (fenced.producer_id, fenced.epoch),
+                    _producer(after.get(id_)),
+                )
+                for id_, fenced in sorted(progress.fenced.items(), key=lambda one: int(one[0].rpartition("-")[2]))
+            ),
+            restarted=progress.restarted,
+            record=config.task_count_record if config else round_.record,
+            problem=problem,
+        )
+
+    def _described(self, ids: Iterable[str]) -> Mapping[str, TransactionDescription]:
+        with self._session.kafka.transactions() as client:
+            return client.describe(ids)
+
+    def _state(self, round_: ConnectorRound) -> ConnectorConfigState:
+        config = read_cluster_state(self._session.kafka, self._config_topic)
+        found = config.connectors.get(round_.connector)
+        if found is None:
+            raise RefusedError(f"The connector {round_.connector} was deleted in mid-round.")
+        return found
+
+    def _tasks(self, connector: str) -> tuple[TaskStatus, ...]:
+        status = self._session.ask(lambda rest: rest.statuses()).get(connector)
+        return status.tasks if status else ()
+
+    def _id(self, round_: ConnectorRound, number: int) -> str:
+        return f"{self._group_id}-{round_.connector}-{number}"
+
+
+class _NotUpError(EosError):
+    """A task has failed while its start was awaited."""
+
+
+class _NotInTimeError(ReadTimeoutError):
+    """Connect did not do its part in time."""
+
+
+def _about(plan: FencePlan) -> str:
+    return ", ".join(round_.connector for round_ in plan.rounds)
+
+
+def _restart_tasks(rest: ConnectRest, connector: str, numbers: Collection[int]) -> None:
+    for number in numbers:
+        rest.restart_task(connector, number)
+
+
+def _producer(known: TransactionDescription | None) -> Producer:
+    return (known.producer_id, known.producer_epoch) if known else None
+
+
+def _not_up(round_: ConnectorRound, task: TaskStatus) -> _NotUpError:
+    failure = name_failure(task.trace)
+    return _NotUpError(
+        f"Task {task.number} of {round_.connector} has failed: {failure}.", remedy=_remedy(round_, failure.remedy)
+    )
+
+
+def _not_in_time(round_: ConnectorRound, missing: str, seconds: float, tasks: Iterable[TaskStatus]) -> _NotInTimeError:
+    found = f"Waited {seconds:g} s in vain for {missing} of {round_.connector}."
+    remedy = "See 'eos status' for where its tasks are, and the leader's log for its round."
+    if failed := next((task for task in tasks if task.state == "FAILED"), None):
+        failure = name_failure(failed.trace)
+        found, remedy = f"{found} Task {failed.number} has failed: {failure}.", failure.remedy
+    return _NotInTimeError(found, remedy=_remedy(round_, remedy))
+
+
+def _remedy(round_: ConnectorRound, remedy: str) -> str:
+    """With so many ids their number is the likeliest cause."""
+    return f"{SLOW_REMEDY}; or {remedy}" if round_.slow_ids else remedy
+
+
+def combined_problem(reports: Iterable[RoundReport]) -> EosError | None:
+    """The one error that a command ends with; None if every round came to its end."""
+    problems = [report.problem for report in reports if report.problem]
+    if len(problems) <= 1:
+        return problems[0] if problems else None
+    found = "; ".join(problem.found for problem in problems)
+    return EosError(f"{len(problems)} connectors' rounds did not come to their end: {found}")

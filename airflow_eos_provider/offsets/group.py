@@ -1,0 +1,183 @@
+"""The source offsets of a whole group: the global topic, each connector's own, and what a task makes of both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
+from airflow_eos_provider.connect.offsets import Offset, OffsetRecord, combined
+from airflow_eos_provider.connect.rest import ConnectorStatus
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.kafka.ends import UnknownTopicError
+from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.writers import Written
+from airflow_eos_provider.offsets.topic import OffsetsTopic, read_offsets_topic
+
+#: Called with a topic's name, offsets passed and offsets in all.
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenOffset:
+    """One source offset, and how it was written.
+
+    :param offset: as a task sees it; where it is in an open transaction, as a task will see it if that is committed.
+    :param written: its producer and its transaction's outcome.
+    """
+
+    offset: Offset
+    written: Written
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        record = self.offset.record
+        return {
+            "connector": record.key.connector,
+            "partition": record.key.partition,
+            "offset": record.offset,
+            "removes": record.is_removed,
+            "topic": record.topic,
+            "own": self.offset.own,
+            "kafka_partition": record.kafka_partition,
+            "position": record.position,
+            "timestamp_ms": record.timestamp_ms,
+            "producer_id": self.written.producer_id,
+            "committed": self.written.is_committed,
+            "outcome": str(self.written.outcome),
+            "hidden": [str(why) for why in self.offset.hidden],
+            "key": record.key.raw.decode(errors="backslashreplace"),
+            "under": [_place(other) for other in self.offset.others],
+        }
+
+
+def _place(record: OffsetRecord) -> dict[str, Any]:
+    return {
+        "topic": record.topic,
+        "kafka_partition": record.kafka_partition,
+        "position": record.position,
+        "offset": record.offset,
+        "removes": record.is_removed,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    """Every offsets topic of a group that is known, read to its end.
+
+    :param global_topic: the workers' ``offset.storage.topic``.
+    :param own_topics: by name those that connectors have of their own.
+    :param connectors: by name the connectors that exist.
+    :param own_topic_of: by connector the name of its own topic, of those that have one.
+    """
+
+    global_topic: OffsetsTopic
+    own_topics: Mapping[str, OffsetsTopic]
+    connectors: Mapping[str, ConnectorStatus]
+    own_topic_of: Mapping[str, str]
+
+    def of(self, connector: str) -> Iterator[SeenOffset]:
+        """A connector's offsets as its tasks see them, by key, then what open transactions hold of it."""
+        own = self.own_topics.get(self.own_topic_of.get(connector, ""))
+        topics = [(topic, topic is own) for topic in (own, self.global_topic) if topic]
+        standing = combined(
+            own.committed.get(connector, ()) if own else (), self.global_topic.committed.get(connector, ())
+        )
+        waiting = (Offset(record, is_own) for topic, is_own in topics for record in topic.waiting.get(connector, ()))
+        return (SeenOffset(offset, self._written(offset)) for offset in chain(standing, waiting))
+
+    def leftovers(self) -> Iterator[SeenOffset]:
+        """What stands in the topics and belongs to no connector that exists: deleted ones', and keys of nobody."""
+        return (
+            SeenOffset(Offset(record, own=topic is not self.global_topic), topic.written(record))
+            for topic in (self.global_topic, *self.own_topics.values())
+            for by_connector in (topic.committed, topic.waiting)
+            for connector, records in by_connector.items()
+            if connector not in self.connectors
+            for record in records
+            if not record.is_removed
+        )
+
+    def known(self) -> list[str]:
+        """The source connectors, by name; a connector of an unknown type is counted among them."""
+        return sorted(name for name, status in self.connectors.items() if status.type != "sink")
+
+    def _written(self, offset: Offset) -> Written:
+        topic = self.own_topics[offset.record.topic] if offset.own else self.global_topic
+        return topic.written(offset.record)
+
+
+def read_group_offsets(
+    session: Session,
+    global_topic: str,
+    connectors: Mapping[str, ConnectorStatus],
+    *,
+    only: Iterable[str] | None = None,
+    headers: bool = False,
+    progress: Progress | None = None,
+) -> GroupOffsets:
+    """Read the offsets topics of a group.
+
+    :param session: of its Kafka cluster.
+    :param global_topic: the workers' ``offset.storage.topic``.
+    :param connectors: as the workers' REST API has them, with their configurations.
+    :param only: read the own topics of these connectors only.
+    :param headers: read the records' headers, too.
+    :raises ConfigurationError: the global topic is not there, or a topic may not be read.
+    :raises UnreachableError: no broker answers.
+    :raises ReadTimeoutError: a topic's read did not go on.
+    """
+    wanted = connectors if only is None else {name: connectors[name] for name in only if name in connectors}
+    own_topic_of = {
+        name: topic
+        for name, status in wanted.items()
+        if (topic := status.config.get(OWN_TOPIC)) and topic != global_topic
+    }
+
+    def read(topic: str) -> OffsetsTopic:
+        return read_offsets_topic(
+            session,
+            topic,
+            headers=headers,
+            progress=progress and (lambda passed, total: progress(topic, passed, total)),
+        )
+
+    own_topics = {}
+    for topic in sorted(set(own_topic_of.values())):
+        try:
+            own_topics[topic] = read(topic)
+        except UnknownTopicError:  # its first task makes it
+            continue
+    return GroupOffsets(read(global_topic), own_topics, dict(connectors), own_topic_of)
+
+
+def matching(offsets: Iterable[SeenOffset], where: Mapping[str, Any]) -> Iterator[SeenOffset]:
+    """The offsets whose source partition has all of these members.
+
+    :param where: names and values; none at all matches every offset.
+    """
+    return (
+        seen for seen in offsets if not where or where.items() <= dict(seen.offset.record.key.partition or {}).items()
+    )
+
+
+def parse_where(text: str | None) -> dict[str, Any]:
+    """A filter on source partitions.
+
+    :param text: a JSON object such as ``{"filename": "/data/in.txt"}``; None for no filter.
+    :raises ConfigurationError: it is no JSON object.
+    """
+    if text is None:
+        return {}
+    try:
+        where = json.loads(text)
+    except ValueError:
+        where = None
+    if not isinstance(where, dict):
+        raise ConfigurationError(
+            f"--where {text} is no JSON object.", expected='for example --where \'{"filename": "/data/in.txt"}\''
+        )
+    return where

@@ -1,0 +1,347 @@
+"""A planned change of one connector's source offsets: what it writes, made from what, with a hash over both."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from airflow_eos_provider.connect.internal_topics import OTHER_CLUSTER, OWN_TOPIC
+from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
+from airflow_eos_provider.offsets.changes import Write
+from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
+from airflow_eos_provider.offsets.topic import OffsetsTopic
+from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
+
+KIND, SCHEMA = "source-offsets", 1
+
+
+class TargetState(StrEnum):
+    """What Connect is to do with a connector (KIP-875), as the config topic has it."""
+
+    STARTED = "STARTED"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+    ABSENT = "ABSENT"  #: there is no such connector; its offsets can be written all the same
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorLook:
+    """What a change of a connector's offsets rests on, besides the offsets.
+
+    :param target_state: before the change; afterwards the connector has it again.
+    :param config_digest: SHA-256 of its configuration; the configuration itself may hold secrets.
+    :param exactly_once: whether its workers run in the mode ``enabled``, so that tasks write in transactions.
+    """
+
+    group_id: str
+    kafka_cluster_id: str
+    connector: str
+    target_state: TargetState
+    config_digest: str
+    exactly_once: bool
+
+    @classmethod
+    def of(
+        cls,
+        group_id: str,
+        kafka_cluster_id: str,
+        connector: str,
+        target_state: TargetState,
+        config: Mapping[str, str | None],
+        *,
+        exactly_once: bool,
+    ) -> ConnectorLook:
+        """The same from the connector's configuration.
+
+        :raises RefusedError: its offsets are, or may be, in another Kafka cluster.
+        """
+        elsewhere = [name for name in OTHER_CLUSTER if config.get(name)]
+        if elsewhere:
+            raise RefusedError(
+                f"Connector {connector} has {' and '.join(elsewhere)}: Connect may keep its offsets in another Kafka "
+                "cluster (KIP-618, an implicit offsets topic of its own), and these are not changed from here.",
+                remedy="If it is a name of the same cluster, remove the override.",
+            )
+        digest = hash_of(config)
+        return cls(group_id, kafka_cluster_id, connector, target_state, digest, exactly_once)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTopic:
+    """An offsets topic that is read and written.
+
+    :param id: its topic id; None if the brokers did not tell.
+    :param partitions: how many it has.
+    """
+
+    name: str
+    id: str | None
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsPlan:
+    """A change of one connector's source offsets.
+
+    :param request: what is asked for.
+    :param topics: those that were read.
+    :param writes: in the order in which they are shown.
+    :param own_topic: the connector's own offsets topic afterwards, empty for none; None if that does not change.
+    :param last_change: the id of the connector's change that was closed last, empty if there is none. The offsets of a
+        running connector do not count, so without it the same plan could be carried out twice.
+    """
+
+    request: OffsetsRequest
+    look: ConnectorLook
+    topics: tuple[PlannedTopic, ...]
+    writes: tuple[Write, ...] = field(repr=False)
+    own_topic: str | None = None
+    last_change: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        request: OffsetsRequest,
+        look: ConnectorLook,
+        topics: Iterable[OffsetsTopic],
+        writes: Sequence[Write],
+        own_topic: str | None = None,
+        last_change: str = "",
+    ) -> OffsetsPlan:
+        planned = tuple(PlannedTopic(topic.name, topic.id, len(topic.ends)) for topic in topics)
+        made = cls(request, look, planned, tuple(writes), own_topic, last_change)
+        # What has the right value now may have another one once a running connector is stopped.
+        return made if made._moves else replace(made, writes=tuple(write for write in writes if write.changes))
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the connector was stopped, or did not exist, when the plan was made."""
+        return self.look.target_state in (TargetState.STOPPED, TargetState.ABSENT)
+
+    @property
+    def _moves(self) -> bool:
+        """Whether offsets may change between the plan and the write."""
+        return self.verb is Verb.COPY or not self.is_at_rest
+
+    @property
+    def verb(self) -> Verb:
+        return self.request.verb
+
+    @property
+    def nothing_to_do(self) -> bool:
+        return self.own_topic is None and not any(write.changes for write in self.writes)
+
+    @property
+    def created(self) -> PlannedTopic | None:
+        """The topic that is created first; None if all are there."""
+        return next((topic for topic in self.topics if topic.id is None and topic.name == self.own_topic), None)
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over what was planned and from what.
+
+        The offsets of a connector that is not stopped move while one reads the plan. So the values that are replaced
+        count only where it is stopped, and so do values that are carried from one place to another: the ones that are
+        written are those of the moment when it is. Which keys are written, and which are removed, counts always.
+        """
+        hashed = replace(self, writes=tuple(map(self._hashed, self.writes)))
+        return hash_of(hashed._content())
+
+    def _hashed(self, write: Write) -> Write:
+        before = write.before if self.is_at_rest else None
+        after = b"" if self.verb.carries and self._moves and write.after is not None else write.after
+        return replace(write, before=before, after=after)
+
+    @property
+    def short_hash(self) -> str:
+        return self.hash[:SHORT_HASH_LENGTH]
+
+    def require_unmoved(self, now: OffsetsPlan) -> None:
+        """Go on only if the same plan would be made now.
+
+        :raises PlanMovedError: another one would.
+        """
+        if self.hash != now.hash:
+            raise PlanMovedError(
+                f"The plan {self.short_hash} does not fit any more: {self._moved(now)}.",
+                remedy=f"Look at the plan again ('eos offsets {self.verb}' without --hash)."
+                + ("" if self.look.target_state is TargetState.STOPPED else " A stopped connector's does not move."),
+            )
+
+    def _moved(self, now: OffsetsPlan) -> str:
+        if self.last_change != now.last_change:
+            return f"the change {now.last_change} was made since"
+        for name in ("target_state", "config_digest", "exactly_once", "group_id", "kafka_cluster_id"):
+            before, after = getattr(self.look, name), getattr(now.look, name)
+            if before != after:
+                what = name.replace("_", " ")
+                return f"the {what} was {before} and is {after}" if name != "config_digest" else "its configuration"
+        if self.topics != now.topics:
+            return "an offsets topic was created again, or its partitions were raised"
+        return "the offsets are not the ones that it was made from"
+
+    def require_existence(self, *, exists: bool) -> None:
+        """Go on only if the connector still exists, or still does not.
+
+        :raises PlanMovedError: it was deleted or created.
+        """
+        connector, existed = self.look.connector, self.look.target_state is not TargetState.ABSENT
+        if exists != existed:
+            raise PlanMovedError(
+                f"{connector} was {'deleted' if existed else 'created'} while its offsets were being changed.",
+                remedy=f"'eos offsets list {connector} --all' shows the offsets that it has left, 'eos offsets prune "
+                f"{connector}' removes them."
+                if existed
+                else "The connector stays as it is. Make the plan again.",
+            )
+
+    def require_own_topic(self, own_topic: str) -> None:
+        """Go on only if a connector that is to get another offsets topic has one that the plan knows.
+
+        :param own_topic: that of its configuration now, empty for none.
+        :raises RefusedError: another person has given it one that the plan does not know.
+        """
+        if own_topic and own_topic not in {topic.name for topic in self.topics}:
+            raise RefusedError(
+                f"{self.look.connector} got {OWN_TOPIC}={own_topic} while its offsets were being moved.",
+                expected=f"{OWN_TOPIC} as it was, until this change sets it",
+                remedy="Set it back and give the same command again; or close the change ('eos changes abandon').",
+            )
+
+    def returns_to(self, now: TargetState) -> TargetState | None:
+        """The state that the connector gets at the end of the change.
+
+        :param now: its state as it is.
+        :returns: None where it stays as it is: it was at rest before, or it is not stopped any more, since another
+            person has paused, started or deleted it.
+        """
+        wanted = self.look.target_state
+        return wanted if not self.is_at_rest and now in (TargetState.STOPPED, wanted) else None
+
+    def require_within(self, now: Sequence[Write]) -> None:
+        """Go on only if what is still to be written is a part of the plan, and all else of it is written.
+
+        :param now: what the same command would write now.
+        :raises PlanMovedError: it is more, or something else.
+        """
+        planned = {write.place: self._hashed(write).after for write in self.writes}
+        foreign = [w for w in now if w.place not in planned or planned[w.place] != self._hashed(w).after]
+        if foreign:
+            keys = ", ".join(sorted({write.key.decode(errors="backslashreplace") for write in foreign})[:3])
+            raise PlanMovedError(
+                f"The plan {self.short_hash} does not fit any more: {len(foreign)} more offsets would be written, "
+                f"e.g. {keys}.",
+                remedy="Nothing was written. Stop the connector, and make the plan again.",
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON; what the journal has of it. Scripts rely on the names."""
+        return {**self._content(), "hash": self.hash}
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "kind": KIND,
+            "schema": SCHEMA,
+            "request": self.request.to_dict(),
+            **asdict(self.look),
+            "topics": [asdict(topic) for topic in self.topics],
+            "writes": [_write_document(write) for write in self.writes],
+            "own_topic": self.own_topic,
+            # A plan without it has the hash that it had before there was such a field.
+            **({"last_change": self.last_change} if self.last_change else {}),
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> OffsetsPlan:
+        """Read a plan back.
+
+        :raises ConfigurationError: it has another form, another schema, or content that does not have its hash.
+        """
+        try:
+            if (document["kind"], document["schema"]) != (KIND, SCHEMA):
+                raise ValueError(f"kind {document['kind']}, schema {document['schema']}")
+            look = {name: document[name] for name in ConnectorLook.__dataclass_fields__}
+            plan = cls(
+                OffsetsRequest.from_dict(document["request"]),
+                ConnectorLook(**{**look, "target_state": TargetState(document["target_state"])}),
+                tuple(PlannedTopic(**topic) for topic in document["topics"]),
+                tuple(_write(write) for write in document["writes"]),
+                document["own_topic"],
+                document.get("last_change", ""),
+            )
+            if plan.hash != document["hash"]:
+                raise ValueError("its content does not have its hash")
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigurationError(f"That is no plan of this version ({type(error).__name__}: {error}).") from error
+        return plan
+
+    def lines(self) -> list[str]:
+        """The plan for a person: what happens to the connector, then each offset."""
+        look = self.look
+        absent = ", which does not exist" if look.target_state is TargetState.ABSENT else ""
+        size = counted(len(self.writes), "record")
+        found = [f"{self.verb} {look.connector}{absent}, in group {look.group_id}: {size}"]
+        if self.nothing_to_do:
+            return found
+        found += [f"  {step}" for step in self.steps()]
+        for write in self.writes:
+            key = write.key.decode(errors="backslashreplace")
+            found.append(
+                f"  {write.topic}-{write.kafka_partition} {key}: {_shown(write.before)} -> {_shown(write.after)}"
+            )
+        return found
+
+    def steps(self) -> list[str]:
+        """What is done, in its order."""
+        look, created = self.look, self.created
+        steps = []
+        if created:
+            steps.append(f"create the topic {created.name}: {created.partitions} partitions, compacted")
+        if look.target_state in (TargetState.STARTED, TargetState.PAUSED):
+            steps.append(f"stop the connector (now {look.target_state}); its tasks do nothing until the end")
+        if look.exactly_once:
+            steps.append(f"fence its transactional ids ({look.group_id}-{look.connector}-0 and so on)")
+            steps.append("write all records in one transaction: every one is there, or none")
+        else:
+            steps.append(
+                "write the records without a transaction, since the workers are not in the mode enabled: "
+                "a worker that hangs meanwhile may write older offsets later"
+            )
+        if self.own_topic is not None:
+            now = f"{OWN_TOPIC}={self.own_topic}" if self.own_topic else f"no {OWN_TOPIC}"
+            steps.append(f"change the connector's configuration: {now}")
+        if look.target_state in (TargetState.STARTED, TargetState.PAUSED):
+            steps.append(f"bring the connector back to {look.target_state}")
+        return steps
+
+
+def _shown(value: bytes | None) -> str:
+    return "none" if value is None else value.decode(errors="backslashreplace")
+
+
+def _write_document(write: Write) -> dict[str, Any]:
+    return {
+        "topic": write.topic,
+        "kafka_partition": write.kafka_partition,
+        **{name: _text(getattr(write, name)) for name in ("key", "before", "after")},
+    }
+
+
+def _write(document: Mapping[str, Any]) -> Write:
+    key = _bytes(document["key"])
+    if key is None:
+        raise ValueError("a record without a key")
+    before, after = _bytes(document["before"]), _bytes(document["after"])
+    return Write(str(document["topic"]), int(document["kafka_partition"]), key, before, after)
+
+
+def _text(content: bytes | None) -> str | None:
+    return None if content is None else base64.b64encode(content).decode()
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text, validate=True)

@@ -1,0 +1,126 @@
+"""What is asked for of a connector's source offsets, as data: from a command line, a DAG's form, or the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.offsets import backup, changes
+from airflow_eos_provider.offsets.changes import Wanted, Write
+from airflow_eos_provider.offsets.reader import OffsetsReader
+
+
+class Verb(StrEnum):
+    """A change of source offsets."""
+
+    ALTER = "alter"
+    RESET = "reset"
+    RESTORE = "restore"
+    MIGRATE = "migrate"
+    COPY = "copy"
+    PRUNE = "prune"
+
+    @property
+    def carries(self) -> bool:
+        """Whether it writes offsets as they are elsewhere at that moment."""
+        return self in (Verb.MIGRATE, Verb.COPY)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsRequest:
+    """A change that is asked for.
+
+    :param connector: whose offsets are changed.
+    :param where: of a reset: only source partitions with these members.
+    :param wanted: of an alteration: the new offsets.
+    :param file: of a restore: the backup.
+    :param from_elsewhere: of a restore: even from another group, Kafka cluster or topic id.
+    :param source: of a copy: the connector whose offsets are taken.
+    :param own_topic: of a migration: the connector's own offsets topic afterwards, empty for the global one.
+    """
+
+    verb: Verb
+    connector: str
+    where: Mapping[str, Any] = field(default_factory=dict)
+    wanted: tuple[Wanted, ...] = ()
+    file: str = ""
+    from_elsewhere: bool = False
+    source: str = ""
+    own_topic: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        :raises ConfigurationError: naming what is missing or contradicts itself.
+        """
+        problem = None
+        if not self.connector:
+            problem = "no connector is named"
+        elif self.verb is Verb.COPY and self.source in ("", self.connector):
+            problem = "the connector whose offsets are copied has to be another one"
+        elif self.verb is Verb.RESTORE and not self.file:
+            problem = "no backup is named"
+        elif self.verb is Verb.ALTER and not self.wanted:
+            problem = "no new offset is named"
+        elif self.verb is Verb.MIGRATE and self.own_topic is None:
+            problem = "it is not said into which topic"
+        if problem:
+            raise ConfigurationError(f"This is no request to {self.verb} offsets: {problem}.")
+
+    def writes(self, reader: OffsetsReader, kafka_cluster_id: str, group_id: str) -> list[Write]:
+        """What it writes, from the offsets as they are.
+
+        :param reader: one look at the offsets.
+        :raises ConfigurationError: it cannot be done, e.g. since a file is no backup.
+        :raises RefusedError: the backup is from elsewhere, or what is to be pruned is in use.
+        """
+        name = self.connector
+        match self.verb:
+            case Verb.RESET:
+                return changes.reset(reader.places(name), self.where)
+            case Verb.PRUNE:
+                if reader.exists(name):
+                    raise RefusedError(
+                        f"Connector {name} exists: its offsets are not leftovers.",
+                        remedy=f"To let it begin anew: 'eos offsets reset {name}'.",
+                    )
+                return changes.reset(reader.places(name), {})
+            case Verb.ALTER:
+                return changes.alter(reader.places(name), self.wanted)
+            case Verb.COPY:
+                return changes.copy(self.source, reader.of(self.source), reader.places(name))
+            case Verb.MIGRATE:
+                target = reader.topic(self.own_topic or reader.global_topic, may_be_missing=bool(self.own_topic))
+                return changes.migrate(name, reader.of(name), target)
+            case Verb.RESTORE:
+                saved, places = backup.read(Path(self.file)), reader.places(name)
+                if not self.from_elsewhere:
+                    changes.require_same_origin(saved, kafka_cluster_id, group_id, places.topics)
+                return changes.restore(places, saved)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON."""
+        return {
+            "verb": str(self.verb),
+            "connector": self.connector,
+            "where": dict(self.where),
+            "wanted": [{"partition": one.partition, "offset": one.offset} for one in self.wanted],
+            "file": self.file,
+            "from_elsewhere": self.from_elsewhere,
+            "source": self.source,
+            "own_topic": self.own_topic,
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> OffsetsRequest:
+        """Read it back.
+
+        :raises KeyError: or TypeError, ValueError: it has another form.
+        :raises ConfigurationError: as the constructor.
+        """
+        wanted = tuple(Wanted(one["partition"], one["offset"]) for one in document["wanted"])
+        return cls(**{**document, "verb": Verb(document["verb"]), "wanted": wanted})

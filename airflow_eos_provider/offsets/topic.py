@@ -1,0 +1,75 @@
+"""One offsets topic, read whole: the newest record of each key, who wrote it, and what open transactions hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_eos_provider.connect.offsets import ByConnector, OffsetLog, OffsetRecord
+from airflow_eos_provider.kafka.read import LogRecord, scan_to_end
+from airflow_eos_provider.kafka.session import Kafka, session_of
+from airflow_eos_provider.kafka.topics import spelled
+from airflow_eos_provider.kafka.writers import Outcome, Progress, TopicWriters, Written, part_of, read_writers
+
+#: A read is given up when no position has moved for so long, seconds.
+STALL_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsTopic:
+    """An offsets topic up to the ends that it had.
+
+    :param id: its topic id; None if the brokers did not tell.
+    :param ends: by partition the offset after the last record or marker.
+    :param committed: the newest committed records, removals included.
+    :param waiting: the newest records of open transactions, which count once these are committed.
+    """
+
+    name: str
+    id: str | None
+    ends: Mapping[int, int]
+    committed: ByConnector = field(repr=False)
+    waiting: ByConnector = field(repr=False)
+    _writers: TopicWriters = field(repr=False)
+
+    def written(self, record: OffsetRecord) -> Written:
+        """Who wrote a record of it, and how its transaction ended."""
+        return self._writers.at(record.kafka_partition, record.position)
+
+
+def read_offsets_topic(
+    kafka: Kafka, topic: str, *, headers: bool = False, progress: Progress | None = None
+) -> OffsetsTopic:
+    """Read an offsets topic to its end. An open transaction is seen, and does not delay the read.
+
+    The topic is read twice: the headers of its batches for who wrote what, then its records.
+
+    :param kafka: its settings, or a session.
+    :param headers: read the records' headers, too.
+    :param progress: called with offsets passed and offsets in all, of both reads together.
+    :raises UnknownTopicError: there is no such topic.
+    :raises ConfigurationError: the principal may not read it.
+    :raises UnreachableError: no broker answers.
+    :raises ReadTimeoutError: it did not go on for :data:`STALL_SECONDS`.
+    """
+    with session_of(kafka) as session:
+        writers = read_writers(session, topic, part_of(progress, 0, 2))
+
+        def outcome(record: LogRecord) -> Outcome:
+            written = writers.of(record)
+            return written.outcome if written else Outcome.ABORTED  # what came after the ends counts as little
+
+        log = OffsetLog(topic, outcome)
+        scan_to_end(
+            session,
+            topic,
+            log.take,
+            writers.reach,
+            isolation="read_uncommitted",
+            timeout_seconds=STALL_SECONDS,
+            stall_only=True,
+            headers=headers,
+            progress=part_of(progress, 1, 2),
+        )
+    topic_id = writers.id and spelled(writers.id)
+    return OffsetsTopic(topic, topic_id, writers.end, log.committed(), log.open(), writers)

@@ -1,0 +1,86 @@
+"""Records written into offsets topics as a connector's task writes them: in one transaction, or plainly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from airflow_eos_provider.errors import EosError, FencedError, RefusedError
+from airflow_eos_provider.kafka.clients import ClientErrors, explain, quiet_producer
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.producer import TransactionalProducer
+from airflow_eos_provider.offsets.changes import Write
+
+#: Longer than a transaction of a million records takes, milliseconds; the brokers allow 15 minutes by default.
+TRANSACTION_TIMEOUT_MS = 300_000
+
+#: Limit of a plain write, seconds.
+_FLUSH_SECONDS = 120.0
+
+
+def write_in_transaction(
+    settings: KafkaSettings, transactional_id: str, writes: Sequence[Write], before_commit: Callable[[], None]
+) -> None:
+    """Write records, all or none.
+
+    :param transactional_id: ``<group>-<connector>-0``, the id of the connector's first task: Connect fences it before
+        any task starts, and a task takes it before it reads offsets (``ExactlyOnceWorkerSourceTask``). So no task can
+        begin between this write and its commit.
+    :param before_commit: called when the records are with the brokers; what it raises aborts the transaction.
+    :raises RefusedError: another one took the id, so the connector was started meanwhile; nothing was written.
+    """
+    producer = TransactionalProducer(
+        settings, transactional_id, timeout_ms=TRANSACTION_TIMEOUT_MS, known_topic=writes[0].topic
+    )
+    try:
+        producer.init()
+        producer.begin()
+        try:
+            for write in writes:
+                producer.produce(write.topic, write.key, write.after, partition=write.kafka_partition)
+            producer.flush()
+            before_commit()
+            producer.commit()
+        except BaseException:
+            producer.abort()
+            raise
+    except FencedError as error:
+        raise RefusedError(
+            f"Nothing was written: another producer took the transactional id {transactional_id}, so a task of the "
+            "connector was started, or Connect fenced it, in the meantime.",
+            remedy="Find out who started the connector; then give the same command again.",
+        ) from error
+
+
+def write_plainly(settings: KafkaSettings, writes: Sequence[Write]) -> None:
+    """Write records one by one, as a task does where exactly-once is off.
+
+    :raises EosError: a broker refused one. Those before it are written; a repeated call completes them.
+    :raises UnreachableError: no broker answered.
+    """
+    failures: list[KafkaError] = []
+
+    def note(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
+    client_errors = ClientErrors()
+    producer = quiet_producer(settings, client_errors, enable_idempotence=True)
+    try:
+        for write in writes:
+            while True:
+                try:
+                    producer.produce(
+                        write.topic, write.after, write.key, partition=write.kafka_partition, on_delivery=note
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        left = producer.flush(_FLUSH_SECONDS)
+    except KafkaException as error:
+        raise explain(error.args[0], "writing source offsets", settings, client_errors) from error
+    if failures:
+        raise explain(failures[0], "writing source offsets", settings, client_errors)
+    if left:
+        raise EosError(f"{left} source offsets were not taken by the brokers within {_FLUSH_SECONDS:.0f} s.")

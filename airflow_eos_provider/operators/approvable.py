@@ -1,0 +1,116 @@
+"""Plans of each kind as the person sees them who approves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_eos_provider.data_text import code_span, counted, one_line
+
+if TYPE_CHECKING:
+    from airflow_eos_provider.offsets.fence_plan import FencePlan
+    from airflow_eos_provider.offsets.plan import OffsetsPlan
+    from airflow_eos_provider.rollout.plan.plan import Plan
+
+#: So many offsets are shown above the buttons; all of them are in the task's log.
+SHOWN_OFFSETS = 6
+
+#: So many lines of a fencing.
+SHOWN_LINES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Approvable:
+    """A plan as it is put to a person.
+
+    :param question: one line.
+    :param summary: lines of Markdown; they do not grow with the plan, for the buttons come below them.
+    :param in_the_log: a sentence on what only the task's log has.
+    :param whole: the whole plan, for the log.
+    """
+
+    hash: str
+    short_hash: str
+    question: str
+    summary: tuple[str, ...]
+    in_the_log: str
+    whole: str
+
+
+def approvable(document: Mapping[str, Any]) -> Approvable:
+    """The plan of a task that came before.
+
+    :param document: ``to_dict`` of a plan of a roll, of a change of source offsets, or of a fencing.
+    :raises ConfigurationError: it is none, or its content does not have its hash.
+    """
+    from airflow_eos_provider.offsets import fence_plan
+    from airflow_eos_provider.offsets.plan import KIND, OffsetsPlan
+    from airflow_eos_provider.rollout.plan.plan import Plan
+
+    kind = document.get("kind") if isinstance(document, Mapping) else None
+    if kind == KIND:
+        return of_offsets(OffsetsPlan.from_dict(document))
+    if kind == fence_plan.KIND:
+        return of_fencing(fence_plan.FencePlan.from_dict(document))
+    return of_roll(Plan.from_dict(document))
+
+
+def of_roll(plan: Plan) -> Approvable:
+    """A roll."""
+    from airflow_eos_provider.rollout.plan.summary import summary
+
+    return Approvable(
+        hash=plan.hash,
+        short_hash=plan.short_hash,
+        question=f"Roll Kafka Connect group {one_line(plan.group_id)} to {plan.target}? (plan {plan.short_hash})",
+        summary=tuple(summary(plan)),
+        in_the_log="Each worker with its task downtime, the lines of each file, and what starts the workers are in "
+        "this task's log (tab Logs).",
+        whole=plan.markdown(),
+    )
+
+
+def of_offsets(plan: OffsetsPlan) -> Approvable:
+    """A change of a connector's source offsets."""
+    look = plan.look
+    shown = [f"{code_span(line.strip())}" for line in plan.lines()[1 + len(plan.steps()) :][:SHOWN_OFFSETS]]
+    more = len(plan.writes) - len(shown)
+    return Approvable(
+        hash=plan.hash,
+        short_hash=plan.short_hash,
+        question=f"{str(plan.verb).capitalize()} the source offsets of {one_line(look.connector)} in Kafka Connect "
+        f"group {one_line(look.group_id)}? (plan {plan.short_hash})",
+        summary=(
+            f"**{str(plan.verb).capitalize()} the source offsets of {code_span(look.connector)}** in group "
+            f"{code_span(look.group_id)}: {counted(len(plan.writes), 'record')}.",
+            "",
+            *(f"{number}. {one_line(step)}" for number, step in enumerate(plan.steps(), start=1)),
+            "",
+            *(f"- {line}" for line in shown),
+            *([f"- and {more:,} more"] if more > 0 else []),
+        ),
+        in_the_log="Each offset, before and after, is in this task's log (tab Logs).",
+        whole="\n".join(plan.lines()),
+    )
+
+
+def of_fencing(plan: FencePlan) -> Approvable:
+    """Fencing rounds."""
+    lines = plan.lines()
+    shown = [f"- {code_span(line.strip())}" for line in lines[:SHOWN_LINES]]
+    more = len(lines) - len(shown)
+    return Approvable(
+        hash=plan.hash,
+        short_hash=plan.short_hash,
+        question=f"Fence {counted(len(plan.rounds), 'connector')} of Kafka Connect group "
+        f"{one_line(plan.group_id)}? (plan {plan.short_hash})",
+        summary=(
+            f"**Fence connectors of group {code_span(plan.group_id)}**:",
+            "",
+            *shown,
+            *([f"- and {more:,} more lines"] if more > 0 else []),
+        ),
+        in_the_log="What is done for each connector is in this task's log (tab Logs).",
+        whole="\n".join(lines),
+    )

@@ -1,0 +1,212 @@
+"""Operators that change a connector's source offsets: plan, then apply what was approved. ``offsets`` does the work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.operators.approved import actor_of, is_true, require_approved
+from airflow_eos_provider.operators.failures import no_retry_where_pointless
+from airflow_eos_provider.operators.rolling_upgrade import (
+    LOOK_RETRIES,
+    LOOK_RETRY_DELAY,
+    ROLL_RETRIES,
+    ROLL_RETRY_DELAY,
+)
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_eos_provider.connect.session import ConnectSession
+    from airflow_eos_provider.offsets.apply import OffsetsChanger
+    from airflow_eos_provider.offsets.request import OffsetsRequest
+
+
+class _OffsetsOperator(BaseOperator):
+    """What both operators share.
+
+    :param conn_id: a connection of type ``kafka_connect``.
+    :param config_topic: the workers' ``config.storage.topic``; empty: as their properties files say.
+    :param offsets_topic: the workers' ``offset.storage.topic``; likewise.
+    """
+
+    template_fields: Sequence[str] = ("conn_id", "config_topic", "offsets_topic")
+
+    def __init__(
+        self,
+        *,
+        conn_id: str = KafkaConnectHook.default_conn_name,
+        config_topic: str = "",
+        offsets_topic: str = "",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.conn_id = conn_id
+        self.config_topic = config_topic
+        self.offsets_topic = offsets_topic
+
+    @contextmanager
+    def changer(self) -> Iterator[tuple[ConnectSession, OffsetsChanger]]:
+        """The cluster's session, and what changes offsets there."""
+        from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, read_worker_files
+        from airflow_eos_provider.connect.session import ConnectSession
+        from airflow_eos_provider.offsets.apply import OffsetsChanger
+
+        cluster = KafkaConnectHook(self.conn_id).get_cluster()
+        files = read_worker_files(cluster)
+        config_topic = self.config_topic or files.common(CONFIGS)
+        offsets_topic = self.offsets_topic or files.common(OFFSETS)
+        with ConnectSession(cluster) as session:
+            yield session, OffsetsChanger(session, config_topic, offsets_topic, report=self._report)
+
+    def _report(self, line: str) -> None:
+        self.log.info("%s", one_line(line, LINE_CHARACTERS))
+
+
+class ConnectOffsetsPlanOperator(_OffsetsOperator):
+    """Plan a change of a connector's source offsets. Nothing is changed.
+
+    The parameters are those of ``eos offsets``; JSON is given as text, so that it can come from a form.
+
+    :param verb: ``alter``, ``reset``, ``restore``, ``migrate``, ``copy`` or ``prune``.
+    :param connector: whose offsets are changed.
+    :param where: of a reset: a JSON object, only source partitions with these members.
+    :param offsets: of an alteration: JSON as ``PATCH /connectors/<name>/offsets`` takes it.
+    :param file: of a restore: the path of a backup on the machine that runs the task.
+    :param from_elsewhere: of a restore: even from another group, Kafka cluster or topic id.
+    :param source: of a copy: the connector whose offsets are taken.
+    :param to: of a migration: ``own`` or ``global``.
+    :param topic: of a migration to ``own``: the topic; empty for ``<group>-<connector>-offsets``.
+    :returns: the plan, as ``OffsetsPlan.to_dict`` gives it.
+    :raises AirflowSkipException: there is nothing to do.
+    :raises AirflowFailException: it cannot be done; with the reason.
+    """
+
+    template_fields: Sequence[str] = (
+        *_OffsetsOperator.template_fields,
+        *("verb", "connector", "where", "offsets", "file", "from_elsewhere", "source", "to", "topic"),
+    )
+
+    def __init__(
+        self,
+        *,
+        verb: str,
+        connector: str,
+        where: str = "",
+        offsets: str = "",
+        file: str = "",
+        from_elsewhere: bool | str = False,
+        source: str = "",
+        to: str = "",
+        topic: str = "",
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("retries", LOOK_RETRIES)
+        kwargs.setdefault("retry_delay", LOOK_RETRY_DELAY)
+        super().__init__(**kwargs)
+        self.verb = verb
+        self.connector = connector
+        self.where = where
+        self.offsets = offsets
+        self.file = file
+        self.from_elsewhere = from_elsewhere
+        self.source = source
+        self.to = to
+        self.topic = topic
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        with no_retry_where_pointless(), self.changer() as (session, changer):
+            request = self._request(session.cluster.group_id)
+            plan = changer.unfinished(request) or changer.plan(request)
+        if plan.nothing_to_do:
+            raise AirflowSkipException(f"Nothing to do: the offsets of {one_line(self.connector)} are as asked for.")
+        self.log.info("Plan %s", plan.hash)
+        for line in plan.lines():
+            self.log.info("%s", one_line(line, LINE_CHARACTERS))
+        return plan.to_dict()
+
+    def _request(self, group_id: str) -> OffsetsRequest:
+        from airflow_eos_provider.connect.internal_topics import own_topic_name
+        from airflow_eos_provider.offsets.changes import wanted_of
+        from airflow_eos_provider.offsets.group import parse_where
+        from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
+
+        verb = Verb(self.verb)
+        wanted = wanted_of(_json("offsets", self.offsets), "offsets") if verb is Verb.ALTER else []
+        own = (self.topic or own_topic_name(group_id, self.connector)) if self.to == "own" else ""
+        return OffsetsRequest(
+            verb,
+            self.connector,
+            where=parse_where(self.where or None) if verb is Verb.RESET else {},
+            wanted=tuple(wanted),
+            file=self.file if verb is Verb.RESTORE else "",
+            from_elsewhere=verb is Verb.RESTORE and is_true(self.from_elsewhere),
+            source=self.source if verb is Verb.COPY else "",
+            own_topic=own if verb is Verb.MIGRATE else None,
+        )
+
+
+class ConnectOffsetsOperator(_OffsetsOperator):
+    """Carry an approved change of source offsets out.
+
+    Killed in mid-act, its next try takes the change up where the journal says that it stopped; the change is never
+    written twice.
+
+    :param plan: the plan as :class:`ConnectOffsetsPlanOperator` returns it.
+    :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`; if given, its
+        hash must be the plan's.
+    :param reason: why, for the journal.
+    :param take_over: fence a controller though its lease still runs; a template gives the words ``True`` or ``False``.
+    :returns: ``change_id``, ``verb``, ``connector``, ``plan``, ``written`` and ``taken_up``.
+    :raises AirflowFailException: refused, or moved since it was planned; nothing was changed then.
+    """
+
+    template_fields: Sequence[str] = (
+        *_OffsetsOperator.template_fields,
+        *("plan", "approval", "reason", "take_over"),
+    )
+
+    def __init__(
+        self, *, plan: Any, approval: Any = None, reason: str = "", take_over: bool | str = False, **kwargs: Any
+    ) -> None:
+        kwargs.setdefault("retries", ROLL_RETRIES)
+        kwargs.setdefault("retry_delay", ROLL_RETRY_DELAY)
+        super().__init__(**kwargs)
+        self.plan = plan
+        self.approval = approval
+        self.reason = reason
+        self.take_over = take_over
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_eos_provider.journal.change import change_journal
+        from airflow_eos_provider.offsets.plan import OffsetsPlan
+
+        with no_retry_where_pointless():
+            plan = OffsetsPlan.from_dict(self.plan)
+            require_approved(self.approval, plan.hash)
+            with self.changer() as (session, changer):
+                journal = change_journal(
+                    session.kafka,
+                    session.cluster.group_id,
+                    actor=actor_of(self.approval, context),
+                    reason=self.reason,
+                    report=self._report,
+                )
+                return changer.apply(plan, journal, take_over=is_true(self.take_over)).to_dict()
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{name} is no JSON: {error}.", expected='[{"partition": {…}, "offset": {…}}, …]'
+        ) from error

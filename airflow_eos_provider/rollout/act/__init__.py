@@ -1,0 +1,3 @@
+"""What a roll does: the decision, the announced acts, and the gate that is handed over to a trigger."""
+
+from __future__ import annotations

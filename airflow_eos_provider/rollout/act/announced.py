@@ -1,0 +1,118 @@
+"""Acts on one worker with their announcement: the intent is in the journal before the act, the result after it.
+
+A worker that fails gets its former file back and runs with it before the roll ends.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from airflow_eos_provider.errors import EosError, FencedError, GateFailedError, RolloutPausedError
+from airflow_eos_provider.journal.records import RolloutState, Step, StepStatus
+from airflow_eos_provider.rollout.act.acts import Acts
+from airflow_eos_provider.rollout.act.decision import others_after_restore
+
+
+@dataclass
+class AnnouncedActs:
+    """The acts of one roll.
+
+    :param steps: what the journal says has been done, by worker; kept up to date here.
+    :ivar failed_state: what the rollout is if it ends now.
+    """
+
+    acts: Acts
+    steps: dict[str, Step]
+    failed_state: RolloutState = RolloutState.PAUSED
+
+    def announce(self, step: Step) -> None:
+        """Write a step to the journal.
+
+        :raises FencedError: another controller has taken over.
+        """
+        self.steps[step.worker_id] = step.appended(self.acts.journal.record(step))
+
+    def change_file(self, worker_id: str) -> None:
+        """Change the file of a stopped worker, which is through with that."""
+        self.announce(Step(worker_id, StepStatus.INTENT, time.time(), mode=str(self.acts.plan.target)))
+        self.acts.write_file(worker_id)
+        self._announce_status(worker_id, StepStatus.PASSED)
+
+    def restart(self, step: Step) -> None:
+        """Announce a restart, change the file if that is not done, and restart.
+
+        :raises GateFailedError: the worker ended at once; its former file is back.
+        """
+        worker_id = step.worker_id
+        self.announce(step)
+        self.acts.write_file(worker_id)
+        try:
+            self.acts.restart(worker_id, replaces=step.replaces)
+        except (FencedError, RolloutPausedError):
+            raise  # the worker is not to blame
+        except EosError as error:
+            self.fail(worker_id, (error.found,))
+        self._announce_status(worker_id, StepStatus.RESTARTED)
+
+    def fail(self, worker_id: str, evidence: tuple[str, ...]) -> NoReturn:
+        """Announce that a worker has failed, and restore it.
+
+        :raises GateFailedError: always.
+        """
+        process = self.acts.observer.hosts[worker_id].observe().start_token
+        step = replace(self.steps[worker_id], status=StepStatus.FAILED, at=time.time(), evidence=evidence)
+        self.announce(replace(step, failed_process=process))
+        self.restore(worker_id, evidence)
+
+    def restore(self, worker_id: str, evidence: tuple[str, ...]) -> NoReturn:
+        """Put the worker's former file back, restart it where it was touched, and stop the roll.
+
+        :raises GateFailedError: always, with the evidence and how the worker is now.
+        """
+        self.failed_state = RolloutState.FAILED
+        self.acts.report(f"{worker_id}: failed; putting its former file back.")
+        try:
+            self.acts.put_file_back(worker_id)
+            outcome = self._run_on_former_file(worker_id)
+            if self.acts.plan.edit_of(worker_id).is_shared:
+                others = others_after_restore(self.acts.plan, worker_id, self.acts.observer.observe())
+                outcome = f"{outcome}; {others}" if others else outcome
+        except FencedError:
+            raise
+        except EosError as error:
+            outcome = f"putting its former file back did not succeed: {error.found}"
+        raise GateFailedError(
+            f"{worker_id} did not pass its gate:\n"
+            + "\n".join(f"  - {line}" for line in evidence)
+            + f"\nNow {outcome}.",
+            remedy="Remove the cause; then apply the same plan again, or plan again. The other workers are unchanged.",
+        )
+
+    def _run_on_former_file(self, worker_id: str) -> str:
+        """Run the worker on its former file again.
+
+        :returns: in words, how it is now.
+        """
+        step, observer, settings = self.steps[worker_id], self.acts.observer, self.acts.settings
+        worker = observer.observe().worker(worker_id)
+        if worker.is_running and worker.facts.start_token == step.replaces:
+            self._announce_status(worker_id, StepStatus.RESTORED)
+            return "its former file is back; its process was never touched"
+        self.acts.restart(worker_id, replaces=step.failed_process)
+        self._announce_status(worker_id, StepStatus.RESTORED)
+        deadline = time.monotonic() + settings.startup_seconds
+        while time.monotonic() < deadline:
+            self.acts.journal.renew()
+            observation = observer.observe()
+            if observation.worker(worker_id).is_healthy and worker_id in observation.members:
+                return "its former file is back, and it runs with it as a healthy member of the group"
+            time.sleep(settings.poll_interval_seconds)
+        return (
+            "its former file is back and it was restarted with it, "
+            f"but it was not healthy within {settings.startup_seconds:.0f} s"
+        )
+
+    def _announce_status(self, worker_id: str, status: StepStatus) -> None:
+        self.announce(replace(self.steps[worker_id], status=status, at=time.time()))

@@ -1,0 +1,223 @@
+"""What a rollout does next: a pure function of the plan, what has been done, and what is seen now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.journal.journal import Step, StepStatus
+from airflow_eos_provider.rollout.gate.expectation import Baseline, Expectation
+from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
+from airflow_eos_provider.rollout.plan.order import leader_that_ends_delay, next_worker
+from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan, WorkerChange
+
+
+class ActionKind(StrEnum):
+    """Everything that a rollout can do."""
+
+    CHANGE_FILE = "change the file of a stopped worker"
+    ROLL = "change the file and restart"
+    RESTART = "restart"
+    GATE = "wait for the gate"
+    RESTORE = "put the former file back and restart"
+    REFUSE = "stop: a file was edited"
+    PAUSE = "pause"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """The next thing to do, and why."""
+
+    kind: ActionKind
+    worker_id: str = ""
+    reason: str = ""
+
+
+def decide(plan: Plan, steps: Mapping[str, Step], observation: Observation) -> Action:
+    """The next action. Whatever is half done is finished first, by whichever controller it was begun."""
+    return (
+        _conflict(plan, steps, observation)
+        or _finish_what_was_begun(plan, steps, observation)
+        or _change_stopped(plan, steps, observation)
+        or _roll_next(plan, steps, observation)
+        or Action(ActionKind.DONE, reason=f"every worker is through to {plan.target}")
+    )
+
+
+def expectation(
+    plan: Plan,
+    steps: Mapping[str, Step],
+    observation: Observation,
+    baseline: Baseline,
+    worker_id: str | None = None,
+) -> Expectation:
+    """What the gate holds the cluster against, for this worker or (None) before the first restart."""
+    through = {w for w, step in steps.items() if step.status in (StepStatus.PASSED, StepStatus.RESTARTED)}
+    half_done = {w for w, step in steps.items() if step.status is StepStatus.INTENT}  # may run either mode
+    members, modes = set(), {}
+
+    def step_of(change: WorkerChange) -> Step | None:
+        return steps.get(change.worker_id)
+
+    for change in plan.workers:
+        joined = change.worker_id in observation.members
+        if change.mode == "stopped" and not joined and not (change.kind is ChangeKind.START and step_of(change)):
+            continue
+        members.add(change.worker_id)
+        arrived = change.worker_id in through or change.kind is ChangeKind.NONE or change.mode == "stopped"
+        if arrived or change.worker_id == worker_id or _came_back_early(plan, steps, change.worker_id, observation):
+            modes[change.worker_id] = plan.target
+        elif change.mode in set(Mode) and change.worker_id not in half_done:
+            modes[change.worker_id] = Mode(change.mode)
+    step = steps.get(worker_id) if worker_id else None
+    return Expectation(
+        members=frozenset(members),
+        baseline=baseline,
+        modes=modes,
+        worker_id=worker_id,
+        digest=plan.change(worker_id).config_after if worker_id else None,
+        restarted_after=step.restarted_after if step else 0.0,
+        replaces=step.replaces if step else "",
+    )
+
+
+def _came_back_early(plan: Plan, steps: Mapping[str, Step], worker_id: str, observation: Observation) -> bool:
+    """Whether a worker runs the new mode before its turn, because its edit was written for another one."""
+    was_written = plan.edit_of(worker_id).was_written_for_another(worker_id, steps)
+    return was_written and observation.mode_of(worker_id) is plan.target
+
+
+def others_after_restore(plan: Plan, worker_id: str, observation: Observation) -> str:
+    """In words, the state of the other workers whose edit was put back with this one's; empty if it serves no other."""
+    edit = plan.edit_of(worker_id)
+    if not edit.is_shared or edit.before == edit.after:
+        return ""
+    others = [observation.worker(other) for other in edit.workers if other != worker_id]
+    now = ", ".join(
+        f"{w.worker_id} runs {w.mode.verdict}" if w.is_running else f"{w.worker_id} is down" for w in others
+    )
+    return (
+        f"{edit.name} serves {len(edit.workers)} workers and was put back for all of them: {now}; whichever "
+        "of them restarts comes back by the former settings. For another attempt make a new plan: it goes by what they "
+        "run then"
+    )
+
+
+def leader_to_restart(
+    plan: Plan, steps: Mapping[str, Step], observation: Observation, expected: Expectation, remaining_seconds: float
+) -> str | None:
+    """The leader, where it is through and one more restart of it ends a rebalance delay sooner than waiting.
+
+    :param expected: what the gate that is waited for asks: while a member is away no other is restarted.
+    :param remaining_seconds: what is left of the delay.
+    """
+    through = {c.worker_id for c in plan.workers if c.kind is ChangeKind.NONE and c.mode != "stopped"}
+    arrived = (StepStatus.PASSED, StepStatus.RESTARTED)
+    through |= {worker_id for worker_id, step in steps.items() if step.status in arrived}
+    leader = leader_that_ends_delay(observation, through, remaining_seconds)
+    return leader if expected.members == observation.members.keys() else None
+
+
+def no_longer_described(plan: Plan, workers: Iterable[WorkerObservation | WorkerDescription]) -> list[str]:
+    """The plan's workers that the cluster description does not have, in their order."""
+    return sorted({change.worker_id for change in plan.workers} - {worker.worker_id for worker in workers})
+
+
+def why_undescribed(worker_ids: Sequence[str]) -> str:
+    """In words, which workers are no longer described, and what to do."""
+    are = "is" if len(worker_ids) == 1 else "are"
+    return (
+        f"{', '.join(worker_ids)} {are} part of the plan and no longer described: put back into the cluster file (or "
+        "connection) what was taken out; or, if that is gone for good, abort this rollout ('eos rollout abort') and "
+        "make a new plan"
+    )
+
+
+def _conflict(plan: Plan, steps: Mapping[str, Step], observation: Observation) -> Action | None:
+    planned = {change.worker_id for change in plan.workers}
+    missing = no_longer_described(plan, observation.workers)
+    if missing:
+        return Action(ActionKind.PAUSE, missing[0], why_undescribed(missing))
+    unknown = sorted(set(observation.members) - planned)
+    if unknown:
+        return Action(
+            ActionKind.PAUSE,
+            reason=f"member {', '.join(unknown)} has joined, which the plan does not have: stop it, or describe it "
+            "in the cluster file and make a new plan",
+        )
+    for change in plan.workers:
+        facts = observation.worker(change.worker_id).facts
+        whose = f"the {facts.edit.kind} of {change.worker_id} ({change.config})"
+        if facts.digest is None:
+            return Action(ActionKind.PAUSE, change.worker_id, f"{whose} cannot be read: {facts.problem}")
+        if facts.digest not in plan.edit_of(change.worker_id).may_hold(steps):
+            return Action(
+                ActionKind.REFUSE,
+                change.worker_id,
+                f"{whose} is neither as planned nor as this roll left it: it was edited",
+            )
+    return None
+
+
+def _finish_what_was_begun(plan: Plan, steps: Mapping[str, Step], observation: Observation) -> Action | None:
+    # An announced restart comes before a gate: a worker that may be down would keep every gate shut.
+    for worker_id, step in sorted(steps.items(), key=lambda item: item[1].status is not StepStatus.INTENT):
+        change = plan.change(worker_id)
+        worker = observation.worker(worker_id)
+        written = worker.facts.digest == change.config_after
+        if step.status is StepStatus.FAILED and not _is_back(change, step, worker):
+            return Action(ActionKind.RESTORE, worker_id, "it failed, and is not back on its former file yet")
+        if step.status not in (StepStatus.INTENT, StepStatus.RESTARTED) or change.kind is ChangeKind.FILE_ONLY:
+            continue
+        if not written:
+            return Action(ActionKind.ROLL, worker_id, "its change was announced, but its file is as before")
+        if not worker.is_running or worker.facts.start_token == step.replaces:
+            return Action(ActionKind.RESTART, worker_id, "its file is written, but its process is from before")
+        return Action(ActionKind.GATE, worker_id, "it was restarted, its gate is not passed yet")
+    return None
+
+
+def _is_back(change: WorkerChange, step: Step, worker: WorkerObservation) -> bool:
+    """Whether a failed worker runs on its former file: as a process from before the roll, or from after the failure."""
+    if not worker.is_running or worker.facts.digest != change.config_before:
+        return False
+    is_same_file = change.config_before == change.config_after
+    return is_same_file or worker.facts.start_token == step.replaces or worker.facts.start_token != step.failed_process
+
+
+def _change_stopped(plan: Plan, steps: Mapping[str, Step], observation: Observation) -> Action | None:
+    for change in plan.workers:
+        if change.kind is not ChangeKind.FILE_ONLY or _is_through(change, steps):
+            continue
+        if observation.worker(change.worker_id).is_running:
+            return Action(
+                ActionKind.PAUSE,
+                change.worker_id,
+                f"{change.worker_id} was stopped when the plan was made and has been started since",
+            )
+        return Action(ActionKind.CHANGE_FILE, change.worker_id, f"stopped: it will join as {plan.target}")
+    return None
+
+
+def _roll_next(plan: Plan, steps: Mapping[str, Step], observation: Observation) -> Action | None:
+    rolled = (ChangeKind.ROLL, ChangeKind.START)
+    pending = [c.worker_id for c in plan.workers if c.kind in rolled and not _is_through(c, steps)]
+    for change in plan.workers:  # what is down comes first: while it is, every restart takes a second one away
+        if change.kind is ChangeKind.START and change.worker_id in pending:
+            return Action(ActionKind.ROLL, change.worker_id, f"rollout {change.left_by} left it down")
+    worker_id = next_worker(pending, observation)
+    if worker_id is None:
+        return None
+    if not observation.worker(worker_id).is_running:
+        return Action(ActionKind.PAUSE, worker_id, f"{worker_id} ran when the plan was made and has stopped since")
+    leads = worker_id == observation.leader_id
+    return Action(ActionKind.ROLL, worker_id, "it leads the group" if leads else "none of the pending workers leads")
+
+
+def _is_through(change: WorkerChange, steps: Mapping[str, Step]) -> bool:
+    step = steps.get(change.worker_id)
+    return step is not None and step.status is StepStatus.PASSED

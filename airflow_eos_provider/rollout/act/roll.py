@@ -1,0 +1,264 @@
+"""Carries a plan out: observe, decide, announce in the journal, act, wait for the gate, and again.
+
+Waiting happens in this process, unless its caller can wait elsewhere: then a gate that does not hold at its first look
+is handed over as a :class:`GateState`, and the process that comes back with it goes on there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from airflow_eos_provider.errors import PlanMovedError, RolloutPausedError, StopRequestedError
+from airflow_eos_provider.journal.journal import Journal
+from airflow_eos_provider.journal.records import RequestKind, RolloutState, Step, StepStatus
+from airflow_eos_provider.rollout.act import at_gate
+from airflow_eos_provider.rollout.act.acts import Acts
+from airflow_eos_provider.rollout.act.announced import AnnouncedActs
+from airflow_eos_provider.rollout.act.at_gate import AtGate
+from airflow_eos_provider.rollout.act.decision import Action, ActionKind, decide, expectation
+from airflow_eos_provider.rollout.act.steps import announced_restart, further_restart, passed_gate
+from airflow_eos_provider.rollout.check import Verdict, overall
+from airflow_eos_provider.rollout.gate.ended import ended_elsewhere, reported_changes
+from airflow_eos_provider.rollout.gate.expectation import Baseline
+from airflow_eos_provider.rollout.gate.gate import GateAnswer, evaluate
+from airflow_eos_provider.rollout.gate.state import GateState
+from airflow_eos_provider.rollout.observe.observation import Observation
+from airflow_eos_provider.rollout.observe.observer import Observer
+from airflow_eos_provider.rollout.plan.plan import Plan
+from airflow_eos_provider.rollout.settings import RolloutSettings
+
+#: What is awaited is reported again after this many seconds, so that a quiet log never looks like a dead one.
+REPEAT_SECONDS = 15.0
+
+
+@dataclass
+class Roll:
+    """One rollout in progress.
+
+    :param steps: what the journal says has been done, by worker; kept up to date here.
+    :param stop_requested: asked between two actions whether to stop, leaving everything as it is.
+    :param hands_over: whether a gate that does not hold yet is handed over to the caller instead of waited for here.
+    :param gate: the gate that was handed over last.
+    :param seen: the look that the roll was begun on, under the lease; its first. None to look anew.
+    """
+
+    rollout_id: str
+    plan: Plan
+    baseline: Baseline
+    steps: dict[str, Step]
+    observer: Observer
+    journal: Journal
+    settings: RolloutSettings
+    report: Callable[[str], None]
+    stop_requested: Callable[[], bool] = lambda: False
+    hands_over: bool = False
+    gate: GateState | None = None
+    seen: Observation | None = None
+    _acts: AnnouncedActs = field(init=False)
+    _stable: bool = field(default=False, init=False)
+    _delay_ended_for: set[str] = field(default_factory=set, init=False)
+    _ended: set[str] = field(default_factory=set, init=False)
+    _reported: tuple[str, float] = field(default=("", 0.0), init=False)
+
+    def __post_init__(self) -> None:
+        acts = Acts(self.rollout_id, self.plan, self.observer, self.journal, self.settings, self.report)
+        self._acts = AnnouncedActs(acts, self.steps)
+        if self.gate is not None:
+            self._delay_ended_for.update(self.gate.delay_ended_for)
+            self.observer.logs.memory = self.gate.memory
+
+    @property
+    def failed_state(self) -> RolloutState:
+        """What the rollout is when :meth:`run` raises."""
+        return self._acts.failed_state
+
+    def run(self) -> GateState | None:
+        """Roll until every worker is through, or until a gate has to be waited for elsewhere.
+
+        :returns: that gate; None if every worker is through.
+        """
+        while True:
+            self._stop_if_requested()
+            observation, self.seen = self.seen or self.observer.observe(), None
+            action = decide(self.plan, self.steps, observation)
+            if action.kind is ActionKind.DONE:
+                self.report(f"Done: {action.reason}.")
+                return None
+            gate = self._carry_out(action, observation)
+            if gate is not None:
+                return gate
+
+    def _carry_out(self, action: Action, observation: Observation) -> GateState | None:
+        worker_id = action.worker_id
+        match action.kind:
+            case ActionKind.PAUSE:
+                raise RolloutPausedError(
+                    f"The roll pauses: {action.reason}.",
+                    remedy="Resolve that, then apply the same plan again; it goes on from there.",
+                )
+            case ActionKind.REFUSE:
+                raise PlanMovedError(f"The roll pauses: {action.reason}.", remedy="Put it right or plan again.")
+            case ActionKind.CHANGE_FILE:
+                self._acts.change_file(worker_id)
+                self.report(f"{worker_id}: file changed; {action.reason}.")
+            case ActionKind.ROLL | ActionKind.RESTART:
+                return self._restart_in_a_stable_group(action, observation)
+            case ActionKind.GATE:
+                return self._pass_gate(worker_id, observation)
+            case ActionKind.RESTORE:
+                self._acts.restore(worker_id, (action.reason,))
+        return None
+
+    def _stop_if_requested(self) -> None:
+        """Asked between two actions only: within one, a worker may be stopped and not yet started."""
+        if self.stop_requested():
+            raise RolloutPausedError(
+                "The roll was asked to stop: no further action is begun, the cluster is left as it is.",
+                remedy="Apply the same plan again to go on from there.",
+            )
+        request = self.journal.request()
+        if request is None:
+            return
+        self._acts.failed_state = request.kind.leads_to
+        if request.kind is RequestKind.PAUSE:
+            remedy = "To go on from there: 'eos rollout resume', or apply the same plan again."
+        else:
+            remedy = "This rollout is never taken up again. The cluster is as it is; make a new plan for it."
+        raise StopRequestedError(f"The roll has stopped: {request}. The cluster is left as it is.", remedy=remedy)
+
+    # one worker's restart
+
+    def _restart_in_a_stable_group(self, action: Action, observation: Observation) -> GateState | None:
+        worker_id, now = action.worker_id, time.time()
+        if self._is_half_done(worker_id, observation):
+            step = replace(self.steps[worker_id], status=StepStatus.INTENT, at=now, restarted_after=now)
+        elif self._may_begin(worker_id, observation):
+            step = announced_restart(worker_id, self.plan.target, observation, now)
+        else:
+            return self._wait_until_stable(observation)  # then look again: another worker may lead by then
+        self.report(f"{worker_id}: {action.kind} ({action.reason}); it holds {len(step.tasks)} tasks.")
+        self._restart(step)
+        return None
+
+    def _is_half_done(self, worker_id: str, observation: Observation) -> bool:
+        """Whether an announced restart has touched the worker already, so that it must be finished at once."""
+        step = self.steps.get(worker_id)
+        if step is None or step.status not in (StepStatus.INTENT, StepStatus.RESTARTED):
+            return False
+        change, worker = self.plan.change(worker_id), observation.worker(worker_id)
+        is_written = worker.facts.digest == change.config_after != change.config_before
+        is_own = not self.plan.edit_of(worker_id).was_written_for_another(worker_id, self.steps)
+        return (is_written and is_own) or not worker.is_running
+
+    def _may_begin(self, worker_id: str, observation: Observation) -> bool:
+        """Whether every condition holds on this very look: what held a moment ago may have ended since.
+
+        A worker that a roll left down has nothing to lose, and while it is down not every condition can hold.
+        """
+        if not observation.worker(worker_id).is_running:
+            return True
+        expected = expectation(self.plan, self.steps, observation, self.baseline)
+        return self._stable and overall(evaluate(expected, observation)) is Verdict.PASS
+
+    def _restart(self, step: Step) -> None:
+        self._stable = False
+        self._acts.restart(step)
+
+    def _restart_leader(self, leader: str, worker_id: str, observation: Observation) -> None:
+        """Restart the leader, which is through, once more: that ends a rebalance delay sooner than waiting."""
+        self._delay_ended_for.add(worker_id)
+        now = time.time()
+        before = self.steps.get(leader) or Step(leader, StepStatus.PASSED, now, led=True, mode=str(self.plan.target))
+        self.report(
+            f"{leader}: restart once more; it leads, is through, and its successor waits for no rebalance delay."
+        )
+        self._restart(further_restart(before, observation, now, at_its_own_gate=leader == worker_id))
+
+    # gates
+
+    def _wait_until_stable(self, observation: Observation) -> GateState | None:
+        gate, answer = self._wait(None, observation)
+        if answer is None:
+            return gate
+        if answer.verdict is not Verdict.PASS:
+            raise RolloutPausedError(
+                "The conditions for a restart do not hold:\n" + _lines(answer),
+                remedy="Resolve that, then apply the same plan again.",
+            )
+        self._stable = True
+        return None
+
+    def _pass_gate(self, worker_id: str, observation: Observation) -> GateState | None:
+        gate, answer = self._wait(worker_id, observation)
+        if gate is None or answer is None:
+            return gate
+        if answer.verdict is Verdict.FAIL:
+            self._acts.fail(worker_id, tuple(str(check) for check in answer.open_checks))
+        if answer.verdict is Verdict.INCONCLUSIVE:
+            raise RolloutPausedError(
+                f"{worker_id} is restarted, but it cannot be proven to be healthy:\n{_lines(answer)}",
+                remedy="Resolve that, then apply the same plan again; it goes on at this gate.",
+            )
+        passed = passed_gate(self.steps[worker_id], gate, answer.checks, time.time())
+        self._acts.announce(passed)
+        self._stable = True
+        self.report(
+            f"{worker_id}: gate passed after {passed.seconds:.1f} s; "
+            f"its {len(passed.tasks)} tasks were unassigned for {passed.task_downtime_seconds:.1f} s."
+        )
+        return None
+
+    def _wait(
+        self, worker_id: str | None, observation: Observation
+    ) -> tuple[GateState, GateAnswer | None] | tuple[None, None]:
+        """Look until the gate has answered; reports what is awaited and until when.
+
+        :param observation: the look that led to this gate, and its first.
+        :returns: the gate with its answer; the gate alone, if it is handed over; nothing, if the leader was restarted
+            to end a rebalance delay, so that another gate may be due.
+        """
+        gate, hands_over = self._begin_or_take_up(worker_id, observation)
+        while True:
+            self.journal.renew()
+            gate, seen = at_gate.look_at(gate, self.plan, self.steps, self.baseline, observation)
+            self._report_what_is_awaited(gate, seen, observation)
+            if seen.answer.verdict is not None:
+                return gate, seen.answer
+            if seen.failed:
+                gate = replace(gate, failed_tasks_restarted=True)
+                self._acts.acts.restart_failed_tasks(seen.failed, observation)
+            if seen.leader is not None:
+                self._restart_leader(seen.leader, gate.subject, observation)
+                return None, None
+            # What only the hosts show is waited for here, and so is the end of a hold.
+            if hands_over and not at_gate.holds_remotely(seen.expected, observation):
+                return at_gate.handed_over(gate, seen.expected, observation, self.observer.logs.memory), None
+            time.sleep(gate.pause_seconds(self.settings.poll_interval_seconds, now=time.time()))
+            self._stop_if_requested()
+            observation = self.observer.observe()
+
+    def _begin_or_take_up(self, worker_id: str | None, observation: Observation) -> tuple[GateState, bool]:
+        """The gate that was handed over, if it is this one, otherwise a new one; and whether it may be handed over."""
+        now, waited = time.time(), self.gate
+        if waited is not None and waited.is_for(worker_id, at_gate.restart_id(self.steps, worker_id)):
+            self.gate = None
+            return waited.taken_up(now).with_time_for_a_look(now), self.hands_over and now < waited.deadline
+        gate = at_gate.begin(self.rollout_id, worker_id, self.steps, observation, self.settings, now)
+        return replace(gate, delay_ended_for=tuple(sorted(self._delay_ended_for))), self.hands_over
+
+    def _report_what_is_awaited(self, gate: GateState, seen: AtGate, observation: Observation) -> None:
+        """What is awaited when it changes, and at once which worker has ended or is back: the gate waits for it."""
+        ended = ended_elsewhere(seen.expected, observation)
+        for change in reported_changes(self._ended, ended):
+            self.report(change)
+        self._ended = set(ended)
+        line, (reported, at) = f"{gate.subject}: {seen.answer.status_line(gate)}", self._reported
+        if line != reported or time.time() - at > REPEAT_SECONDS:
+            self.report(line)
+            self._reported = line, time.time()
+
+
+def _lines(answer: GateAnswer) -> str:
+    return "\n".join(f"  - {check}" for check in answer.open_checks)

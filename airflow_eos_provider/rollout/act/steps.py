@@ -1,0 +1,60 @@
+"""What a roll announces of one worker: its next step, as a pure function of the one before and of what is seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.journal.records import Step, StepStatus
+from airflow_eos_provider.rollout.check import Check
+from airflow_eos_provider.rollout.gate.state import GateState
+from airflow_eos_provider.rollout.observe.observation import Observation
+
+
+def tasks_on(worker_id: str, observation: Observation) -> tuple[str, ...]:
+    """The tasks (``connector/number``) that the group has placed on this worker."""
+    return tuple(f"{connector}/{number}" for connector, number in sorted(observation.tasks_on(worker_id)))
+
+
+def announced_restart(worker_id: str, target: Mode, observation: Observation, now: float) -> Step:
+    """A worker's restart that is announced now."""
+    return Step(
+        worker_id,
+        StepStatus.INTENT,
+        now,
+        restarted_after=now,
+        tasks=tasks_on(worker_id, observation),
+        led=worker_id == observation.leader_id,
+        mode=str(target),
+        replaces=observation.worker(worker_id).facts.start_token,
+    )
+
+
+def further_restart(before: Step, observation: Observation, now: float, *, at_its_own_gate: bool) -> Step:
+    """The leader's further restart, which ends a rebalance delay.
+
+    :param at_its_own_gate: its gate was being waited for, so that time counts for the restart and for its tasks.
+    """
+    waited = now - before.restarted_after if at_its_own_gate else 0.0
+    return replace(
+        before,
+        status=StepStatus.INTENT,
+        at=now,
+        restarted_after=now,
+        tasks=tasks_on(before.worker_id, observation),
+        replaces=observation.worker(before.worker_id).facts.start_token,
+        seconds=before.seconds + waited,
+        task_downtime_seconds=before.task_downtime_seconds + (waited if before.tasks else 0.0),
+    )
+
+
+def passed_gate(step: Step, gate: GateState, checks: tuple[Check, ...], now: float) -> Step:
+    """A restart whose gate has passed, with the evidence and what it took."""
+    return replace(
+        step,
+        status=StepStatus.PASSED,
+        at=now,
+        seconds=step.seconds + now - step.restarted_after,
+        task_downtime_seconds=step.task_downtime_seconds + gate.downtime_seconds(step.restarted_after),
+        evidence=tuple(str(check) for check in checks),
+    )

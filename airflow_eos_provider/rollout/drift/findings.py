@@ -1,0 +1,366 @@
+"""Problems found in one observation: contradictions and open ends, in words, each with what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.rest import ConnectorStatus
+from airflow_eos_provider.connect.task_failures import Failure
+from airflow_eos_provider.kafka.transaction_state import TransactionState
+from airflow_eos_provider.rollout.gate.conditions import STARTING_SECONDS
+from airflow_eos_provider.rollout.hosts.host import CLOCK_TICK_SECONDS
+from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
+from airflow_eos_provider.rollout.observe.reported_states import (
+    SLOW_LOOK_SECONDS,
+    Doubt,
+    Report,
+    doubtful,
+    neighbour_of,
+    reports,
+    restart_command,
+    twins,
+)
+from airflow_eos_provider.rollout.plan.worker_edits import not_ready_for_enabled, uncommitted_readers
+from airflow_eos_provider.rollout.settings import session_timeout_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be.
+
+    :param what: what was seen.
+    :param remedy: what to do about it.
+    """
+
+    what: str
+    remedy: str = ""
+
+
+def findings(observation: Observation) -> tuple[Finding, ...]:
+    """Everything worth a second look, the gravest first."""
+    return (
+        *_unreadable(observation),
+        *_one_moment(observation),
+        *_url_only(observation),
+        *_roster(observation),
+        *_neighbours(observation),
+        *_modes(observation),
+        *_edited_files(observation),
+        *_group(observation),
+        *_connectors(observation),
+        *_reported_elsewhere(observation),
+        *_transactions(observation),
+    )
+
+
+def _unreadable(observation: Observation) -> list[Finding]:
+    config_is_known = len(observation.url_only) < len(observation.workers)  # else one finding says so of all
+    problems = (
+        observation.group_problem,
+        observation.config_problem if config_is_known else None,
+        observation.statuses_problem,
+        observation.transactions_problem,
+    )
+    return [
+        Finding(problem, "make it readable; what is not seen here is unknown, not fine")
+        for problem in problems
+        if problem
+    ]
+
+
+def _one_moment(observation: Observation) -> list[Finding]:
+    if observation.took_seconds <= SLOW_LOOK_SECONDS:
+        return []
+    return [
+        Finding(
+            f"this look took {observation.took_seconds:.0f} s: its parts are not of one moment",
+            "look again; a worker or broker that holds a look up is named here too",
+        )
+    ]
+
+
+def _url_only(observation: Observation) -> list[Finding]:
+    """What cannot be known of workers on other machines, as one finding for all of them."""
+    workers = observation.url_only
+    if not workers:
+        return []
+    names = ", ".join(worker.worker_id for worker in workers)
+    lacking = "file, process, log and mode"
+    if observation.config_topic is None:
+        lacking += ", and with them the config topic, pending fencing and the rebalance delay"
+    return [
+        Finding(
+            f"only the URL of {names} is described, so these are not known: {lacking}",
+            "'eos discover' on the machine of a worker finds its config, log, pid_file and start; without them the "
+            "group can be watched, but not rolled",
+        )
+    ]
+
+
+def _roster(observation: Observation) -> list[Finding]:
+    found = [_unknown_member(member, observation) for member in observation.unknown_members]
+    for worker in observation.workers:
+        if worker in observation.stopped and worker in observation.url_only:
+            found.append(_absent(worker, observation))
+        elif worker in observation.stopped:
+            declared = worker.facts.declared.mode
+            found.append(
+                Finding(
+                    f"{worker.worker_id} is stopped; by its file it would join as {declared or 'unknown'}"
+                    + _last_words(worker, observation)
+                )
+            )
+        elif worker in observation.lost:
+            found.append(_dead(worker, observation))
+        elif (
+            observation.group
+            and observation.group.is_stable
+            and worker.worker_id not in observation.members
+            and worker.worker_id not in observation.aliases.values()
+        ):
+            found.append(
+                Finding(
+                    f"{worker.worker_id} runs, but is not a member of group {observation.group_id}",
+                    "it may still be joining; else check group.id and bootstrap.servers in its file",
+                )
+            )
+        if worker.facts.problem and worker not in observation.url_only:
+            found.append(Finding(f"{worker.worker_id}: {worker.facts.problem}", "correct the cluster file"))
+        if worker.rest_problem and worker not in observation.stopped and worker not in observation.lost:
+            found.append(_silent(worker, observation))
+    return found
+
+
+def _absent(worker: WorkerObservation, observation: Observation) -> Finding:
+    """A worker whose process cannot be looked at, and which the group does not have."""
+    no_member = f"{worker.worker_id} is not a member of group {observation.group_id}"
+    if worker.rest_problem:
+        return Finding(f"{no_member}, and does not answer: {worker.rest_problem}", worker.silence_remedy)
+    return Finding(f"{no_member}, though it answers", "it may still be joining; else check group_id and its url")
+
+
+def _unknown_member(member: str, observation: Observation) -> Finding:
+    described = observation.aliases.get(member)
+    if described is None:
+        return Finding(
+            f"{member} is a member of the group, but not in the cluster file", "'eos discover' proposes its entry"
+        )
+    return Finding(
+        f"{member}, a member of the group, and {described} of the cluster file are the same port under two names",
+        f"write its url as it is advertised: {observation.members[member].url.rstrip('/')} "
+        "(rest.advertised.host.name in its file)",
+    )
+
+
+def _dead(worker: WorkerObservation, observation: Observation) -> Finding:
+    timeout = session_timeout_seconds(worker.facts.properties)
+    delay = observation.rebalance_delay_ms / 1000
+    return Finding(
+        f"{worker.worker_id} is dead: no process of it runs, though the group still counts it as a member"
+        + _last_words(worker, observation),
+        f"start it; or wait: after its session timeout ({timeout:.0f} s) the group drops it, and its tasks are "
+        f"unassigned for the rebalance delay (up to {delay:.0f} s)",
+    )
+
+
+def _silent(worker: WorkerObservation, observation: Observation) -> Finding:
+    problem, facts = worker.rest_problem, worker.facts
+    last_words = _last_words(worker, observation) if worker.root is None else ""
+    if worker.root is None and facts.obstacles_to("answer"):
+        obstacle = facts.obstacles_to("answer")[0]
+        return Finding(f"{worker.worker_id}: {obstacle.what}, {problem}{last_words}", obstacle.remedy)
+    if worker.started_at is not None and observation.at - worker.started_at < STARTING_SECONDS:
+        return Finding(
+            f"{worker.worker_id} is starting: {problem}{last_words}", f"look again; else {facts.read_its_log}"
+        )
+    return Finding(f"{worker.worker_id}: {problem}{last_words}", worker.silence_remedy)
+
+
+def _last_words(worker: WorkerObservation, observation: Observation) -> str:
+    said = [r for r in doubtful(observation, Doubt.LAST_WORD) if r.worker_id == worker.worker_id]
+    return f"; its last word, not the present: {_listed(said)}" if said else ""
+
+
+def _neighbours(observation: Observation) -> list[Finding]:
+    """Two groups on the same internal topics: each runs every connector, and each writes over the other's states."""
+    found = []
+    strange = doubtful(observation, Doubt.UNKNOWN_WORKER)
+    for worker_id in sorted({report.worker_id for report in strange}):
+        theirs = [report for report in strange if report.worker_id == worker_id]
+        neighbour = neighbour_of(observation, worker_id)
+        again = "; ".join(restart_command(observation, name) for name in sorted({r.connector for r in theirs}))
+        if neighbour is None:
+            what = f"{worker_id} reports, but is no member of the group: {_listed(theirs)}"
+            remedy = f"if that worker is gone for good, let the group report anew: {again}"
+        else:
+            what = (
+                f"two Connect groups use the same internal topics: {worker_id}, a member of group {neighbour}, "
+                f"reports {_listed(theirs)}; both groups run these connectors"
+            )
+            remedy = (
+                f"stop the workers of {neighbour}, or give them config, offset and status topics of their own "
+                f"(config.storage.topic and so on); then let this group report anew: {again}"
+            )
+        found.append(Finding(what, remedy))
+    named = {neighbour_of(observation, report.worker_id) for report in strange}
+    return found + [
+        Finding(
+            f"group {group} runs connectors of the same names at the same config offset: {', '.join(names)}",
+            "compare config.storage.topic in the workers' files: two groups on one topic run each connector twice",
+        )
+        for group, names in sorted(twins(observation).items())
+        if group not in named
+    ]
+
+
+def _edited_files(observation: Observation) -> list[Finding]:
+    found = []
+    for worker in observation.workers:
+        modified_at = worker.facts.declared.modified_at
+        if worker.started_at is None or modified_at is None or modified_at <= worker.started_at + CLOCK_TICK_SECONDS:
+            continue
+        found.append(
+            Finding(
+                f"the {worker.facts.edit} of {worker.worker_id} was changed after the worker's start: it "
+                "runs with what stood there before",
+                "restart the worker if the change is meant; else put the former content back before it restarts",
+            )
+        )
+    return found
+
+
+def _reported_elsewhere(observation: Observation) -> list[Finding]:
+    found = []
+    for report in doubtful(observation, Doubt.UNASSIGNED, Doubt.ELSEWHERE):
+        on = " and ".join(report.placed_on or ()) or "no worker"
+        if report.doubt is Doubt.UNASSIGNED:
+            what = f"{report} is UNASSIGNED, though the group has placed it on {on}"
+        else:
+            what = f"{report} is placed on {on}, but reported {report.state} by {report.worker_id}"
+        remedy = f"look again; if it stays so, restart it: {restart_command(observation, report.connector)}"
+        found.append(Finding(what, remedy))
+    if observation.group is None or not observation.group.is_stable or observation.group.delay_ms:
+        return found
+    return found + [
+        Finding(
+            f"{report} is {report.state} and placed on no worker, and no rebalance delay runs",
+            "look again; if it stays so, read the log of the leader",
+        )
+        for report in reports(observation)
+        if report.state == "UNASSIGNED" and report.placed_on == () and observation.should_run(report.connector)
+    ]
+
+
+def _listed(found: list[Report], limit: int = 6) -> str:
+    shown = [f"{report} {report.state}" for report in found[:limit]]
+    return ", ".join(shown) + (f" and {len(found) - limit} more" if len(found) > limit else "")
+
+
+def _modes(observation: Observation) -> list[Finding]:
+    running = [worker for worker in observation.workers if worker not in observation.stopped]
+    found = [Finding(f"{worker.worker_id}: {text}") for worker in running for text in worker.mode.disagreements]
+    found += [
+        Finding(f"the mode of {worker.worker_id} is unknown: {worker.mode.reason}", worker.mode_remedy)
+        for worker in running
+        if worker.mode.verdict.mode is None and worker not in (*observation.lost, *observation.url_only)
+    ]
+    modes = {worker.mode.verdict.mode for worker in running} - {None}
+    if {Mode.DISABLED, Mode.ENABLED} <= modes:
+        found.append(
+            Finding(
+                "disabled and enabled workers share the group: a disabled leader cannot be fenced, so exactly-once is "
+                "not given",
+                "'eos plan --to preparing', then '--to enabled'; or back: 'eos plan --to disabled'",
+            )
+        )
+    elif len(modes) > 1:
+        names = ", ".join(sorted(str(mode) for mode in modes))
+        found.append(Finding(f"the workers run in different modes: {names}", "'eos plan' shows the step that is left"))
+    uncommitted = uncommitted_readers(observation)
+    if Mode.ENABLED in modes and uncommitted:
+        found.append(
+            Finding(
+                f"beside enabled workers, {', '.join(uncommitted)} would read source offsets uncommitted: a task that "
+                "is taken over may skip the records of a transaction that was never committed",
+                "a roll to preparing or disabled sets isolation.level=read_committed with the mode",
+            )
+        )
+    elif not_ready_for_enabled(observation):
+        found.append(
+            Finding(
+                f"{', '.join(uncommitted)} would read source offsets uncommitted as soon as one worker is enabled",
+                "'eos plan --to preparing' sets isolation.level=read_committed; a roll to enabled is refused before",
+            )
+        )
+    return found
+
+
+def _group(observation: Observation) -> list[Finding]:
+    if observation.group is None:
+        return []
+    found = []
+    if not observation.group.is_stable:
+        found.append(Finding(f"the group is in state {observation.group.state}", "a rebalance runs; look again"))
+    delays = [m.assignment.delay_ms for m in observation.group.members if m.assignment]
+    if max(delays, default=0):
+        found.append(
+            Finding(
+                f"a rebalance delay runs ({max(delays) / 1000:.0f} s at the last rebalance): tasks of a lost worker "
+                "are unassigned until it ends",
+                "wait, or bring that worker back",
+            )
+        )
+    return found
+
+
+def _connectors(observation: Observation) -> list[Finding]:
+    found = []
+    for name, status in sorted((observation.statuses or {}).items()):
+        if status.state == "FAILED":
+            found.append(Finding(f"connector {name} has FAILED", f"GET /connectors/{name}/status has the trace"))
+        found += _failed_tasks(name, status, observation)
+    if observation.config is not None:
+        enabled = any(worker.mode.verdict.mode is Mode.ENABLED for worker in observation.workers)
+        for name, state in sorted(observation.config.connectors.items()):
+            status_of = (observation.statuses or {}).get(name)
+            if enabled and state.pending_fencing and state.config and status_of and status_of.type == "source":
+                found.append(
+                    Finding(
+                        f"a fencing round for {name} is pending", "it is due when a task starts on an enabled worker"
+                    )
+                )
+    return found
+
+
+def _failed_tasks(name: str, status: ConnectorStatus, observation: Observation) -> list[Finding]:
+    """One finding per reason: forty tasks that fail alike are one thing to mend."""
+    by_reason: dict[str, tuple[list[str], Failure]] = {}
+    for task in status.tasks:
+        if task.state == "FAILED":
+            failure = observation.failure_of(name, task)
+            by_reason.setdefault(failure.kind, ([], failure))[0].append(str(task.number))
+    return [
+        Finding(
+            f"connector {name} has FAILED task{'s' * (len(numbers) > 1)} {', '.join(numbers)}: {failure}",
+            failure.remedy,
+        )
+        for numbers, failure in by_reason.values()
+    ]
+
+
+def _transactions(observation: Observation) -> list[Finding]:
+    found = []
+    for transaction in observation.transactions or ():
+        if transaction.started_at_ms is None or transaction.state is not TransactionState.ONGOING:
+            continue
+        open_ms = observation.at * 1000 - transaction.started_at_ms
+        if open_ms > transaction.timeout_ms:
+            found.append(
+                Finding(
+                    f"the transaction of {transaction.transactional_id} is open for {open_ms / 1000:.0f} s, over "
+                    f"its timeout of {transaction.timeout_ms / 1000:.0f} s",
+                    "it holds back every reader that reads committed",
+                )
+            )
+    return found

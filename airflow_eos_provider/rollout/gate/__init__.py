@@ -1,0 +1,3 @@
+"""May the next worker be restarted?"""
+
+from __future__ import annotations

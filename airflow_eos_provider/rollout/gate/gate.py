@@ -1,0 +1,170 @@
+"""May the next worker be restarted? This module answers it (requirement A4).
+
+The answer is yes when every condition (``conditions.py``) has held, on an unchanged group, for several polls in a row
+that together span a heartbeat and a rebalance (``settings.py``). It is no, or inconclusive, when a condition can no
+longer come true, or has not come true by the deadline.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass, replace
+
+from airflow_eos_provider.rollout.check import Check, Verdict, inconclusive, overall
+from airflow_eos_provider.rollout.gate.conditions import CONDITIONS, Condition
+from airflow_eos_provider.rollout.gate.expectation import Expectation
+from airflow_eos_provider.rollout.gate.state import GateState, Hold
+from airflow_eos_provider.rollout.observe.observation import Observation
+
+#: A look's oldest part may be so old when the look is complete. A worker that answers does so within eight seconds
+#: (``observer.py``); what took longer may have ended since.
+FRESH_SECONDS = 10.0
+
+
+def evaluate(
+    expectation: Expectation, observation: Observation, conditions: tuple[Condition, ...] = CONDITIONS
+) -> tuple[Check, ...]:
+    """All conditions, in the order in which an operator would ask for them; and the look itself, if it is no evidence.
+
+    The parts of a look are not of one moment, so it counts by its oldest one.
+    """
+    checks = tuple(condition(expectation, observation) for condition in conditions)
+    stale = _stale(expectation, observation)
+    return checks if stale is None else (*checks, stale)
+
+
+def _stale(expectation: Expectation, observation: Observation) -> Check | None:
+    """Why a look is no evidence of this moment, whatever it has seen; None if it is."""
+    if observation.begun_at < expectation.restarted_after:
+        return inconclusive("look", "it was begun before the restart, so it may have seen what was before")
+    if observation.took_seconds > FRESH_SECONDS:
+        return inconclusive(
+            "look",
+            f"it took {observation.took_seconds:.0f} s, so what it saw first may have ended since",
+            "find out which worker or broker answers slowly ('eos status')",
+        )
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class GateAnswer:
+    """What one look at a gate gave.
+
+    :param checks: the answer of each condition.
+    :param verdict: the gate's answer; None while it has to be waited for.
+    """
+
+    checks: tuple[Check, ...]
+    verdict: Verdict | None
+
+    @property
+    def open_checks(self) -> tuple[Check, ...]:
+        """The conditions that do not hold."""
+        return tuple(check for check in self.checks if not check.passed)
+
+    def status_line(self, gate: GateState) -> str:
+        """What is awaited, and until when, in one line."""
+        held = len(self.checks) - len(self.open_checks)
+        if not self.open_checks:
+            return f"all {held} conditions hold; watching for {gate.hold_seconds:.0f} s that they stay so"
+        first = self.open_checks[0]
+        delay = f"; the rebalance delay ends by {_clock(gate.delay.ends_at)}" if gate.delay.delay_ms else ""
+        return (
+            f"{held} of {len(self.checks)} conditions hold; "
+            f"awaiting {first.name}: {first.evidence}{delay} (until {_clock(gate.deadline)})"
+        )
+
+
+def poll(
+    gate: GateState,
+    expectation: Expectation,
+    observation: Observation,
+    conditions: tuple[Condition, ...] = CONDITIONS,
+) -> tuple[GateState, GateAnswer]:
+    """The gate after one more look, and its answer; the same for a roll and for a trigger.
+
+    :param conditions: what is asked; a trigger leaves out what only the hosts show.
+    """
+    checks = evaluate(expectation, observation, conditions)
+    holds = overall(checks) is Verdict.PASS
+    gate = replace(
+        _with_delay(gate, observation),
+        hold=gate.hold.on(_snapshot(observation), observation.at) if holds else Hold(),
+        running_since=_running_since(gate, expectation, observation),
+        looked_at=observation.at,
+    )
+    return gate, _answer(gate, checks, observation)
+
+
+def _answer(gate: GateState, checks: tuple[Check, ...], observation: Observation) -> GateAnswer:
+    if gate.hold.is_long_enough(polls=gate.polls, seconds=gate.hold_seconds, now=observation.begun_at):
+        return GateAnswer(checks, Verdict.PASS)
+    decisive = [check for check in checks if check.decisive and not check.passed]
+    if decisive:
+        return GateAnswer(checks, overall(decisive))
+    if observation.at < gate.deadline:
+        return GateAnswer(checks, None)
+    verdict = overall(checks)
+    if verdict is not Verdict.PASS:
+        return GateAnswer(checks, verdict)
+    if gate.hold.since <= gate.deadline:  # it began in time, so it may come to its end
+        return GateAnswer(checks, None)
+    moving = inconclusive("hold", "every condition holds, but the group keeps moving", "find out what moves it")
+    return GateAnswer((*checks, moving), Verdict.INCONCLUSIVE)
+
+
+def _with_delay(gate: GateState, observation: Observation) -> GateState:
+    """A delay that is first seen late moves the deadline, at most to the latest one."""
+    delay = gate.delay.after(observation)
+    if delay == gate.delay or not delay.delay_ms or gate.after_delay_seconds is None:
+        return replace(gate, delay=delay)
+    wanted = max(gate.deadline, delay.ends_at + gate.after_delay_seconds)
+    return replace(gate, delay=delay, deadline=min(gate.latest_deadline, wanted))
+
+
+def _running_since(gate: GateState, expectation: Expectation, observation: Observation) -> float | None:
+    if any(_is_down(task, expectation, observation) for task in gate.tasks):
+        return None
+    return observation.at if gate.running_since is None else gate.running_since
+
+
+def connectors_to_restart(expectation: Expectation, observation: Observation) -> dict[str, str]:
+    """Connectors with a task that failed in this roll for a reason that one restart may mend, with that reason.
+
+    Connect never restarts a failed task by itself, and a leader that was just bounced is enough to fail a fencing
+    round; upstream's own system test ``test_exactly_once_source`` restarts failed tasks once for that.
+    """
+    found: dict[str, str] = {}
+    for connector, status in sorted((observation.statuses or {}).items()):
+        for task in status.tasks:
+            failed_before = expectation.baseline.tasks.get(f"{connector}/{task.number}") == "FAILED"
+            if task.state == "FAILED" and not failed_before and observation.should_run(connector):
+                failure = observation.failure_of(connector, task)
+                if failure.kind.is_mended_by_restart:
+                    found.setdefault(connector, str(failure.kind))
+    return found
+
+
+def _is_down(task: str, expectation: Expectation, observation: Observation) -> bool:
+    """Whether this task ran before, should run now, and is not reported RUNNING by the very member it is placed on."""
+    connector, _, number = task.rpartition("/")
+    if expectation.baseline.tasks.get(task) != "RUNNING" or not observation.task_should_run(connector, int(number)):
+        return False
+    status = (observation.statuses or {}).get(connector)
+    reports = [t for t in status.tasks if t.number == int(number)] if status else []
+    placed_on = observation.placed_on(connector, int(number))
+    return not any(t.state == "RUNNING" and placed_on == [t.worker_id] for t in reports)
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def _snapshot(observation: Observation) -> str:
+    where = observation.group.placement if observation.group else None
+    placed = {w: (sorted(p.connectors), sorted(p.tasks)) for w, p in where.items()} if where else None
+    members = sorted(member.member_id for member in observation.members.values())
+    text = json.dumps([observation.leader_id, members, placed], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,167 @@
+"""One gate that is waited for: the same values in the roll, in the trigger and in Airflow's database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.rollout.gate.delay import DelayClock
+from airflow_eos_provider.rollout.observe.topic_progress import Memory
+
+#: Schema of a stored gate. Renaming a field needs another one, and a way to read this one: gates are being waited for.
+SCHEMA = 2
+
+#: A hold that another process has seen goes on if its last look is no older: about two looks, and a task's start.
+CARRIED_OVER_SECONDS = 30.0
+
+#: A process that comes back when the gate's time is over, or nearly, has this many seconds for its own look.
+LAST_LOOK_SECONDS = 30.0
+
+_LISTS = ("tasks", "delay_ended_for", "silent")
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """How long the gate has held so far.
+
+    :param polls: polls in a row in which every condition held on the same group.
+    :param since: when the first of them was complete, seconds since the epoch. The hold lasts until the last of them
+        was begun: nothing that it has seen is known to be younger.
+    :param snapshot: digest of leader, members and placement at that poll; classic groups show no generation, so this
+        stands in for it. A worker that leaves and comes back is another member. Empty while nothing is held.
+    """
+
+    polls: int = 0
+    since: float = 0.0
+    snapshot: str = ""
+
+    def on(self, snapshot: str, at: float) -> Hold:
+        """The hold after one more poll at which every condition held."""
+        return Hold(self.polls + 1, self.since, snapshot) if snapshot == self.snapshot else Hold(1, at, snapshot)
+
+    def is_long_enough(self, *, polls: int, seconds: float, now: float) -> bool:
+        return self.polls >= max(1, polls) and now - self.since >= seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateState:
+    """A gate that is waited for, and what was seen and done while it was; times are seconds since the epoch.
+
+    A roll, a trigger and a further process of the task pass it on; :func:`~airflow_eos_provider.rollout.gate.gate.poll`
+    takes one look and returns the next state.
+
+    :param worker_id: whose gate; None where the group is waited for before a restart.
+    :param restart_id: the restart that it follows, see :attr:`Step.restart_id`; 0 before the first one.
+    :param polls: polls in a row for which every condition must hold.
+    :param hold_seconds: how long they must hold at least.
+    :param deadline: when the gate is given up. A rebalance delay that is seen late moves it, a deferral does not.
+    :param latest_deadline: the gate is given up by then, whatever delay is seen.
+    :param after_delay_seconds: what the group needs once a rebalance delay is over; None if the deadline is fixed.
+    :param tasks: the tasks (``connector/number``) that the restarted worker held, whose downtime is measured.
+    :param hold: how long the conditions have held so far.
+    :param delay: the rebalance delay that was seen last.
+    :param running_since: when all of ``tasks`` were first seen running again; None while one is not.
+    :param looked_at: when the last look was complete.
+    :param memory: what is remembered of the topics.
+    :param config_topic: as the workers' files say, which a trigger cannot read.
+    :param offsets_topic: likewise.
+    :param look_at: when a process looks at the hosts in any case.
+    :param failed_tasks_restarted: whether failed tasks were restarted at this gate; that is done once.
+    :param delay_ended_for: workers on whose behalf the leader was restarted once more; that is done once each.
+    :param silent: other workers that did not answer when the gate was handed over; a process has looked at their hosts.
+    """
+
+    rollout_id: str
+    worker_id: str | None
+    restart_id: float
+    polls: int
+    hold_seconds: float
+    deadline: float
+    latest_deadline: float
+    after_delay_seconds: float | None = None
+    tasks: tuple[str, ...] = ()
+    hold: Hold = Hold()
+    delay: DelayClock = field(default_factory=DelayClock)
+    running_since: float | None = None
+    looked_at: float = 0.0
+    memory: Memory = field(default_factory=Memory)
+    config_topic: str | None = None
+    offsets_topic: str | None = None
+    look_at: float = 0.0
+    failed_tasks_restarted: bool = False
+    delay_ended_for: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+
+    def is_for(self, worker_id: str | None, restart_id: float) -> bool:
+        return (self.worker_id, self.restart_id) == (worker_id, restart_id)
+
+    def taken_up(self, now: float) -> GateState:
+        """The same gate in another process, which may ask more conditions: each of the polls is due again.
+
+        If the last look is long ago, the whole hold is.
+        """
+        is_recent = now - self.looked_at < CARRIED_OVER_SECONDS
+        return replace(self, hold=replace(self.hold, polls=0) if is_recent else Hold())
+
+    def with_time_for_a_look(self, now: float) -> GateState:
+        """The same gate with time for a look of this process, which may come back after the deadline."""
+        deadline = max(self.deadline, now + LAST_LOOK_SECONDS)
+        return replace(self, deadline=deadline, latest_deadline=max(self.latest_deadline, deadline))
+
+    def pause_seconds(self, poll_interval_seconds: float, *, now: float) -> float:
+        """The pause before the next look: the interval, or the rest of the hold where that is shorter."""
+        rest = self.hold.since + self.hold_seconds - now
+        return min(poll_interval_seconds, rest) if self.hold.polls and rest > 0 else poll_interval_seconds
+
+    def downtime_seconds(self, since: float) -> float:
+        """How long the tasks were unassigned, counted from ``since``."""
+        return max(0.0, (self.running_since or since) - since) if self.tasks else 0.0
+
+    @property
+    def subject(self) -> str:
+        """Whose gate, in words: the worker, or the restart that it comes before."""
+        return self.worker_id or ("before the next restart" if self.restart_id else "before the first restart")
+
+    def __str__(self) -> str:
+        return f"waiting for {'the gate of' if self.worker_id else 'a stable group,'} {self.subject}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it, for a trigger and for the task state store; :meth:`from_dict` reads it."""
+        lists = {name: list(getattr(self, name)) for name in _LISTS}
+        return {"schema": SCHEMA, **asdict(self), **lists, "memory": self.memory.to_dict()}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> GateState:
+        """What :meth:`to_dict` gave.
+
+        :raises ConfigurationError: a version of this package wrote it that this one does not understand.
+        """
+        values = dict(document)
+        schema = values.pop("schema", None)
+        try:
+            if schema == 1:
+                values = _from_schema_1(values)
+            elif schema != SCHEMA:
+                raise ValueError(f"its schema is {schema}")
+            parts = {
+                "hold": Hold(**values["hold"]),
+                "delay": DelayClock(**values["delay"]),
+                "memory": Memory.from_dict(values["memory"]),
+                **{name: tuple(values[name]) for name in _LISTS},
+            }
+            return cls(**{**values, **parts})
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigurationError(
+                f"A gate that is waited for was stored by another version of this package: {error}.",
+                expected=f"schema {SCHEMA}",
+            ) from error
+
+
+def _from_schema_1(values: dict[str, Any]) -> dict[str, Any]:
+    """What the first schema kept as a document within a document, under other names."""
+    watch = dict(values.pop("watch"))
+    hold = {"polls": 0, "since": watch.pop("held_since"), "snapshot": watch.pop("snapshot")}
+    renamed = {"restart_id": values.pop("restarted_after"), "failed_tasks_restarted": values.pop("healed")}
+    return {"silent": [], **values, **watch, **renamed, "hold": hold}

@@ -1,0 +1,99 @@
+"""What a restart executes, as a plan shows it and its hash holds it: command, folder, variables; never a secret."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.redaction import is_secret, redact, secrets_of
+
+_WITHHELD = "***"
+
+#: A digest of few unknown letters can be guessed by trying; so many rounds make each try cost some milliseconds.
+_ROUNDS = 20_000
+
+#: A word longer than this is shown by its two ends: class paths have thousands of letters.
+_WORD_LENGTH = 72
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What is executed to start a worker.
+
+    :param words: the command, secrets withheld.
+    :param cwd: the folder in which it runs; empty for the caller's.
+    :param variables: names of the variables that it is given.
+    :param digest: of command, folder and variables with their values; equal for equal ones, and tells none of them.
+    """
+
+    words: tuple[str, ...] = ()
+    cwd: str = ""
+    variables: tuple[str, ...] = ()
+    digest: str = ""
+
+    def __str__(self) -> str:
+        folder = f", in {self.cwd}" if self.cwd else ""
+        variables = f", with {', '.join(self.variables)} set" if self.variables else ""
+        return f"{one_line(self.words)}{folder}{variables}"
+
+
+def launch_of(worker: WorkerDescription) -> Launch:
+    """What starts a worker that is described by a start command."""
+    cwd = str(worker.cwd or "")
+    return Launch(shown(worker), cwd, tuple(sorted(worker.env)), digest(worker))
+
+
+def digest(worker: WorkerDescription) -> str:
+    """Tells one way to start a worker from another, and its variables' values from others, without telling them."""
+    content = json.dumps([worker.start, str(worker.cwd or ""), sorted(worker.env.items())])
+    return _digest(worker.worker_id, content)
+
+
+@functools.lru_cache(maxsize=512)
+def _digest(worker_id: str, content: str) -> str:
+    return hashlib.pbkdf2_hmac("sha256", content.encode(), worker_id.encode(), _ROUNDS).hex()
+
+
+def shown(worker: WorkerDescription) -> tuple[str, ...]:
+    """The words of the start command, with what looks like a secret, or is one of the variables' secrets, withheld."""
+    hidden = secrets_of(worker.env)
+    words: list[str] = []
+    for number, word in enumerate(worker.start):
+        before = worker.start[number - 1] if number else ""
+        name, equals, value = word.partition("=")
+        if before.startswith("-") and "=" not in before and is_secret(before):
+            word = _WITHHELD
+        elif equals and value and is_secret(name):
+            word = f"{name}={_WITHHELD}"
+        for secret in hidden:
+            word = word.replace(secret, _WITHHELD)
+        words.append(redact(word))
+    return tuple(words)
+
+
+def one_line(words: Sequence[str]) -> str:
+    """A command as one line; long words by their ends."""
+    half = _WORD_LENGTH // 2
+    return " ".join(word if len(word) <= _WORD_LENGTH else f"{word[:half]}…{word[-half:]}" for word in words)
+
+
+def how_to_start(worker: WorkerDescription) -> str:
+    """In words, how a worker that has ended is started again, as its description says; without secrets."""
+    if not worker.start:
+        return f"start {worker.worker_id} as it is always started"
+    command = shlex.join(shown(worker))
+    if worker.cwd is not None:
+        command = f"cd {shlex.quote(str(worker.cwd))} && {command}"
+    told = [f"start {worker.worker_id}: {command}"]
+    if worker.env:
+        told.append(f"with the variables that its description sets ({', '.join(sorted(worker.env))})")
+    if worker.pid_file is not None:
+        told.append(f"and its pid in {worker.pid_file}")
+    if worker.log is not None:
+        told.append(f"its log {worker.log} may say why it ended")
+    return ", ".join(told)

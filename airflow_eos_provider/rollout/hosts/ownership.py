@@ -1,0 +1,206 @@
+"""Whose process a worker is: may it be stopped and started from here, or does another user, parent, unit or container
+own it?
+
+A worker that something else starts again would run twice, and one of another user would come back as ours. Both are
+found out before anything is stopped. :func:`look` reads ``/proc``; :func:`obstacles` decides, from values alone.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from airflow_eos_provider.rollout.hosts.host import Obstacle
+
+#: Programs that start again what ends below them, whatever its session.
+SUPERVISORS = frozenset(
+    {
+        "supervisord",
+        "runsv",
+        "s6-supervise",
+        "supervise",
+        "perpd",
+        "monit",
+        "circusd",
+        "god",
+        "pm2",
+        "forever",
+        "nodemon",
+        "nosh",
+        "immortal",
+        "mon",
+    }
+)
+
+#: Programs that take in orphans and start nothing again. Another process with pid 1 is taken for one, too.
+REAPERS = frozenset({"systemd", "init", "tini", "dumb-init", "catatonit", "docker-init", "launchd", "conmon"})
+
+#: A shell that waits for a process of another session does not do so for a person at a terminal.
+SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "busybox"})
+
+#: Units that people and jobs work in; what is left running there is not restarted by them.
+_LOGIN_UNITS = frozenset(
+    {"user", "ssh", "sshd", "dropbear", "cron", "crond", "anacron", "atd", "getty", "serial-getty"}
+)
+
+#: Components of a cgroup's path that speak of a container.
+_CONTAINER_MARKS = ("docker", "libpod", "kubepods", "containerd", "cri-", "crio", "lxc", "machine.slice")
+
+_NAMESPACES = {"pid": "process", "mnt": "mount"}
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessView:
+    """What is to be known of one process to tell whose it is.
+
+    :param name: name of its program, as the kernel has it (``comm``).
+    :param uid: its effective user.
+    :param session: its session; the pid of the process that began it.
+    :param cgroups: paths of its control groups.
+    :param namespaces: ``pid`` and ``mnt``; one that may not be read is missing.
+    """
+
+    pid: int
+    name: str
+    uid: int
+    parent: int
+    session: int
+    cgroups: tuple[str, ...] = ()
+    namespaces: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> str | None:
+        """The systemd service that it runs in; None if none, or one that people work in."""
+        for path in self.cgroups:
+            for part in reversed(path.split("/")):
+                if part.endswith(".service") and part.removesuffix(".service").partition("@")[0] not in _LOGIN_UNITS:
+                    return part
+        return None
+
+    @property
+    def container(self) -> str | None:
+        """The component of its control group that speaks of a container."""
+        parts = [part for path in self.cgroups for part in path.split("/")]
+        return next((part for part in parts if part.startswith(_CONTAINER_MARKS)), None)
+
+
+def look(pid: int) -> ProcessView | None:
+    """A process as it is now; None if there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+        cgroup = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = stat.rpartition(b")")[2].split()
+    uids = next(line.split() for line in status.splitlines() if line.startswith("Uid:"))
+    namespaces = {}
+    for name in _NAMESPACES:
+        try:
+            namespaces[name] = str(Path(f"/proc/{pid}/ns/{name}").readlink())
+        except OSError:
+            continue
+    return ProcessView(
+        pid=pid,
+        name=stat.partition(b"(")[2].rpartition(b")")[0].decode(errors="replace"),
+        uid=int(uids[2]),
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        cgroups=tuple(line.split(":", 2)[2] for line in cgroup.splitlines() if line.count(":") >= 2),
+        namespaces=namespaces,
+    )
+
+
+def ancestors(pid: int) -> frozenset[int]:
+    """The pids above a process, up to the first."""
+    found: set[int] = set()
+    view = look(pid)
+    while view is not None and view.parent > 0 and view.parent not in found:
+        found.add(view.parent)
+        view = look(view.parent)
+    return frozenset(found)
+
+
+def obstacles(
+    top: ProcessView, parent: ProcessView | None, here: ProcessView, above: frozenset[int]
+) -> tuple[Obstacle, ...]:
+    """Why this worker may not be restarted from here; empty if it may.
+
+    :param top: the first process of the worker's own family.
+    :param parent: what has started it and still runs; None if nothing has.
+    :param here: this process.
+    :param above: the pids of this process and those above it: they do not restart a worker while they wait for us.
+    """
+    reasons = (_of_user(top, here), _of_container(top, here), _of_unit(top, here), _of_parent(top, parent, above))
+    return tuple(Obstacle("restart", what, remedy) for what, remedy in filter(None, reasons))
+
+
+def _of_user(top: ProcessView, here: ProcessView) -> tuple[str, str] | None:
+    if top.uid == here.uid:
+        return None
+    theirs, ours = user_name(top.uid), user_name(here.uid)
+    return (
+        f"pid {top.pid} runs as {theirs} (uid {top.uid}) and this is {ours} (uid {here.uid}): started from here, "
+        f"the worker would run as {ours}",
+        f"run this as {theirs}",
+    )
+
+
+def _of_container(top: ProcessView, here: ProcessView) -> tuple[str, str] | None:
+    remedy = "run this within that container, or restart the worker by what manages it"
+    for name, word in _NAMESPACES.items():
+        theirs, ours = top.namespaces.get(name), here.namespaces.get(name)
+        if theirs and ours and theirs != ours:
+            return (
+                f"pid {top.pid} runs in another {word} namespace (a container, or a unit with folders of its own): "
+                "started from here, the worker would run outside of it",
+                remedy,
+            )
+    if top.container is not None and top.container != here.container:
+        return (f"pid {top.pid} belongs to the container {top.container[:40]}", remedy)
+    return None
+
+
+def _of_unit(top: ProcessView, here: ProcessView) -> tuple[str, str] | None:
+    if top.unit is None or top.unit == here.unit:
+        return None
+    return (
+        f"pid {top.pid} belongs to the systemd unit {top.unit}: systemd may start it again, and a worker started from "
+        "here would be a second one, outside of the unit",
+        "this version restarts no units: change and restart this worker by systemctl, "
+        "or run it without a unit while it is rolled",
+    )
+
+
+def _of_parent(top: ProcessView, parent: ProcessView | None, above: frozenset[int]) -> tuple[str, str] | None:
+    if parent is None:
+        return None
+    found = (
+        f"pid {top.pid} was started by pid {parent.pid} ({parent.name}), which still runs and may start it again: "
+        "there would be two",
+        "end what supervises it and start the worker on its own (setsid, or connect-distributed.sh -daemon); if "
+        f"pid {parent.pid} is the worker's own start script, write that script into 'start' as it was called",
+    )
+    if parent.name in SUPERVISORS:
+        return found
+    if parent.pid == 1 or parent.name in REAPERS or parent.pid in above:
+        return None
+    is_detached = top.session == top.pid and parent.name not in SHELLS
+    return None if is_detached else found
+
+
+def user_name(uid: int) -> str:
+    """The name of a user, or its number where it has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def own_view() -> tuple[ProcessView | None, frozenset[int]]:
+    """This process, and the pids of it and of what is above it."""
+    pid = os.getpid()
+    return look(pid), frozenset({pid}) | ancestors(pid)

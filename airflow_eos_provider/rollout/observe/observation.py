@@ -1,0 +1,232 @@
+"""What is seen of a Connect cluster at one moment: plain values, gathered by ``observer.py``, judged by all others.
+
+A layer that could not be read is None and its ``…_problem`` says why; nobody may take that for "nothing there".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.config_topic import ClusterState
+from airflow_eos_provider.connect.group import Member, WorkerGroup
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.mode_evidence import WorkerMode
+from airflow_eos_provider.connect.rest import ConnectorStatus, Health, TaskStatus, WorkerRoot
+from airflow_eos_provider.connect.task_failures import Failure, name_failure, transaction_timeout_ms
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.kafka.transactions import TransactionDescription
+from airflow_eos_provider.rollout.hosts.host import HostFacts
+from airflow_eos_provider.rollout.observe.topic_progress import LogView
+from airflow_eos_provider.rollout.settings import rebalance_delay_ms
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerObservation:
+    """One described worker.
+
+    :param facts: what its host tells.
+    :param mode: the three layers of evidence on its mode and their verdict.
+    :param root: answer of ``GET /``; None if REST did not answer.
+    :param health: answer of ``GET /health``; None if REST did not answer.
+    :param rest_problem: why REST did not answer.
+    :param rest_remedy: what to do about that, where the answer tells it (a certificate, credentials).
+    """
+
+    worker: WorkerDescription
+    facts: HostFacts
+    mode: WorkerMode
+    root: WorkerRoot | None = None
+    health: Health | None = None
+    rest_problem: str | None = None
+    rest_remedy: str | None = None
+
+    @property
+    def worker_id(self) -> str:
+        return self.worker.worker_id
+
+    @property
+    def is_running(self) -> bool:
+        return self.facts.is_running
+
+    @property
+    def started_at(self) -> float | None:
+        """When the worker's process started, true to 10 ms; None while it is stopped."""
+        return self.facts.started_at
+
+    @property
+    def is_healthy(self) -> bool:
+        """REST answers, and the herder's thread with it; workers before 3.9 have no /health, there REST must do."""
+        return self.root is not None and self.health is not None and self.health.status in ("healthy", "absent")
+
+    @property
+    def is_known_dead(self) -> bool:
+        """No process of it runs and nothing listens at its address; not merely a process that was not found."""
+        return self.facts.running.alive is False and self.root is None
+
+    @property
+    def silence_remedy(self) -> str:
+        """What to do where its REST API does not answer, or refuses."""
+        its_log = self.facts.read_its_log if self.facts.log or not self.rest_remedy else ""
+        return "; ".join(filter(None, [(self.rest_remedy or "").rstrip("."), its_log]))
+
+    @property
+    def mode_remedy(self) -> str:
+        """What would prove its mode, where that is unknown."""
+        if self.facts.mode_remedy:
+            return self.facts.mode_remedy
+        if self.root is None:
+            return f"it has to answer at {self.worker.url}: {self.facts.read_its_log}"
+        return (
+            f"compare what the evidence says; if its log {self.facts.log} no longer reaches back to its start, a "
+            "restart that is logged there proves the mode"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The whole cluster at one look.
+
+    The parts of a look are not of one moment. What a condition needs to have held *since* counts from :attr:`at` (by
+    then all was seen), what it needs to have held *until* ends at :attr:`begun_at`: nothing is known to be younger.
+
+    :param at: when the look was complete, seconds since the epoch, by this machine's clock.
+    :param group: the worker group as the broker describes it.
+    :param config: the config topic, replayed.
+    :param statuses: connectors and tasks as one worker's REST API reports them, by connector.
+    :param transactions: the group's own transactional ids.
+    :param logs: how the topics stand that the group writes, see ``logs.py``.
+    :param neighbours: the other Connect groups of this Kafka cluster; empty too where they could not be listed.
+    :param aliases: by advertised worker id, the described worker that is the same port under another name.
+    :param took_seconds: from the beginning of its first part to :attr:`at`.
+    """
+
+    at: float
+    group_id: str
+    workers: tuple[WorkerObservation, ...]
+    group: WorkerGroup | None = None
+    group_problem: str | None = None
+    config_topic: str | None = None
+    config: ClusterState | None = None
+    config_problem: str | None = None
+    statuses: Mapping[str, ConnectorStatus] | None = field(default=None, repr=False)
+    statuses_problem: str | None = None
+    transactions: tuple[TransactionDescription, ...] | None = None
+    transactions_problem: str | None = None
+    logs: LogView | None = None
+    logs_problem: str | None = None
+    neighbours: tuple[WorkerGroup, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    took_seconds: float = 0.0
+
+    @property
+    def begun_at(self) -> float:
+        """When its first part was begun, seconds since the epoch: its oldest part may be as old as this."""
+        return self.at - self.took_seconds
+
+    def worker(self, worker_id: str) -> WorkerObservation:
+        """What was seen of a described worker.
+
+        :raises ConfigurationError: the cluster description does not have it.
+        """
+        for worker in self.workers:
+            if worker.worker_id == worker_id:
+                return worker
+        raise ConfigurationError(
+            f"The cluster description does not have {worker_id}.", remedy="Put it back, or make a new plan."
+        )
+
+    @property
+    def members(self) -> dict[str, Member]:
+        """Members of the group by worker id; empty if the group could not be read.
+
+        While it rebalances the broker tells no addresses. Such a member is left out then: it is not known who it is,
+        which does not make it an unknown member.
+        """
+        if self.group is None:
+            return {}
+        return {m.worker_id: m for m in self.group.members if m.url or self.group.is_stable}
+
+    @property
+    def leader_id(self) -> str | None:
+        """Worker id of the leader, if all members agree on one."""
+        leader = self.group.leader if self.group else None
+        return leader.worker_id if leader else None
+
+    @property
+    def unknown_members(self) -> tuple[str, ...]:
+        """Members that the cluster description does not have."""
+        described = {worker.worker_id for worker in self.workers}
+        return tuple(sorted(set(self.members) - described))
+
+    @property
+    def stopped(self) -> tuple[WorkerObservation, ...]:
+        """Described workers that neither run nor belong to the group."""
+        members = self.members
+        return tuple(w for w in self.workers if not w.is_running and w.worker_id not in members)
+
+    @property
+    def lost(self) -> tuple[WorkerObservation, ...]:
+        """Described workers that are dead, while the group still counts them as members."""
+        members = self.members
+        return tuple(w for w in self.workers if w.is_known_dead and w.worker_id in members)
+
+    @property
+    def silent(self) -> frozenset[str]:
+        """Described workers whose REST API does not answer: what they have reported is the last that is known."""
+        return frozenset(worker.worker_id for worker in self.workers if worker.root is None)
+
+    @property
+    def url_only(self) -> tuple[WorkerObservation, ...]:
+        """Workers of which nothing but the address is described: no file, no process and no log can be looked at."""
+        return tuple(worker for worker in self.workers if worker.worker.is_url_only)
+
+    @property
+    def rebalance_delay_ms(self) -> int:
+        """How long tasks of a worker that left may stay unassigned: the leader's setting, or the longest if unknown."""
+        leader = self.leader_id
+        delays = {w.worker_id: rebalance_delay_ms(w.facts.properties) for w in self.workers}
+        if leader in delays:
+            return delays[leader]
+        return max(delays.values(), default=0)
+
+    def tasks_on(self, worker_id: str) -> frozenset[tuple[str, int]]:
+        """Tasks placed on this worker; empty if the placement cannot be told."""
+        placement = self.group.placement if self.group else None
+        if placement is None or worker_id not in placement:
+            return frozenset()
+        return placement[worker_id].tasks
+
+    def placed_on(self, connector: str, number: int | None = None) -> list[str] | None:
+        """Workers that the group has placed this connector, or this task of it, on; None if that cannot be told."""
+        placement = self.group.placement if self.group else None
+        if placement is None:
+            return None
+        if number is None:
+            return sorted(w for w, placed in placement.items() if connector in placed.connectors)
+        return sorted(w for w, placed in placement.items() if (connector, number) in placed.tasks)
+
+    def should_run(self, connector: str) -> bool:
+        """Whether the config topic has this connector, neither paused nor stopped. True if it could not be read."""
+        state = self.config.connectors.get(connector) if self.config else None
+        return self.config is None or (state is not None and state.target_state == "STARTED")
+
+    def task_should_run(self, connector: str, number: int) -> bool:
+        """Whether the connector should run and its task set has this task. True if that could not be read."""
+        state = self.config.connectors.get(connector) if self.config else None
+        return self.should_run(connector) and (state is None or number < (state.task_count or 0))
+
+    def failure_of(self, connector: str, task: TaskStatus) -> Failure:
+        """Why this failed task has failed, as far as its trace and its transactional id tell."""
+        transactional_id = f"{self.group_id}-{connector}-{task.number}"
+        known = {t.transactional_id: t for t in self.transactions or ()}
+        state = self.config.connectors.get(connector) if self.config else None
+        worker = next((w for w in self.workers if w.worker_id == task.worker_id), None)
+        own_timeout_ms = None
+        if state is not None and worker is not None:
+            own_timeout_ms = transaction_timeout_ms(state.config, worker.facts.properties)
+        return name_failure(task.trace, known.get(transactional_id), own_timeout_ms)
+
+    def mode_of(self, worker_id: str) -> Mode | None:
+        return self.worker(worker_id).mode.verdict.mode

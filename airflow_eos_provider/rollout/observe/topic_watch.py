@@ -1,0 +1,152 @@
+"""Looks at the topics that a Connect group writes, again and again, at the price of three requests a look."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.config_topic import ClusterState
+from airflow_eos_provider.connect.rest import ConnectorStatus, ConnectRest
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.errors import ConnectRestError, EosError
+from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.transactions import TransactionDescription
+from airflow_eos_provider.rollout.observe.topic_progress import Ends, LogView, Memory, Place
+
+#: What a connector writes to changes rarely, and asking for it is one request per connector. One that has written
+#: nothing yet is asked sooner: its first topic is what its progress is seen by.
+TOPICS_SECONDS = 30.0
+NO_TOPICS_SECONDS = 5.0
+
+#: A connector with this property writes to another Kafka cluster, which this one knows nothing of.
+_ELSEWHERE = "producer.override.bootstrap.servers"
+
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What one connector writes, as far as it is known."""
+
+    topics: frozenset[str] = frozenset()
+    ask_again_at: float = 0.0
+
+    @classmethod
+    def known(cls, topics: frozenset[str], now: float) -> _Written:
+        return cls(topics, now + (TOPICS_SECONDS if topics else NO_TOPICS_SECONDS))
+
+
+class LogWatch:
+    """The topics of one group: config topic, offsets topics, and what its source connectors write.
+
+    :param session: the session with the cluster.
+    :param timeout_seconds: limit of one request.
+    :ivar memory: what earlier looks have left; may be carried over from another watch.
+    """
+
+    def __init__(self, session: ConnectSession, *, timeout_seconds: float) -> None:
+        self._session = session
+        self._timeout_seconds = timeout_seconds
+        self.memory = Memory()
+        self._written: dict[str, _Written] = {}
+
+    def look(
+        self,
+        internal: Iterable[str],
+        config: ClusterState,
+        statuses: Mapping[str, ConnectorStatus],
+        open_transactions: Iterable[TransactionDescription],
+        *,
+        answering: Iterable[WorkerDescription],
+    ) -> LogView:
+        """How they stand now.
+
+        :param internal: the group's own topics: config and offsets.
+        :param open_transactions: all that are open on the Kafka cluster.
+        :param answering: workers that answer; one of them is asked what connectors write.
+        :raises UnreachableError: no broker answers.
+        :raises EosError: a broker answers with an error.
+        """
+        own_offsets, written = self._topics(config, statuses, answering)
+        watched = {*internal, *own_offsets, *(topic for topics in written.values() for topic in topics)}
+        with self._session.kafka.admin() as admin:
+            partitions, unreadable = self._partitions(admin, watched)
+            stable = self._ends(admin, partitions, IsolationLevel.READ_COMMITTED)
+            ends = self._ends(admin, partitions, IsolationLevel.READ_UNCOMMITTED)
+        at = time.time()
+        self.memory.take(at, {place: Ends(stable[place], ends[place]) for place in ends}, written)
+        return LogView(
+            partition_count=len(ends),
+            held=tuple(self.memory.held.values()),
+            movements=dict(self.memory.movements),
+            open_transactions=tuple(t for t in open_transactions if any(topic in watched for topic, _ in t.partitions)),
+            unreadable=frozenset(unreadable),
+        )
+
+    def _topics(
+        self, config: ClusterState, statuses: Mapping[str, ConnectorStatus], answering: Iterable[WorkerDescription]
+    ) -> tuple[set[str], dict[str, frozenset[str]]]:
+        """Offsets topics of connectors' own, and by source connector what it writes."""
+        here = {
+            name: state
+            for name, state in config.connectors.items()
+            if name in statuses and statuses[name].type == "source" and not state.config.get(_ELSEWHERE)
+        }
+        self._ask(here, answering)
+        own_offsets = {topic for state in here.values() if (topic := state.config.get("offsets.storage.topic"))}
+        return own_offsets, {name: self._written[name].topics for name in here}
+
+    def _ask(self, connectors: Iterable[str], answering: Iterable[WorkerDescription]) -> None:
+        """Ask a worker what these connectors write, where that is not known or known for too long.
+
+        It is one request per connector. What does not fit into the time of one look is asked at the next.
+        """
+        now = time.time()
+        self._written = {name: self._written.get(name, _Written()) for name in connectors}
+        due = [name for name, written in self._written.items() if now >= written.ask_again_at]
+        give_up_at = time.monotonic() + self._timeout_seconds
+        for worker in answering:
+            try:
+                with self._session.rest(worker.url, give_up_at=give_up_at) as rest:
+                    while due:
+                        self._written[due[-1]] = _Written.known(self._topics_of(rest, due[-1]), now)
+                        due.pop()
+                return
+            except EosError:  # this worker does not answer; any other knows the same
+                continue
+
+    def _topics_of(self, rest: ConnectRest, connector: str) -> frozenset[str]:
+        try:
+            return frozenset(rest.topics(connector))
+        except ConnectRestError:  # topics are not tracked (topic.tracking.enable), or the connector is gone
+            return frozenset()
+
+    def _partitions(self, admin: QuietAdmin, topics: set[str]) -> tuple[list[TopicPartition], set[str]]:
+        if not topics:
+            return [], set()
+        described = admin.client.describe_topics(TopicCollection(sorted(topics)), request_timeout=self._timeout_seconds)
+        partitions, unreadable = [], set()
+        for topic, future in described.items():
+            try:
+                partitions += [TopicPartition(topic, partition.id) for partition in future.result().partitions]
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    unreadable.add(topic)
+                elif code not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # deleted since
+                    raise admin.explain(error, f"describing topic {topic}") from error
+        return partitions, unreadable
+
+    def _ends(self, admin: QuietAdmin, partitions: list[TopicPartition], isolation: IsolationLevel) -> dict[Place, int]:
+        if not partitions:
+            return {}
+        futures = admin.client.list_offsets(
+            dict.fromkeys(partitions, _LATEST), isolation_level=isolation, request_timeout=self._timeout_seconds
+        )
+        what = "listing end offsets"
+        return {(tp.topic, tp.partition): int(admin.answer(future, what).offset) for tp, future in futures.items()}

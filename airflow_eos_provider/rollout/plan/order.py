@@ -1,0 +1,129 @@
+"""In which order the workers are restarted, and how long their tasks are unassigned.
+
+What was measured decides (``tests/benchmarks/order_of_restarts.py``; docs/order-of-restarts.md has the figures):
+
+* A worker that does not lead leaves its tasks unassigned for the leader's ``scheduled.rebalance.max.delay.ms``, five
+  minutes by default: the leader remembers what it had assigned and waits for the worker to come back (KIP-415).
+* When the leader itself goes, its successor remembers nothing, so it assigns everything at once; a delay that was
+  already running ends as well.
+
+So the leader of the moment is restarted first, again and again. Who leads next is up to the broker, though; where no
+pending worker leads, one of them is restarted all the same, and the leader, which is through already, once more after
+it, to end a delay that would last longer than that restart.
+
+Workers that are not ready come before all others, for they hold no tasks and may be what keeps the group from being
+whole (as in Strimzi's ``KafkaConnectRoller``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
+
+#: Seconds from the stop of a worker until its tasks run again, where no rebalance delay adds to it (measured).
+RESTART_SECONDS = 15.0
+
+#: A rebalance delay that is longer than this is ended by one more restart of the leader.
+LONG_DELAY_SECONDS = 2 * RESTART_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDowntime:
+    """For how long the tasks of one worker are unassigned.
+
+    :param worker_id: the worker.
+    :param tasks: how many tasks it holds now.
+    :param best_seconds: if it leads the group when it is restarted.
+    :param worst_seconds: if it does not.
+    :param reason: in words.
+    """
+
+    worker_id: str
+    tasks: int
+    best_seconds: float
+    worst_seconds: float
+    reason: str
+
+    def __str__(self) -> str:
+        if self.best_seconds == self.worst_seconds:
+            return f"about {self.best_seconds:.0f} s: {self.reason}"
+        return f"about {self.best_seconds:.0f} s, at worst {self.worst_seconds:.0f} s: {self.reason}"
+
+
+def next_worker(pending: Iterable[str], observation: Observation) -> str | None:
+    """Which of the pending workers is restarted next; None if none is pending."""
+    candidates = [observation.worker(worker_id) for worker_id in pending]
+    if not candidates:
+        return None
+    return min(candidates, key=lambda worker: _rank(worker, observation)).worker_id
+
+
+def foreseen(worker_ids: Iterable[str], observation: Observation) -> list[str]:
+    """The workers in the order in which they will be restarted, as far as it can be known now.
+
+    Who leads once the leader is through is up to the broker, and decides the rest of the order at each step.
+    """
+    return sorted(worker_ids, key=lambda worker_id: _rank(observation.worker(worker_id), observation))
+
+
+def _rank(worker: WorkerObservation, observation: Observation) -> tuple[int, int, str]:
+    if not worker.is_running or not worker.is_healthy:
+        return (0, 0, worker.worker_id)
+    if worker.worker_id == observation.leader_id:
+        return (1, 0, worker.worker_id)
+    # None of the others leads: the one with the fewest tasks leaves the fewest standing for the delay.
+    return (2, len(observation.tasks_on(worker.worker_id)), worker.worker_id)
+
+
+def leader_that_ends_delay(observation: Observation, through: Set[str], remaining_seconds: float) -> str | None:
+    """The leader, if restarting it ends a rebalance delay sooner than waiting would.
+
+    :param through: workers in the target mode already; a pending one is not restarted out of turn.
+    :param remaining_seconds: what is left of the delay, see ``delay.py``.
+    :returns: its worker id; None if no delay runs, or only a short one, or the leader is pending.
+    """
+    if observation.group is None or not observation.group.is_stable or observation.leader_id not in through:
+        return None
+    return observation.leader_id if remaining_seconds > LONG_DELAY_SECONDS else None
+
+
+def predictions(document: Mapping[str, Any]) -> tuple[TaskDowntime, ...]:
+    """The predictions of a stored plan; plans of earlier versions have them under ``stand_still``.
+
+    :raises KeyError, TypeError: it has none, or none that are understood.
+    """
+    stored = document["task_downtime"] if "task_downtime" in document else document["stand_still"]
+    return tuple(TaskDowntime(**prediction) for prediction in stored)
+
+
+def predict(worker_id: str, observation: Observation) -> TaskDowntime:
+    """The predicted task downtime of this worker, when its turn comes."""
+    worker = observation.worker(worker_id)
+    tasks = len(observation.tasks_on(worker_id))
+    if not worker.is_running:
+        return TaskDowntime(worker_id, 0, 0.0, 0.0, "it is stopped and holds no tasks; only its file changes")
+    if all(other is worker or not other.is_running for other in observation.workers):
+        alone = "no other worker runs, so no connector of the group runs until it is back"
+        return TaskDowntime(worker_id, tasks, RESTART_SECONDS, RESTART_SECONDS, alone)
+    protocol = observation.group.protocol if observation.group else ""
+    delay_seconds = observation.rebalance_delay_ms / 1000
+    if protocol in ("default", "eager"):
+        return TaskDowntime(
+            worker_id, tasks, RESTART_SECONDS, RESTART_SECONDS, "eager protocol: every rebalance stops all tasks"
+        )
+    if worker_id == observation.leader_id:
+        return TaskDowntime(
+            worker_id, tasks, RESTART_SECONDS, RESTART_SECONDS, "it leads the group, so no rebalance delay follows"
+        )
+    if delay_seconds > LONG_DELAY_SECONDS:
+        worst = 2 * RESTART_SECONDS
+        otherwise = f"the leader is restarted once more to end the rebalance delay of {delay_seconds:.0f} s"
+    else:
+        worst = RESTART_SECONDS + delay_seconds
+        otherwise = f"the rebalance delay of {delay_seconds:.0f} s"
+    return TaskDowntime(
+        worker_id, tasks, RESTART_SECONDS, worst, f"no delay if it leads when its turn comes, else {otherwise}"
+    )

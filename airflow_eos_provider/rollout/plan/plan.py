@@ -1,0 +1,418 @@
+"""A plan: what one roll will change, in a form that is shown, hashed, approved and only then applied.
+
+The hash covers the roster, config digests, current and target modes, changed properties, versions, and what is executed
+to start each worker. It does not cover leader, placement and order, which move by themselves and are decided when the
+roll acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.data_text import LINE_CHARACTERS, code_span, one_line
+from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
+from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
+from airflow_eos_provider.rollout.hosts.launch import Launch
+from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
+from airflow_eos_provider.rollout.plan.order import TaskDowntime, foreseen, predict, predictions
+from airflow_eos_provider.rollout.plan.planned_edit import PlannedEdit
+from airflow_eos_provider.rollout.plan.worker_edits import (
+    ISOLATION_PROPERTY,
+    Former,
+    not_ready_for_enabled,
+    properties_to_set,
+)
+
+#: Of the document that the journal keeps. 2: a plan may put isolation.level back. 3: what is executed is in the hash.
+SCHEMA = 3
+
+
+class ChangeKind(StrEnum):
+    """What a plan does to one worker."""
+
+    ROLL = "change the file and restart"
+    FILE_ONLY = "change the file (stopped: it joins in the new mode)"
+    START = "change the file if it is not changed yet, and start"
+    NONE = "nothing: already there"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerChange:
+    """What a plan does to one worker.
+
+    :param worker_id: ``host:port``.
+    :param kind: what is done.
+    :param mode: its proven mode now, or ``stopped``.
+    :param declared: what its file says now; ``None`` if it says nothing (Connect's default is ``disabled``).
+    :param config: name of its edit (the path of its file), see :class:`~airflow_eos_provider.rollout.hosts.host.Edit`;
+        workers with the same one share it.
+    :param config_before: SHA-256 of its file now.
+    :param config_after: SHA-256 of its file with the property set.
+    :param version: version of Connect, as ``GET /`` has it; empty while it is stopped.
+    :param sets_mode: whether the file's mode changes; it does not where the file says the target already.
+    :param isolation: the worker's own ``isolation.level`` in its file now; None if it says nothing.
+    :param sets_isolation: whether that changes, see ``properties.py``.
+    :param isolation_after: its value then: ``read_committed``, or on the way to enabled what it was before the roll
+        that set it for the way; None takes the line away.
+    :param start: the command that starts it, secrets withheld.
+    :param cwd: the folder in which that runs; empty for the caller's.
+    :param variables: names of the variables that it is given.
+    :param launch: digest of command, folder and variables with their values, see ``launch.py``.
+    :param left_by: the rollout that left it down, which is why it is started; empty for any other worker.
+    """
+
+    worker_id: str
+    kind: ChangeKind
+    mode: str
+    declared: str | None
+    config: str
+    config_before: str
+    config_after: str
+    version: str
+    sets_mode: bool = True
+    isolation: str | None = None
+    sets_isolation: bool = False
+    isolation_after: str | None = None
+    start: tuple[str, ...] = ()
+    cwd: str = ""
+    variables: tuple[str, ...] = ()
+    launch: str = ""
+    left_by: str = ""
+
+    @property
+    def stays_stopped(self) -> bool:
+        """Whether its owner has stopped it, so that no roll starts it."""
+        return self.kind is ChangeKind.FILE_ONLY or (self.mode == "stopped" and self.kind is not ChangeKind.START)
+
+    @property
+    def runs(self) -> str:
+        """In words, how it runs now."""
+        return f"{self.mode} by rollout {self.left_by}" if self.left_by else self.mode
+
+    @property
+    def executes(self) -> str:
+        """In words, what is executed to start it."""
+        return str(Launch(self.start, self.cwd, self.variables, self.launch))
+
+    def edits(self, target: Mode) -> dict[str, str | None]:
+        """The properties that change in its file; None takes one away."""
+        mode: dict[str, str | None] = {MODE_PROPERTY: str(target)} if self.sets_mode else {}
+        return mode | ({ISOLATION_PROPERTY: self.isolation_after} if self.sets_isolation else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One roll of one group to one mode.
+
+    :param group_id: the workers' group.
+    :param kafka_cluster_id: the Kafka cluster it lives on.
+    :param target: the mode that all workers will have.
+    :param workers: what is done to each, ordered by worker id.
+    :param task_downtime: a prediction per worker, in the order in which they will be restarted as far as it can be
+        known beforehand; not part of the hash.
+    """
+
+    group_id: str
+    kafka_cluster_id: str
+    target: Mode
+    workers: tuple[WorkerChange, ...]
+    task_downtime: tuple[TaskDowntime, ...] = ()
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over what the plan rests on, in hexadecimal."""
+        content = {
+            "schema": SCHEMA,
+            "group_id": self.group_id,
+            "kafka_cluster_id": self.kafka_cluster_id,
+            "property": MODE_PROPERTY,
+            "target": self.target,
+            "workers": [asdict(change) for change in self.workers],
+        }
+        return hash_of(content)
+
+    @property
+    def short_hash(self) -> str:
+        return self.hash[:SHORT_HASH_LENGTH]
+
+    @property
+    def nothing_to_do(self) -> bool:
+        return all(change.kind is ChangeKind.NONE for change in self.workers)
+
+    @property
+    def current(self) -> str:
+        """The modes that the running workers have now, e.g. ``disabled`` or ``disabled, preparing``."""
+        return ", ".join(sorted({change.mode for change in self.workers if change.mode != "stopped"})) or "stopped"
+
+    @property
+    def is_downgrade(self) -> bool:
+        """Whether it takes some worker down and none up. A stopped worker counts by the mode it would join in."""
+        now = [_mode_of(change) for change in self.workers]
+        return any(m.is_above(self.target) for m in now if m) and not any(self.target.is_above(m) for m in now if m)
+
+    @property
+    def puts_back(self) -> bool:
+        """Whether a property that an earlier roll had set for the way is put back as it was."""
+        return self.target.runs_exactly_once_tasks and any(change.sets_isolation for change in self.workers)
+
+    def change(self, worker_id: str) -> WorkerChange:
+        return next(change for change in self.workers if change.worker_id == worker_id)
+
+    @property
+    def edits(self) -> tuple[PlannedEdit, ...]:
+        """Each edit once, with the workers that it serves."""
+        served: dict[str, list[WorkerChange]] = {}
+        for change in self.workers:
+            served.setdefault(change.config, []).append(change)
+        return tuple(
+            PlannedEdit(name, changes[0].config_before, changes[0].config_after, tuple(c.worker_id for c in changes))
+            for name, changes in served.items()
+        )
+
+    def edit_of(self, worker_id: str) -> PlannedEdit:
+        """The edit that serves a worker."""
+        return next(edit for edit in self.edits if worker_id in edit.workers)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON: kept in the journal and handed from task to task."""
+        return {
+            "schema": SCHEMA,
+            "hash": self.hash,
+            "group_id": self.group_id,
+            "kafka_cluster_id": self.kafka_cluster_id,
+            "target": str(self.target),
+            "workers": [{**asdict(change), "kind": change.kind.name} for change in self.workers],
+            "task_downtime": [asdict(prediction) for prediction in self.task_downtime],
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Plan:
+        """Read :meth:`to_dict` back.
+
+        :raises ConfigurationError: another schema, no plan at all, or content that does not match its own hash.
+        """
+        if document.get("schema") != SCHEMA:
+            raise ConfigurationError(f"The plan has schema {document.get('schema')!r}.", expected=str(SCHEMA))
+        try:
+            plan = cls(
+                group_id=document["group_id"],
+                kafka_cluster_id=document["kafka_cluster_id"],
+                target=Mode(document["target"]),
+                workers=tuple(
+                    WorkerChange(
+                        **{
+                            **change,
+                            "kind": ChangeKind[change["kind"]],
+                            "start": tuple(change["start"]),
+                            "variables": tuple(change["variables"]),
+                        }
+                    )
+                    for change in document["workers"]
+                ),
+                task_downtime=predictions(document),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigurationError(
+                f"The document is no plan of this schema ({type(error).__name__}: {error}).", remedy="Make a new plan."
+            ) from error
+        if plan.hash != document.get("hash"):
+            raise ConfigurationError("The plan's content does not match its hash.", remedy="Make a new plan.")
+        return plan
+
+    def markdown(self) -> str:
+        """The plan as a person reads it before saying yes, as Markdown; names and values are data in it."""
+        predictions = {prediction.worker_id: prediction for prediction in self.task_downtime}
+        lines = [
+            f"**Roll group {code_span(self.group_id)} from {code_span(self.current)} to {self.target}** "
+            f"(plan `{self.short_hash}`)",
+            "",
+            "| worker | runs | tasks | what happens | its tasks are unassigned |",
+            "|---|---|---|---|---|",
+        ]
+        for change in self.workers:
+            prediction = predictions.get(change.worker_id)
+            tasks = prediction.tasks if prediction else 0
+            shown = str(prediction) if prediction and change.kind is not ChangeKind.NONE else "not at all"
+            worker_id, runs = code_span(change.worker_id), code_span(change.runs)
+            lines.append(f"| {worker_id} | {runs} | {tasks} | {change.kind} | {shown} |")
+        lines += ["", "```diff", *self.diff(), "```", ""]
+        executed = self.executed()
+        if executed:
+            lines += ["What starts them:", "", *(f"- {code_span(line, 1_000)}" for line in executed), ""]
+        lines += [
+            f"{code_span(edit.name)} serves {', '.join(map(code_span, edit.workers))}: it is written once, with the "
+            f"first of them. Whichever of them restarts after that, for any reason, comes back in {self.target}. "
+            "If one does not pass its gate, it is put back for all of them. "
+            for edit in self.edits
+            if edit.is_shared and edit.before != edit.after
+        ]
+        if self.is_downgrade and any(change.mode == Mode.ENABLED for change in self.workers):
+            lines.append(
+                "Exactly-once is given up with the first worker that leaves `enabled`: what is written from then on "
+                "may come twice, nothing is lost. "
+            )
+        if self.puts_back:
+            lines.append(
+                f"`{ISOLATION_PROPERTY}`, which an earlier roll had set for the way, is put back as it was: an enabled "
+                "worker reads committed without it. "
+            )
+        lines.append("One worker at a time; the leader of the moment goes first, since its tasks wait for no delay.")
+        return "\n".join(lines)
+
+    def executed(self) -> list[str]:
+        """What is executed to start each worker that is started, one line each, without secrets."""
+        started = [change for change in self.workers if change.kind in (ChangeKind.ROLL, ChangeKind.START)]
+        return [f"{change.worker_id}: {change.executes}" for change in started]
+
+    def diff(self) -> list[str]:
+        """The changed lines of each edit, and nothing else of it."""
+        lines = []
+        for edit in self.edits:
+            if edit.before == edit.after:
+                continue
+            change = self.change(edit.workers[0])
+            lines.append(f"--- {edit.name}  ({', '.join(edit.workers)})")
+            if change.sets_mode:
+                if change.declared is not None:
+                    lines.append(f"-{MODE_PROPERTY}={change.declared}")
+                lines.append(f"+{MODE_PROPERTY}={self.target}")
+            if change.sets_isolation:
+                if change.isolation is not None:
+                    lines.append(f"-{ISOLATION_PROPERTY}={change.isolation}")
+                if change.isolation_after is not None:
+                    lines.append(f"+{ISOLATION_PROPERTY}={change.isolation_after}")
+        return [one_line(line, LINE_CHARACTERS) for line in lines] or ["  no file changes"]
+
+    def require_unmoved(self, now: Plan) -> None:
+        """Refuse to apply this plan to a cluster that is no longer as it was.
+
+        :param now: a plan for the same target, made from what is seen now.
+        :raises PlanMovedError: naming each thing that has moved.
+        """
+        if now.hash == self.hash:
+            return
+        raise PlanMovedError(
+            f"The cluster has moved since plan {self.short_hash} was made:\n"
+            + "\n".join(f"  - {line}" for line in _differences(self, now)),
+            remedy="Look at what has changed, then make a new plan and apply that one.",
+        )
+
+
+def make_plan(
+    observation: Observation,
+    target: Mode,
+    digest_after: Mapping[str, str],
+    temporary: Mapping[str, Former] | None = None,
+    left_down: Mapping[str, str] | None = None,
+) -> Plan:
+    """What a roll to ``target`` would change. Preflight must have passed.
+
+    :param digest_after: per worker, the SHA-256 that its file would have with the property set.
+    :param left_down: per worker that a roll left down, that rollout: it is started. Others that do not run were stopped
+        on purpose.
+    :param temporary: per worker whose ``isolation.level`` a roll has set for the way, what it was before.
+    """
+    workers = []
+    for worker in sorted(observation.workers, key=lambda w: w.worker_id):
+        former = (temporary or {}).get(worker.worker_id)
+        state = _State(worker in observation.stopped, (left_down or {}).get(worker.worker_id, ""))
+        workers.append(_change(worker, target, former, digest_after[worker.worker_id], state))
+    kafka_cluster_ids = {w.root.kafka_cluster_id for w in observation.workers if w.root}
+    return Plan(
+        group_id=observation.group_id,
+        kafka_cluster_id=", ".join(sorted(str(c) for c in kafka_cluster_ids)),
+        target=target,
+        workers=tuple(workers),
+        task_downtime=tuple(
+            predict(worker_id, observation) for worker_id in foreseen((c.worker_id for c in workers), observation)
+        ),
+    )
+
+
+def next_target(observation: Observation) -> Mode:
+    """Where an upgrade goes from here: to preparing until every worker is proven there and ready, then to enabled."""
+    modes = {w.mode.verdict.mode for w in observation.workers if w not in observation.stopped}
+    prepared = all(mode is not None and mode.uses_transactional_leader for mode in modes)
+    return Mode.ENABLED if prepared and not not_ready_for_enabled(observation) else Mode.PREPARING
+
+
+def _mode_of(change: WorkerChange) -> Mode | None:
+    """The mode of a worker now, or by its file if it is stopped; None if it cannot be told."""
+    text = (change.declared or Mode.DISABLED) if change.mode == "stopped" else change.mode
+    return Mode(text) if text in set(Mode) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """Whether a worker is stopped, and which rollout left it so."""
+
+    is_stopped: bool
+    left_by: str
+
+
+def _change(
+    worker: WorkerObservation, target: Mode, temporary: Former | None, after: str, state: _State
+) -> WorkerChange:
+    before, launch = worker.facts.digest or "", worker.facts.launch
+    sets = properties_to_set(worker.facts, target, temporary)
+    mode = "stopped" if state.is_stopped else str(worker.mode.verdict)
+    if state.left_by:
+        kind = ChangeKind.START
+    elif state.is_stopped:
+        kind = ChangeKind.NONE if before == after else ChangeKind.FILE_ONLY
+    else:
+        kind = ChangeKind.NONE if before == after and worker.mode.verdict.mode is target else ChangeKind.ROLL
+    return WorkerChange(
+        worker_id=worker.worker_id,
+        kind=kind,
+        mode=mode,
+        declared=worker.facts.properties.get(MODE_PROPERTY),
+        config=worker.facts.edit.name,
+        config_before=before,
+        config_after=after,
+        version=worker.root.version if worker.root else "",
+        sets_mode=MODE_PROPERTY in sets,
+        isolation=worker.facts.properties.get(ISOLATION_PROPERTY),
+        sets_isolation=ISOLATION_PROPERTY in sets,
+        isolation_after=sets.get(ISOLATION_PROPERTY),
+        start=launch.words,
+        cwd=launch.cwd,
+        variables=launch.variables,
+        launch=launch.digest,
+        left_by=state.left_by,
+    )
+
+
+def _differences(then: Plan, now: Plan) -> list[str]:
+    lines = []
+    if then.group_id != now.group_id or then.kafka_cluster_id != now.kafka_cluster_id:
+        lines.append(
+            f"another cluster: {then.group_id} on {then.kafka_cluster_id}, "
+            f"now {now.group_id} on {now.kafka_cluster_id or 'unknown'}"
+        )
+    before = {change.worker_id: change for change in then.workers}
+    after = {change.worker_id: change for change in now.workers}
+    lines += [f"{worker_id} is gone from the roster" for worker_id in sorted(before.keys() - after.keys())]
+    lines += [f"{worker_id} is new in the roster" for worker_id in sorted(after.keys() - before.keys())]
+    for worker_id in sorted(before.keys() & after.keys()):
+        old, new = before[worker_id], after[worker_id]
+        if old.config_before != new.config_before:
+            lines.append(f"the file of {worker_id} was edited ({new.config})")
+        if old.launch != new.launch:
+            lines.append(f"what starts {worker_id} was changed in the description ({_what_differs(old, new)})")
+        if old.left_by != new.left_by:
+            lines.append(f"{worker_id} was left down by {old.left_by or 'no rollout'}, now by {new.left_by or 'none'}")
+        for what in ("mode", "version", "config"):
+            if getattr(old, what) != getattr(new, what):
+                lines.append(f"{what} of {worker_id}: {getattr(old, what)}, now {getattr(new, what)}")
+    return lines or ["the plan's content"]
+
+
+def _what_differs(old: WorkerChange, new: WorkerChange) -> str:
+    """Which part of a start differs; the values of variables are not known here."""
+    parts = {"start": old.start != new.start, "cwd": old.cwd != new.cwd, "env": old.variables != new.variables}
+    return ", ".join(name for name, differs in parts.items() if differs) or "a value in start or env"

@@ -1,0 +1,82 @@
+"""The worker properties that a roll sets: the mode, and how a worker that is not enabled reads source offsets.
+
+A worker reads its offsets topic ``read_committed`` only when it is enabled (``KafkaOffsetBackingStore``; 4.3.1). In
+preparing or disabled it takes the offsets of a transaction that was aborted, or is still open, for progress, and what
+stands between the last commit and those offsets is never read again: lost, not duplicated. That bites whenever such a
+worker takes a task over from an enabled one, on the way down and in the mixed phase of the way up.
+
+The consumer is made from the worker's own properties, so ``isolation.level=read_committed`` there closes the gap
+(``consumer.isolation.level`` does not; that is for sinks). The config topic is read with it too, which is right as
+well: an enabled leader writes it in transactions. So every roll to a mode below enabled carries that property along, in
+the plan's diff and under its hash.
+
+It is set for the way only. The edit that makes a worker enabled puts it back as it was, which costs no restart of its
+own and is safe at that very moment: for an enabled worker Connect forces the same value on the offsets and the config
+topic, and the workers that still wait for their turn keep theirs. On the way down it has to stay, also at the end: what
+was never committed goes on standing in the offsets topic for as long as compaction leaves it there. A setting
+of the worker's owner is left alone everywhere; whose it is, the journal says (``temporary_isolation.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.rollout.hosts.host import HostFacts
+from airflow_eos_provider.rollout.observe.observation import Observation
+
+#: How the worker's own consumers (offsets, config and status topic) read.
+ISOLATION_PROPERTY = "isolation.level"
+READ_COMMITTED = "read_committed"
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """What a property was before a roll set it for the way.
+
+    :param value: None if it did not stand in the file.
+    """
+
+    value: str | None
+
+
+def properties_to_set(facts: HostFacts, target: Mode, temporary: Former | None = None) -> dict[str, str | None]:
+    """What has to change in a worker's file so that it joins in ``target`` and loses nothing; empty if nothing has to.
+
+    :param facts: the worker's file as it is now. A mode that a config provider supplies counts as what it supplies.
+    :param temporary: what ``isolation.level`` was before a roll set it for the way; None if no roll has.
+    :returns: values by name; None for a property that is taken away.
+    """
+    properties: dict[str, str | None] = {} if facts.declared.mode is target else {MODE_PROPERTY: str(target)}
+    if not target.runs_exactly_once_tasks:
+        if not reads_offsets_committed(facts):
+            properties[ISOLATION_PROPERTY] = READ_COMMITTED
+    elif temporary is not None and properties:  # never the only reason to touch a worker: it does no harm
+        properties[ISOLATION_PROPERTY] = temporary.value
+    return properties
+
+
+def reads_offsets_committed(facts: HostFacts) -> bool:
+    """Whether a worker started with this file ignores offsets that were never committed, whatever its mode."""
+    return facts.properties.get(ISOLATION_PROPERTY, "").strip().lower() == READ_COMMITTED
+
+
+def uncommitted_readers(observation: Observation) -> list[str]:
+    """Running workers below enabled that would, by their files, take offsets that were never committed for progress."""
+    return [
+        worker.worker_id
+        for worker in observation.workers
+        if worker.mode.verdict.mode in (Mode.PREPARING, Mode.DISABLED) and not reads_offsets_committed(worker.facts)
+    ]
+
+
+def not_ready_for_enabled(observation: Observation) -> list[str]:
+    """Those of them that must be changed before a first worker is enabled.
+
+    None where a worker is enabled already, since going on ends that soonest; and none where a worker is alone, since no
+    other could leave it a task.
+    """
+    running = [worker for worker in observation.workers if worker not in observation.stopped]
+    if {worker.mode.verdict.mode for worker in running} != {Mode.PREPARING} or len(running) == 1:
+        return []
+    return uncommitted_readers(observation)

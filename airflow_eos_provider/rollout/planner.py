@@ -1,0 +1,183 @@
+"""Looks at a cluster and plans its roll: what may be rolled, what a roll would change, whether a plan still fits.
+
+Nothing here changes the cluster or the journal; :mod:`~airflow_eos_provider.rollout.controller` carries a plan out.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Self
+
+from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.errors import PlanMovedError
+from airflow_eos_provider.journal.journal import read_journal
+from airflow_eos_provider.journal.records import JournalContent, RolloutRecord, RolloutState
+from airflow_eos_provider.rollout.act.left_down import left_down
+from airflow_eos_provider.rollout.hosts.choose import HostFactory, host_of
+from airflow_eos_provider.rollout.observe.observation import Observation
+from airflow_eos_provider.rollout.observe.observer import Observer
+from airflow_eos_provider.rollout.plan import preflight
+from airflow_eos_provider.rollout.plan.plan import Plan, make_plan, next_target
+from airflow_eos_provider.rollout.plan.preflight import Preflight
+from airflow_eos_provider.rollout.plan.temporary_isolation import temporary_isolation
+from airflow_eos_provider.rollout.plan.worker_edits import Former, properties_to_set
+from airflow_eos_provider.rollout.settings import RolloutSettings
+
+#: How long planning waits for a rebalance that happens to be under way.
+STABLE_SECONDS = 20.0
+
+
+class Planner:
+    """Plans the rolls of one cluster; a context manager.
+
+    :param cluster: its description.
+    :param hosts: gives each worker its host.
+    """
+
+    def __init__(
+        self,
+        cluster: ConnectCluster,
+        *,
+        settings: RolloutSettings = RolloutSettings(),  # noqa: B008 (frozen)
+        hosts: HostFactory = host_of,
+    ) -> None:
+        self.cluster = cluster
+        self.observer = Observer(cluster, hosts=hosts)
+        self.settings = settings
+        self._found_on: Observation | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.observer.session.close()
+
+    def observe(self) -> Observation:
+        """A look at the cluster whose parts fit together, as far as that comes within some seconds."""
+        return self.observer.observe_settled()
+
+    def observe_stable(self) -> Observation:
+        """One look at a moment without a rebalance, if there is one within :data:`STABLE_SECONDS`."""
+        deadline = time.monotonic() + STABLE_SECONDS
+        observation = self.observe()
+        while not (observation.group and observation.group.is_stable) and time.monotonic() < deadline:
+            if observation.group is None or not observation.group.members:
+                break
+            time.sleep(self.settings.poll_interval_seconds)
+            observation = self.observe()
+        return observation
+
+    def preflight(self, target: Mode) -> Preflight:
+        """Every condition for a roll to ``target``, answered. A rebalance under way is waited for."""
+        content = read_journal(self.observer.session.kafka, self.cluster.group_id)
+        return self._check(self.observe_stable(), target, content)
+
+    def plan(self, target: Mode | None = None) -> Plan:
+        """What a roll would change.
+
+        :param target: the mode to roll to; unset, the next step of the upgrade.
+        :raises RefusedError: the cluster may not be rolled there; with every reason.
+        :raises RolloutPausedError: it is not known whether it may.
+        """
+        observation = self.observe_stable()
+        wanted = target or next_target(observation)
+        content = read_journal(self.observer.session.kafka, self.cluster.group_id)
+        self._check(observation, wanted, content).require()
+        return self._plan_from(observation, wanted, content)
+
+    def find_plan(self, hash_prefix: str) -> Plan:
+        """The plan with this hash: one that the journal has as unfinished, or one that fits what is seen now.
+
+        :raises PlanMovedError: no plan has it.
+        """
+        content = read_journal(self.observer.session.kafka, self.cluster.group_id)
+        own = [r for r in content.rollouts.values() if str(r.plan.get("hash", "")).startswith(hash_prefix)]
+        newest_first = sorted(own, key=lambda r: r.started_at, reverse=True)
+        for record in newest_first:
+            if content.unfinished(record.plan["hash"]):
+                content.require_understood(record)
+                return Plan.from_dict(record.plan)
+        observation = self.observe_stable()
+        for target in Mode:
+            plan = self._plan_from(observation, target, content)
+            if plan.hash.startswith(hash_prefix):
+                self._found_on = observation
+                return plan
+        for record in newest_first:  # done already: apply reports that, if it still holds
+            plan = Plan.from_dict(record.plan)
+            if self.still_done(plan, content, observation) is not None:
+                return plan
+        raise PlanMovedError(
+            f"No plan {hash_prefix} fits the cluster as it is now: "
+            f"the files, modes, versions or the roster have moved since it was made.",
+            remedy="Make a new plan with 'eos plan' and look at what it says.",
+        )
+
+    def replan(self, target: Mode) -> Plan:
+        """A plan from what is seen now, whether it may be applied or not; to compare an older one with."""
+        return self._plan_from(self.observe_stable(), target)
+
+    def verify(self, target: Mode) -> Preflight:
+        """Prove that every running member is in ``target``.
+
+        :raises RefusedError: a member is not.
+        :raises RolloutPausedError: of a member it is not known.
+        """
+        result = preflight.verify(self.observe_stable(), target)
+        result.require()
+        return result
+
+    def look_of_found_plan(self) -> Observation:
+        """The look that the plan was found on, if that was just now: it only spares a lease where the roll is refused.
+
+        What counts is seen once more under the lease, and right before each act.
+        """
+        found_on, self._found_on = self._found_on, None
+        if found_on is not None and time.time() - found_on.at < STABLE_SECONDS:
+            return found_on
+        return self.observe_stable()
+
+    def require_unmoved(self, plan: Plan, observation: Observation) -> None:
+        """Go on only if the cluster is as planned, and may still be rolled.
+
+        :raises PlanMovedError: it is no longer as planned.
+        :raises RefusedError: it may not be rolled.
+        :raises RolloutPausedError: it is not known whether it may.
+        """
+        content = read_journal(self.observer.session.kafka, self.cluster.group_id)
+        plan.require_unmoved(self._plan_from(observation, plan.target, content))
+        self._check(observation, plan.target, content).require()
+
+    def still_done(self, plan: Plan, content: JournalContent, observation: Observation) -> RolloutRecord | None:
+        """The last rollout of this plan, if it is done and still holds."""
+        record = content.last_of(plan.hash)
+        if record is None or record.state is not RolloutState.DONE:
+            return None
+        if not self._plan_from(observation, plan.target, content).nothing_to_do:
+            return None  # the cluster was changed since: the plan is refused for what has moved
+        return record
+
+    def _check(self, observation: Observation, target: Mode, content: JournalContent) -> Preflight:
+        return preflight.check(observation, target, self.settings, left_down(content, observation))
+
+    def _plan_from(self, observation: Observation, target: Mode, content: JournalContent | None = None) -> Plan:
+        digests = {}
+        content = content or read_journal(self.observer.session.kafka, self.cluster.group_id)
+        temporary = self._temporary(observation, target, content)
+        for worker in observation.workers:
+            facts = worker.facts
+            properties = properties_to_set(facts, target, temporary.get(worker.worker_id))
+            if facts.problem:
+                digests[worker.worker_id] = ""
+            elif not properties:
+                digests[worker.worker_id] = facts.digest or ""
+            else:
+                digests[worker.worker_id] = self.observer.hosts[worker.worker_id].digest_with(properties)
+        return make_plan(observation, target, digests, temporary, left_down(content, observation))
+
+    def _temporary(self, observation: Observation, target: Mode, content: JournalContent) -> dict[str, Former]:
+        """What a roll has set for the way, and this one may put back."""
+        if not target.runs_exactly_once_tasks:
+            return {}
+        return temporary_isolation(content, observation)

@@ -1,0 +1,10 @@
+"""Changes of source offsets in the Kafka Connect cluster of ``kafka_connect_default``.
+
+Copy this file once per cluster, with another ``conn_id`` and ``dag_id``.
+"""
+
+from __future__ import annotations
+
+from airflow_eos_provider.dag_factories import offsets_dag
+
+dag = offsets_dag(conn_id="kafka_connect_default", dag_id="connect_offsets")

@@ -1,0 +1,451 @@
+"""The mutants: for each sentence that exactly once rests on, the code without it and the tests that notice.
+
+A mutant replaces text as it stands in the source, so one whose text has changed is an error (``tests/unit/
+test_mutants.py`` looks at all of them in a moment) and not a mutant that lives unseen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_PACKAGE = "airflow_eos_provider"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One replacement.
+
+    :param file: path below the project's folder.
+    :param old: text that stands there exactly once.
+    :param new: what takes its place.
+    """
+
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """The code without one sentence of the proof.
+
+    :param name: by which it is chosen.
+    :param without: what it lacks.
+    :param edits: how it is made.
+    :param killers: ids of the tests of which one has to fail.
+    """
+
+    name: str
+    without: str
+    edits: tuple[Edit, ...]
+    killers: tuple[str, ...]
+
+
+def _mutant(name: str, without: str, file: str, old: str, new: str, *killers: str) -> Mutant:
+    """A mutant of one replacement in a module of the package."""
+    return Mutant(name, without, (Edit(f"{_PACKAGE}/{file}", old, new),), killers)
+
+
+_STORIES = "tests/faults/test_mutations.py"
+_CONCURRENCY = "tests/faults/test_concurrency.py"
+_BARRIER = "tests/faults/test_barrier.py"
+_TOPICS = "tests/faults/test_topics.py"
+_MATRIX = "tests/faults/test_failure_matrix.py"
+_INPUTS = "tests/integration/test_spark_inputs.py"
+_WRITE = "tests/integration/test_spark_write.py"
+_FILES = "tests/unit/interval/spark/test_file_listing.py"
+_JOB = "tests/unit/interval/spark/test_job.py"
+
+_ADMISSION = (
+    _mutant(
+        "ledger-before-control",
+        "admission reads the ledger after the control topic",
+        "interval/protocol/admission.py",
+        "        control = self._read_control()\n        self._topics.compare(control)\n        self._read_ledger()\n",
+        "        self._read_ledger()\n        control = self._read_control()\n        self._topics.compare(control)\n",
+        f"{_CONCURRENCY}::test_an_interval_that_is_completed_between_a_planners_two_reads_is_seen",
+    ),
+    _mutant(
+        "own-plan-written-again",
+        "a plan on record is adopted",
+        "interval/protocol/admission.py",
+        "    if plan is not None:\n        return plan\n",
+        "",
+        f"{_STORIES}::test_v4_a_plan_on_record_is_adopted_and_never_written_again[as it is]",
+    ),
+    _mutant(
+        "planned-overlap-admitted",
+        "an interval that overlaps one that is being written is refused",
+        "interval/protocol/admission.py",
+        "        if other.interval.overlaps(run.interval):\n",
+        "        if False:\n",
+        f"{_CONCURRENCY}::test_of_two_overlapping_intervals_exactly_one_is_admitted[one after the other]",
+    ),
+    _mutant(
+        "complete-overlap-admitted",
+        "an interval that overlaps a complete one is refused",
+        "interval/protocol/admission.py",
+        "        if other.interval != run.interval:\n",
+        "        if False:\n",
+        f"{_CONCURRENCY}::test_of_two_overlapping_intervals_exactly_one_is_admitted[when the other is complete]",
+    ),
+    _mutant(
+        "plans-without-turns",
+        "plans of one pipeline are written under one id",
+        "interval/pipeline.py",
+        'return f"{self.group_id}-{self.name}-planner"',
+        "return f\"{self.group_id}-{self.name}-planner-{__import__('os').getpid()}\"",
+        f"{_STORIES}::test_overlapping_intervals_are_admitted_one_at_a_time[as it is]",
+    ),
+)
+
+_COORDINATOR = (
+    _mutant(
+        "first-read-to-the-end",
+        "the first look at the ledger does not wait for a dead task",
+        "interval/protocol/coordinator.py",
+        "self._ledger_topic.read_stable()",
+        "self._ledger_topic.read()",
+        f"{_STORIES}::test_v2_the_first_look_at_the_ledger_does_not_wait_for_a_dead_task[as it is]",
+    ),
+    _mutant(
+        "fence-before-generation",
+        "the new generation is on record before the old ids are fenced",
+        "interval/protocol/coordinator.py",
+        "        generation = self._write_generation(assignment)\n        self._fence(state)\n",
+        "        self._fence(state)\n        generation = self._write_generation(assignment)\n",
+        f"{_STORIES}::test_the_generation_is_on_record_before_the_old_ids_are_fenced[as it is]",
+    ),
+    _mutant(
+        "old-task-count-ignored",
+        "as many ids are fenced as the last task count says",
+        "interval/protocol/coordinator.py",
+        "range(state.task_count or 0)",
+        "range(0)",
+        f"{_STORIES}::test_as_many_ids_are_fenced_as_the_last_generation_had[as it is]",
+    ),
+    _mutant(
+        "open-ids-not-fenced",
+        "whatever is open under the run's prefix is fenced",
+        "interval/protocol/coordinator.py",
+        "self._fence_ids([*counted, *opened])",
+        "self._fence_ids(counted)",
+        f"{_CONCURRENCY}::test_a_transaction_that_no_task_count_tells_of_is_fenced",
+    ),
+    _mutant(
+        "input-not-compared",
+        "a retry writes only if its input has the rows that are committed",
+        "interval/protocol/input_check.py",
+        "    if differ := differences(stage.committed, found):\n",
+        "    if differ := ():\n",
+        f"{_STORIES}::test_a_retry_writes_only_if_its_input_has_the_rows_that_are_committed[as it is]",
+    ),
+    _mutant(
+        "comparing-forgotten",
+        "a stage whose input was not compared is not written",
+        "interval/protocol/task.py",
+        "        stage.require_compared()\n",
+        "",
+        "tests/unit/interval/protocol/test_input_check.py::test_a_stage_that_was_not_compared_is_not_written",
+    ),
+    _mutant(
+        "compared-rows-evaluated-again",
+        "what is written are the rows that were compared",
+        "interval/spark/write.py",
+        "rows = self.frozen or sliced(self.frame, self.key, self.count)",
+        "rows = sliced(self.frame, self.key, self.count)",
+        "tests/integration/test_spark_write.py::test_the_rows_that_were_compared_are_those_that_are_written",
+    ),
+    _mutant(
+        "stages-run-again-unnoticed",
+        "what a stage that ran again has committed is compared with one evaluation before complete",
+        "interval/spark/reruns.py",
+        "        return f\"Spark has run stage {', '.join(map(str, again))} again\"\n",
+        "        return None\n",
+        "tests/integration/test_spark_cluster.py::test_an_executor_lost_after_a_commit[True]",
+    ),
+    _mutant(
+        "no-second-fencing",
+        "whoever holds an id of the run is fenced before complete",
+        "interval/protocol/coordinator.py",
+        "        self._fence_ids([self._pipeline.transactional_id(self._run, n) for n in range(stage.tasks)])\n",
+        "",
+        f"{_CONCURRENCY}::test_whoever_holds_an_id_of_the_run_is_fenced_before_complete",
+    ),
+    _mutant(
+        "readers-not-waited-for",
+        "complete waits until readers get past the run's records",
+        "interval/protocol/coordinator.py",
+        "        self._await_readers(stage, {topic for r in done.values() for topic in r.topics})\n",
+        "",
+        f"{_TOPICS}::test_complete_waits_for_a_foreign_transaction_and_names_it",
+    ),
+    _mutant(
+        "topics-not-compared-with-the-plan",
+        "a run goes on with the topics that it was begun with",
+        "interval/protocol/same_topics.py",
+        "        self._require_same(control.pinned(self._run), self.found)\n",
+        "",
+        f"{_TOPICS}::test_a_retry_with_other_topics_is_refused[another target]",
+    ),
+    _mutant(
+        "topics-not-compared-with-complete",
+        "a complete run is complete in the topics that it was written to",
+        "interval/protocol/same_topics.py",
+        '        self._require_same([Pinned("its complete", record.pins)], self.found)\n',
+        "",
+        f"{_TOPICS}::test_a_finished_run_with_other_topics_is_refused[another target]",
+    ),
+    _mutant(
+        "topics-not-compared-at-the-end",
+        "the topics are looked at again right before complete",
+        "interval/protocol/coordinator.py",
+        '        self._step("write complete")\n        self._topics.compare_again()\n',
+        '        self._step("write complete")\n',
+        f"{_TOPICS}::test_a_topic_made_anew_in_mid_run_is_caught_before_complete[right before complete-target]",
+    ),
+    _mutant(
+        "lost-ledger-made-anew",
+        "a ledger that is missing beside a control topic that knows the pipeline is not made anew",
+        "interval/protocol/same_topics.py",
+        "prepare_topics(self._pipeline, self._require_new_pipeline)",
+        "prepare_topics(self._pipeline)",
+        f"{_TOPICS}::test_a_finished_run_with_other_topics_is_refused[ledger deleted]",
+    ),
+    _mutant(
+        "markers-not-asked-for",
+        "the partitions are asked for markers that the brokers left out",
+        "interval/protocol/coordinator.py",
+        "if lost := lost_markers(self._client(), self._pipeline, self._run, topic):",
+        "if lost := ():",
+        f"{_BARRIER}::test_a_marker_that_the_brokers_left_out_is_seen[as it is]",
+    ),
+    _mutant(
+        "missing-slices-complete",
+        "complete is written when the ledger has every slice",
+        "interval/protocol/coordinator.py",
+        "        if missing:\n",
+        "        if False:\n",
+        f"{_CONCURRENCY}::test_a_run_with_missing_slices_is_not_complete_and_says_which",
+    ),
+    _mutant(
+        "plan-hash-not-compared",
+        "a slice that is committed under another plan is not completed",
+        "interval/protocol/coordinator.py",
+        "if record.plan != stage.plan_hash)",
+        "if False)",
+        f"{_CONCURRENCY}::test_slices_of_another_plan_are_not_completed",
+    ),
+    _mutant(
+        "resume-without-first-look",
+        "an outdated stage is not resumed, which would fence its successor",
+        "interval/protocol/coordinator.py",
+        "        self.require_current(stage)  # or else init would fence the successor\n",
+        "",
+        f"{_CONCURRENCY}::test_a_stage_that_is_outdated_is_not_resumed_and_its_successor_is_left_alone",
+    ),
+    _mutant(
+        "resume-without-second-look",
+        "a stage that is outdated while it is resumed is not finished",
+        "interval/protocol/coordinator.py",
+        "        self._init()\n        self.require_current(stage)\n",
+        "        self._init()\n",
+        f"{_CONCURRENCY}::test_a_stage_that_is_outdated_while_it_is_resumed_is_not_finished",
+    ),
+    _mutant(
+        "abandon-without-second-check",
+        "a run of which a slice was committed meanwhile is not given up",
+        "interval/protocol/coordinator.py",
+        '        self._read_ledger("read ledger")\n        self._require_nothing_done(plan)\n',
+        '        self._read_ledger("read ledger")\n',
+        f"{_CONCURRENCY}::test_giving_up_is_refused_when_a_slice_is_committed_after_the_first_look",
+    ),
+    _mutant(
+        "abandon-without-fencing",
+        "giving up fences the tasks first",
+        "interval/protocol/coordinator.py",
+        '        self._fence(state)\n        plan = self._read_control("read control again").plan\n',
+        '        plan = self._read_control("read control again").plan\n',
+        f"{_STORIES}::test_m9_giving_up_fences_the_tasks_first[as it is]",
+    ),
+)
+
+_TASK = (
+    _mutant(
+        "read-before-init",
+        "a task takes its id before it reads",
+        "interval/protocol/task.py",
+        "        self._init()\n        done = self._read_slices()\n",
+        "        done = self._read_slices()\n        self._init()\n",
+        f"{_STORIES}::test_a_task_takes_its_id_before_it_reads[as it is]",
+        f"{_MATRIX}::test_a_task_that_wakes_up_beside_its_next_attempt_writes_nothing_twice[init]",
+    ),
+    _mutant(
+        "slices-not-read",
+        "a task asks the ledger what an earlier attempt has committed",
+        "interval/protocol/task.py",
+        "self._to_do = set(self.slices) - set(done)",
+        "self._to_do = set(self.slices)",
+        f"{_STORIES}::test_a_task_asks_the_ledger_what_an_earlier_attempt_has_committed[as it is]",
+    ),
+    _mutant(
+        "no-look-before-init",
+        "an outdated attempt does not fence its successor",
+        "interval/protocol/task.py",
+        '        self._require_own_generation("read control")\n        self._init()\n',
+        "        self._init()\n",
+        f"{_STORIES}::test_m7_an_outdated_attempt_does_not_fence_its_successor[as it is]",
+    ),
+    _mutant(
+        "missing-generation-allowed",
+        "a task that does not find its generation writes nothing",
+        "interval/protocol/task.py",
+        '        if generation is None:\n            raise self._outdated("is complete or abandoned")\n',
+        "        if generation is None:\n            return\n",
+        f"{_STORIES}::test_m10_a_task_that_does_not_find_its_generation_writes_nothing[as it is]",
+    ),
+    _mutant(
+        "newer-generation-allowed",
+        "a task that finds a newer generation writes nothing",
+        "interval/protocol/task.py",
+        "        if generation != self._stage.generation:\n",
+        "        if False:\n",
+        f"{_STORIES}::test_the_generation_is_on_record_before_the_old_ids_are_fenced[as it is]",
+    ),
+    _mutant(
+        "complete-read-first",
+        "a late duplicate reads its slices first and complete last",
+        "interval/protocol/task.py",
+        "        done = self._read_slices()\n"
+        '        self._require_own_generation("read control again")\n'
+        "        self._require_incomplete()\n",
+        '        self._require_own_generation("read control again")\n'
+        "        self._require_incomplete()\n"
+        "        done = self._read_slices()\n",
+        f"{_CONCURRENCY}::test_a_late_duplicate_before_its_last_read_writes_nothing",
+    ),
+    _mutant(
+        "read-to-the-stable-end",
+        "a read goes to the uncommitted end",
+        "interval/protocol/follower.py",
+        "return self._read(stable_only=False, timeout_seconds=patience)",
+        "return self._read(stable_only=True, timeout_seconds=patience)",
+        f"{_STORIES}::test_a_read_goes_to_the_uncommitted_end[as it is]",
+    ),
+)
+
+_WRITER = (
+    _mutant(
+        "ledger-record-apart",
+        "the ledger record is in the transaction of the data",
+        "interval/protocol/slice_writer.py",
+        '            self._step("ledger record")\n',
+        '            self._step("ledger record")\n'
+        "            self._producer.commit()\n"
+        "            self._producer.begin()\n",
+        f"{_STORIES}::test_the_ledger_record_is_in_the_transaction_of_the_data[as it is]",
+    ),
+    _mutant(
+        "ledger-record-before-flush",
+        "the ledger record comes when the rows are with the brokers",
+        "interval/protocol/slice_writer.py",
+        '            self._step("flush")\n            self._producer.flush()\n',
+        '            self._step("flush")\n',
+        "tests/unit/interval/protocol/test_slice_writer_plain.py::test_the_ledger_record_comes_last_and_behind_flushed_rows",
+    ),
+    _mutant(
+        "commit-errors-swallowed",
+        "a commit that fails is an error",
+        "kafka/producer.py",
+        "        self._until_done(self._producer.commit_transaction, limit, _COMMITTING)\n",
+        "        with contextlib.suppress(EosError):\n"
+        "            self._until_done(self._producer.commit_transaction, limit, _COMMITTING)\n",
+        f"{_CONCURRENCY}::test_a_task_that_is_fenced_at_its_last_commit_does_not_pass_for_written",
+    ),
+)
+
+_SPARK = (
+    _mutant(
+        "files-not-compared-after-the-stage",
+        "an interval whose file changes while it is read is not complete",
+        "interval/spark/write.py",
+        "            require_same_inputs(pinned_inputs(self.frame), source)\n",
+        "            pass\n",
+        f"{_INPUTS}::test_an_interval_whose_file_changes_while_it_is_read_is_not_complete",
+    ),
+    _mutant(
+        "files-not-compared-before-the-stage",
+        "a retry reads the files that the plan pinned",
+        "interval/spark/write.py",
+        "            require_same_inputs(self._inputs_at_first, source)\n",
+        "            pass\n",
+        f"{_INPUTS}::test_a_file_that_changes_between_attempts_is_named",
+    ),
+    _mutant(
+        "added-file-accepted",
+        "a file that was added to a DataFrame's since the plan is refused",
+        "interval/spark/pinned_inputs.py",
+        "    if added := sorted(now.keys() - pinned.keys()):\n",
+        "    if added := []:\n",
+        f"{_INPUTS}::test_a_file_that_comes_between_attempts_is_named",
+    ),
+    _mutant(
+        "added-source-file-accepted",
+        "a file that was added to a files_source since the plan is refused",
+        "interval/spark/write.py",
+        "        self.source.require_planned(stage.slices)\n",
+        "        pass\n",
+        f"{_INPUTS}::test_a_file_that_comes_between_attempts_of_a_files_source_is_named",
+    ),
+    _mutant(
+        "changed-file-accepted",
+        "a file that changes while it is read is an error",
+        "interval/sources/files.py",
+        "    file.require_unchanged(look_at(file.path))\n    for batch in",
+        "    for batch in",
+        f"{_FILES}::test_a_file_that_is_gone_is_an_error",
+    ),
+    _mutant(
+        "data-source-inputs-not-compared",
+        "the data source reads the files that the plan pinned",
+        "interval/spark/datasource.py",
+        "            require_same_inputs(inputs, ",
+        "            require_same_inputs({}, ",
+        f"{_INPUTS}::test_the_data_source_looks_as_well",
+    ),
+    _mutant(
+        "other-slices-accepted",
+        "a DataFrame goes on with the slices that its run was begun with",
+        "interval/spark/write.py",
+        "        if found != wanted:\n",
+        "        if False:\n",
+        f"{_WRITE}::test_a_run_that_was_begun_with_another_key_is_not_gone_on_with",
+    ),
+    _mutant(
+        "foreign-rows-accepted",
+        "a task writes the rows of its own slices only",
+        "interval/spark/executor.py",
+        "    if found not in allowed:\n",
+        "    if False:\n",
+        f"{_WRITE}::test_the_data_source_refuses_rows_that_were_moved",
+    ),
+    _mutant(
+        "rows-of-done-slices-not-looked-at",
+        "a row of another slice beside a committed one is an error",
+        "interval/spark/datasource.py",
+        "                require_slice(found, frozenset({number}), number)\n",
+        "                pass\n",
+        f"{_JOB}::test_the_data_source_looks_at_the_rows_beside_a_committed_slice",
+    ),
+    _mutant(
+        "empty-partitions-not-written",
+        "a slice whose partition Spark leaves out gets its ledger record",
+        "interval/spark/datasource.py",
+        "            if number not in written and task is not None:\n",
+        "            if False:\n",
+        f"{_WRITE}::test_the_data_source_completes_an_empty_interval",
+    ),
+)
+
+#: All of them, in the order of the proof.
+MUTANTS = (*_ADMISSION, *_COORDINATOR, *_TASK, *_WRITER, *_SPARK)

@@ -1,0 +1,469 @@
+"""The topics of a run are the ones it was begun with, and its records can be read when it says ``complete``.
+
+Topics are deleted, made anew and exchanged between attempts, after the end and in the middle of a run, and foreign
+transactions hold back the target topic's readers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.cimpl import NewTopic
+
+from airflow_eos_provider.errors import RefusedError
+from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.local import write_slices
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol import admission
+from airflow_eos_provider.interval.protocol.coordinator import Coordinator
+from airflow_eos_provider.interval.protocol.follower import Follower
+from airflow_eos_provider.interval.protocol.ledger import complete_key
+from airflow_eos_provider.interval.protocol.slice_writer import Tally
+from airflow_eos_provider.interval.protocol.stage import Completed, Stage
+from airflow_eos_provider.interval.protocol.visible import NotVisibleError
+from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.interval.verify import completion
+from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.producer import TransactionalProducer
+from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.transaction_state import TransactionState
+from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.lab.broker import Broker
+from airflow_eos_provider.lab.jars import class_path, ensure_jars
+from airflow_eos_provider.lab.java import SHORT_LIVED, java_program
+from airflow_eos_provider.processes import from_pid_file
+from tests.waiting import until
+
+Change = Callable[[Pipeline], Pipeline]
+
+
+def write_rows(pipeline: Pipeline, run: Run, *rows: pa.RecordBatch) -> Completed:
+    """One slice, in this process."""
+    with Coordinator(pipeline, run) as coordinator:
+        stage = coordinator.begin(lambda: RunPlan.of(run, [{}]), 1)
+        assert isinstance(stage, Stage)
+        stage = coordinator.compare_input(stage, lambda done: {0: Tally(pipeline, run).take(rows)})
+        if stage.tasks:
+            write_slices(pipeline, stage, 0, read=lambda _: iter(rows))
+        return coordinator.finish(stage)
+
+
+# Partitions
+
+
+def partitions_by_java(pipeline: Pipeline, keys: Sequence[bytes]) -> dict[bytes, int]:
+    """By key the partition that Java's producer puts a record into, which it does."""
+    program = Path(__file__).parents[1] / "java" / "Partitions.java"
+    command = [str(java_program()), *SHORT_LIVED, "-Xmx128m", "-cp", class_path(ensure_jars()), str(program)]
+    said = subprocess.run(
+        [*command, pipeline.kafka.bootstrap_servers, str(pipeline.topic)],
+        input=struct.pack(">i", len(keys)) + b"".join(struct.pack(">i", len(key)) + key for key in keys),
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr.decode()
+    return dict(zip(keys, struct.unpack(f">{len(keys)}i", said.stdout), strict=True))
+
+
+def test_a_row_goes_to_the_partition_that_javas_producer_gives_its_key(make_pipeline: Any, days: Any) -> None:
+    """Or else a key's records of a Java application and of a run would lie in two partitions, without an order."""
+    pipeline = make_pipeline(topic="beside-java", target_partitions=7)
+    texts = ["", *(f"{word}{n}" for word in ("key-", "Zürich ", "東京", "\U0001f600") for n in range(60))]
+    keys = [*(text.encode() for text in texts), *(bytes([n, 255 - n]) * (n % 5 + 1) for n in range(128, 192))]
+    plain = pa.RecordBatch.from_pydict({"key": pa.array(keys, pa.binary()), "value": [b"plain"] * len(keys)})
+    # A row that has more columns than key and value takes another way to the producer.
+    full = plain.append_column("partition", pa.nulls(len(keys), pa.int32()))
+
+    write_rows(pipeline, days(1), plain, full)
+
+    records = read_to_end(pipeline.kafka, "beside-java").records
+    assert len(records) == 2 * len(keys)
+    placed = {(record.key, record.partition) for record in records}
+    assert placed == set(partitions_by_java(pipeline, keys).items())
+    assert {partition for _, partition in placed} == set(range(7))
+
+
+# Topics deleted, made anew, exchanged
+
+
+def topics_of(pipeline: Pipeline) -> set[str]:
+    return set(QuietAdmin(pipeline.kafka).client.list_topics(timeout=20).topics)
+
+
+def delete(pipeline: Pipeline, topic: str) -> None:
+    admin = QuietAdmin(pipeline.kafka)
+    admin.answer(admin.client.delete_topics([topic], operation_timeout=20)[topic], f"deleting {topic}")
+    deadline = time.monotonic() + 120
+    while topic in topics_of(pipeline):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def create(pipeline: Pipeline, topic: str, partitions: int = 3, **config: str) -> None:
+    admin = QuietAdmin(pipeline.kafka)
+    named = {name.replace("_", "."): value for name, value in config.items()}
+    new = NewTopic(topic, num_partitions=partitions, config=named)
+    admin.answer(admin.client.create_topics([new])[topic], f"creating {topic}")
+    deadline = time.monotonic() + 120
+    while topic not in topics_of(pipeline):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def create_ledger(pipeline: Pipeline, topic: str) -> None:
+    create(pipeline, topic, 2, cleanup_policy="compact", min_compaction_lag_ms="3600000")
+
+
+def ledger_deleted(pipeline: Pipeline) -> Pipeline:
+    delete(pipeline, pipeline.ledger_topic)
+    return pipeline
+
+
+def ledger_made_anew(pipeline: Pipeline) -> Pipeline:
+    delete(pipeline, pipeline.ledger_topic)
+    create_ledger(pipeline, pipeline.ledger_topic)
+    return pipeline
+
+
+def another_ledger(pipeline: Pipeline) -> Pipeline:
+    return replace(pipeline, ledger_topic=f"{pipeline.group_id}-another-ledger")
+
+
+def another_ledger_that_is_there(pipeline: Pipeline) -> Pipeline:
+    create_ledger(pipeline, f"{pipeline.group_id}-another-ledger")
+    return another_ledger(pipeline)
+
+
+def target_made_anew(pipeline: Pipeline) -> Pipeline:
+    assert pipeline.topic is not None
+    delete(pipeline, pipeline.topic)
+    create(pipeline, pipeline.topic)
+    return pipeline
+
+
+def another_target(pipeline: Pipeline) -> Pipeline:
+    create(pipeline, f"{pipeline.topic}-other")
+    return replace(pipeline, topic=f"{pipeline.topic}-other")
+
+
+def changes(*functions: Change, quick: Collection[Change]) -> Any:
+    """A case for each change; all but the quick ones are slow together."""
+    cases = [
+        pytest.param(change, id=change.__name__.replace("_", " "), marks=[] if change in quick else pytest.mark.slow)
+        for change in functions
+    ]
+    return pytest.mark.parametrize("change", cases)
+
+
+def one_slice_then_killed(story: Any) -> None:
+    """A first attempt: one of four slices is committed, then its driver and its task die."""
+    driver = story.driver(tasks=1)
+    task = story.task(story.stage_of(driver), dies=["begin#2"])
+    assert task.end() == {"gone": True}
+    driver.kill()
+
+
+def ends_of(pipeline: Pipeline) -> dict[str, dict[int, int]]:
+    """Where the topics of the pipeline end that are there."""
+    there = topics_of(pipeline) & {pipeline.topic, pipeline.ledger_topic, pipeline.control_topic}
+    return {topic: dict(read_to_end(pipeline.kafka, topic).end_offsets) for topic in there}
+
+
+def require_refused(story: Any, changed: Pipeline) -> Any:
+    """The changed pipeline is refused: both topics are named, and nothing is written, made or fenced."""
+    story.require_none_open()  # a commit returns before its markers, which count among the ends
+    before, was, story.pipeline = ends_of(changed), story.pipeline, changed
+    driver = story.driver()
+    end = story.drive(driver)
+
+    assert end.get("error") == "TopicChangedError", end
+    named = {was.ledger_topic, changed.ledger_topic} if changed.topic == was.topic else {was.topic, changed.topic}
+    assert all(topic in end["text"] for topic in named if was != changed), end["text"]
+    assert "write generation" not in driver.steps()
+    assert ends_of(changed) == before
+    story.pipeline = was
+    return driver
+
+
+@changes(
+    *(ledger_deleted, ledger_made_anew, another_ledger_that_is_there, target_made_anew, another_target),
+    quick=[ledger_deleted, another_target],
+)
+def test_a_retry_with_other_topics_is_refused(story: Any, change: Change) -> None:
+    one_slice_then_killed(story)
+
+    changed = change(story.pipeline)
+
+    driver = require_refused(story, changed)
+    assert "init" not in driver.steps(), "the driver that is at work with the right topics is not fenced"
+    if changed != story.pipeline:  # what it was begun with is still there, and goes on where it stopped
+        story.complete()
+        story.require_exactly_once()
+
+
+@changes(ledger_deleted, another_ledger, another_target, quick=[another_ledger])
+def test_a_finished_run_with_other_topics_is_refused(story: Any, change: Change) -> None:
+    story.complete()
+
+    changed = change(story.pipeline)
+
+    require_refused(story, changed)
+    if changed != story.pipeline:
+        assert story.complete()["already"]
+        story.require_exactly_once()
+
+
+def test_a_finished_run_is_not_taken_for_readable_in_another_topic(story: Any) -> None:
+    story.complete()
+    finished = completion(story.pipeline, story.run)
+    assert finished is not None
+    assert finished.already
+
+    assert completion(replace(story.pipeline, topic=None), story.run) == finished  # a sensor need not know the target
+    for change in (another_target, target_made_anew):
+        with pytest.raises(RefusedError, match="target"):
+            completion(change(story.pipeline), story.run)
+
+
+@pytest.mark.slow
+def test_the_next_interval_with_another_ledger_is_refused_as_well(story: Any, days: Any) -> None:
+    """The ledger is what tells of overlaps, so a pipeline has one, also while none of its runs is under way."""
+    story.complete()
+    story.run = days(2)
+
+    require_refused(story, another_ledger_that_is_there(story.pipeline))
+
+
+@pytest.mark.slow
+def test_another_target_may_take_the_next_interval_and_the_next_revision(story: Any, days: Any) -> None:
+    story.complete()
+    story.pipeline = another_target(story.pipeline)
+
+    second = replace(story.run, revision=2)
+    for run in (days(2), second):
+        assert story.complete(run=run)["already"] is False
+
+    assert story.drained() == story.expected(days(2), second)
+
+
+def test_a_run_cannot_be_given_up_by_another_ledgers_word(story: Any) -> None:
+    one_slice_then_killed(story)
+    was = story.pipeline
+    story.pipeline = another_ledger_that_is_there(was)
+
+    assert story.abandoner().end()["error"] == "TopicChangedError"
+
+    story.pipeline = was
+    story.complete()
+    story.require_exactly_once()
+
+
+@pytest.mark.parametrize("change", [target_made_anew, ledger_made_anew], ids=["target", "ledger"])
+@pytest.mark.parametrize("step", [None, "write complete"], ids=["at the stage's end", "right before complete"])
+def test_a_topic_made_anew_in_mid_run_is_caught_before_complete(story: Any, change: Change, step: str | None) -> None:
+    driver = story.driver(stops=[step] if step else [])
+    if step is None:
+        story.write(story.stage_of(driver))
+    else:
+        assert "stopped" in story.drive(driver)
+
+    change(story.pipeline)
+    if step is None:
+        driver.tell("the stage has ended")
+    else:
+        driver.go_on()
+
+    end = driver.end()
+    assert end.get("error") == "TopicChangedError", end
+    assert "made anew" in end["text"]
+    assert story.completes() == []
+
+
+def test_records_of_an_earlier_version_have_no_topics_to_compare_and_that_is_said(story: Any) -> None:
+    story.complete()
+    (complete,) = story.completes()
+    old = {name: complete[name] for name in ("complete", "records", "digest", "slices")}
+    assert set(complete) - set(old) == {"ledger", "ledgerId", "topic", "topicId"}
+    producer = TransactionalProducer(
+        story.pipeline.kafka, "by-hand", timeout_ms=9_000, known_topic=story.pipeline.ledger_topic
+    )
+    producer.init()
+    producer.begin()
+    producer.produce(story.pipeline.ledger_topic, complete_key(story.run), json.dumps(old).encode())
+    producer.commit()
+    story.pipeline = another_target(story.pipeline)
+
+    driver = story.driver()
+
+    assert story.drive(driver)["completed"]["already"]
+    assert any("not compared" in event.get("line", "") for event in driver.seen)
+
+
+# Answers that come late, or say too little
+
+
+@pytest.mark.parametrize("decided", [True, False], ids=["decided", "not decided"])
+def test_a_plan_whose_commit_is_answered_by_an_unknown_error_is_admitted_all_the_same(
+    story: Any, monkeypatch: pytest.MonkeyPatch, decided: bool
+) -> None:
+    """The broker's answer is a mock, since it gives this one only at moments of its own; all else is real."""
+    plan = RunPlan.of(story.run, [{}])
+    answers = iter([KafkaError(KafkaError.UNKNOWN)])
+
+    class Answered:
+        def __init__(self, client: Any) -> None:
+            self.client = client
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.client, name)
+
+        def commit_transaction(self, timeout: float) -> None:
+            error = next(answers, None)
+            if decided or error is None:
+                self.client.commit_transaction(timeout)
+            if error is not None:
+                raise KafkaException(error)
+
+    class Producer(TransactionalProducer):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self._producer = Answered(self._producer)
+
+    monkeypatch.setattr(admission, "TransactionalProducer", Producer)
+    lines: list[str] = []
+
+    with Coordinator(story.pipeline, story.run, report=lines.append) as coordinator:
+        stage = coordinator.begin(lambda: plan, 1)
+
+    assert isinstance(stage, Stage)
+    assert stage.plan_hash == plan.hash
+    assert len(story.plans()) == 1
+    assert any("leaves open whether it is decided" in line for line in lines)
+    assert next(answers, None) is None
+
+
+def test_a_late_answer_of_the_brokers_is_waited_for(make_pipeline: Any, broker: Broker) -> None:
+    pipeline, process, lines = make_pipeline(), from_pid_file(broker.pid_file), list[str]()
+    assert process is not None
+
+    def report(line: str) -> None:
+        lines.append(line)
+        os.kill(process.pid, signal.SIGCONT)
+
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        read = Follower(pipeline.kafka, pipeline.topic, report=report).read()
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+
+    assert read == ()
+    assert "have not answered" in lines[0]
+
+
+# Foreign transactions
+
+
+@pytest.fixture
+def foreign(kafka: Any) -> Iterator[Callable[..., TransactionalProducer]]:
+    """Producers of others that have a transaction open in all partitions of a topic."""
+    with ExitStack() as stack:
+
+        def open_in(topic: str, transactional_id: str = "somebody-else", timeout_ms: int = 60_000) -> Any:
+            producer = TransactionalProducer(kafka, transactional_id, timeout_ms=timeout_ms, known_topic=topic)
+            producer.init()
+            producer.begin()
+            for partition in range(3):
+                producer.produce(topic, None, b"foreign", partition=partition)
+            producer.flush()
+            stack.callback(producer.abort)
+            return producer
+
+        yield open_in
+
+
+def wait_for_markers(pipeline: Pipeline) -> None:
+    """An abort returns before its markers are written."""
+    with TransactionsClient(pipeline.kafka) as client:
+        until(
+            lambda: client.describe(["somebody-else"])["somebody-else"].state is TransactionState.COMPLETE_ABORT,
+            "the markers of the abort",
+            seconds=60,
+        )
+
+
+def test_complete_waits_for_a_foreign_transaction_and_names_it(story: Any, foreign: Any) -> None:
+    other = foreign(story.pipeline.topic)
+    driver = story.driver()
+    story.write(story.stage_of(driver))
+    driver.tell("the stage has ended")
+
+    while "until readers of" not in (line := driver.wait_for("line", "completed", "error").get("line", "")):
+        assert line, f"{driver.seen[-1]}, while a reader of committed records gets {story.drained(stable_only=True)}"
+    assert "somebody-else" in line
+    assert " since " in line
+    assert " until " in line
+    assert story.completes() == []
+
+    other.abort()
+    assert "completed" in driver.end()
+    assert story.drained(stable_only=True) == story.expected()
+    story.require_exactly_once()
+
+
+def test_complete_waits_for_the_readers_of_topics_that_rows_name(story: Any, foreign: Any) -> None:
+    pipeline, named = replace(story.pipeline, topic=None, visibility_timeout_ms=0), f"{story.pipeline.topic}-named"
+    create(pipeline, named)
+    other = foreign(named)
+    rows = pa.RecordBatch.from_pydict({"value": [b"x"] * 10, "topic": [named] * 10})
+
+    with pytest.raises(NotVisibleError, match=f"{named}.*somebody-else"):
+        write_rows(pipeline, story.run, rows)
+    assert story.completes() == []
+
+    other.abort()
+    wait_for_markers(pipeline)
+    assert write_rows(pipeline, story.run, rows).records == 10
+
+
+def test_a_foreign_transaction_that_stays_open_is_an_error_and_the_retry_completes(story: Any, foreign: Any) -> None:
+    other = foreign(story.pipeline.topic)
+    story.pipeline = replace(story.pipeline, visibility_timeout_ms=0)
+
+    end = story.drive(story.driver())
+
+    assert end.get("error") == "NotVisibleError", end
+    assert "somebody-else" in end["text"]
+    assert "visibility_timeout_ms" in end["text"]
+    assert story.completes() == []
+    other.abort()
+    wait_for_markers(story.pipeline)
+    retry = story.driver()
+    assert "completed" in story.drive(retry)
+    assert not any(event["stage"]["assignment"] for event in retry.seen if "stage" in event), "it writes nothing again"
+    story.require_exactly_once()
+
+
+@pytest.mark.slow
+def test_a_foreign_transaction_behind_the_runs_records_holds_nothing_up(story: Any, foreign: Any) -> None:
+    driver = story.driver(stops=["write complete"])
+    assert "stopped" in story.drive(driver)
+    foreign(story.pipeline.topic)
+
+    driver.go_on()
+
+    assert "completed" in driver.end()
+    assert story.drained(stable_only=True) == story.expected()

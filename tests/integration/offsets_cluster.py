@@ -1,0 +1,141 @@
+"""A lab whose file sources read three lines each, and ``eos`` that gets a signal at a step of a change."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.lab.lab import Lab
+from tests.waiting import until
+
+FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+LINES = ("one", "two", "three")
+END = {"position": 14}
+SECONDS = 90.0
+
+
+class Cluster:
+    """A lab, and what its connectors have read."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.rest = ConnectRest(lab.connect_urls[0], retry_seconds=60)
+
+    def source(self, name: str, **extra: str) -> None:
+        """A connector that reads a file of three lines, once it has committed its end."""
+        self.start(name, **extra)
+        self.until_read(name, 1)
+
+    def start(self, name: str, **extra: str) -> None:
+        """A connector that reads a file of three lines."""
+        self.lab.create_topic(name, 1)
+        self.file(name).write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+        self.rest.create(name, {**self.config(name), **extra})
+
+    def config(self, name: str) -> dict[str, str]:
+        return {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": name, "file": str(self.file(name))}
+
+    def file(self, name: str) -> Path:
+        return self.lab.data_dir / f"{name}.txt"
+
+    def read(self, name: str) -> Counter[str]:
+        """The committed records of a topic, as a multiset."""
+        records = read_to_end(self.lab.cluster().kafka, name).records
+        return Counter((record.value or b"").decode() for record in records)
+
+    def until_read(self, name: str, times: int) -> None:
+        """Each line was delivered so often, exactly, and the end of the file is committed."""
+        wanted = Counter(dict.fromkeys(LINES, times))
+        until(lambda: self.read(name) == wanted, f"each line of {name} {times} times", seconds=SECONDS)
+        until(lambda: self.committed(name) == END, f"the end of {name} to be committed", seconds=SECONDS)
+
+    def committed(self, name: str) -> Any:
+        offsets = self.rest.offsets(name)
+        return offsets[0].offset if offsets else None
+
+    def removals(self, name: str) -> int:
+        """How many records in the global topic remove the connector's offset."""
+        key = json.dumps([name, {"filename": str(self.file(name))}], separators=(",", ":")).encode()
+        records = read_to_end(self.lab.cluster().kafka, f"{self.lab.group_id}-offsets").records
+        return [record.value is None for record in records if record.key == key].count(True)
+
+    def state(self, name: str) -> str:
+        return self.rest.statuses()[name].state
+
+
+def signalled(lab: Lab, name: str, step: str, point: str, *arguments: str) -> subprocess.Popen[str]:
+    """``eos``, which sends itself a signal at this point of a step."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.integration.signalled_at", name, step, point, *arguments],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "EOS_CLUSTER": str(lab.cluster_file)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def killed(lab: Lab, step: str, point: str, *arguments: str) -> None:
+    """``eos``, which kills itself at this point of a step."""
+    process = signalled(lab, "SIGKILL", step, point, *arguments)
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGKILL, f"{step} {point}: {process.returncode}\n{output}\n{errors}"
+
+
+class SuspendedChange:
+    """``eos`` that suspends itself whenever it has announced one of some steps.
+
+    :ivar errors: what it has reported, once it has ended.
+    """
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.errors = ""
+
+    def await_step(self) -> None:
+        """Wait until it is suspended, for the first time or once more."""
+        until(self._is_suspended, "the announced step", seconds=SECONDS)
+
+    def _is_suspended(self) -> bool:
+        assert self._process.poll() is None, self._process.communicate()
+        # Each time that it is suspended is reported once.
+        return os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOHANG) is not None
+
+    def go_on(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def end(self) -> int:
+        """Let it go on to its end.
+
+        :returns: its exit code.
+        """
+        self.go_on()
+        _, self.errors = self._process.communicate(timeout=120)
+        return self._process.returncode
+
+
+@contextmanager
+def suspended(lab: Lab, steps: str, *arguments: str) -> Iterator[SuspendedChange]:
+    """A change that is suspended while the body runs, which lets it go on.
+
+    :param steps: where, separated by commas.
+    """
+    process = signalled(lab, "SIGSTOP", steps, "announced", *arguments)
+    try:
+        change = SuspendedChange(process)
+        change.await_step()
+        yield change
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()

@@ -1,0 +1,209 @@
+"""Real workers behind a supervisor of the tests' own, rolled by what rolls processes: one write, single restarts.
+
+The supervisor has one properties file for both workers; what differs comes from each worker's variables, by Connect's
+own config provider.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.connect.cluster import ConnectCluster, WorkerDescription
+from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.connect.mode_evidence import Declared, Running, declare
+from airflow_eos_provider.connect.properties import parse, remove_property, set_property
+from airflow_eos_provider.connect.startup_log import mode_from_startup_log
+from airflow_eos_provider.errors import PlanMovedError
+from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.lab.ports import free_ports
+from airflow_eos_provider.lab.waiting import is_healthy, wait_for_group
+from airflow_eos_provider.rollout.controller import Controller
+from airflow_eos_provider.rollout.hosts.host import Edit, HostFacts, Permit, StartToken
+from airflow_eos_provider.rollout.settings import STOP_GRACE_SECONDS, RolloutSettings
+from tests.integration import supervisor as program
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+
+GROUP = "supervised"
+
+
+class Supervisor:
+    """Speaks to the supervisor; keeps no state but what was in the template before the last write."""
+
+    def __init__(self, port: int) -> None:
+        self._url = f"http://127.0.0.1:{port}"
+        self.done: list[str] = []
+        self.former = b""
+
+    def template(self) -> bytes:
+        return self._ask("GET", "/template")
+
+    def write(self, data: bytes, *, expect: str) -> str:
+        before = self.template()
+        if digest(before) != expect:
+            raise PlanMovedError("The template was edited.")
+        self.former = before
+        self.done.append("write")
+        self._ask("PUT", "/template", data)
+        return digest(data)
+
+    def state(self, worker_id: str) -> dict[str, Any]:
+        return dict(json.loads(self._ask("GET", f"/workers/{worker_id}")))
+
+    def restart(self, worker_id: str) -> None:
+        self.done.append(f"restart {worker_id}")
+        self._ask("POST", f"/workers/{worker_id}", b"")
+
+    def _ask(self, method: str, path: str, data: bytes | None = None) -> bytes:
+        request = urllib.request.Request(self._url + path, data, method=method)
+        with urllib.request.urlopen(request, timeout=2 * program.STOP_SECONDS) as answer:
+            return bytes(answer.read())
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def changed(data: bytes, properties: Mapping[str, str | None]) -> bytes:
+    for name, value in properties.items():
+        data = remove_property(data, name) if value is None else set_property(data, name, value)
+    return data
+
+
+@dataclass
+class SupervisedHost:
+    """One worker of the supervisor; a restart is the supervisor's own verb."""
+
+    supervisor: Supervisor
+    worker_id: str
+
+    def observe(self) -> HostFacts:
+        seen, data = self.supervisor.state(self.worker_id), self.supervisor.template()
+        properties = parse(data)
+        startup = mode_from_startup_log(Path(seen["log"]), seen["started_at"])
+        run = f"run {seen['run']}" if seen["is_running"] else ""
+        return HostFacts(
+            worker_id=self.worker_id,
+            edit=Edit("template connect", kind="settings"),
+            digest=digest(data),
+            declared=declare(properties, modified_at=seen["edited_at"], changed_at=seen["edited_at"]),
+            running=Running(startup.mode, startup.detail, seen["started_at"], seen["is_running"], reads_file=True),
+            properties=properties,
+            is_running=seen["is_running"],
+            started_at=seen["started_at"] if run else None,
+            start_token=StartToken(f"{self.worker_id} {run}" if run else ""),
+            runs_as=run,
+            log=seen["log"],
+        )
+
+    def unseen(self, why: str) -> HostFacts:
+        edit = Edit("template connect", kind="settings")
+        return HostFacts(self.worker_id, edit, None, Declared(None, why, None), Running(None, why, None, None))
+
+    def digest_with(self, properties: Mapping[str, str | None]) -> str:
+        return digest(changed(self.supervisor.template(), properties))
+
+    def edit(self, properties: Mapping[str, str | None], *, expect: str) -> str:
+        return self.supervisor.write(changed(self.supervisor.template(), properties), expect=expect)
+
+    def restore(self, *, expect: str, original: str) -> None:
+        if digest(self.supervisor.template()) != original:
+            assert self.supervisor.write(self.supervisor.former, expect=expect) == original
+
+    def restart(
+        self,
+        *,
+        stop_grace_seconds: float = STOP_GRACE_SECONDS,
+        on_event: Callable[[str], None] = lambda _event: None,
+        permit: Permit = lambda _act: None,
+        rollout: str = "",
+        replaces: str = "",
+    ) -> None:
+        permit("stop")
+        self.supervisor.restart(self.worker_id)
+
+
+@pytest.fixture
+def cluster(disabled_lab: Lab) -> ConnectCluster:
+    """Two workers of a group of their own, on the lab's broker; nothing of them is described but their addresses."""
+    workers = tuple(WorkerDescription(f"http://127.0.0.1:{port}") for port in free_ports(2))
+    lab = disabled_lab.cluster()
+    return ConnectCluster(lab.kafka, GROUP, lab.rest, workers)
+
+
+@pytest.fixture
+def supervisor(disabled_lab: Lab, cluster: ConnectCluster, tmp_path: Path) -> Iterator[Supervisor]:
+    like = disabled_lab.workers[0]
+    template = tmp_path / "template.properties"
+    data = changed(
+        like.config.read_bytes(),
+        {
+            "group.id": GROUP,
+            **{f"{topic}.storage.topic": f"{GROUP}-{topic}" for topic in ("config", "offset", "status")},
+            "config.providers": "env",
+            "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+            "listeners": "http://127.0.0.1:${env:WORKER_PORT}",
+            "rest.advertised.port": "${env:WORKER_PORT}",
+            "scheduled.rebalance.max.delay.ms": "200",
+            "session.timeout.ms": "6000",
+            "heartbeat.interval.ms": "1000",
+            MODE_PROPERTY: "disabled",
+        },
+    )
+    template.write_bytes(data)
+    start = [str(template) if word == str(like.config) else word for word in like.start_command]
+    assert str(template) in start
+    workers = {
+        worker.worker_id: {
+            "start": start,
+            "env": {"PATH": os.environ["PATH"], "WORKER_PORT": worker.url.rpartition(":")[2]},
+            "log": str(tmp_path / f"{number}.log"),
+        }
+        for number, worker in enumerate(cluster.workers)
+    }
+    specification = json.dumps({"template": str(template), "workers": workers})
+    process = subprocess.Popen(
+        [sys.executable, program.__file__, specification], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        yield Supervisor(int(process.stdout.readline()))
+    finally:
+        process.communicate(timeout=3 * program.STOP_SECONDS)  # closes its standard input: it ends with its workers
+
+
+def test_workers_behind_a_supervisor_are_rolled_with_one_write_of_their_shared_settings(
+    supervisor: Supervisor, cluster: ConnectCluster
+) -> None:
+    for worker in cluster.workers:
+        supervisor.restart(worker.worker_id)
+    wait_for_group(cluster.kafka.bootstrap_servers, GROUP, members=2)
+    until(lambda: all(is_healthy(worker.url) for worker in cluster.workers), "both workers healthy", seconds=180)
+    supervisor.done.clear()
+
+    controller = Controller(
+        cluster,
+        settings=RolloutSettings(polls=2, poll_interval_seconds=0.3, hold_seconds=1.0),
+        hosts=lambda worker: SupervisedHost(supervisor, worker.worker_id),
+    )
+    plan = controller.plan(Mode.PREPARING)
+    both = sorted(worker.worker_id for worker in cluster.workers)
+    assert plan.diff()[0] == f"--- template connect  ({', '.join(both)})"
+    controller.apply(plan)
+
+    assert supervisor.done[0] == "write"
+    assert sorted(supervisor.done[1:]) == [f"restart {worker_id}" for worker_id in both]
+    assert controller.verify(Mode.PREPARING).verdict == "pass"
+    assert {worker.facts.runs_as for worker in controller.observe().workers} == {"run 2"}

@@ -1,0 +1,401 @@
+"""``eos fence`` on a real cluster: rounds that are due, that have failed, and transactions that a zombie holds open."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from typer.testing import CliRunner
+
+from airflow_eos_provider.cli.app import app
+from airflow_eos_provider.connect.config_topic import ConnectorConfigState, read_cluster_state
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError, RefusedError
+from airflow_eos_provider.journal.journal import Journal, RolloutState, read_journal
+from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.transaction_state import TransactionState
+from airflow_eos_provider.kafka.transactions import TransactionDescription, TransactionsClient
+from airflow_eos_provider.lab.broker import Broker
+from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.offsets.fence_plan import FencePlan
+from airflow_eos_provider.offsets.fence_round import Fencer, RoundReport
+from tests.integration.offsets_cluster import killed
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+
+FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+TESTABLE_SOURCE = "org.apache.kafka.connect.integration.TestableSourceConnector"
+DEADLINE_SECONDS = 120.0
+
+#: A file source that has read all of its file, so that its task runs and writes nothing.
+IDLE = "idle"
+#: A source with several tasks that write all the time.
+BUSY = "busy"
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: Callable[..., Lab]) -> Iterator[Lab]:
+    """One enabled worker, and a broker with an authorizer that allows everything until there are rules."""
+    plain = Broker.properties
+
+    def properties(self: Broker) -> dict[str, str]:
+        return {
+            **plain(self),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "allow.everyone.if.no.acl.found": "true",
+        }
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Broker, "properties", properties)
+        lab = lab_factory(name="fence", mode=Mode.ENABLED, workers=1, test_connectors=True)
+        for name in (IDLE, BUSY):
+            lab.create_topic(name, 1)
+        _file(lab).write_text("one\ntwo\n", encoding="utf-8")
+        with _rest(lab) as rest:
+            rest.create(IDLE, _idle_config(lab))
+            rest.create(BUSY, _busy_config(3))
+        _wait_for("both run", lambda: _runs(lab, IDLE, 1) and _runs(lab, BUSY, 3))
+        _wait_for("the file is read", lambda: _delivered(lab) == ["one", "two"])
+        yield lab
+
+
+def _eos(lab: Lab, *arguments: str, expect: int = 0) -> tuple[str, str]:
+    """``eos`` in this process: its standard output, and its error."""
+    done = CliRunner().invoke(app, [*arguments, "--cluster", str(lab.cluster_file)])
+    error = done.exception
+    code = error.exit_code if isinstance(error, EosError) else done.exit_code
+    assert code == expect, f"{code}: {done.output}{error!r}"
+    return done.stdout, str(error or "")
+
+
+def _file(lab: Lab) -> Path:
+    return lab.data_dir / "idle.txt"
+
+
+def _idle_config(lab: Lab, **more: str) -> dict[str, str]:
+    return {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": IDLE, "file": str(_file(lab)), **more}
+
+
+def _busy_config(tasks: int) -> dict[str, str]:
+    config = {"connector.class": TESTABLE_SOURCE, "topic": BUSY, "throughput": "20", "messages.per.poll": "5"}
+    return {**config, "tasks.max": str(tasks)}
+
+
+@contextmanager
+def _rest(lab: Lab) -> Iterator[ConnectRest]:
+    with ConnectRest(lab.connect_urls[0], retry_seconds=30) as rest:
+        yield rest
+
+
+def _wait_for(what: str, condition: Callable[[], Any]) -> None:
+    until(condition, what, seconds=DEADLINE_SECONDS)
+
+
+def _state(lab: Lab, name: str) -> ConnectorConfigState | None:
+    return read_cluster_state(lab.cluster().kafka, f"{lab.group_id}-configs").connectors.get(name)
+
+
+def _reconfigure(lab: Lab, batch_size: str) -> None:
+    """Give the idle connector another configuration, and wait until its new task has started.
+
+    REST may say RUNNING of the task before for a while; the new one has started once it has taken its id.
+    """
+    holder = _holder(lab)
+
+    def is_taken() -> bool:
+        """The abort of a zombie's transaction moves the epoch, too; the id is empty when the task has it."""
+        known = _known(lab)
+        return (known.producer_id, known.producer_epoch) != holder and known.state is TransactionState.EMPTY
+
+    def is_read() -> bool:
+        state = _state(lab, IDLE)
+        return state is not None and state.config.get("batch.size") == batch_size
+
+    with _rest(lab) as rest:
+        rest.put_config(IDLE, _idle_config(lab, **{"batch.size": batch_size}))
+    _wait_for("its configuration is read", is_read)
+    _wait_for("its new task has its id", is_taken)
+
+
+def _has_failed(lab: Lab, tasks: int) -> bool:
+    """Whether the busy connector's round is pending, and all its tasks have failed."""
+    state = _state(lab, BUSY)
+    return state is not None and state.pending_fencing and _states(lab, BUSY) == ["FAILED"] * tasks
+
+
+def _states(lab: Lab, name: str) -> list[str]:
+    with _rest(lab) as rest:
+        status = rest.statuses().get(name)
+    return [task.state for task in status.tasks] if status else []
+
+
+def _runs(lab: Lab, name: str, tasks: int) -> bool:
+    state = _state(lab, name)
+    if state is None or (state.commit_offset or 0) < state.config_offset:  # its new task configs are yet to come
+        return False
+    on_record = (state.task_count_record, state.pending_fencing) == (tasks, False)
+    return on_record and _states(lab, name) == ["RUNNING"] * tasks
+
+
+def _look(lab: Lab, *arguments: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What ``eos fence`` says, and what of one connector."""
+    document = json.loads(_eos(lab, "fence", *arguments, "--json")[0])
+    return document, document["connectors"][0]
+
+
+def _zombie(lab: Lab) -> Producer:
+    """A producer of the idle connector's task that has written something and is stuck."""
+    zombie = Producer(
+        {
+            "bootstrap.servers": lab.bootstrap_servers,
+            "transactional.id": f"{lab.group_id}-{IDLE}-0",
+            "transaction.timeout.ms": 600_000,
+            "log_level": 0,
+        }
+    )
+    zombie.init_transactions(30)
+    zombie.begin_transaction()
+    zombie.produce(IDLE, b"of the zombie")
+    assert zombie.flush(30) == 0
+    return zombie
+
+
+def _known(lab: Lab) -> TransactionDescription:
+    """What the brokers know of the transactional id of the idle connector's task."""
+    transactional_id = f"{lab.group_id}-{IDLE}-0"
+    with TransactionsClient(lab.cluster().kafka) as client:
+        return client.describe([transactional_id])[transactional_id]
+
+
+def _holder(lab: Lab) -> tuple[int, int]:
+    """Who has that id now: a producer id and its epoch."""
+    known = _known(lab)
+    return known.producer_id, known.producer_epoch
+
+
+def _append(lab: Lab, line: str) -> None:
+    with _file(lab).open("a", encoding="utf-8") as file:
+        file.write(f"{line}\n")
+
+
+def _delivered(lab: Lab) -> list[str]:
+    """The lines of the idle connector, as a reader of committed records sees them; Connect frames each."""
+    return [
+        re.sub(r".*?(\w+)\W*$", r"\1", (r.value or b"").decode())
+        for r in read_to_end(lab.cluster().kafka, IDLE).records
+    ]
+
+
+def _assert_busy_is_exact(lab: Lab) -> None:
+    """Each task's records have the numbers from 1 on, each once."""
+    numbers: defaultdict[str, list[int]] = defaultdict(list)
+    for record in read_to_end(lab.cluster().kafka, BUSY).records:
+        found = re.search(rb"value-(.+)-(\d+)", record.value or b"")
+        assert found, record.value
+        numbers[found[1].decode()].append(int(found[2]))
+    assert len(numbers) == 3
+    for task, each in numbers.items():
+        assert sorted(each) == list(range(min(each), max(each) + 1)), task
+        assert min(each) <= 1, task
+
+
+def test_where_nothing_is_pending_and_nothing_open_nothing_is_done(lab: Lab) -> None:
+    """The first start has written its record without a round; a task at work has one transaction after the other."""
+    document, busy = _look(lab, BUSY)
+    assert (document["nothing_to_do"], document["hash"], busy["pending_fencing"]) == (True, None, False)
+    assert (busy["tasks"], busy["task_count_record"], busy["fence"]) == (3, 3, [])
+    assert [(one["id"], one["held"]) for one in busy["ids"]] == [
+        (f"{lab.group_id}-{BUSY}-{n}", False) for n in range(3)
+    ]
+    assert all(one["producer_id"] is not None for one in busy["ids"])
+    assert "Nothing to do" in _eos(lab, "fence", "--yes")[0]
+    assert read_journal(lab.cluster().kafka, lab.group_id).changes == {}
+    assert "one of busy, idle" in _eos(lab, "fence", "busi", expect=2)[1]
+
+
+def test_a_zombie_is_fenced_and_the_task_that_it_stood_in_for_goes_on(lab: Lab) -> None:
+    zombie = _zombie(lab)
+    shown = _eos(lab, "fence", IDLE)[0]
+    assert "task 0 runs and would be fenced" in shown
+    assert f"of 600 s, in {IDLE}-0" in shown
+    plan = re.search(r"--hash (\w+)", shown)
+    assert plan is not None
+    everything = json.loads(_eos(lab, "fence", "--json")[0])  # not named, so the task that runs is left alone
+    assert everything["nothing_to_do"] is True
+    assert "left alone" in next(c["why"] for c in everything["connectors"] if c["connector"] == IDLE)
+
+    _reconfigure(lab, "1000")
+    assert "does not fit any more" in _eos(lab, "fence", IDLE, "--hash", plan[1], expect=3)[1]
+    _wait_for("it runs", lambda: _runs(lab, IDLE, 1))
+    with pytest.raises(KafkaException):
+        zombie.commit_transaction(30)  # one task follows one: its own start has fenced the zombie
+
+    zombie = _zombie(lab)
+    found, idle = _look(lab, IDLE)
+    assert (idle["fence"], idle["restart"], idle["running"]) == ([0], [0], [0])
+    (report,) = json.loads(_eos(lab, "fence", IDLE, "--hash", found["hash"][:12], "--json")[0])
+    assert (report["restarted"], report["problem"], report["task_count_record"]) == ([0], None, 1)
+    (one,) = report["ids"]
+    assert one["id"] == f"{lab.group_id}-{IDLE}-0"
+    assert one["before"] != one["fenced"] != one["after"] is not None
+    with pytest.raises(KafkaException):
+        zombie.commit_transaction(30)
+    _append(lab, "three")
+    _wait_for("the next line is there", lambda: "three" in _delivered(lab))
+    assert _delivered(lab) == ["one", "two", "three"]
+
+
+def test_new_task_configs_in_mid_round_refuse_the_rest(lab: Lab) -> None:
+    _wait_for("it runs", lambda: _runs(lab, IDLE, 1))
+    zombie = _zombie(lab)
+
+    def reconfigure(line: str) -> None:
+        if "ids are fenced" in line:
+            _reconfigure(lab, "1500")
+
+    with ConnectSession(lab.cluster()) as session:
+        fencer = Fencer(session, f"{lab.group_id}-configs", report=reconfigure)
+        plan = fencer.look([IDLE])[1].plan
+        journal = Journal(session.kafka, lab.group_id, lease_seconds=60, act_seconds=60)
+        (report,) = fencer.apply(plan, journal)
+    assert isinstance(report.problem, RefusedError)
+    assert "in mid-round" in report.problem.found
+    assert report.restarted == ()
+    _wait_for("it runs", lambda: _runs(lab, IDLE, 1))
+    with pytest.raises(KafkaException):
+        zombie.commit_transaction(30)
+
+
+def test_a_plan_that_was_carried_out_is_not_carried_out_again(lab: Lab) -> None:
+    """Airflow's next try after a kill between the end of the round and the end of the task."""
+    lines: list[str] = []
+    with ConnectSession(lab.cluster()) as session:
+        fencer = Fencer(session, f"{lab.group_id}-configs", report=lines.append)
+
+        def apply(plan: FencePlan) -> RoundReport:
+            (report,) = fencer.apply(plan, Journal(session.kafka, lab.group_id, lease_seconds=60, act_seconds=60))
+            return report
+
+        zombie = _zombie(lab)
+        plan = fencer.look([IDLE])[1].plan
+        first, holder = apply(plan), _holder(lab)
+        assert (len(first.ids), first.problem) == (1, None)
+        again = apply(plan)
+        assert (again.ids, again.problem, again.record) == ((), None, 1)
+        assert "has carried this plan out" in lines[-1]
+        assert _holder(lab) == holder
+        with pytest.raises(KafkaException):
+            zombie.commit_transaction(30)
+
+        zombie = _zombie(lab)  # something is due again, and it is not what was planned
+        with pytest.raises(PlanMovedError):
+            apply(plan)
+        assert apply(fencer.look([IDLE])[1].plan).problem is None
+        with pytest.raises(KafkaException):
+            zombie.commit_transaction(30)
+
+
+def test_a_fencing_that_is_killed_between_fence_and_restart_is_taken_up_and_the_task_comes_back(
+    lab: Lab,
+) -> None:
+    zombie = _zombie(lab)
+    killed(lab, f"{IDLE}: fence", "carried-out", "fence", IDLE, "--yes")
+    assert "was begun and not finished" in _eos(lab, "fence", IDLE)[0]
+    killed(lab, f"{IDLE}: restart", "announced", "fence", "--yes")
+    _eos(lab, "fence", "--yes")
+    *_, last = read_journal(lab.cluster().kafka, lab.group_id).changes.values()
+    assert (last.state, last.done) == (RolloutState.DONE, (f"{IDLE}: fence", f"{IDLE}: restart"))
+    with pytest.raises(KafkaException):
+        zombie.commit_transaction(30)
+    _append(lab, "four")
+    _wait_for("the next line is there", lambda: "four" in _delivered(lab))
+    assert _delivered(lab) == ["one", "two", "three", "four"]
+
+
+def test_a_round_that_an_acl_has_failed_names_it_and_is_done_once_that_is_granted(lab: Lab) -> None:
+    """Three tasks become two: the leader's round of three ids fails, and Connect does not repeat it."""
+    with _rest(lab) as rest:
+        rest.stop(BUSY)  # so that no task is cut off in mid-write: its producer may take half a minute to close then
+        _wait_for("it has stopped", lambda: _is_stopped(lab))
+        _, busy = _look(lab, "--pending")
+        assert (busy["target_state"], busy["fence"], busy["restart"]) == ("STOPPED", [0, 1, 2], [])
+        admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers, "log_level": 0})
+        deny = _rule(lab, "User:ANONYMOUS", AclOperation.WRITE, AclPermissionType.DENY)
+        rules = [deny, _rule(lab, "User:*", AclOperation.DESCRIBE, AclPermissionType.ALLOW)]
+        for made in admin.create_acls(rules).values():
+            made.result(30)
+        _wait_for("the rule holds", lambda: _is_denied(lab))
+        rest.put_config(BUSY, _busy_config(2))
+        rest.resume(BUSY)
+
+    _wait_for("the round has failed", lambda: _has_failed(lab, 2))
+    document, busy = _look(lab, "--pending")
+    assert [one["connector"] for one in document["connectors"]] == [BUSY]
+    assert (busy["fence"], busy["restart"], busy["awaits_record"]) == ([0, 1, 2], [0, 1], True)
+    refused = _eos(lab, "fence", "--pending", "--yes", expect=2)[1]
+    assert "User:ANONYMOUS" in refused
+    assert f"Write on TransactionalId {lab.group_id}-{BUSY}-" in refused
+
+    patterns = [
+        AclBindingFilter(
+            ResourceType.TRANSACTIONAL_ID,
+            None,
+            ResourcePatternType.ANY,
+            None,
+            None,
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
+    ]
+    for removed in admin.delete_acls(patterns).values():
+        assert len(removed.result(30)) == 2
+    _wait_for("the rule is gone", lambda: not _is_denied(lab))
+    plan = _look(lab, "--pending")[0]["hash"]
+    (report,) = json.loads(_eos(lab, "fence", "--pending", "--hash", plan[:12], "--json")[0])
+    assert (report["connector"], report["problem"], report["task_count_record"]) == (BUSY, None, 2)
+    assert [one["id"].rpartition("-")[2] for one in report["ids"]] == ["0", "1", "2"]
+    assert report["restarted"] == [0, 1]
+    _wait_for("two tasks run", lambda: _runs(lab, BUSY, 2))
+    end = len(read_to_end(lab.cluster().kafka, BUSY).records)
+    _wait_for("they write", lambda: len(read_to_end(lab.cluster().kafka, BUSY).records) > end + 10)
+    _assert_busy_is_exact(lab)
+
+
+def _is_stopped(lab: Lab) -> bool:
+    state = _state(lab, BUSY)
+    return state is not None and state.target_state == "STOPPED" and _states(lab, BUSY) == []
+
+
+def _is_denied(lab: Lab) -> bool:
+    """Whether the broker refuses to fence an id that the rules are about, and that no task has."""
+    with TransactionsClient(lab.cluster().kafka) as client:
+        try:
+            client.fence([f"{lab.group_id}-{BUSY}-none"])
+        except ConfigurationError:
+            return True
+    return False
+
+
+def _rule(lab: Lab, principal: str, operation: AclOperation, permission: AclPermissionType) -> AclBinding:
+    prefix = f"{lab.group_id}-{BUSY}-"
+    pattern = ResourcePatternType.PREFIXED
+    return AclBinding(ResourceType.TRANSACTIONAL_ID, prefix, pattern, principal, "*", operation, permission)

@@ -1,0 +1,130 @@
+"""``eos offsets`` on a real cluster with exactly-once on: a connector's own offsets topic beside the global one."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.offsets import offset_key
+from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.offsets.backup import read
+
+pytestmark = pytest.mark.slow
+
+FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+DEADLINE_SECONDS = 180.0
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: Callable[..., Lab]) -> Lab:
+    """One worker, and connectors ``own`` and ``shared``, each of which has read a file of three lines."""
+    lab = lab_factory(name="offsets", mode=Mode.ENABLED, workers=1)
+    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+        for name, extra in (("own", {"offsets.storage.topic": "own-offsets"}), ("shared", {})):
+            lab.create_topic(name, 1)
+            _file(lab, name).write_text("one\ntwo\nthree\n", encoding="utf-8")
+            config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": name, "file": str(_file(lab, name))}
+            rest.create(name, {**config, **extra})
+        for name in ("own", "shared"):
+            _wait_for(lambda name=name: [o for o in rest.offsets(name) if o.offset == {"position": 14}])
+    return lab
+
+
+@pytest.fixture
+def eos(lab: Lab, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]) -> Any:
+    return eos_of(lab, tmp_path)
+
+
+def _file(lab: Lab, name: str) -> Path:
+    return lab.data_dir / f"{name}.txt"
+
+
+def _wait_for(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def _write(lab: Lab, topic: str, raw: bytes, value: bytes | None) -> None:
+    """A record by another tool's plain producer."""
+    producer = Producer({"bootstrap.servers": lab.bootstrap_servers, "partitioner": "murmur2_random"})
+    producer.produce(topic, key=raw, value=value)
+    assert producer.flush(30) == 0
+
+
+def _listed(eos: Any, *arguments: str) -> dict[str, dict[str, Any]]:
+    return {one["key"]: one for one in json.loads(eos.run("offsets", "list", *arguments, "--json").stdout)}
+
+
+def test_offsets_altered_in_the_global_topic_do_not_move_a_connector_with_a_topic_of_its_own(
+    lab: Lab, eos: Any
+) -> None:
+    """What an operator does by hand: he writes where the tutorials say, and nothing happens."""
+    raw = offset_key("own", {"filename": str(_file(lab, "own"))})
+    _write(lab, f"{lab.group_id}-offsets", raw, b'{"position":489}')
+
+    (one,) = _listed(eos, "own").values()
+    assert (one["offset"], one["topic"], one["own"], one["committed"]) == ({"position": 14}, "own-offsets", True, True)
+    assert [under["offset"] for under in one["under"]] == [{"position": 489}]
+    assert one["producer_id"] is not None
+    (one,) = _listed(eos, "shared").values()
+    assert (one["offset"], one["own"], one["topic"]) == ({"position": 14}, False, f"{lab.group_id}-offsets")
+    assert "position" in eos.run("offsets", "list", "own", "-o", "wide").stdout
+
+
+def test_what_rest_hides_is_there_and_says_why_and_leftovers_are_shown_on_request(lab: Lab, eos: Any) -> None:
+    topic = f"{lab.group_id}-offsets"
+    hidden = b'["shared",{"z":"1","a":"2"}]'
+    _write(lab, topic, hidden, b'{"n":1}')
+    _write(lab, topic, b'["shared",null]', b'{"n":2}')
+    _write(lab, topic, b'["gone",{"a":"1"}]', b'{"n":3}')
+    _write(lab, topic, b"\xff", b"x")
+    with ConnectRest(lab.connect_urls[0]) as rest:  # REST: shown without its offset, as if there were none
+        assert [o.offset for o in rest.offsets("shared") if "z" in o.partition] == [None]
+
+    listed = _listed(eos, "shared")
+    assert listed[hidden.decode()]["offset"] == {"n": 1}
+    assert listed[hidden.decode()]["hidden"] == ["key spelt otherwise than Connect writes it"]
+    assert listed['["shared",null]']["hidden"] == ["null source partition"]
+    assert '["gone",{"a":"1"}]' not in _listed(eos)
+    assert {'["gone",{"a":"1"}]', "\\xff"} <= set(_listed(eos, "--all"))
+
+
+def test_a_backup_has_every_byte_and_a_difference_says_what_has_changed_since(lab: Lab, eos: Any) -> None:
+    eos.run("offsets", "backup", "--to", "before.jsonl")
+    saved = read(eos.folder / "before.jsonl")
+    assert {topic.name: topic.own_of for topic in saved.topics} == {
+        f"{lab.group_id}-offsets": (),
+        "own-offsets": ("own",),
+    }
+    assert "No offset differs" in eos.run("offsets", "diff", "before.jsonl").stdout
+
+    with _file(lab, "own").open("a", encoding="utf-8") as file:
+        file.write("four\n")
+    _wait_for(lambda: next(iter(_listed(eos, "own").values()))["offset"] == {"position": 19})
+    found = json.loads(eos.run("offsets", "diff", "before.jsonl", "--json", expect=1).stdout)
+    own = next(one for one in found if one["topic"] == "own-offsets")
+    assert (own["before"], own["after"], own["change"]) == ({"position": 14}, {"position": 19}, "changed")
+
+
+def test_a_connector_that_is_not_there_is_named_with_those_that_are(eos: Any) -> None:
+    assert "one of own, shared" in eos.run("offsets", "list", "owm", expect=2).stderr
+
+
+def test_the_config_topic_is_counted_by_kind_and_its_leader_is_its_only_transactional_writer(eos: Any) -> None:
+    found = json.loads(eos.run("config-topic", "--json").stdout)
+    assert {name: one["generations"] for name, one in found["connectors"].items()} == {"own": 1, "shared": 1}
+    assert {name: one["task_count_record"] for name, one in found["connectors"].items()} == {"own": 1, "shared": 1}
+    assert (found["foreign"], found["unknown"], found["malformed"]) == (0, [], [])
+    assert found["kinds"]["connector"]["live"] == 2
+    assert sum(writer["records"] for writer in found["writers"]) == found["records"]
+    assert "tasks-fencing" in eos.run("config-topic").stdout

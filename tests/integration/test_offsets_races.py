@@ -1,0 +1,265 @@
+"""A change of source offsets beside what other people do to the same connector, topic or group at that moment."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from airflow_eos_provider.connect.config_topic import read_cluster_state
+from airflow_eos_provider.connect.group import WorkerGroup, describe_group
+from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.errors import ConnectRestError, PlanMovedError, RefusedError
+from airflow_eos_provider.journal.change import abandon
+from airflow_eos_provider.journal.journal import Journal, read_journal
+from airflow_eos_provider.journal.records import ChangeRecord
+from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.offsets import apply as apply_module
+from airflow_eos_provider.offsets.apply import OffsetsChanger, OffsetsReport
+from airflow_eos_provider.offsets.plan import OffsetsPlan
+from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
+from tests.integration.offsets_cluster import END, LINES, SECONDS, Cluster, suspended
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+
+ALL = {"position": 19}  # with a fourth line
+
+
+@pytest.fixture(scope="module")
+def cluster(lab_factory: Callable[..., Lab]) -> Iterator[Cluster]:
+    found = Cluster(
+        lab_factory(
+            LabOptions(
+                name="offsets-races", workers=2, mode=Mode.ENABLED, rebalance_delay_ms=200, session_timeout_ms=6000
+            )
+        )
+    )
+    with found.rest:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def next_test_may_begin(cluster: Cluster) -> Iterator[None]:
+    """A test that fails in the midst of a change leaves it to no other."""
+    yield
+    kafka, group_id = cluster.lab.cluster().kafka, cluster.lab.group_id
+    if read_journal(kafka, group_id).open_change is not None:
+        abandon(Journal(kafka, group_id, lease_seconds=60.0, act_seconds=60.0), note="test over", take_over=True)
+
+
+@pytest.fixture
+def eos(cluster: Cluster, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]) -> Any:
+    return eos_of(cluster.lab, tmp_path)
+
+
+def last_change(cluster: Cluster) -> ChangeRecord:
+    return list(read_journal(cluster.lab.cluster().kafka, cluster.lab.group_id).changes.values())[-1]
+
+
+def apply(lab: Lab, plan: dict[str, Any]) -> OffsetsReport:
+    """Carry a plan out as an operator of Airflow does, which has it as a document."""
+    with ConnectSession(lab.cluster()) as session:
+        changer = OffsetsChanger(session, f"{lab.group_id}-configs", f"{lab.group_id}-offsets")
+        journal = Journal(session.kafka, lab.group_id, lease_seconds=60.0, act_seconds=60.0)
+        return changer.apply(OffsetsPlan.from_dict(plan), journal)
+
+
+def carry_out(lab: Lab, verb: Verb, connector: str, **request: Any) -> OffsetsReport:
+    """Plan a change and carry it out in this process."""
+    with ConnectSession(lab.cluster()) as session:
+        changer = OffsetsChanger(session, f"{lab.group_id}-configs", f"{lab.group_id}-offsets")
+        journal = Journal(session.kafka, lab.group_id, lease_seconds=60.0, act_seconds=60.0)
+        return changer.apply(changer.plan(OffsetsRequest(verb, connector, **request)), journal)
+
+
+def add_fourth_line(cluster: Cluster, name: str, **times: int) -> None:
+    """Another line in the file, which comes only from a task that is alive.
+
+    :param times: how often each line is delivered then.
+    """
+    with cluster.file(name).open("a", encoding="utf-8") as file:
+        file.write("four\n")
+    until(lambda: cluster.read(name) == Counter(times), f"the fourth line of {name}", seconds=SECONDS)
+    until(lambda: cluster.committed(name) == ALL, f"the end of {name} to be committed", seconds=SECONDS)
+
+
+def test_of_two_changes_at_once_one_is_refused_and_its_plan_does_not_fit_later(cluster: Cluster, eos: Any) -> None:
+    cluster.source("twice")
+    plan = json.loads(eos.run("offsets", "reset", "twice", "--json").stdout)
+    reset = ("offsets", "reset", "twice", "--hash", plan["hash"])
+    partition = json.dumps({"filename": str(cluster.file("twice"))})
+    alter = ("offsets", "alter", "twice", "--partition", partition, "--offset", '{"position": 4}', "--yes")
+    with suspended(cluster.lab, "write", *reset) as first:
+        holder = last_change(cluster).change_id
+        refused = eos.run(*alter, expect=3).stderr
+        assert "is being changed by" in refused
+        assert holder in refused
+        assert first.end() == 0, first.errors
+    cluster.until_read("twice", 2)
+    # The connector has the very offset of the plan again.
+    assert f"changed since, last by {holder}" in eos.run(*reset, expect=3).stderr
+    again = apply(cluster.lab, plan)
+    assert (again.change_id, again.written) == (holder, 0)
+    assert cluster.removals("twice") == 1
+
+    plan_hash = json.loads(eos.run("offsets", "reset", "twice", "--json").stdout)["hash"]
+    both = [eos.start("offsets", "reset", "twice", "--hash", plan_hash, "--json") for _ in range(2)]
+    ended = [(process.communicate(timeout=120), process.returncode) for process in both]
+    codes = {code for _, code in ended}
+    assert 0 in codes, ended
+    assert codes <= {0, 3, 7}, ended  # 3: refused; 7: the other one came in between and has fenced it
+    cluster.until_read("twice", 3)
+    assert cluster.removals("twice") == 2
+
+
+def test_a_connector_that_is_started_or_configured_in_the_midst_keeps_its_offset_and_its_task(
+    cluster: Cluster, eos: Any
+) -> None:
+    cluster.source("touched")
+    reset = ("offsets", "reset", "touched", "--yes")
+    with suspended(cluster.lab, "fence", *reset) as change:
+        cluster.rest.put_config("touched", {**cluster.config("touched"), "tasks.max": "2"})
+        assert change.end() == 3
+    with suspended(cluster.lab, "write", *reset) as change:
+        cluster.rest.resume("touched")
+        until(lambda: cluster.state("touched") == "RUNNING", "the connector", seconds=SECONDS)
+        assert change.end() == 3
+        assert "touched was started or configured" in change.errors
+    assert last_change(cluster).state == "paused"
+    assert cluster.committed("touched") == END
+    add_fourth_line(cluster, "touched", **dict.fromkeys((*LINES, "four"), 1))
+    with suspended(cluster.lab, "start", *reset) as change:
+        cluster.rest.pause("touched")
+        assert change.end() == 0, change.errors
+    until(lambda: cluster.state("touched") == "PAUSED", "the pause", seconds=SECONDS)
+    assert last_change(cluster).state == "done"
+    assert cluster.rest.connector_config("touched")["tasks.max"] == "2"
+    assert cluster.removals("touched") == 1
+    cluster.rest.resume("touched")
+    wanted = Counter(dict.fromkeys((*LINES, "four"), 2))
+    until(lambda: cluster.read("touched") == wanted, "each line a second time", seconds=SECONDS)
+
+
+def test_a_connector_that_is_started_while_it_stops_is_left_alone_at_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once: the wait for its stop would end with another error."""
+    cluster.source("revived")
+
+    def resume_first(*arguments: Any) -> WorkerGroup:
+        monkeypatch.undo()
+        placed = describe_group(*arguments)
+        cluster.rest.resume("revived")
+        until(lambda: cluster.state("revived") == "RUNNING", "the connector", seconds=SECONDS)
+        return placed if placed.placement is None else describe_group(*arguments)
+
+    monkeypatch.setattr(apply_module, "describe_group", resume_first)
+    with pytest.raises(RefusedError, match="revived was started or configured"):
+        carry_out(cluster.lab, Verb.RESET, "revived")
+    add_fourth_line(cluster, "revived", **dict.fromkeys((*LINES, "four"), 1))
+
+
+@pytest.mark.parametrize("version", ["", "3.7"])
+def test_a_migration_leaves_what_others_configure_at_that_moment(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    """A worker before 3.8 has no PATCH; there the whole configuration is sent."""
+    name = f"configured{version}"
+    cluster.source(name)
+    patch = ConnectRest.patch_config
+
+    def configure_first(rest: ConnectRest, connector: str, changes: dict[str, str | None]) -> None:
+        if version:
+            raise ConnectRestError("no PATCH", status=405)
+        rest.put_config(connector, {**cluster.config(connector), "batch.size": "7"})
+        patch(rest, connector, changes)
+
+    monkeypatch.setattr(ConnectRest, "patch_config", configure_first)
+    carry_out(cluster.lab, Verb.MIGRATE, name, own_topic=f"{name}-offsets")
+    config = cluster.rest.connector_config(name)
+    assert (config[OWN_TOPIC], config.get("batch.size")) == (f"{name}-offsets", None if version else "7")
+    assert config["file"] == cluster.config(name)["file"]
+
+
+def test_a_connector_that_is_deleted_before_its_configuration_is_changed_stays_deleted(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.source("dropped")
+    patch = ConnectRest.patch_config
+
+    def delete_first(rest: ConnectRest, connector: str, changes: dict[str, str | None]) -> None:
+        rest.delete(connector)
+        patch(rest, connector, changes)
+
+    monkeypatch.setattr(ConnectRest, "patch_config", delete_first)
+    with pytest.raises(PlanMovedError):
+        carry_out(cluster.lab, Verb.MIGRATE, "dropped", own_topic="dropped-offsets")
+    assert "dropped" not in cluster.rest.connectors()
+
+
+def test_a_connector_that_is_deleted_or_created_in_the_midst_stays_so_with_its_offset(
+    cluster: Cluster, eos: Any
+) -> None:
+    cluster.source("gone")
+    with suspended(cluster.lab, "configure", "offsets", "migrate", "gone", "--to", "own", "--yes") as change:
+        cluster.rest.delete("gone")
+        assert change.end() == 3
+        assert "gone was deleted" in change.errors
+    assert "gone" not in read_cluster_state(cluster.lab.cluster().kafka, f"{cluster.lab.group_id}-configs").connectors
+    assert last_change(cluster).state == "aborted"
+    with suspended(cluster.lab, "write", "offsets", "prune", "gone", "--yes") as change:
+        cluster.rest.create("gone", cluster.config("gone"))
+        until(lambda: "gone" in cluster.rest.connectors(), "the connector", seconds=SECONDS)
+        assert change.end() == 3
+        assert "gone was created" in change.errors
+    assert last_change(cluster).state == "aborted"
+    add_fourth_line(cluster, "gone", **dict.fromkeys((*LINES, "four"), 1))
+    with suspended(cluster.lab, "write", "offsets", "reset", "gone", "--yes") as change:
+        cluster.rest.delete("gone")
+        assert change.end() == 3
+        assert "gone was deleted" in change.errors
+    assert last_change(cluster).state == "aborted"
+    assert cluster.removals("gone") == 0
+
+
+def test_a_topic_that_gets_more_partitions_in_the_midst_takes_no_offset_and_the_next_plan_does(
+    cluster: Cluster, eos: Any
+) -> None:
+    cluster.start("raised", **{"offsets.storage.topic": "raised-offsets"})
+    once = Counter(dict.fromkeys(LINES, 1))  # and its offset, in the same transaction
+    until(lambda: cluster.read("raised") == once, "each line", seconds=SECONDS)
+    with suspended(cluster.lab, "write", "offsets", "reset", "raised", "--yes") as change:
+        admin = AdminClient({"bootstrap.servers": cluster.lab.bootstrap_servers})
+        admin.create_partitions([NewPartitions("raised-offsets", 26)])["raised-offsets"].result(timeout=60)
+        described = Topics(cluster.lab.cluster().kafka).describe
+        until(lambda: described(["raised-offsets"])["raised-offsets"].partitions == 26, "partitions", seconds=SECONDS)
+        assert change.end() == 3
+        assert "raised-offsets is not the planned one" in change.errors
+    assert (last_change(cluster).state, cluster.state("raised")) == ("aborted", "RUNNING")
+    (offset,) = json.loads(eos.run("offsets", "list", "raised", "--json").stdout)
+    assert offset["offset"] == END
+    eos.run("offsets", "reset", "raised", "--yes")
+    wanted = Counter(dict.fromkeys(LINES, 2))
+    until(lambda: cluster.read("raised") == wanted, "each line a second time", seconds=SECONDS)
+
+
+def test_a_reset_goes_on_while_a_worker_leaves_and_another_joins(cluster: Cluster) -> None:
+    cluster.source("moved")
+    with suspended(cluster.lab, "stop,write", "offsets", "reset", "moved", "--yes") as change:
+        cluster.lab.stop_worker(0)  # the one that is asked first
+        change.go_on()
+        change.await_step()
+        cluster.lab.start_worker(0)
+        assert change.end() == 0, change.errors
+    cluster.until_read("moved", 2)
+    assert cluster.removals("moved") == 1

@@ -1,0 +1,267 @@
+"""Writes what the reference pages say of the code: ``python -m tests.reference``.
+
+``docs/cli.md`` has every command with every option, ``docs/python-api.md`` every public name with its parameters. Both
+begin with text of their own; below :data:`MARK` all is written from the commands and from the docstrings, so that it is
+said once. ``tests/unit/test_reference.py`` fails while a page is not what would be written.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+DOCS = Path(__file__).parent.parent / "docs"
+MARK = "<!-- From here on written by `python -m tests.reference`, from the code. -->"
+
+#: Packages whose ``__all__`` is public.
+PACKAGES = (
+    "airflow_eos_provider.interval",
+    "airflow_eos_provider.interval.spark",
+    "airflow_eos_provider.interval.sources",
+    "airflow_eos_provider.dag_factories",
+)
+
+_ROLE = re.compile(r":\w+:`~?\.?([^`]+)`")
+_FIELD = re.compile(r"^:(param|ivar|raises|returns)\s*([^:]*):\s*(.*)$")
+
+
+# Docstrings
+
+
+class Docstring(NamedTuple):
+    """A docstring in parts; text is Markdown.
+
+    :param summary: its paragraphs before the first field.
+    :param parameters: name -> text, of ``:param`` and ``:ivar``.
+    :param raises: (error, text).
+    :param returns: what comes back.
+    """
+
+    summary: str
+    parameters: dict[str, str]
+    raises: list[tuple[str, str]]
+    returns: str
+
+    @classmethod
+    def of(cls, documented: Any) -> Docstring:
+        summary: list[str] = []
+        fields: list[list[str]] = []
+        for line in (inspect.getdoc(documented) or "").splitlines():
+            if found := _FIELD.match(line):
+                fields.append(list(found.groups()))
+            elif fields and line.startswith(" "):
+                fields[-1][2] += " " + line.strip()
+            elif fields and line.strip():
+                raise ValueError(f"{documented}: text after the fields: {line}")
+            elif not fields:
+                summary.append(line)
+        named = {name: _markdown(text) for kind, name, text in fields if kind in ("param", "ivar")}
+        raises = [(name, _markdown(text)) for kind, name, text in fields if kind == "raises"]
+        returns = " ".join(_markdown(text) for kind, _, text in fields if kind == "returns")
+        return cls(_markdown("\n".join(summary).strip()), named, raises, returns)
+
+
+def _markdown(text: str) -> str:
+    text = _ROLE.sub(lambda role: f"`{role[1].rpartition('.')[2]}`", text)
+    return text.replace("``", "`")
+
+
+# Public names
+
+
+def public_names() -> dict[str, list[tuple[str, Any]]]:
+    """Module -> its public names with what they stand for."""
+    found: dict[str, list[tuple[str, Any]]] = {}
+    for name in PACKAGES:
+        package = importlib.import_module(name)
+        found[name] = [(public, getattr(package, public)) for public in package.__all__]
+    for module in _airflow_modules():
+        if public := list(_airflow_names(module)):
+            found[module.__name__] = public
+    return found
+
+
+def _airflow_modules() -> Iterator[ModuleType]:
+    from airflow_eos_provider.get_provider_info import get_provider_info
+
+    info = get_provider_info()
+    names = [
+        name for kind in ("hooks", "operators", "sensors") for entry in info[kind] for name in entry["python-modules"]
+    ]
+    names += [entry["class-name"].rpartition(".")[0] for entry in info["task-decorators"]]
+    names += [name.rpartition(".")[0] for name in info["notifications"]]
+    return map(importlib.import_module, [*names, "airflow_eos_provider.assets.intervals"])
+
+
+def _airflow_names(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """Hooks, operators, sensors and notifiers; the functions of the modules that exist for them."""
+    from airflow.sdk import BaseHook, BaseNotifier, BaseOperator
+
+    functions = {"interval_run_task": "@task.interval_run", "interval_asset": "", "completed_intervals": ""}
+    for name, value in vars(module).items():
+        if getattr(value, "__module__", "") != module.__name__ or name.startswith("_"):
+            continue
+        if name in functions:
+            yield functions[name] or name, value
+        elif isinstance(value, type) and issubclass(value, (BaseHook, BaseOperator, BaseNotifier)):
+            yield name, value
+
+
+def _api(names: dict[str, list[tuple[str, Any]]]) -> Iterator[str]:
+    for module, members in names.items():
+        yield f"\n## `{module}`\n"
+        for name, value in members:
+            yield from _entry(name, value)
+
+
+def _entry(name: str, value: Any) -> Iterator[str]:
+    described = Docstring.of(value)
+    yield f"\n### `{name}`\n"
+    yield f"\n{described.summary}\n"
+    rows = list(_parameters(name, value))
+    if rows:
+        yield "\n| parameter | default | meaning |\n|---|---|---|\n"
+        yield from rows
+    if described.returns:
+        yield f"\nReturns {described.returns}\n"
+    if described.raises:
+        yield "\n"
+        yield from (f"* raises `{error}`: {text}\n" for error, text in described.raises)
+    if isinstance(value, type):
+        methods = list(_methods(value))
+        if methods:
+            yield "\n| method | what it does |\n|---|---|\n"
+            yield from methods
+
+
+def _ours(value: Any) -> list[Any]:
+    """The thing itself and, of a class, its bases of this package that have parameters of their own."""
+    if not isinstance(value, type):
+        return [value]
+    return [
+        base
+        for base in value.__mro__
+        if base.__module__.startswith("airflow_eos_provider.") and (base is value or "__init__" in vars(base))
+    ]
+
+
+def _parameters(name: str, value: Any) -> Iterator[str]:
+    unknown: list[str] = []
+    parameters: dict[str, inspect.Parameter] = {}
+    texts: dict[str, str] = {}
+    for part in _ours(value):
+        parameters = {**inspect.signature(part).parameters, **parameters}
+        texts = {**Docstring.of(part).parameters, **texts}
+    stars = [named for named in parameters.values() if named.kind is named.VAR_KEYWORD]
+    for parameter in [*(named for named in parameters.values() if named not in stars), *stars]:
+        mark = {parameter.VAR_KEYWORD: "**", parameter.VAR_POSITIONAL: "*"}.get(parameter.kind, "")
+        text = texts.get(parameter.name) or _of_base(value, parameter)
+        if text is None:
+            unknown.append(parameter.name)
+        yield f"| `{mark}{parameter.name}` | {_default(parameter)} | {_cell(text or '')} |\n"
+    more = [other for other in texts if other not in parameters]
+    yield from (f"| `{other}` |  | {_cell(texts[other])} |\n" for other in more)
+    if unknown:
+        raise ValueError(f"{name}: no ':param …:' in the docstring for {', '.join(unknown)}")
+
+
+def _of_base(value: Any, parameter: inspect.Parameter) -> str | None:
+    """What ``**kwargs`` of a class are: the arguments of the first base that is not of this package."""
+    if parameter.kind is not parameter.VAR_KEYWORD or not isinstance(value, type):
+        return None
+    base = next(base for base in value.__mro__ if not base.__module__.startswith("airflow_eos_provider."))
+    return f"whatever `{base.__name__}` takes"
+
+
+def _default(parameter: inspect.Parameter) -> str:
+    default = parameter.default
+    if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+        return ""
+    if default is parameter.empty:
+        return "required"
+    if callable(default) or type(default).__name__ == "_HAS_DEFAULT_FACTORY_CLASS":
+        return ""
+    return (
+        f"`{default!r}`" if isinstance(default, (str, int, float, bool, tuple)) or default is None else f"`{default}`"
+    )
+
+
+def _methods(value: type) -> Iterator[str]:
+    for name, member in vars(value).items():
+        if name.startswith("_") or not (inspect.isfunction(member) or isinstance(member, (classmethod, property))):
+            continue
+        if getattr(value.__mro__[1], name, None) is not None and value.__mro__[1] is not object:
+            continue  # overrides what the base class documents
+        what = _cell(Docstring.of(member).summary.split("\n\n")[0])
+        yield f"| `{name}` | {what} |\n"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+# Commands
+
+
+def commands(command: Any, path: str = "eos") -> Iterator[tuple[str, Any]]:
+    """Every command and group, with its words; groups come before what is in them."""
+    yield path, command
+    for name in getattr(command, "commands", ()):
+        context = command.context_class(command, info_name=path)
+        yield from commands(command.resolve_command(context, [name])[1], f"{path} {name}")
+
+
+def eos() -> Any:
+    """The command ``eos``, as Typer makes it."""
+    import typer
+
+    from airflow_eos_provider.cli.app import app
+
+    return typer.main.get_command(app)
+
+
+def _cli() -> Iterator[str]:
+    for path, command in commands(eos()):
+        yield f"\n## `{path}`\n\n{_prose(command.help or '')}\n"
+        rows = list(map(_option, command.params))
+        if rows:
+            yield "\n| argument or option | default | meaning |\n|---|---|---|\n"
+            yield from rows
+
+
+def _prose(text: str) -> str:
+    """A help text, without the examples, which are shown as they are."""
+    return "\n\n".join(" ".join(part.split()) for part in re.split(r"\n\s*\n", text.replace("\b", "").strip()))
+
+
+def _option(option: Any) -> str:
+    if option.param_type_name == "argument":
+        name, required = option.metavar or option.name.upper(), ""
+        if not option.required and not name.startswith("["):
+            name = f"[{name}]"
+    else:
+        name = " ".join(filter(None, (", ".join((*option.opts, *option.secondary_opts)), option.metavar)))
+        required = "required" if option.required else ""
+    unset = option.default in (None, False, (), "") or callable(option.default)
+    default = required or ("" if unset else f"`{option.default}`")
+    variable = f" (`${option.envvar}`)" if option.envvar else ""
+    return f"| `{name}` | {default} | {_cell(option.help or '')}{variable} |\n"
+
+
+PAGES: dict[str, Callable[[], Iterable[str]]] = {"cli.md": _cli, "python-api.md": lambda: _api(public_names())}
+
+
+def written(page: str) -> str:
+    """A page as it should be: its own beginning, and what is written from the code."""
+    own = (DOCS / page).read_text(encoding="utf-8").partition(MARK)[0]
+    return f"{own}{MARK}\n{''.join(PAGES[page]())}"
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        (DOCS / page).write_text(written(page), encoding="utf-8")

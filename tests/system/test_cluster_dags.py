@@ -1,0 +1,508 @@
+"""DAGs on one real Connect cluster, in a real Airflow whose processes are killed.
+
+The upgrade, deferred at its gates, goes on; the audit and the deferred sensor notice a worker in another mode.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.errors import LeaseHeldError, UnreachableError
+from airflow_eos_provider.journal.journal import JournalContent, read_journal
+from airflow_eos_provider.journal.records import Lease, RolloutState
+from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.lab.airflow import AirflowLab, AirflowOptions, wait_for_dag
+from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
+from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.processes import identify, spawn
+from airflow_eos_provider.rollout.controller import Controller
+from airflow_eos_provider.rollout.plan.plan import Plan
+from tests import seen
+from tests.system.components import has_heard_of_the_end, main_process, suspended
+from tests.system.modes import bring_to
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+DAG_ID = "deferred_upgrade"
+AUDIT, SENSOR, OFFSETS, FENCE = "connect_audit", "drift_sensor", "connect_offsets", "connect_fence"
+DEADLINE_SECONDS = 240.0
+
+DAG_FILES = (
+    Path(__file__).parent / "dags" / "deferred_upgrade.py",
+    Path(__file__).parent / "dags" / "drift_sensor.py",
+    Path(__file__).parents[2] / "dags" / "connect_audit.py",
+    Path(__file__).parents[2] / "dags" / "connect_offsets.py",
+    Path(__file__).parents[2] / "dags" / "connect_fence.py",
+)
+
+
+@dataclass
+class Upgrade:
+    """One run of the upgrade DAG, and what it does to the workers."""
+
+    lab: Lab
+    airflow: AirflowLab
+    rest: AirflowRest
+    run_id: str
+
+    # what is seen
+
+    def journal(self) -> JournalContent:
+        return read_journal(self.lab.cluster().kafka, self.lab.group_id)
+
+    def lease(self) -> Lease | None:
+        return self.journal().lease
+
+    def starts(self) -> dict[str, int]:
+        return seen.starts(self.lab)
+
+    def modes(self) -> set[Mode | None]:
+        return seen.modes(self.lab)
+
+    def task(self, task_id: str) -> tuple[str | None, int]:
+        """State and number of tries."""
+        tasks = self.rest.task_instances(DAG_ID, self.run_id)
+        return next((task.state, task.try_number) for task in tasks if task.task_id == task_id)
+
+    def log(self, task_id: str, try_number: int = 1) -> str:
+        cursor = LogCursor(DAG_ID, self.run_id, task_id, try_number)
+        return "\n".join(line.text for line in self.rest.new_log_lines(cursor))
+
+    # what is waited for
+
+    def approve(self, mode: str) -> None:
+        def asked() -> Any:
+            return self.rest.required_actions(DAG_ID, self.run_id)
+
+        wait_for(f"the question for {mode}", asked)
+        # An answer that comes earlier costs a second try, see PlanApprovalOperator.
+        asking = f"approve_{mode}"
+        wait_for("the end of its process", lambda: has_heard_of_the_end(self.airflow, self.run_id, asking))
+        (action,) = asked()
+        assert action.task_id == asking
+        self.rest.answer(DAG_ID, self.run_id, action, "Approve")
+
+    @contextlib.contextmanager
+    def at_the_gate_of(self, task_id: str, since: dict[str, int]) -> Iterator[Lease]:
+        """Meanwhile the worker that was started since is suspended, and the task is deferred at its gate.
+
+        A gate that holds at its first look is not handed over, and one that was handed over may hold a moment later:
+        without a worker that keeps its gate open, a task may never be seen deferred.
+
+        :param since: the starts before; exactly one worker is started once more.
+        """
+        wait_for("a worker to be started", lambda: self.starts() != since, pause=0.05)
+        (worker,) = [worker for worker, count in self.starts().items() if count != since[worker]]
+        with suspended(self._process_of(worker)):
+            wait_for(f"{task_id} to defer", lambda: self.task(task_id)[0] == "deferred")
+            lease = self.lease()
+            assert lease is not None
+            assert lease.belongs_to(f"{DAG_ID}/{self.run_id}/{task_id}")
+            yield lease
+
+    def _process_of(self, worker_id: str) -> psutil.Process:
+        """By its pid file, which is faster than a look at the group."""
+        (index,) = [index for index, url in enumerate(self.lab.connect_urls) if url.endswith(worker_id)]
+        identity = self.lab.worker_process(index)
+        assert identity is not None
+        return psutil.Process(identity.pid)
+
+    def ended(self, task_id: str) -> tuple[str | None, int]:
+        wait_for(f"the end of {task_id}", lambda: self.task(task_id)[0] in ("success", "failed"))
+        return self.task(task_id)
+
+    # what is done to it
+
+    def environment(self) -> dict[str, str]:
+        """What each component was started with; those that rename themselves do not show it any more."""
+        return main_process(self.airflow, "triggerer").environ()
+
+    def kill(self, component: str) -> None:
+        """SIGKILL a component of Airflow with all of its processes."""
+        main = main_process(self.airflow, component)
+        for victim in [identify(process.pid) for process in (main, *main.children(recursive=True))]:
+            if victim is not None:
+                victim.stop(kill=True)
+
+    def kill_all(self) -> None:
+        """SIGKILL every process of Airflow, as a machine that loses its power does."""
+
+        def is_dead() -> bool:
+            for victim in self.airflow.processes():
+                victim.stop(kill=True)
+            return not self.airflow.processes()  # those that were started meanwhile are killed next
+
+        wait_for("the end of all", is_dead)
+
+    def start(self, component: str, environment: dict[str, str]) -> None:
+        """Start it again, as a supervisor does; the lab does not."""
+        command = [str(Path(sys.executable).parent / "airflow"), component]
+        spawn(command, log=self.airflow.folder / f"{component}.log", cwd=self.airflow.folder, env=environment)
+
+    def change(self, path: str, content: dict[str, Any]) -> None:
+        """One write as the UI does it."""
+        self.rest._write("PATCH", f"/api/v2/dags/{DAG_ID}{path}", content=content)
+
+    def pause(self, *, paused: bool) -> None:
+        set_paused(self.rest, DAG_ID, paused=paused)
+
+    def end(self) -> None:
+        """Have the run end, whatever it waits for."""
+        if self.rest.run_state(DAG_ID, self.run_id) not in FINAL_STATES:
+            self.change(f"/dagRuns/{self.run_id}", {"state": "failed"})
+            wait_for("the run to end", lambda: self.rest.run_state(DAG_ID, self.run_id) in FINAL_STATES)
+
+    def mark_failed(self, task_id: str) -> None:
+        self.change(f"/dagRuns/{self.run_id}/taskInstances/{task_id}", {"new_state": "failed"})
+
+    def clear(self, task_id: str) -> None:
+        content = {
+            "dry_run": False,
+            "dag_run_id": self.run_id,
+            "task_ids": [task_id],
+            "include_downstream": True,
+            "only_failed": False,
+            "reset_dag_runs": True,
+        }
+        self.rest._write("POST", f"/api/v2/dags/{DAG_ID}/clearTaskInstances", content=content)
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: Callable[..., Lab]) -> Lab:
+    return lab_factory(
+        name="cluster-dags",
+        mode=Mode.DISABLED,
+        workers=2,
+        rebalance_delay_ms=1000,
+        session_timeout_ms=6000,
+        postgres=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def airflow(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowLab]:
+    folder, dags = tmp_path_factory.mktemp("airflow"), tmp_path_factory.mktemp("dags")
+    for file in DAG_FILES:
+        shutil.copy(file, dags)
+    connection = {"conn_type": "kafka_connect", "extra": {"cluster_file": str(lab.cluster_file)}}
+    airflow = AirflowLab.start(
+        AirflowOptions(
+            folder=folder,
+            dags_folder=dags,
+            postgres=lab.postgres,
+            connections={"kafka_connect_default": json.dumps(connection)},
+            environment={
+                "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+                # A triggerer and a scheduler that were killed are given up sooner.
+                "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
+                "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "6",
+                "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",
+            },
+        )
+    )
+    try:
+        for dag_id in (DAG_ID, AUDIT, SENSOR, OFFSETS, FENCE):
+            wait_for_dag(airflow, dag_id, 300)
+        with airflow.rest() as rest:
+            rest.unpause(DAG_ID)
+        yield airflow
+    finally:
+        airflow.stop()  # knows what was started again by the variable in its environment
+
+
+@pytest.fixture
+def rest(airflow: AirflowLab) -> Iterator[AirflowRest]:
+    with airflow.rest() as rest:
+        yield rest
+
+
+def set_paused(rest: AirflowRest, dag_id: str, *, paused: bool) -> None:
+    params = {"update_mask": "is_paused"}
+    rest._write("PATCH", f"/api/v2/dags/{dag_id}", content={"is_paused": paused}, params=params)
+
+
+@pytest.fixture
+def begun(lab: Lab, airflow: AirflowLab, rest: AirflowRest) -> Iterator[Callable[[Mode], Upgrade]]:
+    """Begins a run of the upgrade on workers of a mode, and ends it with the test: the DAG has one run at a time."""
+    with contextlib.ExitStack() as runs:
+
+        def begin(mode: Mode) -> Upgrade:
+            bring_to(lab, mode)
+            upgrade = Upgrade(lab, airflow, rest, rest.trigger(DAG_ID))
+            runs.callback(upgrade.end)
+            return upgrade
+
+        yield begin
+
+
+def test_a_killed_triggerer_and_a_killed_scheduler_cost_the_roll_nothing(begun: Callable[[Mode], Upgrade]) -> None:
+    upgrade = begun(Mode.DISABLED)
+    before = upgrade.starts()
+    upgrade.approve("preparing")
+    with upgrade.at_the_gate_of("roll_preparing", since=before) as lease:
+        environment = upgrade.environment()
+        upgrade.kill("triggerer")
+        upgrade.start("triggerer", environment)
+
+        # While nobody but Airflow's database knows of the roll, it is nobody else's.
+        record = upgrade.journal().rollouts[lease.rollout_id]
+        with pytest.raises(LeaseHeldError, match=re.escape(f"{DAG_ID}/{upgrade.run_id}/roll_preparing")):
+            Controller(upgrade.lab.cluster()).apply(Plan.from_dict(record.plan))
+        first_started = upgrade.starts()
+
+    with upgrade.at_the_gate_of("roll_preparing", since=first_started) as second:
+        assert second.owner.token != lease.owner.token
+        upgrade.kill("scheduler")
+        upgrade.start("scheduler", environment)
+
+    assert upgrade.ended("roll_preparing") == ("success", 1)
+    assert upgrade.modes() == {Mode.PREPARING}
+    assert {count - before[worker] for worker, count in upgrade.starts().items()} == {1}
+    log = upgrade.log("roll_preparing")
+    assert "Going on: seen remotely, the gate's answer is pass" in log
+    assert log.count("gate passed after") == 2
+    assert upgrade.rest.xcom(DAG_ID, upgrade.run_id, "roll_preparing")["resumed"] is False
+
+
+def test_killing_all_of_airflow_pausing_killing_the_task_mark_failed_and_clear_repeat_nothing(
+    begun: Callable[[Mode], Upgrade],
+) -> None:
+    upgrade = begun(Mode.PREPARING)
+    before = upgrade.starts()
+    upgrade.approve("enabled")
+
+    # The whole Airflow, while the roll is deferred: nothing but its database and the journal know of it.
+    with upgrade.at_the_gate_of("roll_enabled", since=before):
+        environment = upgrade.environment()
+        upgrade.kill_all()
+        upgrade.start("api-server", environment)
+        wait_for("the api-server to answer again", upgrade.rest.health)
+        upgrade.pause(paused=True)
+
+    # A paused DAG: the gate is waited for, and then nothing goes on until it is unpaused. The api-server is killed
+    # while no process of a task needs it; at any other moment that costs the task a try.
+    for component in ("scheduler", "triggerer", "dag-processor"):
+        upgrade.start(component, environment)
+    wait_for("the gate to answer", lambda: upgrade.task("roll_enabled")[0] == "scheduled")
+    paused_at = upgrade.starts()
+    upgrade.kill("api-server")
+    upgrade.start("api-server", environment)
+    wait_for("the api-server to answer again", upgrade.rest.health)
+    assert upgrade.starts() == paused_at
+    assert upgrade.task("roll_enabled")[0] == "scheduled"
+    upgrade.pause(paused=False)
+
+    # The task's process is killed in mid-act: the next try finishes what was announced.
+    def acting() -> Lease | None:
+        lease = upgrade.lease()
+        is_acting = lease is not None and lease.owner.pid and lease.acts_until > time.time()
+        return lease if is_acting else None
+
+    lease = wait_for("the second worker's restart to begin", acting, pause=0.05)
+    task = identify(lease.owner.pid)
+    assert task is not None
+    task.stop(kill=True)
+
+    # The restart outlives its task. The worker that it started is suspended, so the next try finds a gate to wait for.
+    with upgrade.at_the_gate_of("roll_enabled", since=paused_at) as lease:
+        # Mark failed while it is deferred: nobody comes back, and nothing more is done.
+        assert upgrade.task("roll_enabled")[1] == 2
+        upgrade.mark_failed("roll_enabled")
+        left_at = upgrade.starts()
+        wait_for("the run to fail", lambda: upgrade.rest.run_state(DAG_ID, upgrade.run_id) == "failed")
+        assert upgrade.journal().rollouts[lease.rollout_id].state is RolloutState.RUNNING
+        assert upgrade.lease() == lease
+
+    # Clear: the lease that was left to this task is its own, so it goes on at once.
+    upgrade.clear("roll_enabled")
+    assert upgrade.ended("roll_enabled")[0] == "success"
+    assert upgrade.starts() == left_at
+    assert {count - before[worker] for worker, count in upgrade.starts().items()} == {1}
+    assert upgrade.ended("verify_enabled")[0] == "success"
+    assert upgrade.modes() == {Mode.ENABLED}
+    journal = upgrade.journal()
+    assert {record.state for record in journal.rollouts.values()} == {RolloutState.DONE}
+    assert journal.lease is not None
+    assert journal.lease.released
+
+
+@pytest.fixture
+def audited(lab: Lab, rest: AirflowRest) -> Iterator[None]:
+    """The audit looks at enabled workers twice a minute, for this test alone."""
+    bring_to(lab, Mode.ENABLED)
+    rest.unpause(AUDIT)
+    yield
+    set_paused(rest, AUDIT, paused=True)
+
+
+@pytest.mark.usefixtures("audited")
+def test_a_stale_worker_is_noticed_and_reported_once(rest: AirflowRest, lab: Lab) -> None:
+    rest.unpause(SENSOR)
+    sensor_run = rest.trigger(SENSOR)
+    wait_for("the first look", lambda: "success" in rest.run_states(AUDIT).values())
+    wait_for("the sensor to defer", lambda: states(rest, sensor_run) == ["deferred"])
+    assert "failed" not in rest.run_states(AUDIT).values()
+
+    with stale_worker(lab) as worker_id:
+        wait_for("the sensor to notice", lambda: rest.run_state(SENSOR, sensor_run) == "success")
+        (first, *_) = wait_for("the audit to notice", lambda: failed_runs(rest))
+        second = rest.trigger(AUDIT)  # sooner than the schedule has the next one
+        wait_for("a second look that fails", lambda: rest.run_state(AUDIT, second) == "failed")
+
+    found = rest.xcom(SENSOR, sensor_run, "wait_for_drift")
+    assert [finding["subject"] for finding in found["findings"]] == [worker_id]
+    for run in (first, second):
+        assert f"{worker_id} is a member of the group, but not in the cluster file" in log_of(rest, run)
+    assert "'eos drift' looks again" in log_of(rest, first)
+    assert "'eos drift' looks again" not in log_of(rest, second), "the same drift was reported twice"
+
+    before = set(rest.run_states(AUDIT))
+    rest.trigger(AUDIT)
+    wait_for(
+        "an audit that succeeds again",
+        lambda: any(state == "success" for run, state in rest.run_states(AUDIT).items() if run not in before),
+    )
+
+
+FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+
+
+def test_offsets_are_reset_from_the_form_and_a_killed_task_takes_its_change_up(
+    lab: Lab, airflow: AirflowLab, rest: AirflowRest
+) -> None:
+    bring_to(lab, Mode.ENABLED)
+    file = lab.data_dir / "lines.txt"
+    file.write_text("one\ntwo\n")
+    lab.create_topic("lines", 1)
+
+    def delivered() -> list[bytes | None]:
+        return sorted(record.value or b"" for record in read_to_end(lab.cluster().kafka, "lines").records)
+
+    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as connect:
+        connect.create("lines", {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": "lines", "file": str(file)})
+        wait_for("both lines", lambda: delivered() == [b"one", b"two"])
+        wait_for("their offset", lambda: [one.offset for one in connect.offsets("lines")] == [{"position": 8}])
+
+    rest.unpause(OFFSETS)
+    run = rest.trigger(OFFSETS, {"action": "reset", "connector": "lines"})
+    (action,) = wait_for("the question", lambda: rest.required_actions(OFFSETS, run))
+    assert "Reset the source offsets of lines" in action.subject
+    assert "position" in action.body
+    wait_for("the end of the process that asks", lambda: has_heard_of_the_end(airflow, run, "approve"))
+
+    def begun() -> Lease | None:
+        content = read_journal(lab.cluster().kafka, lab.group_id)
+        return content.lease if content.open_change is not None else None
+
+    with contextlib.ExitStack() as suspension:
+        # The task asks each worker about its mode once the change is begun: there it stays while they are suspended.
+        workers = [lab.worker_process(index) for index in range(len(lab.connect_urls))]
+        for worker in filter(None, workers):  # another test has added one, and stopped it
+            suspension.enter_context(suspended(psutil.Process(worker.pid)))
+        rest.answer(OFFSETS, run, action, "Approve")
+        lease = wait_for("the change to begin", begun)
+        task = identify(lease.owner.pid)
+        assert task is not None
+        task.stop(kill=True)
+
+    wait_for("the run to succeed", lambda: rest.run_state(OFFSETS, run) in FINAL_STATES)
+    result = rest.xcom(OFFSETS, run, "change")
+    assert (result["change_id"], result["taken_up"], result["written"]) == (lease.rollout_id, True, 1)
+    wait_for("each line twice", lambda: delivered() == [b"one", b"one", b"two", b"two"])
+    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as connect:
+        connect.delete("lines")
+
+
+def test_a_zombie_is_fenced_from_the_form_and_where_there_is_none_nothing_is_asked(lab: Lab, rest: AirflowRest) -> None:
+    bring_to(lab, Mode.ENABLED)
+    name = "haunted"
+    (lab.data_dir / "haunted.txt").write_text("one\n")
+    lab.create_topic(name, 1)
+    config = {
+        "connector.class": FILE_SOURCE,
+        "tasks.max": "1",
+        "topic": name,
+        "file": str(lab.data_dir / "haunted.txt"),
+    }
+    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as connect:
+        connect.create(name, config)
+        wait_for(
+            "its offset",  # if another worker leads, this one hears of the connector a moment after it was created
+            lambda: name in connect.connectors() and [o.offset for o in connect.offsets(name)] == [{"position": 4}],
+        )
+        rest.unpause(FENCE)
+        run = rest.trigger(FENCE, {"connectors": name})
+        wait_for("the run to end", lambda: rest.run_state(FENCE, run) in FINAL_STATES)
+        assert {task.state for task in rest.task_instances(FENCE, run)} == {"skipped"}
+
+        zombie = Producer(
+            {
+                "bootstrap.servers": lab.bootstrap_servers,
+                "transactional.id": f"{lab.group_id}-{name}-0",
+                "transaction.timeout.ms": 600_000,
+                "log_level": 0,
+            }
+        )
+        zombie.init_transactions(30)
+        zombie.begin_transaction()
+        zombie.produce(name, b"of the zombie")
+        assert zombie.flush(30) == 0
+        run = rest.trigger(FENCE, {"connectors": name})
+        (action,) = wait_for("the question", lambda: rest.required_actions(FENCE, run))
+        assert "task 0 runs and would be fenced" in action.body
+        rest.answer(FENCE, run, action, "Approve")
+        wait_for("the run to succeed", lambda: rest.run_state(FENCE, run) in FINAL_STATES)
+        (report,) = rest.xcom(FENCE, run, "fence")
+        assert (report["restarted"], report["problem"]) == ([0], None)
+        with pytest.raises(KafkaException):
+            zombie.commit_transaction(30)
+        connect.delete(name)
+
+
+@contextlib.contextmanager
+def stale_worker(lab: Lab) -> Iterator[str]:
+    """The id of a worker in disabled that is not described."""
+    index = lab.add_worker(mode=Mode.DISABLED, listed=False, wait=False)
+    try:
+        yield lab.connect_urls[index].removeprefix("http://")
+    finally:
+        lab.stop_worker(index)
+
+
+def states(rest: AirflowRest, run_id: str) -> list[str | None]:
+    return [task.state for task in rest.task_instances(SENSOR, run_id)]
+
+
+def failed_runs(rest: AirflowRest) -> list[str]:
+    return [run for run, state in rest.run_states(AUDIT).items() if state == "failed"]
+
+
+def log_of(rest: AirflowRest, run_id: str) -> str:
+    cursor = LogCursor(AUDIT, run_id, "look_for_drift", try_number=1)
+    return "\n".join(line.text for line in rest.new_log_lines(cursor))
+
+
+def wait_for(what: str, condition: Callable[[], Any], pause: float = 0.3) -> Any:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while True:
+        with contextlib.suppress(UnreachableError):  # the api-server is just starting again
+            found = condition()
+            if found:
+                return found
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(pause)

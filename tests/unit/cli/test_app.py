@@ -1,0 +1,134 @@
+"""``eos`` as a whole: what it imports, how it ends, what its helps say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.text import Text
+from typer.testing import CliRunner
+
+from airflow_eos_provider.cli import common, rollouts
+from airflow_eos_provider.cli.app import COMMANDS, app, load
+from airflow_eos_provider.errors import UnreachableError
+
+#: What takes long to import, and the list of commands needs none of.
+HEAVY = ("kafka", "confluent_kafka", "httpx", "yaml", "pyspark", "pyarrow", "airflow")
+
+#: Runs ``eos`` and prints which of the modules it has imported; or sends it SIGINT when it begins to import one.
+RUN = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+
+class Interrupt(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == interrupted_at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts the tests in the background ignores it
+interrupted_at, watched, sys.argv = {interrupted_at!r}, {watched!r}, ["eos", *{arguments!r}]
+sys.meta_path.insert(0, Interrupt())
+from airflow_eos_provider.cli import main
+try:
+    main()
+finally:
+    print("imported:", *(name for name in watched if name in sys.modules))
+"""
+
+
+def eos(*arguments: str, interrupted_at: str | None = None) -> subprocess.CompletedProcess[str]:
+    code = RUN.format(interrupted_at=interrupted_at, watched=HEAVY, arguments=arguments)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_version_and_help_import_no_client(option: str) -> None:
+    ended = eos(option)
+
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines()[-1].strip() == "imported:"
+
+
+@pytest.mark.parametrize("moment", ["typer", "kafka"])
+def test_an_interrupt_while_it_starts_prints_no_traceback(moment: str) -> None:
+    ended = eos("status", "--cluster", "/nothing", interrupted_at=moment)
+
+    assert ended.returncode == 130
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_the_commands_own_help_says(name: str) -> None:
+    sentence = load(name).help.replace("\n", " ").split(". ")[0].removesuffix(".")
+
+    assert COMMANDS[name].summary.startswith(sentence)
+    assert name in CliRunner().invoke(app, ["--help"]).output
+
+
+def test_an_unknown_command_is_answered_with_a_similar_one() -> None:
+    ended = CliRunner().invoke(app, ["statu"])
+
+    assert ended.exit_code == 2
+    assert "'status'" in ended.output
+
+
+def leaves() -> Iterator[list[str]]:
+    for name in COMMANDS:
+        command = load(name)
+        yield from ([name, sub] for sub in command.commands) if hasattr(command, "commands") else [[name]]
+
+
+@pytest.mark.parametrize("command", [[], *leaves()], ids=" ".join)
+def test_every_help_ends_with_examples_that_can_be_typed(command: list[str]) -> None:
+    shown = CliRunner().invoke(app, [*command, "--help"]).output
+
+    _, found, text = shown.partition("Examples:")
+    lines = [line.strip() for line in text.splitlines() if line.strip().startswith("eos ")]
+    assert found
+    assert lines
+    assert all(line.startswith(" ".join(["eos", *command])) for line in lines), lines
+
+
+def test_quiet_leaves_out_progress_and_keeps_warnings_and_errors(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(common.progress_console, "quiet", False)
+
+    assert CliRunner().invoke(app, ["--quiet", "lab", "--help"]).exit_code == 0
+    common.progress_console.print("restarting w1")
+    common.warn("it holds secrets")
+
+    assert capsys.readouterr().err == "warning: it holds secrets\n"
+
+
+def test_ids_of_rollouts_are_completed_and_a_journal_that_cannot_be_read_completes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = [SimpleNamespace(rollout_id=rollout_id) for rollout_id in ("2026a", "2026b", "2025")]
+    monkeypatch.setattr(rollouts, "load_cluster", lambda _: SimpleNamespace(kafka=None, group_id="lab"))
+    monkeypatch.setattr(rollouts, "read_journal", lambda *_: None)
+    monkeypatch.setattr(rollouts, "whole_history", lambda _: found)
+    context: Any = SimpleNamespace(params={})
+
+    assert [rollout_id for rollout_id, _ in rollouts._complete_rollout(context, "2026")] == ["2026a", "2026b"]
+
+    def unreachable(*_: object) -> None:
+        raise UnreachableError("No broker answers.")
+
+    monkeypatch.setattr(rollouts, "read_journal", unreachable)
+    assert rollouts._complete_rollout(context, "2026") == []
+
+
+@pytest.mark.parametrize("command", leaves(), ids=" ".join)
+def test_no_words_of_a_help_are_taken_for_markup(command: list[str]) -> None:
+    """``[default: 3]`` once was, and nobody saw the default."""
+    found = load(command[0])
+    for name in command[1:]:
+        found = found.commands[name]
+
+    for text in [found.help, *(param.help for param in found.params if hasattr(param, "help"))]:
+        assert Text.from_markup(text or "").plain == (text or "")

@@ -1,0 +1,55 @@
+"""What ``eos status`` says of a cluster, and what it does not say."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_eos_provider.cli import common, status
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.kafka.transaction_state import TransactionState
+from airflow_eos_provider.kafka.transactions import TransactionDescription
+from airflow_eos_provider.rollout.drift.findings import findings
+from airflow_eos_provider.terminal import DataConsole
+from tests.unit.rollout.conftest import Cluster
+
+
+@pytest.mark.parametrize(("mode", "word"), [(Mode.DISABLED, "not used"), (Mode.ENABLED, "pending")])
+def test_fencing_is_pending_only_where_a_worker_would_do_it(
+    mode: Mode, word: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(status, "console", DataConsole(width=120))
+    cluster = Cluster(mode)
+    for name in cluster.configs:
+        cluster.connector(name, fencing=None, pending_fencing=True)  # as in a group that was never enabled
+    seen = cluster.observe()
+
+    status._show_connectors(seen)
+
+    shown = capsys.readouterr().out
+    assert word in shown
+    assert bool(findings(seen)) is ("pending" in shown)
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_no_id_is_broken_or_cut(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """160 is the width where the output goes into a pipe."""
+    monkeypatch.setattr(status, "console", DataConsole(width=width))
+    name = "connect-orders-production-mirror-source-connector-0"
+    transaction = TransactionDescription(name, TransactionState.ONGOING, 123_456, 7, 60_000, 990_000_000, ())
+    seen = Cluster(Mode.ENABLED).see(transactions=(transaction,)).observe()
+
+    status._show_transactions(seen)
+    status._show_workers(seen)
+
+    rows = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line[:1].strip()]
+    assert {name, "w1:8083*", "w2:8083", "w3:8083"} <= set(rows)
+
+
+def test_wide_folds_nothing_and_leaves_the_console_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(common.console, "width", 80)
+
+    with common.width_for(common.Output.WIDE):
+        assert common.console.width > 1_000
+    assert common.console.width == 80

@@ -1,0 +1,84 @@
+"""What the workers' files say about the internal topics, by the rules of Connect's ``DistributedConfig``."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_eos_provider.connect.internal_topics import BROKERS_DEFAULT, Role, WantedTopic, WorkerFiles
+from airflow_eos_provider.errors import ConfigurationError
+
+COMPACT = {"cleanup.policy": "compact"}
+
+
+def files(*properties: dict[str, str]) -> WorkerFiles:
+    return WorkerFiles({f"w{number}:8083": each for number, each in enumerate(properties, 1)}, {})
+
+
+@pytest.mark.parametrize(
+    ("role", "partitions"), [(Role.CONFIGS, 1), (Role.OFFSETS, 25), (Role.STATUS, 5), (Role.OWN, 25)]
+)
+def test_what_the_files_leave_out_is_connects_default(role: Role, partitions: int) -> None:
+    assert files({}).wanted(role, "t") == WantedTopic("t", role, (), partitions, 3, COMPACT)
+
+
+def test_an_own_topic_is_created_with_the_offsets_topics_numbers_and_settings() -> None:
+    worker = {
+        "offset.storage.topic": "offsets",
+        "offset.storage.partitions": "7",
+        "offset.storage.replication.factor": "2",
+        "offset.storage.segment.bytes": "1048576",
+        "offset.storage.cleanup.policy": "delete",  # Connect ignores it
+        "config.storage.segment.bytes": "1",
+    }
+    wanted = files(worker, worker).wanted(Role.OWN, "own", ("a", "b"))
+    assert wanted == WantedTopic("own", Role.OWN, ("a", "b"), 7, 2, {**COMPACT, "segment.bytes": "1048576"})
+    assert str(wanted) == "own (own offsets topic of a, b)"
+
+
+def test_the_config_topic_has_one_partition_whatever_is_said() -> None:
+    assert files({"config.storage.partitions": "3"}).wanted(Role.CONFIGS, "c", partitions=9).partitions == 1
+
+
+def test_minus_one_is_the_brokers_default() -> None:
+    said = {"status.storage.partitions": "-1", "status.storage.replication.factor": "-1"}
+    wanted = files(said).wanted(Role.STATUS, "s")
+    assert (wanted.partitions, wanted.replicas) == (BROKERS_DEFAULT, BROKERS_DEFAULT)
+
+
+def test_what_a_config_provider_supplies_is_not_known_unless_it_is_given() -> None:
+    said = {"offset.storage.partitions": "${env:PARTITIONS}", "offset.storage.segment.ms": "${env:SEGMENT}"}
+    wanted = files(said).wanted(Role.OFFSETS, "o")
+    assert (wanted.partitions, wanted.replicas, wanted.settings) == (None, 3, COMPACT)
+    assert wanted.unknown == ("offset.storage.segment.ms", "offset.storage.partitions")
+    given = files(said).wanted(Role.OFFSETS, "o", partitions=4, replicas=1)
+    assert (given.partitions, given.replicas, given.unknown) == (4, 1, ("offset.storage.segment.ms",))
+
+
+def test_without_a_readable_file_only_what_is_given_is_known() -> None:
+    nothing = WorkerFiles({}, {"w1:8083": "its description names no file"})
+    assert nothing.wanted(Role.OWN, "own").unknown == (
+        "offset.storage.partitions",
+        "offset.storage.replication.factor",
+    )
+    assert nothing.wanted(Role.OWN, "own", partitions=2, replicas=1).unknown == ()
+
+
+def test_files_that_differ_and_numbers_that_are_none_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"differ in offset\.storage\.partitions: w1:8083: 7, w2:8083: 25"):
+        files({"offset.storage.partitions": "7"}, {}).wanted(Role.OFFSETS, "o")
+    with pytest.raises(ConfigurationError, match=r"differ in offset\.storage\.segment\.ms"):
+        files({"offset.storage.segment.ms": "7"}, {}).wanted(Role.OFFSETS, "o")
+    with pytest.raises(ConfigurationError, match="partitions=many"):
+        files({"status.storage.partitions": "many"}).wanted(Role.STATUS, "s")
+
+
+def test_the_name_of_a_topic_is_what_all_files_say() -> None:
+    assert files({"config.storage.topic": " c "}, {"config.storage.topic": "c"}).common("config.storage.topic") == "c"
+    for broken, words in [
+        (files({"config.storage.topic": "c"}, {}), "differ"),
+        (files({}), "do not say"),
+        (files({"config.storage.topic": "${env:TOPIC}"}), "config provider"),
+        (WorkerFiles({}, {"w1:8083": "gone"}), "w1:8083: gone"),
+    ]:
+        with pytest.raises(ConfigurationError, match=words):
+            broken.common("config.storage.topic")

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from airflow_eos_provider.connect.config_topic import TaskCountRecord
+from airflow_eos_provider.demo.intervals import IntervalsReport
+from airflow_eos_provider.demo.load import Fencing
+from airflow_eos_provider.demo.oracle import Comparison
+from airflow_eos_provider.demo.parts import Outcome, Part
+from airflow_eos_provider.demo.report import DemoReport
+from airflow_eos_provider.kafka.transaction_state import TransactionState
+from airflow_eos_provider.kafka.transactions import TransactionDescription
+
+TASK_TIMEOUT_MS, FENCING_TIMEOUT_MS = 60_000, 90_000
+
+
+def described(
+    number: int, epoch: int, producer_id: int = 7, timeout_ms: int = TASK_TIMEOUT_MS
+) -> TransactionDescription:
+    return TransactionDescription(
+        f"g-mirror-{number}", TransactionState.COMPLETE_COMMIT, producer_id, epoch, timeout_ms, None, ()
+    )
+
+
+def fencing(after: dict[int, TransactionDescription] | None = None) -> Fencing:
+    """A round that took the ids 0 to 2 from epoch 2 to 3; then new tasks began as 0 and 1, and wrote."""
+    fenced = described(2, 3, timeout_ms=FENCING_TIMEOUT_MS)
+    after = {0: described(0, 9), 1: described(1, 9), 2: fenced} if after is None else after
+    return Fencing(
+        connector="mirror",
+        before={f"g-mirror-{n}": described(n, 2) for n in range(3)},
+        fenced={"g-mirror-2": fenced},
+        after={f"g-mirror-{n}": description for n, description in after.items()},
+        count_before=TaskCountRecord(count=3, offset=20),
+        count_after=TaskCountRecord(count=2, offset=40),
+    )
+
+
+def comparison(topic: str) -> Comparison:
+    return Comparison(
+        topic=topic,
+        against="the input",
+        records=1003,
+        expected=1000,
+        missing=0,
+        duplicates=0,
+        duplicates_before=3,
+        unexpected=0,
+        altered=0,
+        records_since=400,
+    )
+
+
+def roll(source: str, target: str) -> dict[str, Any]:
+    workers = [
+        {"worker": f"h:{port}", "seconds": 12.0, "task_downtime_seconds": 6.0, "mode": target} for port in (1, 2, 3)
+    ]
+    return {"from": source, "to": target, "workers": workers, "finished_at_ms": 5}
+
+
+def held() -> DemoReport:
+    return DemoReport(
+        rolls=[roll("disabled", "preparing"), roll("preparing", "enabled")],
+        source=comparison("flights"),
+        mirror=comparison("src.flights"),
+        fencing=fencing(),
+        killed={"worker": "h:1", "tasks_running_again_seconds": 14.2},
+        offsets={"own_topic": "mirror-offsets", "moved": 6, "removed": 12, "put_back": 12},
+        approvals=("approve_preparing", "approve_enabled"),
+        load={"lines": 1000},
+        load_lasted=True,
+        timings=[("first", 1.5), ("second", 2.0)],
+    )
+
+
+def change(**changes: Any) -> Callable[[DemoReport], DemoReport]:
+    return lambda report: replace(report, **changes)
+
+
+def test_a_demo_in_which_everything_held_is_ok() -> None:
+    assert held().ok
+
+
+@pytest.mark.parametrize(
+    ("broken", "promise"),
+    [
+        (change(rolls=[roll("preparing", "enabled")]), "every worker was rolled to preparing"),
+        (change(approvals=("approve_enabled",)), "both plans were approved in Airflow"),
+        (change(killed={}), "all tasks ran again after a worker was killed"),
+        (change(fencing=None), "the reconfigured mirror was fenced"),
+        (change(fencing=replace(fencing(), fenced={})), "the reconfigured mirror was fenced"),
+        (change(offsets={}), "the mirror's offsets were moved, removed and put back"),
+        (
+            change(offsets={"own_topic": "mirror-offsets", "moved": 6, "removed": 12, "put_back": 6}),
+            "the mirror's offsets were moved, removed and put back",
+        ),
+        (change(load_lasted=False), "the load lasted until then"),
+        (change(source=replace(comparison("flights"), missing=1)), "flights: nothing is missing"),
+        (change(source=replace(comparison("flights"), unexpected=1)), "flights: nothing is missing"),
+        (change(source=replace(comparison("flights"), duplicates=1)), "flights: nothing is double since enabled"),
+        (change(source=replace(comparison("flights"), records_since=0)), "flights: nothing is double since enabled"),
+        (change(mirror=replace(comparison("src.flights"), missing=1)), "src.flights: nothing is missing"),
+        (
+            change(mirror=replace(comparison("src.flights"), duplicates=1)),
+            "src.flights: nothing is double since enabled",
+        ),
+    ],
+)
+def test_each_broken_promise_alone_makes_the_demo_fail_and_is_named(
+    broken: Callable[[DemoReport], DemoReport], promise: str
+) -> None:
+    report = broken(held())
+    assert not report.ok
+    assert [name for name, it_held in report.checks.items() if not it_held] == [promise]
+
+
+def test_a_part_that_failed_makes_the_demo_fail_and_is_in_the_report_with_those_that_were_not_tried() -> None:
+    parts = [
+        Part("upgrade", Outcome.DONE, 60.0),
+        Part("intervals", Outcome.FAILED, 3.0, "The backfill was refused.", "Ask again."),
+        Part("comparison of the intervals", Outcome.NOT_TRIED, reason="it needs what was not done: intervals"),
+    ]
+    report = replace(held(), parts=parts, intervals=IntervalsReport(days=2))
+    assert not report.ok
+    document = report.to_dict()
+    assert document["failure"] == "The backfill was refused."
+    assert [(part["name"], part["outcome"]) for part in document["parts"]] == [
+        ("upgrade", "done"),
+        ("intervals", "failed"),
+        ("comparison of the intervals", "not tried"),
+    ]
+    output = io.StringIO()
+    report.show(Console(file=output, width=160))
+    shown = output.getvalue()
+    # What held is shown all the same.
+    assert "every worker was rolled to enabled" in shown
+    assert "1,003" in shown
+    for expected in ("The backfill was refused.", "not tried", "not shown"):
+        assert expected in shown
+
+
+def test_without_the_enabled_moment_copies_prove_nothing() -> None:
+    report = replace(held(), rolls=[roll("disabled", "preparing")])
+    assert report.promises["flights: nothing is missing"] is True
+    assert report.promises["flights: nothing is double since enabled"] is None
+    assert report.promises["every worker was rolled to enabled"] is None
+
+
+def test_a_roll_that_left_out_a_worker_is_no_roll() -> None:
+    report = held()
+    report.rolls[1]["workers"].pop()
+    assert not report.checks["every worker was rolled to enabled"]
+
+
+def test_a_demo_that_broke_off_is_not_ok_even_if_all_checks_held() -> None:
+    report = held()
+    report.failure = "the broker went away"
+    assert not report.ok
+
+
+@pytest.mark.parametrize(
+    ("number", "after"),
+    [
+        pytest.param(0, described(0, 2), id="an id in use did not go on"),
+        pytest.param(2, described(2, 2), id="the retired id did not go on"),
+        pytest.param(2, described(2, 9), id="the retired id went on by transactions of a task that lives on"),
+        pytest.param(2, described(2, 4, timeout_ms=FENCING_TIMEOUT_MS), id="the retired id was used after the round"),
+    ],
+)
+def test_what_only_looks_like_a_fencing_round_is_none(number: int, after: TransactionDescription) -> None:
+    real = fencing()
+    assert real.is_real
+    assert not replace(real, after={**real.after, f"g-mirror-{number}": after}).is_real
+
+
+def test_an_id_that_is_gone_was_not_fenced() -> None:
+    assert not fencing({0: described(0, 9), 1: described(1, 9)}).is_real
+
+
+def test_a_new_producer_id_counts_as_a_later_epoch() -> None:
+    real = fencing()
+    after = {**real.after, "g-mirror-0": described(0, 0, producer_id=8)}
+    assert replace(real, after=after).is_real
+
+
+def test_a_record_that_was_there_before_is_no_new_round() -> None:
+    assert not replace(fencing(), count_after=TaskCountRecord(count=2, offset=20)).is_real
+
+
+def test_the_report_file_has_the_keys_that_scripts_rely_on(tmp_path: Path) -> None:
+    held().write(tmp_path / "made" / "report.json")
+    report = json.loads((tmp_path / "made" / "report.json").read_text())
+    assert report["ok"] is True
+    assert (report["upgrade"]["from"], report["upgrade"]["to"]) == ("disabled", "enabled")
+    assert {"worker", "seconds", "task_downtime_seconds", "mode"} <= set(report["upgrade"]["workers"][0])
+    assert {"records", "missing", "duplicates", "duplicates_before_enabled"} <= set(report["source"])
+    assert report["source"]["duplicates_before_enabled"] == 3
+    assert report["fencing"][0]["ids"] == ["g-mirror-0", "g-mirror-1", "g-mirror-2"]
+    assert report["fencing"][0]["epochs"] == [[2, 9], [2, 9], [2, 3]]
+    assert report["intervals"] == []
+    assert "airflow" in report
+    assert report["seconds"] == 3.5
+
+
+def test_an_empty_report_can_be_written_and_shown(tmp_path: Path) -> None:
+    report = DemoReport(failure="broke off at once")
+    report.write(tmp_path / "report.json")
+    report.show(Console(file=io.StringIO()))
+    assert json.loads((tmp_path / "report.json").read_text())["ok"] is False
+
+
+def test_the_tables_show_epochs_and_duplicates() -> None:
+    output = io.StringIO()
+    held().show(Console(file=output, width=160))
+    shown = output.getvalue()
+    for expected in ("g-mirror-2", "1,003", "src.flights", "the load lasted until then", "yes"):
+        assert expected in shown

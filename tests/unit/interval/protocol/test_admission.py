@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import pytest
+
+from airflow_eos_provider.errors import RefusedError
+from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.protocol.admission import OverlapError, admit
+from airflow_eos_provider.interval.protocol.control_topic import ControlState, generation_records, plan_record
+from airflow_eos_provider.interval.protocol.ledger import CompleteRecord, LedgerState, complete_record
+from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.kafka.read import LogRecord
+
+
+def run_of(first: int, last: int, pipeline: str = "p", revision: int = 1) -> Run:
+    return Run(pipeline, Interval.parse(f"2013-01-0{first}T00:00:00Z/2013-01-0{last}T00:00:00Z"), revision)
+
+
+RUN = run_of(2, 3)
+
+
+def control(*plans: Run) -> ControlState:
+    state = ControlState()
+    records = [record for run in plans for record in (plan_record(RunPlan.of(run, [{}])), *generation_records(run, []))]
+    state.apply(LogRecord("c", 0, n, 0, *record) for n, record in enumerate(records))
+    return state
+
+
+def ledger(*complete: Run, pipeline: str = "p") -> LedgerState:
+    state = LedgerState(pipeline)
+    records = [complete_record(CompleteRecord(run, 1, "1", 1)) for run in complete]
+    state.apply(LogRecord("l", 0, n, 0, *record) for n, record in enumerate(records))
+    return state
+
+
+def test_a_plan_is_written_where_nothing_is_in_its_way() -> None:
+    assert admit(RUN, control(), ledger()) is None
+
+
+def test_neighbours_and_other_pipelines_are_not_in_its_way() -> None:
+    planned = control(run_of(1, 2), run_of(2, 3, pipeline="other"))
+
+    assert admit(RUN, planned, ledger(run_of(3, 4))) is None
+
+
+def test_its_own_plan_is_adopted() -> None:
+    assert admit(RUN, control(RUN), ledger()) == RunPlan.of(RUN, [{}])
+
+
+def test_its_own_complete_ends_it_also_while_its_plan_is_still_to_be_seen() -> None:
+    complete = admit(RUN, control(RUN), ledger(RUN))
+
+    assert isinstance(complete, CompleteRecord)
+    assert complete.run == RUN
+
+
+@pytest.mark.parametrize("other", [run_of(1, 3), run_of(2, 4), run_of(1, 4)])
+def test_an_overlapping_interval_is_refused_whether_planned_or_complete(other: Run) -> None:
+    with pytest.raises(OverlapError, match="is being written") as planned:
+        admit(RUN, control(other), ledger())
+    with pytest.raises(OverlapError, match="is complete"):
+        admit(RUN, control(), ledger(other))
+
+    assert other.name in str(planned.value)
+    assert "abandon" in str(planned.value)
+
+
+def test_a_second_revision_is_written_when_the_first_is_complete() -> None:
+    assert admit(run_of(2, 3, revision=2), control(), ledger(RUN)) is None
+
+
+def test_a_second_revision_is_refused_while_the_first_is_being_written() -> None:
+    with pytest.raises(RefusedError):
+        admit(run_of(2, 3, revision=2), control(RUN), ledger())
+
+
+@pytest.mark.parametrize(("complete", "asked"), [([], 2), ([1], 3), ([1, 2], 4)])
+def test_revisions_come_in_their_order(complete: list[int], asked: int) -> None:
+    finished = ledger(*(run_of(2, 3, revision=n) for n in complete))
+
+    with pytest.raises(RefusedError, match=f"revision {len(complete) + 1}"):
+        admit(run_of(2, 3, revision=asked), control(), finished)
+
+
+def test_a_revision_that_is_complete_stays_a_no_op_when_later_ones_are() -> None:
+    second = run_of(2, 3, revision=2)
+
+    assert isinstance(admit(RUN, control(), ledger(RUN, second)), CompleteRecord)

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.protocol.control_topic import Outgoing
+from airflow_eos_provider.interval.protocol.ledger import (
+    CompleteRecord,
+    LedgerState,
+    SliceRecord,
+    add_digests,
+    complete_key,
+    complete_record,
+    slice_key,
+    slice_record,
+)
+from airflow_eos_provider.kafka.read import LogRecord
+
+NAME = "2013-01-01T05:00:00Z/2013-01-02T05:00:00Z"
+RUN = Run.parse(f"flights.daily@{NAME}")
+DONE = SliceRecord("plan", 7, f"{5:032x}")
+COMPLETE = CompleteRecord(RUN, 7, f"{5:032x}", 1)
+
+
+def replayed(*records: Outgoing, pipeline: str = "flights.daily") -> LedgerState:
+    state = LedgerState(pipeline)
+    state.apply(LogRecord("l", 0, offset, 0, key, value) for offset, (key, value) in enumerate(records))
+    return state
+
+
+def test_keys_are_those_that_connect_would_write() -> None:
+    assert slice_key(RUN, 0) == f'["flights.daily",{{"slice":0,"interval":"{NAME}"}}]'.encode()
+    assert complete_key(RUN) == f'["flights.daily",{{"interval":"{NAME}"}}]'.encode()
+
+
+def test_a_slice_is_done_until_it_is_removed() -> None:
+    record = slice_record(RUN, 3, DONE)
+
+    assert replayed(record).done(RUN, range(5)) == {3: DONE}
+    assert replayed(record, Outgoing(record.key, None)).done(RUN, range(5)) == {}
+    assert replayed(record).completed(RUN) is None
+
+
+def test_a_run_is_complete_with_its_count_and_digest() -> None:
+    state = replayed(complete_record(COMPLETE))
+
+    assert state.completed(RUN) == COMPLETE
+    assert list(state.complete_runs()) == [COMPLETE]
+
+
+def test_a_slice_names_the_topics_that_its_rows_named() -> None:
+    named = SliceRecord("plan", 7, f"{5:032x}", ("a", "b.c"))
+
+    assert replayed(slice_record(RUN, 3, named)).done(RUN, [3]) == {3: named}
+
+
+def test_other_pipelines_and_strangers_in_the_topic_are_left_alone() -> None:
+    strangers = [Outgoing(b'["flights",null]', b"{}"), Outgoing(b"", b"{}"), Outgoing(b"session-key", b"x")]
+
+    assert list(replayed(complete_record(COMPLETE), *strangers, pipeline="flights").complete_runs()) == []
+
+
+def test_what_is_not_of_this_package_is_not_taken_for_complete() -> None:
+    with pytest.raises(EosError, match="not one of a complete interval"):
+        replayed(Outgoing(complete_key(RUN), b'{"position":1}')).completed(RUN)
+
+
+def test_overlap_is_found_by_text_as_by_time() -> None:
+    moments = [f"2013-01-0{day}T0{hour}:00:00Z" for day in (1, 2, 3) for hour in (0, 5)]
+    intervals = [Interval.parse(f"{a}/{b}") for a, b in itertools.combinations(moments, 2)]
+    for one, other in itertools.product(intervals, intervals):
+        state = replayed(complete_record(CompleteRecord(Run("p", one), 0, "0", 0)), pipeline="p")
+        assert bool(state.overlapping(other)) == one.overlaps(other), (one.name, other.name)
+
+
+def test_revisions_of_an_interval_overlap_it() -> None:
+    second = Run(RUN.pipeline, RUN.interval, 2)
+    state = replayed(complete_record(COMPLETE), complete_record(CompleteRecord(second, 1, "1", 1)))
+
+    assert sorted(run.revision for run in state.overlapping(RUN.interval)) == [1, 2]
+
+
+def test_digests_add_up_whatever_the_order_and_wrap_around() -> None:
+    largest = "f" * 32
+
+    assert add_digests([largest, f"{1:032x}"]) == "0" * 32
+    assert add_digests(["1", "2", "3"]) == add_digests(["3", "1", "2"]) == f"{6:032x}"
+    assert add_digests([]) == "0" * 32

@@ -1,0 +1,135 @@
+"""The short way for rows of key and value alone equals the long way, record by record and in the digest."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol import task as protocol_task
+from airflow_eos_provider.interval.protocol import topics as protocol_topics
+from airflow_eos_provider.interval.protocol.slice_writer import Digest, SliceWriter, Tally
+from airflow_eos_provider.interval.protocol.stage import SliceFigures, Stage
+from airflow_eos_provider.interval.protocol.task import Task
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.topics import TopicDescription, Topics
+
+RUN = Run.parse("flights@2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
+PIPELINE = Pipeline("flights", "etl", KafkaSettings.of("127.0.0.1:1"), topic="flights.daily")
+
+
+class Recorder:
+    """A producer that keeps what it is given: what reaches a broker is seen by the tests of the whole."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[Any, ...]] = []
+        self.calls: list[str] = []
+
+    def produce(self, topic: str, key: bytes | None, value: bytes | None, **rest: Any) -> None:
+        self.records.append((topic, key, value, rest.get("headers")))
+
+    def produce_all(self, topic: str, keys: Any, values: Any, headers: Any = None) -> None:
+        for key, value in zip(keys, values, strict=True):
+            self.produce(topic, key, value, headers=headers)
+
+    def poll(self) -> None:
+        pass
+
+    def init(self) -> None:
+        self.calls.append("init")
+
+    def begin(self) -> None:
+        self.calls.append("begin")
+
+    def flush(self) -> None:
+        self.calls.append(f"flush {len(self.records)}")
+
+    def commit(self) -> None:
+        self.calls.append(f"commit {len(self.records)}")
+
+    def abort(self) -> None:
+        self.calls.append("abort")
+
+
+def _writer(producer: Recorder, run_header: str | None = None) -> SliceWriter:
+    pipeline = replace(PIPELINE, run_header=run_header)
+    writer = SliceWriter(pipeline, Stage(RUN, 0, "", (), (), {0: 0}), producer)  # type: ignore[arg-type]
+    writer._topics.known["flights.daily"] = 1
+    return writer
+
+
+def _written(batch: pa.RecordBatch, run_header: str | None) -> tuple[list[tuple[Any, ...]], SliceFigures, int]:
+    producer = Recorder()
+    writer = _writer(producer, run_header)
+    tally = Tally(writer._pipeline, RUN)
+    writer._produce([batch], tally)
+    assert Tally(writer._pipeline, RUN).take([batch]) == tally.figures  # what is compared is what was written
+    return producer.records, tally.figures, tally.bytes
+
+
+@pytest.mark.parametrize("run_header", [None, "eos.run"])
+@pytest.mark.parametrize("text", [pa.binary(), pa.string(), pa.large_binary(), pa.large_string()])
+def test_both_ways_write_the_same(text: pa.DataType, run_header: str | None) -> None:
+    chance = random.Random(7)
+    contents = [chance.choice([None, "", "x", "ä" * 300, "y" * 70_000]) for _ in range(200)]
+    keys, values = pa.array(contents[:100]).cast(text), pa.array(contents[100:]).cast(text)
+    plain = pa.RecordBatch.from_arrays([keys, values], names=["key", "value"])
+    long = pa.RecordBatch.from_arrays(
+        [keys, values, pa.array([None] * 100, pa.string())], names=["key", "value", "topic"]
+    )
+    assert _written(plain, run_header) == _written(long, run_header)
+
+
+def test_adding_all_is_adding_each() -> None:
+    keys, values = [b"a", None, b"", b"c"], [b"x" * 300, b"y", None, b""]
+    for headers in (None, [("h", b"1"), ("g", None)]):
+        one, other = Digest(), Digest()
+        one.add_all("t", keys, values, headers)
+        for key, value in zip(keys, values, strict=True):
+            other.add("t", key, value, headers)
+        assert one.text == other.text
+
+
+def test_the_ledger_record_comes_last_and_behind_flushed_rows() -> None:
+    """From its ledger record to its commit a transaction holds up the ledger's readers; no row is left to send then."""
+    producer = Recorder()
+    _writer(producer).write(0, [pa.RecordBatch.from_pydict({"value": [b"a", b"b"]})])
+    assert [record[0] for record in producer.records] == ["flights.daily", "flights.daily", "etl-flights-offsets"]
+    assert producer.calls == ["begin", "flush 2", "flush 3", "commit 3"]
+
+
+def test_the_client_for_topics_is_there_before_a_transaction_is_open_and_serves_every_slice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A transaction holds up its partitions' readers while a client looks for the brokers."""
+    producer = Recorder()
+
+    class Client(Topics):
+        def __init__(self, settings: KafkaSettings) -> None:
+            super().__init__(settings)
+            producer.calls.append("client")
+
+        def find(self, names: Sequence[str]) -> dict[str, TopicDescription]:
+            producer.calls.append(f"look for {', '.join(names)}")
+            return {name: TopicDescription("", 1, 1, 1) for name in names}
+
+    monkeypatch.setattr(protocol_topics, "Topics", Client)
+    monkeypatch.setattr(protocol_task, "open_producer", lambda *_: producer)
+    task = Task(PIPELINE, Stage(RUN, 0, "", (), ((0, 1),), {0: 0}), 0)
+    task._init()
+    task._to_do = {0, 1}
+    for number, topic in enumerate(("flights.daily", "elsewhere")):
+        task.write_slice(number, [pa.RecordBatch.from_pydict({"value": [b"a"], "topic": [topic]})])
+    assert producer.calls[:4] == ["init", "client", "look for flights.daily", "begin"]
+    assert producer.calls.count("client") == 1
+    ledger = [
+        json.loads(value).get("topics", "") for topic, _, value, _ in producer.records if topic.endswith("-offsets")
+    ]
+    assert ledger == ["", "elsewhere"], "a slice is said to have the topics of another"

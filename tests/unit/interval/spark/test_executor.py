@@ -1,0 +1,130 @@
+"""What an executor does with the rows of its partition, without Spark."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
+from airflow_eos_provider.interval.spark import executor
+from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN, error_within, runs_of_slices, shipped
+
+
+def _batch(numbers: list[int | None], first: int = 0) -> pa.RecordBatch:
+    values = [f"row {first + position} of {number}".encode() for position, number in enumerate(numbers)]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, type=pa.binary()), pa.array(numbers, type=pa.int32())], names=["value", SLICE_COLUMN]
+    )
+
+
+def _rows(pieces: Iterable[tuple[int | None, pa.RecordBatch]]) -> list[tuple[int | None, bytes]]:
+    return [(number, value) for number, rows in pieces for value in rows.column("value").to_pylist()]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_batches_are_cut_where_the_slice_changes_and_no_row_is_lost(seed: int) -> None:
+    chance = random.Random(seed)
+    numbers = [[chance.choice([0, 0, 0, 1, 7, None]) for _ in range(chance.randrange(6))] for _ in range(5)]
+    batches = [_batch(inner, 100 * position) for position, inner in enumerate(numbers)]
+    found = _rows(runs_of_slices(batches))
+    assert found == [
+        (number, f"row {100 * position + place} of {number}".encode())
+        for position, inner in enumerate(numbers)
+        for place, number in enumerate(inner)
+    ]
+
+
+class RecordingTask:
+    """A task that keeps what it is given; a slice counts once its rows came to their end, as a commit would."""
+
+    def __init__(self, to_do: set[int]) -> None:
+        self.to_do = to_do
+        self.committed: dict[int, int] = {}
+
+    def start(self) -> set[int]:
+        return set(self.to_do)
+
+    def write_slice(self, number: int, batches: Iterable[pa.RecordBatch]) -> str:
+        rows = sum(batch.num_rows for batch in batches)
+        self.committed[number] = rows
+        return f"{rows} rows"
+
+
+def _write(task: RecordingTask, mine: set[int], batches: Iterable[pa.RecordBatch]) -> list[tuple[int, Any]]:
+    written: Iterator[Any] = executor._write_slices(task, frozenset(mine), 0, batches)  # type: ignore[arg-type]
+    return list(written)
+
+
+def test_each_slice_is_written_once_and_an_empty_one_too() -> None:
+    task = RecordingTask({1, 2, 4})
+    outcomes = _write(task, {1, 2, 3, 4}, [_batch([1, 1, 2]), _batch([2, 3])])
+    assert outcomes == [(1, "2 rows"), (2, "2 rows"), (4, "0 rows"), (3, None)]  # 3 had been done
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        pytest.param([1, 9], id="a row of another task at the end"),
+        pytest.param([9, 1], id="at the beginning"),
+        pytest.param([1, None], id="a row of no slice"),
+    ],
+)
+def test_no_slice_is_committed_beside_a_row_that_is_not_the_tasks(numbers: list[int | None]) -> None:
+    """Where a row came to the wrong place, a row of this slice may be in another: it must not count as done."""
+    task = RecordingTask({1})
+    with pytest.raises(EosError, match="belongs to another task"):
+        _write(task, {1}, [_batch([number]) for number in numbers])
+    assert task.committed == {}
+
+
+def test_rows_of_a_slice_that_do_not_stand_together_stop_the_task() -> None:
+    with pytest.raises(EosError, match="came earlier"):
+        _write(RecordingTask({1, 2}), {1, 2}, [_batch([1, 2, 1])])
+
+
+@pytest.mark.parametrize("kind", [EosError, FencedError, ConfigurationError])
+def test_an_error_is_found_again_in_sparks_text(kind: type[EosError], monkeypatch: pytest.MonkeyPatch) -> None:
+    error = kind("Found\nthis.", expected="that", remedy="Do it.")
+    monkeypatch.setattr(executor, "require_clients", lambda: (_ for _ in ()).throw(error))
+    with pytest.raises(kind), executor._task({}, {}, 0):
+        pass
+    text = f"org.apache.spark.SparkException: Job aborted\n{''.join(traceback.format_exception(error))}\n\tat java.x"
+    again = error_within(text)
+    assert type(again) is kind
+    assert (again.found, again.expected, again.remedy) == (error.found, error.expected, error.remedy)
+
+
+def test_other_text_holds_no_error() -> None:
+    assert error_within("java.lang.OutOfMemoryError\nEOS-TASK-ERROR [cut sh") is None
+
+
+def test_an_executor_that_lacks_a_package_says_what_to_ship(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "confluent_kafka", None)
+    with pytest.raises(ImportError) as refusal:
+        list(shipped("write_empty", {}, {}, [])(iter(())))
+    assert "lacks the module 'confluent_kafka'" in str(refusal.value)
+    assert "venv-pack" in str(refusal.value)
+
+
+def test_what_is_shipped_needs_nothing_of_this_package_to_be_unpacked() -> None:
+    """Spark's pickler would otherwise name the function, and an executor without the package fail for its name only."""
+    from pyspark import cloudpickle
+
+    content = cloudpickle.dumps(shipped("write_empty", {}, {}, []))
+    code = f"import sys, pickle; sys.modules['airflow_eos_provider'] = None; print(pickle.loads({content!r}).__name__)"
+    import subprocess
+    import sys
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == "run", done.stderr
+
+
+def test_an_old_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("confluent_kafka.__version__", "2.4.0")
+    with pytest.raises(ConfigurationError, match=r"2\.4\.0"):
+        executor.require_clients()

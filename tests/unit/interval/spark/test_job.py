@@ -1,0 +1,155 @@
+"""The job's specification, its function and what it tells."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
+from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.stage import Completed, SliceResult, Stage
+from airflow_eos_provider.interval.slices import Slice
+from airflow_eos_provider.interval.spark import datasource, job
+from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN
+from airflow_eos_provider.interval.spark.job import JobSpec, load_function, main, read_spec
+from airflow_eos_provider.kafka.config import KafkaSettings
+
+DAY = Interval.parse("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
+SECRET = "hidden-from-everybody"
+
+
+@pytest.fixture
+def spec() -> JobSpec:
+    settings = KafkaSettings.of("127.0.0.1:1", {"sasl.password": SECRET})
+    return JobSpec(Pipeline("flights", "etl", settings), DAY, "json:dumps", key=("carrier", "flight"), slices=3)
+
+
+def test_a_specification_survives_its_way_as_json(spec: JobSpec) -> None:
+    again = JobSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
+    assert again == spec
+
+
+def test_a_specification_is_read_from_a_file_or_a_variable(
+    spec: JobSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps(spec.to_dict()))
+    assert read_spec(str(path)) == spec
+    monkeypatch.setenv(job.SPEC_VARIABLE, json.dumps(spec.to_dict()))
+    assert read_spec(None) == spec
+    assert job.SPEC_VARIABLE not in __import__("os").environ  # children do not inherit the password
+
+
+def test_no_password_is_shown(spec: JobSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert SECRET not in repr(spec)
+    monkeypatch.setenv(job.SPEC_VARIABLE, json.dumps(spec.to_dict())[:-1])
+    with pytest.raises(ConfigurationError) as cut_short:
+        read_spec(None)
+    with pytest.raises(ConfigurationError) as unknown:
+        JobSpec.from_dict({**spec.to_dict(), "slizes": 3})
+    assert "slizes" in str(unknown.value)
+    assert SECRET not in str(cut_short.value) + str(unknown.value)
+
+
+def test_a_missing_specification_says_where_it_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(job.SPEC_VARIABLE, raising=False)
+    with pytest.raises(ConfigurationError, match="--spec FILE, or EOS_INTERVAL_SPEC"):
+        read_spec(None)
+
+
+def test_a_function_is_named_by_its_module_or_its_file(tmp_path: Path) -> None:
+    assert load_function("json:dumps") is json.dumps
+    path = tmp_path / "my_flights.py"
+    path.write_text("def daily(spark, interval):\n    return (spark, interval.name)\n")
+    assert load_function(f"{path}:daily")(None, DAY) == (None, DAY.name)
+
+
+@pytest.mark.parametrize("name", ["daily", "nowhere:daily", "json:nothing", "/nowhere/flights.py:daily", "json:"])
+def test_a_function_that_cannot_be_found_is_named(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="function"):
+        load_function(name)
+
+
+def _main(spec: JobSpec, tmp_path: Path, *options: str) -> int:
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps(spec.to_dict()))
+    return main(["--spec", str(path), *options])
+
+
+@pytest.mark.parametrize("options", [[], ["--delete-spec"]])
+def test_the_file_is_gone_before_the_work_begins_if_that_is_wanted(
+    spec: JobSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    there = []
+
+    def run(spec: JobSpec) -> Completed:
+        there.append((tmp_path / "spec.json").exists())
+        return Completed(Run("flights", DAY), 1, "00", 1, False, 1.0)
+
+    monkeypatch.setattr(job, "run", run)
+    assert _main(spec, tmp_path, *options) == 0
+    assert there == [not options]
+
+
+def test_a_result_is_one_line(
+    spec: JobSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = Completed(Run("flights", DAY), 842, "00", 3, False, 1.5)
+    monkeypatch.setattr(job, "run", lambda spec: done)
+    assert _main(spec, tmp_path) == 0
+    line = capsys.readouterr().out
+    assert Completed.from_dict(_without_interval(json.loads(line.removeprefix(job.RESULT_PREFIX)))) == done
+
+
+def _without_interval(document: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in document.items() if name != "interval"}
+
+
+def test_a_fenced_job_exits_with_seven(
+    spec: JobSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fenced(spec: JobSpec) -> Completed:
+        raise FencedError("Another one runs it.")
+
+    monkeypatch.setattr(job, "run", fenced)
+    assert _main(spec, tmp_path) == 7
+    told = json.loads(capsys.readouterr().out.removeprefix(job.FAILURE_PREFIX))
+    assert told == {"type": "FencedError", "exit_code": 7, "message": "Another one runs it."}
+
+
+def test_the_data_source_looks_at_the_rows_beside_a_committed_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the partition of a committed slice nothing is written; a row of another slice would be missing elsewhere."""
+    stage = Stage(Run("flights", DAY), 0, "", (Slice(0, {}), Slice(1, {})), ((), (1,)), {0: 0})
+    monkeypatch.setattr(datasource, "partition_number", lambda: 0)
+    writer = datasource.KafkaEosWriter({}, stage.to_dict())
+    rows = pa.RecordBatch.from_pydict({"value": [b"a", b"b"], SLICE_COLUMN: [0, 0]})
+    moved = pa.RecordBatch.from_pydict({"value": [b"a", b"b"], SLICE_COLUMN: [0, 1]})
+
+    assert writer.write(iter([rows])) == datasource.SliceWritten(0)
+    with pytest.raises(EosError, match="row of slice 1, which belongs to another task"):
+        writer.write(iter([rows, moved]))
+
+
+def test_the_data_source_counts_null_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What writes is stood in for: it needs a broker, and is counted by the tests of the slice writer."""
+    stage = Stage(Run("flights", DAY), 0, "", (Slice(0, {}),), ((0,),), {0: 0})
+    written = [(0, SliceResult(0, 3, 10, "ab", 0.1, null_keys=2))]
+    monkeypatch.setattr(datasource, "partition_number", lambda: 0)
+    monkeypatch.setattr(datasource, "write_rows", lambda *_: iter(written))
+
+    assert datasource.KafkaEosWriter({}, stage.to_dict()).write(iter(())) == datasource.SliceWritten(0, null_keys=2)
+
+
+def test_a_spark_without_writers_in_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in pyspark 3.5, which has no such module."""
+    monkeypatch.setitem(sys.modules, "pyspark.sql.datasource", None)
+    monkeypatch.delitem(sys.modules, "airflow_eos_provider.interval.spark.datasource", raising=False)
+    with pytest.raises(ConfigurationError, match=r"^pyspark \S+ has no writers in Python") as refusal:
+        importlib.import_module("airflow_eos_provider.interval.spark.datasource")
+    assert "write_interval()" in str(refusal.value)

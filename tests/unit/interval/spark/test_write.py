@@ -1,0 +1,63 @@
+"""What cannot be written is refused in one sentence, before a broker is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.interval.interval import Interval
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.spark import by_slice, write_interval
+from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN
+from airflow_eos_provider.interval.spark.write import sliced
+from airflow_eos_provider.kafka.config import KafkaSettings
+
+DAY = Interval.parse("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
+NOBODY = Pipeline("flights", "etl", KafkaSettings.of("127.0.0.1:1"), topic="flights")
+
+
+@pytest.fixture(scope="module")
+def frame(spark: SparkSession) -> DataFrame:
+    return spark.range(20).select(F.col("id").cast("string").alias("key"), F.lit("x").alias("value"))
+
+
+@pytest.mark.parametrize(("returned", "named"), [(None, "None"), ([("k", "v")], "a list")])
+def test_a_function_that_returns_no_dataframe_is_told_so(returned: Any, named: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"no DataFrame to write but {named}") as refused:
+        write_interval(returned, NOBODY, DAY)
+    assert "return" in str(refused.value)
+    with pytest.raises(ConfigurationError, match="no DataFrame to write"):
+        by_slice(returned, slices=2)
+
+
+@pytest.mark.parametrize("name", ["value", "VALUE", "key"])
+def test_two_columns_of_one_name_are_refused(frame: DataFrame, name: str) -> None:
+    twice = frame.select("*", F.lit("y").alias(name))
+
+    with pytest.raises(ConfigurationError, match=f"more than one column '{name.lower()}': key, value, {name}"):
+        write_interval(twice, NOBODY, DAY)
+
+
+def test_a_column_that_is_not_written_may_be_there_twice(frame: DataFrame) -> None:
+    more = frame.select("*", F.lit(1).alias("note"), F.lit(2).alias("note"))
+
+    assert sliced(more, ["key"], 4).columns == ["key", "value", SLICE_COLUMN]
+
+
+def test_a_column_of_our_name_is_left_out_as_any_other(frame: DataFrame) -> None:
+    """The slice is the hash's, whatever the frame has under that name; the column can even be the key."""
+    wrong = frame.withColumn(SLICE_COLUMN, F.lit(99))
+
+    expected = {row.key: row[SLICE_COLUMN] for row in sliced(frame, ["key"], 4).collect()}
+    assert {row.key: row[SLICE_COLUMN] for row in sliced(wrong, ["key"], 4).collect()} == expected
+    assert len({row[SLICE_COLUMN] for row in sliced(wrong, [SLICE_COLUMN], 4).collect()}) == 1
+
+
+def test_rows_with_a_null_key_are_of_one_slice_in_every_attempt(frame: DataFrame) -> None:
+    keyless = frame.withColumn("key", F.lit(None).cast("string"))
+
+    assert len({row[SLICE_COLUMN] for row in sliced(keyless, ["key"], 7).collect()}) == 1

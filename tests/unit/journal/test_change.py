@@ -1,0 +1,76 @@
+"""Changes that are no roll, beside rolls in one journal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.errors import RefusedError
+from airflow_eos_provider.journal.change import require_no_open_rollout
+from airflow_eos_provider.journal.records import (
+    CHANGE_KEY,
+    ROLLOUT_KEY,
+    ChangeRecord,
+    RolloutRecord,
+    RolloutState,
+    content_of,
+    encode,
+)
+from airflow_eos_provider.kafka.read import LogRecord
+
+CHANGE = ChangeRecord(
+    "t-offsets-reset-1", "offsets reset", "c", {"hash": "h"}, RolloutState.PAUSED, 1.0, "write", ("stop",)
+)
+ROLLOUT = RolloutRecord("r", {}, {}, RolloutState.PAUSED, 1.0)
+
+
+def record(key: str, document: ChangeRecord | RolloutRecord) -> LogRecord:
+    return LogRecord("journal", 0, 0, 0, key.encode(), encode(document))
+
+
+def change_record(change: ChangeRecord) -> LogRecord:
+    return record(CHANGE_KEY + change.change_id, change)
+
+
+def test_a_change_comes_back_as_it_was_written_and_its_newest_record_counts() -> None:
+    content = content_of([change_record(CHANGE), change_record(replace(CHANGE, under_way="", done=("stop", "write")))])
+    assert content.changes == {CHANGE.change_id: replace(CHANGE, under_way="", done=("stop", "write"))}
+    assert content.rollouts == {}
+
+
+@pytest.mark.parametrize("state", [RolloutState.RUNNING, RolloutState.PAUSED])
+def test_an_unfinished_change_is_in_the_way_and_says_how_far_it_is(state: RolloutState) -> None:
+    content = content_of([change_record(replace(CHANGE, state=state))])
+    with pytest.raises(RefusedError, match="offsets reset c, in step write"):
+        content.require_no_open_change()
+
+
+@pytest.mark.parametrize("state", [RolloutState.DONE, RolloutState.ABORTED])
+def test_one_that_is_over_is_not(state: RolloutState) -> None:
+    content_of([change_record(replace(CHANGE, state=state))]).require_no_open_change()
+
+
+def test_the_closed_changes_of_a_connector_come_in_the_order_of_the_log_whatever_the_clocks_said() -> None:
+    def change(name: str, started_at: float, **more: Any) -> LogRecord:
+        fields: dict[str, Any] = {"plan": {"kind": "k"}, "state": RolloutState.DONE, **more}
+        return change_record(replace(CHANGE, change_id=name, started_at=started_at, **fields))
+
+    content = content_of(
+        [
+            change("first", 9.0, state=RolloutState.PAUSED),
+            change("of another connector", 5.0, about="d"),
+            change("of another kind", 5.0, plan={"kind": "fence"}),
+            change("first", 9.0),
+            change("second", 2.0, state=RolloutState.ABORTED),
+            change("third", 3.0, state=RolloutState.RUNNING),
+        ]
+    )
+    assert [one.change_id for one in content.closed_changes("k", "c")] == ["first", "second"]
+
+
+def test_an_unfinished_roll_is_in_the_way_of_a_change() -> None:
+    with pytest.raises(RefusedError, match="rollout r of this group is paused"):
+        require_no_open_rollout(content_of([record(ROLLOUT_KEY + "r", ROLLOUT)]))
+    require_no_open_rollout(content_of([record(ROLLOUT_KEY + "r", replace(ROLLOUT, state=RolloutState.SUPERSEDED))]))

@@ -1,0 +1,188 @@
+"""The journal's values: who holds a lease and when it ends, and which rollout can be taken up again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.errors import LeaseHeldError
+from airflow_eos_provider.journal.journal import (
+    JournalContent,
+    Lease,
+    Owner,
+    RolloutRecord,
+    RolloutState,
+    journal_topic,
+    require_free,
+)
+from airflow_eos_provider.process_start import ProcessStart
+from airflow_eos_provider.processes import identify
+
+NOW = 1_000_000.0
+
+
+@pytest.fixture
+def me() -> Owner:
+    return Owner.this_process()
+
+
+@pytest.fixture
+def other_process() -> Iterator[subprocess.Popen[bytes]]:
+    """A live process that is not this one; gone when the test ends."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()
+
+
+def lease(owner: Owner, *, expires_at: float = NOW + 60.0, released: bool = False) -> Lease:
+    return Lease(owner, "20260101-preparing-abc", "ann", "w2:8083: intent", expires_at, released)
+
+
+def test_a_live_owners_lease_is_held_until_it_expires(me: Owner) -> None:
+    assert lease(me).is_held(NOW)
+    assert lease(me).is_held(NOW + 59.9)
+    assert not lease(me).is_held(NOW + 60.0)
+
+
+def test_a_released_lease_is_free_at_once(me: Owner) -> None:
+    assert not lease(me, released=True).is_held(NOW)
+
+
+def of_an_earlier_version(owner: Owner, **changes: Any) -> Owner:
+    """As the versions before start tokens wrote it."""
+    return replace(owner, start="", **changes)
+
+
+def test_the_lease_of_a_process_that_is_proven_dead_is_free_at_once(
+    me: Owner, other_process: subprocess.Popen[bytes]
+) -> None:
+    identity, start = identify(other_process.pid), ProcessStart.of(other_process.pid)
+    assert identity is not None
+    owner = replace(me, pid=identity.pid, started_at=identity.started_at, start=str(start))
+    both = (owner, of_an_earlier_version(owner))
+    assert [lease(one).is_held(NOW) for one in both] == [True, True]
+    other_process.kill()
+    other_process.wait(timeout=10)
+    assert [lease(one).is_held(NOW) for one in both] == [False, False]
+
+
+def test_a_pid_that_was_given_to_another_process_proves_its_owner_dead(me: Owner) -> None:
+    start = ProcessStart.of_this_process()
+    assert replace(me, start=str(replace(start, ticks=start.ticks - 1))).is_proven_dead
+    assert of_an_earlier_version(me, started_at=me.started_at - 3_600.0).is_proven_dead
+
+
+def test_a_host_name_and_another_boot_prove_nothing(me: Owner) -> None:
+    """Host names are shared: two containers, or two machines made of one image, may well have the same."""
+    start = replace(ProcessStart.of_this_process(), machine="another machine", boot="another boot")
+    assert not replace(me, boot="another boot", start=str(start)).is_proven_dead
+    assert not of_an_earlier_version(me, boot="another boot").is_proven_dead
+    assert not of_an_earlier_version(me, boot="").is_proven_dead
+
+
+def test_of_another_machine_nothing_is_proven(me: Owner) -> None:
+    """The pid may be unused here, or another's; the lease has to run out."""
+    elsewhere = of_an_earlier_version(me, host="another.example", boot="another boot", started_at=0.0)
+    assert not elsewhere.is_proven_dead
+    assert lease(elsewhere).is_held(NOW)
+    assert not lease(elsewhere).is_held(NOW + 60.0)
+
+
+def test_two_controllers_of_one_process_are_not_one_owner(me: Owner) -> None:
+    assert Owner.this_process() != me
+
+
+def test_an_owner_is_shown_as_an_operator_would_look_for_it(me: Owner) -> None:
+    assert str(me) == f"pid {os.getpid()} on {me.host}"
+
+
+def test_a_deferred_task_holds_its_lease_though_no_process_does() -> None:
+    left = lease(Owner.deferred_task("upgrade/manual/roll"))
+    assert left.is_held(NOW)
+    assert not left.owner.is_proven_dead
+    assert not left.is_held(NOW + 60.0)
+    assert "the deferred task upgrade/manual/roll" in str(left)
+
+
+def test_what_a_deferred_task_holds_is_free_for_that_task_alone(me: Owner) -> None:
+    left = lease(Owner.deferred_task("upgrade/manual/roll"))
+    require_free(left, "lab", "upgrade/manual/roll", now=lambda: NOW)
+    for other in ("", "upgrade/another/roll"):
+        with pytest.raises(LeaseHeldError, match="the deferred task upgrade/manual/roll"):
+            require_free(left, "lab", other, now=lambda: NOW)
+    with pytest.raises(LeaseHeldError):
+        require_free(lease(me), "lab", now=lambda: NOW)
+
+
+def test_the_time_is_asked_for_only_where_it_decides(me: Owner) -> None:
+    """The broker's time costs a record in the journal."""
+
+    def now() -> float:
+        raise AssertionError("asked")
+
+    for free in (None, lease(me, released=True), lease(Owner.deferred_task("a/b/c"))):
+        require_free(free, "lab", "a/b/c", now=now)
+
+
+def test_the_lease_of_a_task_survives_being_written_down() -> None:
+    left = lease(Owner.deferred_task("upgrade/manual/roll"))
+    document = asdict(left)
+    assert Lease(**{**document, "owner": Owner(**document["owner"])}) == left
+
+
+def test_a_lease_survives_being_written_down(me: Owner) -> None:
+    document = asdict(lease(me))
+    assert Lease(**{**document, "owner": Owner(**document["owner"])}) == lease(me)
+
+
+def test_each_group_has_a_journal_of_its_own() -> None:
+    assert journal_topic("lab") == "eos-rollout-lab"
+    assert journal_topic("lab") != journal_topic("lab2")
+
+
+# which rollout is taken up again
+
+
+def rollout(name: str, state: RolloutState, *, started_at: float, plan: str = "p1") -> RolloutRecord:
+    return RolloutRecord(name, {"hash": plan}, {}, state, started_at)
+
+
+def content(*rollouts: RolloutRecord) -> JournalContent:
+    return JournalContent(rollouts={record.rollout_id: record for record in rollouts})
+
+
+@pytest.mark.parametrize("state", [RolloutState.RUNNING, RolloutState.PAUSED, RolloutState.FAILED])
+def test_an_open_rollout_of_the_same_plan_is_taken_up(state: RolloutState) -> None:
+    record = rollout("r1", state, started_at=1.0)
+    assert content(record).unfinished("p1") == record
+
+
+@pytest.mark.parametrize("state", [RolloutState.DONE, RolloutState.SUPERSEDED])
+def test_a_closed_rollout_is_not_taken_up(state: RolloutState) -> None:
+    assert content(rollout("r1", state, started_at=1.0)).unfinished("p1") is None
+
+
+def test_another_plans_rollout_is_not_taken_up() -> None:
+    assert content(rollout("r1", RolloutState.RUNNING, started_at=1.0, plan="p2")).unfinished("p1") is None
+
+
+def test_of_several_open_rollouts_the_newest_is_taken_up() -> None:
+    old = rollout("r1", RolloutState.PAUSED, started_at=1.0)
+    new = rollout("r2", RolloutState.PAUSED, started_at=2.0)
+    done = rollout("r3", RolloutState.DONE, started_at=3.0)
+    assert content(new, old, done).unfinished("p1") == new
+
+
+def test_an_empty_journal_has_nothing_to_take_up() -> None:
+    assert JournalContent().unfinished("p1") is None
+
+
+def test_a_process_of_another_container_on_the_same_machine_is_not_called_dead(me: Owner) -> None:
+    elsewhere = of_an_earlier_version(me, pid=2**22 + 1, namespace="pid:[1]")
+    assert lease(elsewhere).is_held(NOW)
+    assert not lease(replace(elsewhere, namespace=me.namespace)).is_held(NOW)

@@ -1,0 +1,240 @@
+"""The journal's records, written down and read again: requests, their answers, and the history."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.errors import RefusedError
+from airflow_eos_provider.journal.records import (
+    CLOCK_KEY,
+    EVENT_KEY,
+    LEASE_KEY,
+    REQUEST_KEY,
+    ROLLOUT_KEY,
+    STEP_KEY,
+    Event,
+    JournalReplay,
+    Lease,
+    Owner,
+    Request,
+    RequestKind,
+    RolloutRecord,
+    RolloutState,
+    Step,
+    StepStatus,
+    content_of,
+    encode,
+)
+from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.process_start import ProcessStart
+
+NOW = 1_000_000.0
+
+
+def record(key: str, value: bytes | None, offset: int = 0) -> LogRecord:
+    return LogRecord("eos-rollout-lab", 0, offset, 5_000, key.encode(), value)
+
+
+@pytest.fixture
+def rollout() -> RolloutRecord:
+    return RolloutRecord("r1", {"hash": "p1"}, {"tasks": {}}, RolloutState.RUNNING, NOW, "ann", "because")
+
+
+@pytest.fixture
+def asked() -> Request:
+    return Request("r1", RequestKind.PAUSE, NOW, "bob", "lunch")
+
+
+@pytest.fixture
+def lease() -> Lease:
+    return Lease(Owner.this_process(), "r1", "ann", "w1: intent", NOW + 60, acts_until=NOW + 10)
+
+
+def test_every_kind_of_record_survives_being_written_down(rollout: RolloutRecord, asked: Request, lease: Lease) -> None:
+    step = Step("w1:8083", StepStatus.PASSED, NOW, tasks=("a/0",), evidence=("fine",), appended_at_ms=5_000)
+    event = Event("r1", NOW, "begun", "ann")
+    content = content_of(
+        [
+            record(LEASE_KEY, encode(lease)),
+            record(ROLLOUT_KEY + "r1", encode(rollout)),
+            record(STEP_KEY + "r1/w1:8083", encode(step)),
+            record(REQUEST_KEY + "r1", encode(asked)),
+            record(event.key, encode(event)),
+        ],
+        end_offset=7,
+    )
+    assert content.lease == replace(lease, appended_at_ms=5_000)
+    assert content.rollouts == {"r1": rollout}
+    assert content.steps == {"r1": {"w1:8083": step}}
+    assert content.requests == {"r1": asked}
+    assert content.events == {"r1": (event,)}
+    assert content.end_offset == 7
+
+
+def test_an_answered_request_is_gone(asked: Request) -> None:
+    assert content_of([record(REQUEST_KEY + "r1", encode(asked)), record(REQUEST_KEY + "r1", None)]).requests == {}
+
+
+def test_a_request_after_an_answer_stands(asked: Request) -> None:
+    again = replace(asked, at=NOW + 1)
+    key = REQUEST_KEY + "r1"
+    content = content_of([record(key, encode(asked)), record(key, None), record(key, encode(again))])
+    assert content.requests == {"r1": again}
+
+
+def test_a_journal_that_is_followed_leaves_alone_what_was_read_before(rollout: RolloutRecord, asked: Request) -> None:
+    step = Step("w1:8083", StepStatus.INTENT, NOW)
+    first = [record(ROLLOUT_KEY + "r1", encode(rollout)), record(f"{STEP_KEY}r1/w1:8083", encode(step))]
+    later = [
+        record(f"{STEP_KEY}r1/w1:8083", encode(replace(step, status=StepStatus.PASSED))),
+        record(REQUEST_KEY + "r1", encode(asked)),
+        record(ROLLOUT_KEY + "r1", encode(replace(rollout, state=RolloutState.DONE))),
+    ]
+    replay = JournalReplay()
+    replay.take(first)
+    before = replay.content(2)
+    replay.take(later)
+    assert before == content_of(first, 2)
+    assert replay.content(5) == content_of([*first, *later], 5)
+
+
+def test_events_are_told_in_the_order_in_which_they_happened() -> None:
+    late, early = Event("r1", NOW + 1, "done"), Event("r1", NOW, "begun")
+    assert late.key != early.key
+    content = content_of([record(e.key, encode(e)) for e in (late, early)])
+    assert [e.what for e in content.events["r1"]] == ["begun", "done"]
+
+
+# what another version has written
+
+
+def written_by_another(document: Any, **fields: Any) -> bytes:
+    return json.dumps({**json.loads(encode(document)), **fields}).encode()
+
+
+def test_fields_that_another_version_has_written_are_kept(rollout: RolloutRecord) -> None:
+    step = Step("w1:8083", StepStatus.PASSED, NOW)
+    content = content_of(
+        [
+            record(ROLLOUT_KEY + "r1", written_by_another(rollout, ticket="OPS-7")),
+            record(STEP_KEY + "r1/w1:8083", written_by_another(step, image={"tag": "4.4"})),
+        ]
+    )
+    assert content.unreadable == {}
+    closed = replace(content.rollouts["r1"], state=RolloutState.DONE)
+    assert json.loads(encode(closed)) == {**json.loads(encode(replace(rollout, state="done"))), "ticket": "OPS-7"}
+    assert json.loads(encode(content.steps["r1"]["w1:8083"]))["image"] == {"tag": "4.4"}
+
+
+@pytest.mark.parametrize("value", [b"{}", b"no json", b"1", b'{"schema": 0}', b'{"schema": 1}', b'{"schema": "?"}'])
+@pytest.mark.parametrize("key", [ROLLOUT_KEY + "r1", STEP_KEY + "r1/w1:8083", REQUEST_KEY + "r1", EVENT_KEY + "r1/1"])
+def test_a_record_that_is_not_understood_concerns_its_own_rollout_alone(
+    rollout: RolloutRecord, key: str, value: bytes
+) -> None:
+    other = replace(rollout, rollout_id="r2", plan={"hash": "p2"})
+    content = content_of([record(ROLLOUT_KEY + "r2", encode(other)), record(key, value)])
+    assert set(content.unreadable) == {"r1"}
+    assert repr(key) in content.unreadable["r1"].why
+    assert content.unfinished("p2") == other
+
+
+def test_a_newer_record_is_shown_as_such_until_a_known_one_replaces_it(rollout: RolloutRecord) -> None:
+    newer = record(ROLLOUT_KEY + "r1", written_by_another(rollout, schema=2, surprise=1))
+    content = content_of([newer])
+    assert content.rollouts["r1"].rollout_id == "r1", "what is known of it is not shown"
+    assert "by a newer version of this package (schema 2, this one knows 1)" in content.unreadable["r1"].why
+    with pytest.raises(RefusedError, match="Rollout r1 was written by a newer version"):
+        content.require_understood(content.rollouts["r1"])
+    content.require_understood(replace(rollout, rollout_id="r2"))
+    content.require_understood(None)
+    assert content_of([newer, record(ROLLOUT_KEY + "r1", encode(rollout))]).unreadable == {}
+
+
+def test_a_kind_of_record_that_is_not_known_is_left_alone() -> None:
+    assert content_of([record("offsets/r1", b"?"), record(CLOCK_KEY, None)]).unreadable == {}
+
+
+def test_a_newer_lease_still_ends_and_one_without_an_end_is_held(lease: Lease) -> None:
+    newer = record(LEASE_KEY, written_by_another(replace(lease, lasts_seconds=60.0), schema=2, region="north"))
+    found = content_of([newer]).lease
+    assert found is not None
+    assert found.expires_at == 65.0
+    unknown = content_of([record(LEASE_KEY, encode(lease)), record(LEASE_KEY, b'{"schema": 2, "holder": "x"}')])
+    assert unknown.lease is None
+    assert LEASE_KEY in unknown.unreadable
+
+
+# times
+
+
+def test_a_lease_lasts_from_the_moment_at_which_the_broker_appended_it(lease: Lease) -> None:
+    """Whatever its owner's clock says."""
+    stored = encode(replace(lease, expires_at=9e9, acts_until=9e9, lasts_seconds=60.0, acts_seconds=10.0))
+    found = content_of([record(LEASE_KEY, stored)]).lease
+    assert found is not None
+    assert (found.expires_at, found.acts_until, found.appended_at_ms) == (65.0, 15.0, 5_000)
+    idle = content_of([record(LEASE_KEY, encode(replace(lease, lasts_seconds=60.0)))]).lease
+    assert idle is not None
+    assert idle.acts_until == 0.0
+
+
+def test_a_lease_of_a_version_that_knew_moments_alone_ends_at_its_moment(lease: Lease) -> None:
+    document = json.loads(encode(lease))
+    for name in ("lasts_seconds", "acts_seconds", "number"):
+        del document[name]
+    del document["owner"]["start"]
+    found = content_of([record(LEASE_KEY, json.dumps(document).encode())]).lease
+    assert found is not None
+    assert (found.expires_at, found.acts_until) == (lease.expires_at, lease.acts_until)
+
+
+def test_a_restart_is_known_by_when_the_broker_has_its_announcement(lease: Lease) -> None:
+    announced = Step("w1:8083", StepStatus.INTENT, NOW, restarted_after=NOW)
+    key = STEP_KEY + "r1/w1:8083"
+    read = content_of([record(key, encode(announced))]).steps["r1"]["w1:8083"]
+    assert (read.announced_at_ms, read.restart_id) == (5_000, 5.0)
+    later = encode(replace(read, status=StepStatus.RESTARTED))
+    passed = content_of([LogRecord("j", 0, 1, 9_000, key.encode(), later)]).steps["r1"]["w1:8083"]
+    assert (passed.announced_at_ms, passed.appended_at_ms) == (5_000, 9_000)
+    of_an_earlier_version = replace(announced, status=StepStatus.RESTARTED)
+    assert of_an_earlier_version.restart_id == NOW
+
+
+def test_the_broker_has_reached_the_time_of_its_last_record() -> None:
+    assert content_of([record(CLOCK_KEY, None)]).appended_at_ms == 5_000
+
+
+def test_an_aborted_rollout_is_never_taken_up_again(rollout: RolloutRecord) -> None:
+    aborted = replace(rollout, state=RolloutState.ABORTED)
+    content = content_of([record(ROLLOUT_KEY + "r1", encode(aborted))])
+    assert content.unfinished("p1") is None
+    assert content.last_of("p1") == aborted
+
+
+@pytest.mark.parametrize(
+    ("kind", "state"), [(RequestKind.PAUSE, RolloutState.PAUSED), (RequestKind.ABORT, RolloutState.ABORTED)]
+)
+def test_what_a_request_leads_to(kind: RequestKind, state: RolloutState) -> None:
+    assert kind.leads_to is state
+
+
+def test_a_fenced_owner_may_be_acting_until_its_act_is_over(lease: Lease) -> None:
+    assert lease.may_be_acting(NOW + 9)
+    assert not lease.may_be_acting(NOW + 10)
+    assert not replace(lease, acts_until=0.0).may_be_acting(NOW)
+    assert not replace(lease, released=True).may_be_acting(NOW)
+
+
+def test_a_dead_owner_acts_no_more(lease: Lease) -> None:
+    start = ProcessStart.of_this_process()
+    gone = replace(lease.owner, start=str(replace(start, ticks=start.ticks - 1)))
+    assert not replace(lease, owner=gone).may_be_acting(NOW)
+
+
+def test_only_what_comes_before_an_act_announces_one() -> None:
+    announcing = {status for status in StepStatus if status.announces_an_act}
+    assert announcing == {StepStatus.INTENT, StepStatus.FAILED}

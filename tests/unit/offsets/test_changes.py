@@ -1,0 +1,169 @@
+"""Changes of source offsets, decided from what stands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from airflow_eos_provider.connect.offsets import OffsetLog, offset_key
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.kafka.partitioner import partition_of
+from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.writers import TopicWriters
+from airflow_eos_provider.offsets.backup import BackedUpTopic, Backup
+from airflow_eos_provider.offsets.changes import (
+    Places,
+    Wanted,
+    Write,
+    alter,
+    copy,
+    migrate,
+    read_wanted,
+    reset,
+    restore,
+)
+from airflow_eos_provider.offsets.topic import OffsetsTopic
+
+PARTITIONS = 5
+A, B = offset_key("c", {"file": "a"}), offset_key("c", {"file": "b"})
+ODD = b'["c",{"z":"1","a":"2"}]'  # not Java's order
+
+
+def topic(name: str, *entries: tuple[bytes, bytes | None] | tuple[bytes, bytes | None, int]) -> OffsetsTopic:
+    log = OffsetLog(name)
+    for position, (key, value, *place) in enumerate(entries):
+        partition = place[0] if place else partition_of(key, PARTITIONS)
+        log.take([LogRecord(name, partition, position, position, key, value)])
+    ends = dict.fromkeys(range(PARTITIONS), len(entries))
+    return OffsetsTopic(name, f"{name}-id", ends, log.committed(), {}, TopicWriters(None, {}, ends, {}))
+
+
+def home(key: bytes) -> int:
+    return partition_of(key, PARTITIONS)
+
+
+def test_a_reset_removes_every_key_of_the_connector_in_both_topics_and_no_other() -> None:
+    own = topic("own", (A, b"1"), (ODD, b"2"))
+    global_ = topic("global", (A, b"0"), (offset_key("other", {}), b"9"), (B, None))
+    assert reset(Places("c", [own, global_]), {}) == [
+        Write("own", home(A), A, b"1", None),
+        Write("global", home(A), A, b"0", None),
+        Write("own", home(ODD), ODD, b"2", None),
+    ]
+
+
+def test_a_reset_of_some_source_partitions_leaves_the_others() -> None:
+    places = Places("c", [topic("global", (A, b"1"), (B, b"2"))])
+    assert reset(places, {"file": "b"}) == [Write("global", home(B), B, b"2", None)]
+    assert reset(places, {"file": "x"}) == []
+
+
+def test_a_key_that_stands_in_two_partitions_is_removed_from_both() -> None:
+    elsewhere = (home(A) + 1) % PARTITIONS
+    places = Places("c", [topic("global", (A, b"1"), (A, b"2", elsewhere))])
+    assert {(write.kafka_partition, write.after) for write in reset(places, {})} == {(home(A), None), (elsewhere, None)}
+    (gone,) = (w for w in alter(places, [Wanted({"file": "a"}, {"n": 7})]) if w.kafka_partition == elsewhere)
+    assert gone.after is None
+
+
+def test_an_altered_offset_is_written_where_tasks_look_first_and_replaced_where_it_stands_below() -> None:
+    own, global_ = topic("own", (A, b'{"n":1}')), topic("global", (A, b'{"n":0}'))
+    assert alter(Places("c", [own, global_]), [Wanted({"file": "a"}, {"n": 5})]) == [
+        Write("own", home(A), A, b'{"n":1}', b'{"n":5}'),
+        Write("global", home(A), A, b'{"n":0}', b'{"n":5}'),
+    ]
+    assert alter(Places("c", [own, global_]), [Wanted({"file": "b"}, {"n": 5})]) == [
+        Write("own", home(B), B, None, b'{"n":5}')
+    ]
+
+
+def test_an_altered_offset_keeps_the_spelling_of_its_key() -> None:
+    places = Places("c", [topic("global", (ODD, b'{"n":1}'))])
+    (write,) = alter(places, [Wanted({"a": "2", "z": "1"}, {"n": 2})])
+    assert write.key == ODD
+
+
+def test_two_spellings_of_a_source_partition_can_be_removed_but_not_altered() -> None:
+    canonical = offset_key("c", {"a": "2", "z": "1"})
+    places = Places("c", [topic("global", (ODD, b"1"), (canonical, b"2"))])
+    with pytest.raises(ConfigurationError, match="2 spellings"):
+        alter(places, [Wanted({"a": "2", "z": "1"}, {"n": 2})])
+    assert {write.key for write in alter(places, [Wanted({"a": "2", "z": "1"}, None)])} == {ODD, canonical}
+
+
+def test_what_is_already_so_is_not_written() -> None:
+    places = Places("c", [topic("global", (A, b'{"n":1}'))])
+    (write,) = alter(places, [Wanted({"file": "a"}, {"n": 1})])
+    assert not write.changes
+
+
+def test_one_source_partition_named_twice_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="named twice"):
+        alter(Places("c", [topic("global")]), [Wanted({"a": 1}, None), Wanted({"a": 1}, {"n": 1})])
+
+
+def backup_of(*topics: OffsetsTopic, connectors: tuple[str, ...] | None = None) -> Backup:
+    records = tuple(r for one in topics for found in one.committed.values() for r in found if not r.is_removed)
+    saved = tuple(BackedUpTopic(one.name, one.id, one.ends) for one in topics)
+    return Backup("cluster", "g", 0.0, connectors, saved, records)
+
+
+def test_a_restore_brings_back_what_was_and_removes_what_came_since() -> None:
+    before = backup_of(topic("global", (A, b"1"), (offset_key("other", {}), b"9")))
+    now = Places("c", [topic("global", (A, b"5"), (B, b"6"))])
+    assert restore(now, before) == [
+        Write("global", home(A), A, b"5", b"1"),
+        Write("global", home(B), B, b"6", None),
+    ]
+
+
+def test_a_restore_from_a_backup_of_others_or_into_other_topics_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="is of d, not of c"):
+        restore(Places("c", [topic("global")]), backup_of(topic("global"), connectors=("d",)))
+    with pytest.raises(ConfigurationError, match="in own, which is no offsets topic of it now"):
+        restore(Places("c", [topic("global")]), backup_of(topic("own", (A, b"1"))))
+
+
+def test_into_an_own_topic_go_the_offsets_that_tasks_see_and_old_ones_there_are_removed() -> None:
+    global_ = topic("global", (A, b"1"), (ODD, b"2"), (offset_key("other", {}), b"9"))
+    own = topic("own", (A, b"0"), (B, b"5"))  # left from a former time
+    assert migrate("c", [global_], own) == [
+        Write("own", home(A), A, b"0", b"1"),
+        Write("own", home(ODD), ODD, None, b"2"),
+        Write("own", home(B), B, b"5", None),
+    ]
+
+
+def test_into_the_global_topic_go_the_offsets_of_both_and_the_own_topic_is_emptied() -> None:
+    own, global_ = topic("own", (A, b"7")), topic("global", (A, b"6"), (B, b"5"))
+    assert [write for write in migrate("c", [own, global_], global_) if write.changes] == [
+        Write("global", home(A), A, b"6", b"7"),
+        Write("own", home(A), A, b"7", None),
+    ]
+
+
+def test_a_copy_keeps_the_spelling_of_the_source_partition_and_leaves_what_the_other_one_lacks() -> None:
+    spaced = b'[ "c" , {"file": "a"}]'
+    global_ = topic("global", (spaced, b"1"), (ODD, b"2"), (offset_key("d", {"file": "b"}), b"9"))
+    assert {(write.key, write.after) for write in copy("c", [global_], Places("d", [global_]))} == {
+        (b'[ "d" , {"file": "a"}]', b"1"),
+        (b'["d",{"z":"1","a":"2"}]', b"2"),
+    }
+
+
+def test_a_file_of_wanted_offsets_is_read_in_the_form_of_connects_rest_api(tmp_path: Path) -> None:
+    file = tmp_path / "wanted.json"
+    entries = [{"partition": {"a": 1}, "offset": None}, {"partition": None, "offset": {"n": 1}}]
+    for document in (entries, {"offsets": entries}):
+        file.write_text(json.dumps(document))
+        assert read_wanted(file) == [Wanted({"a": 1}, None), Wanted(None, {"n": 1})]
+
+
+@pytest.mark.parametrize("content", ["", "{}", '[{"partition": {}}]', '[{"partition": 1, "offset": {}}]', "[1]"])
+def test_another_form_is_refused_with_the_form_that_is_expected(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "wanted.json"
+    file.write_text(content)
+    with pytest.raises(ConfigurationError, match="does not say which offsets are wanted"):
+        read_wanted(file)

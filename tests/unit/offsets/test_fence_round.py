@@ -1,0 +1,120 @@
+"""What a fencing round waits for once the tasks are restarted. On real parts: ``integration/test_fence.py``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.connect.config_topic import ConnectorConfigState, TaskCountRecord, TaskSet
+from airflow_eos_provider.connect.rest import TaskStatus
+from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, RefusedError
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.offsets import fence_round
+from airflow_eos_provider.offsets.fence_plan import SLOW_IDS, SLOW_REMEDY, ConnectorRound
+from airflow_eos_provider.offsets.fence_round import Fencer, RoundReport, _Progress, combined_problem
+
+TRACE = "org.apache.kafka.connect.errors.ConnectException: Failed to perform round of zombie fencing"
+ROUND = ConnectorRound(
+    "c", "", fence=(0,), restart=(0,), awaits_record=True, pending=True, config_offset=1, commit_offset=20
+)
+
+
+class Lease:
+    """A change that is renewed."""
+
+    def renew(self) -> None:
+        """Nothing else takes the lease here."""
+
+
+@pytest.fixture
+def fencer(monkeypatch: pytest.MonkeyPatch) -> Fencer:
+    """Of a group whose workers are not asked: that a round of Connect's fails anew cannot be had at will."""
+
+    class Cluster:
+        group_id = "g"
+        kafka = KafkaSettings.of("b:1")
+
+    class Session:
+        cluster = Cluster
+
+    monkeypatch.setattr(fence_round, "_PAUSE_SECONDS", 0.001)
+    session: Any = Session()
+    return Fencer(session, "configs", wait_seconds=30)
+
+
+def state(record_offset: int = 10, *, commit_offset: int = 20, pending: bool = True) -> ConnectorConfigState:
+    return ConnectorConfigState(
+        "c",
+        {},
+        1,
+        "STARTED",
+        TaskSet(2, commit_offset, {}),
+        commit_offset,
+        TaskCountRecord(2, record_offset),
+        pending_fencing=pending,
+    )
+
+
+def wait(
+    fencer: Fencer,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    last: ConnectorConfigState,
+    round_: ConnectorRound = ROUND,
+) -> None:
+    """Wait while the task's status goes through these words; with the last one the config topic is as said."""
+    left = list(words)
+
+    def tasks(connector: str) -> tuple[TaskStatus, ...]:
+        return (TaskStatus(0, left.pop(0) if len(left) > 1 else left[0], "w:1", TRACE),)
+
+    monkeypatch.setattr(fencer, "_tasks", tasks)
+    monkeypatch.setattr(fencer, "_state", lambda round_: last if len(left) == 1 else state())
+    monkeypatch.setattr(fencer, "_described", lambda ids: {})
+    change: Any = Lease()
+    fencer._await(change, round_, _Progress(restarted=(0,)))
+
+
+def test_the_record_ends_the_wait(fencer: Fencer, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait(fencer, monkeypatch, ["FAILED", "RESTARTING", "RUNNING"], state(21, pending=False))
+
+
+def test_a_task_that_fails_anew_ends_the_wait_with_its_reason(fencer: Fencer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(EosError, match="Task 0 of c has failed: zombie fencing failed") as failed:
+        wait(fencer, monkeypatch, ["FAILED", "FAILED", "RESTARTING", "FAILED"], state())
+    assert failed.value.remedy
+    assert "transaction.max.timeout.ms" in failed.value.remedy
+
+
+def test_of_many_ids_their_number_is_the_first_thing_to_mend(fencer: Fencer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(EosError) as failed:
+        wait(fencer, monkeypatch, ["RESTARTING", "FAILED"], state(), replace(ROUND, record=SLOW_IDS + 1))
+    assert (failed.value.remedy or "").startswith(SLOW_REMEDY)
+
+
+def test_a_task_that_never_leaves_failed_has_failed_anew(fencer: Fencer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fence_round, "RESTARTED_SECONDS", 0.01)
+    with pytest.raises(EosError, match="Task 0 of c has failed"):
+        wait(fencer, monkeypatch, ["FAILED"], state())
+
+
+def test_what_does_not_come_in_time_is_named(fencer: Fencer, monkeypatch: pytest.MonkeyPatch) -> None:
+    fencer._wait_seconds = 0.01
+    with pytest.raises(ReadTimeoutError, match="in vain for its task count record of c"):
+        wait(fencer, monkeypatch, ["RESTARTING"], state())
+
+
+def test_new_task_configs_while_waiting_are_refused(fencer: Fencer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RefusedError, match="in mid-round"):
+        wait(fencer, monkeypatch, ["RESTARTING", "RUNNING"], state(commit_offset=30))
+
+
+def test_one_problem_is_the_commands_own_and_several_are_reported_together() -> None:
+    refused, wrong = RefusedError("moved"), ConfigurationError("no ACL")
+    assert combined_problem([RoundReport("a"), RoundReport("b")]) is None
+    assert combined_problem([RoundReport("a"), RoundReport("b", problem=refused)]) is refused
+    both = combined_problem([RoundReport("a", problem=refused), RoundReport("b", problem=wrong)])
+    assert both is not None
+    assert "moved; no ACL" in both.found

@@ -1,0 +1,173 @@
+"""A planned change of source offsets: what its hash is over, and when it is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
+from airflow_eos_provider.offsets.changes import Wanted, Write
+from airflow_eos_provider.offsets.plan import ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
+from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
+
+KEY = b'["c",{"file":"a"}]'
+
+
+def look(state: TargetState = TargetState.STARTED, **config: str) -> ConnectorLook:
+    return ConnectorLook.of("g", "cluster", "c", state, config, exactly_once=True)
+
+
+def plan(
+    state: TargetState = TargetState.STARTED, before: bytes | None = b"1", after: bytes | None = None
+) -> OffsetsPlan:
+    return OffsetsPlan(
+        OffsetsRequest(Verb.RESET, "c"),
+        look(state),
+        (PlannedTopic("offsets", "id", 25),),
+        (Write("offsets", 3, KEY, before, after),),
+    )
+
+
+def test_the_values_of_a_running_connector_move_and_do_not_count_those_of_a_stopped_one_do() -> None:
+    assert plan(before=b"1").hash == plan(before=b"2").hash
+    stopped = plan(TargetState.STOPPED, before=b"1")
+    with pytest.raises(PlanMovedError, match="not the ones that it was made from"):
+        stopped.require_unmoved(plan(TargetState.STOPPED, before=b"2"))
+    stopped.require_unmoved(plan(TargetState.STOPPED, before=b"1"))
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (replace(plan(), look=look(TargetState.PAUSED)), "target state was STARTED and is PAUSED"),
+        (replace(plan(), look=look(topic="other")), "its configuration"),
+        (replace(plan(), look=replace(look(), exactly_once=False)), "exactly once was True and is False"),
+        (replace(plan(), last_change="20261122T101500-offsets-reset-1"), "change 20261122T101500-offsets-reset-1 was"),
+        (replace(plan(), topics=(PlannedTopic("offsets", "another id", 25),)), "created again"),
+        (plan(after=b"5"), "not the ones"),
+    ],
+)
+def test_what_has_moved_is_named(now: OffsetsPlan, said: str) -> None:
+    with pytest.raises(PlanMovedError, match=said):
+        plan().require_unmoved(now)
+
+
+def test_a_part_of_the_plan_may_be_written_already_and_nothing_else_may_come_in() -> None:
+    plan().require_within([])
+    plan().require_within(plan(before=b"7").writes)
+    for other in (Write("offsets", 3, b'["c",{"file":"b"}]', b"1", None), Write("offsets", 3, KEY, b"1", b"2")):
+        with pytest.raises(PlanMovedError, match="1 more offsets would be written"):
+            plan().require_within([other])
+
+
+def test_a_plan_comes_back_from_the_journal_and_one_that_was_changed_does_not() -> None:
+    document: dict[str, Any] = plan(after=b"\xff").to_dict()
+    assert OffsetsPlan.from_dict(document) == plan(after=b"\xff")
+    for changed in ({"connector": "d"}, {"schema": 2}, {"writes": [{}]}, {"target_state": "?"}):
+        with pytest.raises(ConfigurationError, match="no plan of this version"):
+            OffsetsPlan.from_dict({**document, **changed})
+
+
+def test_a_plan_that_names_the_change_before_it_comes_back_and_one_without_has_its_hash_still() -> None:
+    later = replace(plan(), last_change="20261122T101500-offsets-reset-1")
+    assert OffsetsPlan.from_dict(later.to_dict()) == later
+    assert "last_change" not in plan().to_dict()
+
+
+def test_a_connector_that_is_deleted_or_created_meanwhile_is_not_the_planned_one() -> None:
+    plan().require_existence(exists=True)
+    plan(TargetState.ABSENT).require_existence(exists=False)
+    with pytest.raises(PlanMovedError, match=r"c was deleted[^*]*eos offsets prune c"):
+        plan(TargetState.STOPPED).require_existence(exists=False)
+    with pytest.raises(PlanMovedError, match=r"c was created[^*]*stays as it is"):
+        plan(TargetState.ABSENT).require_existence(exists=True)
+
+
+def test_an_offsets_topic_that_another_person_has_set_meanwhile_is_not_overwritten() -> None:
+    for known in ("", "offsets"):
+        plan().require_own_topic(known)
+    with pytest.raises(RefusedError, match=r"c got offsets\.storage\.topic=theirs"):
+        plan().require_own_topic("theirs")
+
+
+@pytest.mark.parametrize("before", [TargetState.STARTED, TargetState.PAUSED])
+def test_a_connector_returns_to_its_state_unless_another_person_has_given_it_one(before: TargetState) -> None:
+    other = {TargetState.STARTED, TargetState.PAUSED} - {before}
+    assert {plan(before).returns_to(now) for now in (TargetState.STOPPED, before)} == {before}
+    assert {plan(before).returns_to(now) for now in (*other, TargetState.ABSENT)} == {None}
+
+
+@pytest.mark.parametrize("before", [TargetState.STOPPED, TargetState.ABSENT])
+def test_a_connector_that_was_at_rest_stays_as_it_is(before: TargetState) -> None:
+    assert {plan(before).returns_to(now) for now in TargetState} == {None}
+
+
+def test_a_configuration_is_kept_as_a_digest_and_offsets_in_another_cluster_are_refused() -> None:
+    assert "canary" not in str(replace(plan(), look=look(password="canary")).to_dict())
+    with pytest.raises(RefusedError, match=r"producer\.override\.bootstrap\.servers"):
+        look(**{"producer.override.bootstrap.servers": "elsewhere:9092"})
+
+
+def test_the_steps_say_what_happens_to_the_connector() -> None:
+    assert [step.split()[0] for step in plan().steps()] == ["stop", "fence", "write", "bring"]
+    assert [step.split()[0] for step in plan(TargetState.STOPPED).steps()] == ["fence", "write"]
+    off = replace(plan(), look=replace(look(), exactly_once=False))
+    assert any("without a transaction" in step for step in off.steps())
+    assert any('["c",{"file":"a"}]: 1 -> none' in line for line in plan().lines())
+
+
+def test_values_that_are_carried_count_only_where_they_are_at_rest() -> None:
+    def carried(verb: str, state: TargetState, after: bytes) -> OffsetsPlan:
+        return replace(plan(state, after=after), request=requests[verb])
+
+    requests = {
+        "migrate": OffsetsRequest(Verb.MIGRATE, "c", own_topic="own"),
+        "copy": OffsetsRequest(Verb.COPY, "c", source="d"),
+        "alter": OffsetsRequest(Verb.ALTER, "c", wanted=(Wanted({"file": "a"}, {"n": 1}),)),
+    }
+    running, stopped = TargetState.STARTED, TargetState.STOPPED
+    assert carried("migrate", running, b"1").hash == carried("migrate", running, b"2").hash
+    carried("migrate", running, b"1").require_within(carried("migrate", running, b"2").writes)
+    assert carried("migrate", stopped, b"1").hash != carried("migrate", stopped, b"2").hash
+    assert carried("copy", stopped, b"1").hash == carried("copy", stopped, b"2").hash
+    assert carried("alter", running, b"1").hash != carried("alter", running, b"2").hash
+    with pytest.raises(PlanMovedError):
+        carried("migrate", running, b"1").require_within([replace(plan().writes[0], after=None)])
+
+
+def test_a_migration_says_which_topic_is_made_and_what_the_configuration_becomes() -> None:
+    migration = OffsetsRequest(Verb.MIGRATE, "c", own_topic="own")
+    own = replace(plan(), request=migration, topics=(PlannedTopic("own", None, 25),), own_topic="own")
+    assert own.created == PlannedTopic("own", None, 25)
+    assert any("create the topic own" in step for step in own.steps())
+    assert any("offsets.storage.topic=own" in step for step in own.steps())
+    assert any("no offsets.storage.topic" in step for step in replace(own, own_topic="").steps())
+    assert OffsetsPlan.from_dict(own.to_dict()) == own
+
+
+@pytest.mark.parametrize(
+    ("verb", "more"),
+    [
+        (Verb.ALTER, {}),
+        (Verb.RESTORE, {}),
+        (Verb.COPY, {}),
+        (Verb.COPY, {"source": "c"}),
+        (Verb.MIGRATE, {}),
+        (Verb.RESET, {"connector": ""}),
+    ],
+)
+def test_a_request_that_lacks_something_is_refused(verb: Verb, more: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=f"no request to {verb} offsets"):
+        OffsetsRequest(verb, **{"connector": "c", **more})
+
+
+@pytest.mark.parametrize(
+    ("state", "kept"), [(TargetState.STARTED, 2), (TargetState.PAUSED, 2), (TargetState.STOPPED, 1)]
+)
+def test_what_is_right_already_is_planned_only_where_it_may_still_move(state: TargetState, kept: int) -> None:
+    writes = [Write("offsets", 0, KEY, b"1", None), Write("offsets", 0, b'["c",{"file":"b"}]', b"2", b"2")]
+    assert len(OffsetsPlan.of(OffsetsRequest(Verb.RESET, "c"), look(state), [], writes).writes) == kept
+    same = OffsetsPlan.of(OffsetsRequest(Verb.RESET, "c"), look(state), [], writes[1:])
+    assert same.nothing_to_do

@@ -1,0 +1,395 @@
+"""A gate that is waited for elsewhere: what is carried over, and what calls a process of the roll back."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.mode_evidence import ModeVerdict
+from airflow_eos_provider.errors import ConfigurationError, UnreachableError
+from airflow_eos_provider.journal.records import (
+    JournalContent,
+    Lease,
+    Owner,
+    Request,
+    RequestKind,
+    RolloutRecord,
+    RolloutState,
+)
+from airflow_eos_provider.rollout.act import handover as module
+from airflow_eos_provider.rollout.act.decision import leader_to_restart
+from airflow_eos_provider.rollout.act.handover import GateLook
+from airflow_eos_provider.rollout.check import Verdict
+from airflow_eos_provider.rollout.gate.conditions import ASKS_THE_HOSTS, CONDITIONS, SEEN_REMOTELY
+from airflow_eos_provider.rollout.gate.delay import DelayClock
+from airflow_eos_provider.rollout.gate.gate import poll
+from airflow_eos_provider.rollout.gate.state import CARRIED_OVER_SECONDS, GateState, Hold
+from airflow_eos_provider.rollout.observe.observation import Observation
+from airflow_eos_provider.rollout.observe.topic_progress import Ends, Held, Memory, Movement
+
+W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
+NOW = 1_000_000.0
+TASK = "upgrade/manual/roll"
+LATER = time.time() + 3600.0
+
+
+def gate_until(deadline: float = NOW + 60.0, **changes: Any) -> GateState:
+    """The gate of w2; a delay moves its deadline by a minute at most."""
+    state = GateState(
+        rollout_id="r1",
+        worker_id=W2,
+        restart_id=NOW - 30.0,
+        polls=3,
+        hold_seconds=5.0,
+        deadline=deadline,
+        latest_deadline=deadline + 60.0,
+        after_delay_seconds=9.0,
+        tasks=("mirror/1",),
+        look_at=LATER,
+    )
+    return replace(state, **changes)
+
+
+def looked(state: GateState, gate: Any, *seconds: float, conditions: Any = CONDITIONS) -> tuple[GateState, list[Any]]:
+    """The gate after looks at these seconds, and what each answered."""
+    verdicts = []
+    for second in seconds:
+        state, answer = poll(state, gate.expected(), gate.cluster.observe(at=NOW + second), conditions)
+        verdicts.append(answer.verdict)
+    return state, verdicts
+
+
+def through_json(document: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(document))
+
+
+def carried_over(state: GateState) -> GateState:
+    return GateState.from_dict(through_json(state.to_dict()))
+
+
+# what is carried over
+
+
+def test_a_gate_survives_being_stored(gate: Any) -> None:
+    state, _ = looked(gate_until(), gate, 0.0)
+    state = replace(
+        state,
+        memory=Memory(at=NOW),
+        failed_tasks_restarted=True,
+        delay_ended_for=(W2,),
+        silent=(W3,),
+        offsets_topic="o",
+    )
+    assert state.hold.polls == 1
+    assert carried_over(state) == state
+
+
+@pytest.mark.parametrize("change", [{"schema": 3}, {"schema": None}, {"hold": {"polls": "x", "y": 0}}, {"unknown": 1}])
+def test_what_another_version_has_stored_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="another version"):
+        GateState.from_dict({**gate_until().to_dict(), **change})
+
+
+#: Written by the version that kept a document within a document.
+SCHEMA_1: dict[str, Any] = {
+    "schema": 1,
+    "rollout_id": "r1",
+    "worker_id": "w2:8083",
+    "restarted_after": NOW - 30.0,
+    "watch": {
+        "polls": 3,
+        "hold_seconds": 5.0,
+        "deadline": NOW + 60.0,
+        "latest_deadline": NOW + 120.0,
+        "tasks": ["mirror/1"],
+        "after_delay_seconds": 9.0,
+        "running_since": NOW + 2.0,
+        "delay": {"delay_ms": 300000, "seen_at": NOW + 1.0},
+        "held_since": NOW,
+        "snapshot": "cafe",
+        "looked_at": NOW + 3.0,
+    },
+    "memory": {
+        "at": NOW + 3.0,
+        "sizes": {"mirror": 7},
+        "movements": {"mirror": {"looks": 3, "steady_at": NOW + 3.0, "moved_since": NOW}},
+        "held": [{"topic": "t", "partition": 0, "stable": 5, "since": NOW}],
+    },
+    "config_topic": "configs",
+    "offsets_topic": "offsets",
+    "look_at": NOW + 63.0,
+    "healed": True,
+    "delay_ended_for": ["w2:8083"],
+    "silent": ["w3:8083"],
+}
+
+
+def test_a_gate_of_the_first_schema_is_understood() -> None:
+    assert GateState.from_dict(SCHEMA_1) == GateState(
+        rollout_id="r1",
+        worker_id=W2,
+        restart_id=NOW - 30.0,
+        polls=3,
+        hold_seconds=5.0,
+        deadline=NOW + 60.0,
+        latest_deadline=NOW + 120.0,
+        after_delay_seconds=9.0,
+        tasks=("mirror/1",),
+        hold=Hold(0, NOW, "cafe"),
+        delay=DelayClock(300_000, NOW + 1.0),
+        running_since=NOW + 2.0,
+        looked_at=NOW + 3.0,
+        memory=Memory(
+            NOW + 3.0, {"mirror": 7}, {"mirror": Movement(3, NOW + 3.0, NOW)}, {("t", 0): Held("t", 0, 5, NOW)}
+        ),
+        config_topic="configs",
+        offsets_topic="offsets",
+        look_at=NOW + 63.0,
+        failed_tasks_restarted=True,
+        delay_ended_for=(W2,),
+        silent=(W3,),
+    )
+    without = {key: value for key, value in SCHEMA_1.items() if key != "silent"}  # an earlier one still
+    assert GateState.from_dict(without).silent == ()
+
+
+def test_the_deadline_is_the_same_however_often_the_gate_is_carried_over() -> None:
+    state = gate_until()
+    for _ in range(3):
+        state = carried_over(state).taken_up(NOW + 1.0)
+    assert state == gate_until()
+
+
+def test_who_comes_back_late_has_time_for_a_look() -> None:
+    state = gate_until()
+    assert state.with_time_for_a_look(NOW) == state
+    late = state.with_time_for_a_look(NOW + 100.0)
+    assert (late.deadline, late.latest_deadline) == (NOW + 130.0, NOW + 130.0)
+
+
+def test_a_delay_moves_the_deadline_but_over_all_processes_no_further_than_once(gate: Any) -> None:
+    """What was seen of a delay is carried over, so the next process does not count it from its own first look."""
+    gate.cluster.assign(W1, delay_ms=300_000)
+    state, _ = looked(gate_until(), gate, 0.0)
+    assert state.deadline == NOW + 120.0
+    for second in (10.0, 50.0):
+        state, _ = looked(carried_over(state).taken_up(NOW + second), gate, second)
+        assert state.deadline == state.latest_deadline == NOW + 120.0
+        assert state.delay.remaining(NOW + second) == 300.0 - second
+
+
+def test_the_task_downtime_is_counted_over_all_processes(gate: Any) -> None:
+    state, _ = looked(gate_until(), gate, 3.0)
+    state, _ = looked(carried_over(state), gate, 20.0)
+    assert state.downtime_seconds(NOW) == 3.0
+
+
+def test_a_hold_goes_on_on_the_same_group_but_each_of_the_polls_is_due_again(gate: Any) -> None:
+    state, answers = looked(gate_until(), gate, 0.0, 3.0, 6.0, conditions=SEEN_REMOTELY)
+    assert answers == [None, None, Verdict.PASS]
+    _, answers = looked(carried_over(state).taken_up(NOW + 8.0), gate, 8.0, 8.5, 9.0)
+    assert answers == [None, None, Verdict.PASS]  # no five seconds more
+
+
+def test_a_hold_on_another_group_begins_anew(gate: Any) -> None:
+    state, _ = looked(gate_until(), gate, 0.0, 3.0, 6.0, conditions=SEEN_REMOTELY)
+    gate.cluster.place(("mirror", 1), W3).task("mirror", 1, worker_id=W3)
+    _, answers = looked(carried_over(state).taken_up(NOW + 8.0), gate, 8.0, 8.5, 9.0, 13.5)
+    assert answers == [None, None, None, Verdict.PASS]
+
+
+def test_a_hold_at_which_no_process_has_looked_for_long_begins_anew(gate: Any) -> None:
+    """As in a paused DAG, whose task comes back long after its gate was seen to hold."""
+    state = gate_until(deadline=NOW + 9000.0)
+    state, _ = looked(state, gate, 0.0, 3.0, 6.0, conditions=SEEN_REMOTELY)
+    later = 6.0 + CARRIED_OVER_SECONDS
+    state = carried_over(state).taken_up(NOW + later)
+    _, answers = looked(state, gate, *(later + second for second in (0.0, 0.5, 1.0, 5.5)))
+    assert answers == [None, None, None, Verdict.PASS]
+
+
+def test_what_is_remembered_of_the_topics_survives_being_stored() -> None:
+    memory = Memory()
+    for look in range(4):
+        ends = {("t", 0): Ends(stable=10, end=10 + look), ("u", 1): Ends(stable=look, end=look)}
+        memory.take(NOW + look, ends, {"mirror": frozenset({"t", "u"})})
+    again = Memory.from_dict(through_json(memory.to_dict()))
+    assert asdict(again) == asdict(memory)
+    assert again.movements["mirror"].steady_at == NOW + 3
+    assert Memory.from_dict({}) == Memory()
+
+
+@pytest.mark.parametrize(
+    ("worker_id", "restart_id", "subject"),
+    [(W2, NOW, W2), (None, 0.0, "before the first restart"), (None, NOW, "before the next restart")],
+)
+def test_what_is_waited_for_is_named(worker_id: str | None, restart_id: float, subject: str) -> None:
+    state = gate_until(worker_id=worker_id, restart_id=restart_id)
+    assert state.subject == subject
+    assert subject in str(state)
+
+
+# what can be seen remotely
+
+
+def unseen(observation: Observation) -> Observation:
+    """The same look from where no host can be seen."""
+    workers = [
+        replace(
+            worker,
+            facts=replace(worker.facts, is_running=False, started_at=None, digest=None, properties={}),
+            mode=replace(worker.mode, verdict=ModeVerdict.UNKNOWN),
+        )
+        for worker in observation.workers
+    ]
+    return replace(observation, workers=tuple(workers))
+
+
+def test_remotely_every_condition_is_asked_that_needs_no_host() -> None:
+    assert {*SEEN_REMOTELY, *ASKS_THE_HOSTS} == set(CONDITIONS)
+    assert not {*SEEN_REMOTELY} & {*ASKS_THE_HOSTS}
+
+
+def test_what_is_asked_remotely_is_answered_the_same_without_the_hosts(gate: Any) -> None:
+    expected, observation = gate.expected(), gate.cluster.observe(at=NOW)
+    for condition in SEEN_REMOTELY:
+        assert condition(expected, unseen(observation)) == condition(expected, observation)
+    assert [condition(expected, unseen(observation)).passed for condition in ASKS_THE_HOSTS] == [False, False, True]
+
+
+class Elsewhere:
+    """Where a trigger runs: the journal and the looks are given, for both need a cluster."""
+
+    def __init__(self, gate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.gate = gate
+        self.at = NOW
+        self.error: Exception | None = None
+        record = RolloutRecord("r1", gate.plan.to_dict(), gate.baseline.to_dict(), RolloutState.RUNNING, NOW - 200.0)
+        lease = Lease(Owner.deferred_task(TASK), "r1", "ann", "waiting", NOW + 900.0)
+        self.content = JournalContent(lease, {"r1": record}, {"r1": gate.steps})
+        monkeypatch.setattr(module, "read_journal", lambda *_: self.content)
+
+    def look(self, gate: GateState) -> GateLook:
+        look = GateLook(SimpleNamespace(kafka=None, group_id="lab", workers=()), gate, TASK)  # type: ignore[arg-type]
+        look._observer.observe = self.observe  # type: ignore[method-assign]
+        return look
+
+    def observe(self) -> Observation:
+        if self.error:
+            raise self.error
+        self.at += 3.0
+        return unseen(self.gate.cluster.observe(at=self.at))
+
+
+@pytest.fixture
+def elsewhere(gate: Any, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
+    """w2 was restarted, and its gate is waited for elsewhere."""
+    return Elsewhere(gate, monkeypatch)
+
+
+def test_the_task_is_called_when_the_gate_holds_as_far_as_can_be_seen(elsewhere: Elsewhere) -> None:
+    look = elsewhere.look(gate_until())
+    assert [look.look() for _ in range(3)] == [None, None, "seen remotely, the gate's answer is pass"]
+    assert "conditions hold" in look.status_line
+    assert look.gate.hold.snapshot
+
+
+def test_the_task_is_called_when_the_time_of_the_gate_is_over(elsewhere: Elsewhere) -> None:
+    elsewhere.gate.cluster.task("mirror", 1, state="UNASSIGNED")
+    look = elsewhere.look(gate_until(deadline=NOW + 7.0))
+    assert [look.look() for _ in range(3)] == [None, None, "seen remotely, the gate's answer is fail"]
+
+
+def test_the_task_is_called_when_an_unknown_member_joins(elsewhere: Elsewhere) -> None:
+    elsewhere.gate.cluster.join("w9:8083")
+    assert elsewhere.look(gate_until()).look() == "seen remotely, the gate's answer is inconclusive"
+
+
+def test_the_task_is_called_to_look_at_the_hosts(elsewhere: Elsewhere) -> None:
+    assert elsewhere.look(gate_until(look_at=time.time())).look() == "it is time to look at the hosts"
+
+
+def test_the_task_is_called_when_an_operator_asks_it_to_stop(elsewhere: Elsewhere) -> None:
+    request = Request("r1", RequestKind.ABORT, NOW, "bob", "wrong cluster")
+    elsewhere.content = replace(elsewhere.content, requests={"r1": request})
+    assert elsewhere.look(gate_until()).look() == "bob asked for abort: wrong cluster"
+
+
+@pytest.mark.parametrize("worker_id", [W1, W2, W3])
+def test_a_worker_that_was_taken_out_of_the_description_calls_the_task(elsewhere: Elsewhere, worker_id: str) -> None:
+    """What that leads to in a thread of the triggerer was a future that never ended, not an error."""
+    del elsewhere.gate.cluster.workers[worker_id]
+    reason = elsewhere.look(gate_until()).look()
+    assert reason is not None
+    assert f"{worker_id} is part of the plan and no longer described" in reason
+
+
+def test_the_task_is_called_once_to_look_at_the_host_of_another_worker_that_falls_silent(elsewhere: Elsewhere) -> None:
+    """Not at the first look that fails, nor again while it stays silent: the process has looked at its host."""
+    elsewhere.gate.cluster.kill(W3)
+    look = elsewhere.look(gate_until())
+    assert [look.look(), look.look()] == [None, f"{W3} does not answer: it is time to look at its host"]
+    again = elsewhere.look(gate_until(silent=(W3,)))
+    assert [again.look(), again.look()] == [None, None]
+    elsewhere.gate.cluster.kill(W1)
+    assert [again.look(), again.look()] == [None, f"{W1} does not answer: it is time to look at its host"]
+
+
+@pytest.mark.parametrize("lease", [None, Lease(Owner.this_process(), "r1", "bob", "w3: intent", time.time() + 60)])
+def test_the_task_is_called_when_another_controller_has_taken_over(elsewhere: Elsewhere, lease: Lease | None) -> None:
+    elsewhere.content = replace(elsewhere.content, lease=lease)
+    reason = elsewhere.look(gate_until()).look()
+    assert reason is not None
+    assert "taken over" in reason
+
+
+def test_the_task_is_called_once_to_restart_a_failed_task(elsewhere: Elsewhere) -> None:
+    trace = "org.apache.kafka.common.errors.ProducerFencedException: fenced"
+    elsewhere.gate.cluster.task("mirror", 1, state="FAILED", trace=trace)
+    assert elsewhere.look(gate_until()).look() == "failed tasks may be restarted: mirror"
+    assert elsewhere.look(gate_until(failed_tasks_restarted=True)).look() is None
+
+
+def test_the_task_is_called_once_to_end_a_long_rebalance_delay(elsewhere: Elsewhere) -> None:
+    elsewhere.gate.cluster.leader = W1  # it is through, so its restart would end the delay
+    elsewhere.gate.cluster.assign(W1, delay_ms=300_000)
+    assert elsewhere.look(gate_until()).look() == f"a restart of {W1} would end the rebalance delay"
+    assert elsewhere.look(gate_until(delay_ended_for=(W2,))).look() is None
+
+
+def test_what_is_away_for_a_moment_is_waited_for_until_the_deadline(elsewhere: Elsewhere) -> None:
+    elsewhere.error = UnreachableError("no broker answers")
+    assert elsewhere.look(gate_until(deadline=time.time() + 60)).look() is None
+    look = elsewhere.look(gate_until(deadline=time.time() - 1))
+    assert look.look() == "the gate's time is over"
+    assert "no broker answers" in look.status_line
+
+
+def test_a_wrong_description_is_not_waited_for(elsewhere: Elsewhere) -> None:
+    elsewhere.error = ConfigurationError("no such group")
+    with pytest.raises(ConfigurationError):
+        elsewhere.look(gate_until()).look()
+
+
+def test_the_leader_is_not_restarted_for_a_delay_while_a_member_is_away(gate: Any) -> None:
+    gate.cluster.leader = W1
+    expected = gate.expected()
+
+    def leader() -> str | None:
+        return leader_to_restart(gate.plan, gate.steps, gate.cluster.observe(), expected, 300.0)
+
+    assert leader() == W1
+    gate.cluster.leave(W3)
+    assert leader() is None
+
+
+def test_a_pending_leader_is_not_restarted_out_of_turn(gate_of: Any) -> None:
+    gate = gate_of(Mode.ENABLED, Mode.PREPARING)
+    gate.cluster.leader = W3
+    assert leader_to_restart(gate.plan, gate.steps, gate.cluster.observe(), gate.expected(), 300.0) is None

@@ -1,0 +1,310 @@
+"""What `eos status` does not let an operator miss."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.group import Assignment, Member, WorkerGroup
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.mode_evidence import ModeVerdict, Observed, judge
+from airflow_eos_provider.kafka.transaction_state import TransactionState
+from airflow_eos_provider.kafka.transactions import TransactionDescription
+from airflow_eos_provider.rollout.drift.findings import findings
+from airflow_eos_provider.rollout.hosts.host import Obstacle
+from airflow_eos_provider.rollout.hosts.process import ProcessHost
+from airflow_eos_provider.rollout.observe.reported_states import unsettled
+
+W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
+NOW = 1_000_000.0
+FOREIGN = "w9:8083"
+SUSPENDED = Obstacle("answer", "its process 7 is suspended (SIGSTOP)", "continue it: kill -CONT 7")
+
+
+def other_group(connectors: frozenset[str] = frozenset(), config_offset: int = 7) -> WorkerGroup:
+    """Another Connect group of the same Kafka cluster, with the foreign worker."""
+    assignment = Assignment(0, "m", f"http://{FOREIGN}/", config_offset, connectors, frozenset())
+    member = Member("m", "connect", "/127.0.0.1", f"http://{FOREIGN}/", FOREIGN, config_offset, assignment=assignment)
+    return WorkerGroup("other", "Stable", "sessioned", members=(member,))
+
+
+def told(cluster: Any) -> list[str]:
+    return [finding.what for finding in findings(cluster.observe())]
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_of_a_healthy_cluster_there_is_nothing_to_tell(cluster_in: Any, mode: Mode) -> None:
+    assert told(cluster_in(mode)) == []
+
+
+def transaction(state: str, age_seconds: float, timeout_seconds: float = 60.0) -> TransactionDescription:
+    started = None if state == "Empty" else int((NOW - age_seconds) * 1000)
+    return TransactionDescription(
+        "lab-mirror-0", TransactionState(state), 1, 0, int(timeout_seconds * 1000), started, ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        (lambda c: c.join("w9:8083"), "w9:8083 is a member of the group, but not in the cluster file"),
+        (lambda c: c.stop(W2), "w2:8083 is stopped; by its file it would join as disabled"),
+        (lambda c: c.leave(W2), "w2:8083 runs, but is not a member of group lab"),
+        (lambda c: c.facts(W2, problem="it has no 'start'"), "w2:8083: it has no 'start'"),
+        (lambda c: c.worker(W2, rest_problem="refused"), "w2:8083: refused"),
+        (
+            lambda c: c.kill(W2),
+            "w2:8083 is dead: no process of it runs, though the group still counts it as a member; its last word, not "
+            "the present: task mirror-1 RUNNING, connector sink RUNNING, task sink-0 RUNNING",
+        ),
+        (
+            lambda c: c.worker(W3, rest_problem="no answer", root=None, health=None),
+            "w3:8083: no answer; its last word, not the present: connector mirror RUNNING, task mirror-2 RUNNING",
+        ),
+        (
+            lambda c: c.facts(W3, obstacles=(SUSPENDED,)).worker(W3, rest_problem="no answer", root=None, health=None),
+            "w3:8083: its process 7 is suspended (SIGSTOP), no answer; its last word",
+        ),
+        (
+            lambda c: c.join("127.0.0.1:8083").leave(W2).see(aliases={"127.0.0.1:8083": W2}),
+            "127.0.0.1:8083, a member of the group, and w2:8083 of the cluster file are the same port under two names",
+        ),
+        (
+            lambda c: c.facts(W2, declared=replace(c.workers[W2].facts.declared, modified_at=NOW - 60.0)),
+            "the file /etc/connect/w2.properties of w2:8083 was changed after the worker's start",
+        ),
+        (lambda c: c.see(took_seconds=12.0), "this look took 12 s: its parts are not of one moment"),
+        (
+            lambda c: c.status("file", worker_id=FOREIGN).task("file", 0, worker_id=FOREIGN),
+            "w9:8083 reports, but is no member of the group: connector file RUNNING, task file-0 RUNNING",
+        ),
+        (
+            lambda c: c.see(neighbours=(other_group(),)).task("file", 0, worker_id=FOREIGN),
+            "two Connect groups use the same internal topics: w9:8083, a member of group other, reports task file-0",
+        ),
+        (
+            lambda c: c.see(neighbours=(other_group(frozenset({"file"}), config_offset=40),)),
+            "group other runs connectors of the same names at the same config offset: file",
+        ),
+        (
+            lambda c: c.status("file", state="UNASSIGNED"),
+            "connector file is UNASSIGNED, though the group has placed it on w1:8083",
+        ),
+        (
+            lambda c: c.task("mirror", 1, worker_id=W1),
+            "task mirror-1 is placed on w2:8083, but reported RUNNING by w1:8083",
+        ),
+        (
+            lambda c: c.place(("mirror", 1)).task("mirror", 1, state="UNASSIGNED"),
+            "task mirror-1 is UNASSIGNED and placed on no worker, and no rebalance delay runs",
+        ),
+        (lambda c: c.prove(W2, ModeVerdict.UNKNOWN, "no log"), "the mode of w2:8083 is unknown: no log"),
+        (lambda c: c.rebalancing(), "the group is in state PreparingRebalance"),
+        (lambda c: c.assign(W2, delay_ms=293_987), "a rebalance delay runs (294 s at the last rebalance)"),
+        (lambda c: c.task("mirror", 1, state="FAILED"), "connector mirror has FAILED task 1: unknown (no trace)"),
+        (lambda c: c.status("sink", state="FAILED"), "connector sink has FAILED"),
+        (lambda c: c.see(config=None, config_problem="held back"), "held back"),
+        (lambda c: c.see(statuses=None, statuses_problem="no REST"), "no REST"),
+        (lambda c: c.see(transactions=None, transactions_problem="not authorised"), "not authorised"),
+        (
+            lambda c: c.see(transactions=(transaction("Ongoing", 90.0),)),
+            "the transaction of lab-mirror-0 is open for 90 s, over its timeout of 60 s",
+        ),
+    ],
+)
+def test_one_thing_that_is_not_as_it_should_be_is_told_once(cluster: Any, broken: Any, words: str) -> None:
+    broken(cluster)
+    found = told(cluster)
+    assert len(found) == 1
+    assert found[0].startswith(words)
+
+
+def test_an_unreadable_group_is_told_and_nobody_is_called_missing(cluster: Any) -> None:
+    cluster.group_problem = "no broker answers"
+    assert told(cluster) == ["no broker answers"]
+
+
+@pytest.mark.parametrize(
+    ("state", "age_seconds"), [("Ongoing", 30.0), ("Ongoing", 60.0), ("Empty", 90.0), ("CompleteCommit", 90.0)]
+)
+def test_a_transaction_that_is_within_its_time_or_ended_is_not_told(
+    cluster: Any, state: str, age_seconds: float
+) -> None:
+    assert told(cluster.see(transactions=(transaction(state, age_seconds),))) == []
+
+
+def test_a_transaction_that_begins_this_moment_is_not_told(cluster: Any) -> None:
+    beginning = transaction("Ongoing", 90.0)._replace(started_at_ms=None)
+    assert told(cluster.see(transactions=(beginning,))) == []
+
+
+def test_two_neighbouring_modes_are_a_roll_under_way(cluster: Any) -> None:
+    assert told(cluster.roll(W2, Mode.PREPARING, at=NOW - 60.0)) == [
+        "the workers run in different modes: disabled, preparing"
+    ]
+
+
+def test_disabled_beside_enabled_is_told_for_what_it_is(cluster: Any) -> None:
+    modes, reading = told(cluster.roll(W2, Mode.ENABLED, at=NOW - 60.0))
+    assert "exactly-once is not given" in modes
+    assert reading.startswith("beside enabled workers, w1:8083, w3:8083 would read source offsets uncommitted")
+
+
+def test_workers_that_read_offsets_committed_are_fine_beside_enabled_ones(cluster_in: Any) -> None:
+    cluster = cluster_in(Mode.PREPARING).roll(W2, Mode.ENABLED, at=NOW - 60.0)
+    for worker_id in (W1, W3):
+        properties = {**cluster.workers[worker_id].facts.properties, "isolation.level": "read_committed"}
+        cluster.facts(worker_id, properties=properties)
+    assert told(cluster) == ["the workers run in different modes: enabled, preparing"]
+
+
+def test_a_group_that_was_prepared_by_hand_is_told_before_it_matters(cluster_in: Any) -> None:
+    cluster = cluster_in(Mode.PREPARING)
+    facts = cluster.workers[W2].facts
+    cluster.facts(W2, properties={**facts.properties, "isolation.level": "read_uncommitted"})
+    assert told(cluster) == ["w2:8083 would read source offsets uncommitted as soon as one worker is enabled"]
+
+
+def test_a_stopped_worker_does_not_make_the_modes_differ(cluster_in: Any) -> None:
+    found = told(cluster_in(Mode.ENABLED).edit_file(W3, Mode.DISABLED).stop(W3))
+    assert found == ["w3:8083 is stopped; by its file it would join as disabled"]
+
+
+def test_a_layer_that_disagrees_is_told_in_its_own_words(cluster: Any) -> None:
+    mode = replace(cluster.workers[W2].mode, disagreements=("the file says enabled since 02:13",))
+    assert told(cluster.worker(W2, mode=mode)) == ["w2:8083: the file says enabled since 02:13"]
+
+
+def test_a_pending_fencing_round_is_told_where_one_is_due(cluster_in: Any) -> None:
+    for mode, due in ((Mode.PREPARING, False), (Mode.ENABLED, True)):
+        found = told(cluster_in(mode).connector("mirror", pending_fencing=True).connector("sink", pending_fencing=True))
+        assert found == (["a fencing round for mirror is pending"] if due else [])
+
+
+def test_a_pending_fencing_round_is_told_as_soon_as_one_worker_is_enabled(cluster_in: Any) -> None:
+    found = told(
+        cluster_in(Mode.PREPARING).roll(W2, Mode.ENABLED, at=NOW - 60.0).connector("mirror", pending_fencing=True)
+    )
+    assert found[1:] == ["a fencing round for mirror is pending"]
+
+
+def remedies(cluster: Any) -> list[str]:
+    return [finding.remedy for finding in findings(cluster.observe())]
+
+
+def test_a_dead_member_is_started_or_waited_for(cluster: Any) -> None:
+    (remedy,) = remedies(cluster.kill(W2))
+    assert "start it; or wait: after its session timeout (10 s)" in remedy
+    assert "up to 300 s" in remedy
+
+
+def test_what_a_dead_member_left_unassigned_in_a_delay_is_the_delays_matter(cluster: Any) -> None:
+    """Its task is placed on nobody, and its last word is still RUNNING."""
+    cluster.stop(W2).place(("mirror", 1)).task("mirror", 1, worker_id=W2).assign(W1, delay_ms=300_000)
+    assert told(cluster) == [
+        "w2:8083 is stopped; by its file it would join as disabled; its last word, not the present: task mirror-1 "
+        "RUNNING",
+        "a rebalance delay runs (300 s at the last rebalance): tasks of a lost worker are unassigned until it ends",
+    ]
+
+
+def test_reports_of_a_foreign_group_end_with_the_request_that_mends_them(cluster: Any) -> None:
+    cluster.see(neighbours=(other_group(),)).status("file", worker_id=FOREIGN)
+    (remedy,) = remedies(cluster)
+    assert remedy.startswith("stop the workers of other, or give them config, offset and status topics of their own")
+    assert "curl -X POST 'http://w1:8083/connectors/file/restart?includeTasks=true&onlyFailed=false'" in remedy
+
+
+def test_another_group_that_merely_has_connectors_of_these_names_is_not_told(cluster: Any) -> None:
+    assert told(cluster.see(neighbours=(other_group(frozenset({"file"}), config_offset=41),))) == []
+
+
+def test_what_is_paused_may_be_reported_by_whom_it_may(cluster: Any) -> None:
+    cluster.connector("file", target_state="PAUSED").status("file", state="UNASSIGNED")
+    assert told(cluster) == []
+
+
+def test_a_worker_that_starts_is_told_as_such(cluster: Any) -> None:
+    cluster.roll(W2, Mode.DISABLED, at=NOW - 5.0).worker(W2, rest_problem="404", root=None, health=None)
+    assert told(cluster)[0].startswith("w2:8083 is starting: 404")
+
+
+@pytest.mark.parametrize(
+    ("broken", "is_unsettled"),
+    [
+        (lambda c: c, False),
+        (lambda c: c.task("mirror", 1, worker_id=W1), True),
+        (lambda c: c.status("file", state="UNASSIGNED"), True),
+        (lambda c: c.status("file", worker_id=FOREIGN), True),
+        (lambda c: c.see(neighbours=(other_group(),)).status("file", worker_id=FOREIGN), False),
+        (lambda c: c.see(took_seconds=12.0), True),
+        (lambda c: c.see(took_seconds=12.0).kill(W2), False),
+        (lambda c: c.see(config=None, config_problem="not authorized"), False),
+        (lambda c: c.rebalancing(), False),
+    ],
+)
+def test_a_look_is_repeated_if_a_moment_may_settle_it(cluster: Any, broken: Any, is_unsettled: bool) -> None:
+    broken(cluster)
+    assert unsettled(cluster.observe()) is is_unsettled
+
+
+@pytest.mark.parametrize(
+    ("worker", "words"),
+    [
+        ({"facts": {"mode_remedy": "name its log in the cluster file"}}, "name its log in the cluster file"),
+        ({"root": None}, "it has to answer at http://w2:8083"),
+        ({}, "compare what the evidence says"),
+    ],
+)
+def test_the_remedy_for_an_unknown_mode_is_what_would_prove_it(cluster: Any, worker: Any, words: str) -> None:
+    cluster.prove(W2, ModeVerdict.UNKNOWN, "no log").facts(W2, **worker.pop("facts", {})).worker(W2, **worker)
+    found = [f.remedy for f in findings(cluster.observe()) if "is unknown" in f.what]
+    assert len(found) == 1
+    assert found[0].startswith(words)
+
+
+def test_a_worker_that_refuses_the_look_says_what_would_let_it_in(cluster: Any) -> None:
+    cluster.worker(W2, root=None, health=None, rest_problem="401", rest_remedy="Check rest.password.")
+
+    (finding,) = [finding for finding in findings(cluster.observe()) if "w2:8083: 401" in finding.what]
+    assert finding.remedy == "Check rest.password; read its log /var/log/w2:8083.log"
+
+
+def by_url_only(cluster: Any, *worker_ids: str) -> None:
+    """As 'eos discover' proposes workers of other machines."""
+    for worker_id in worker_ids:
+        described = WorkerDescription(f"http://{worker_id}")
+        facts = ProcessHost(described).observe()
+        observed = Observed(True, "as probed")
+        cluster.worker(
+            worker_id,
+            worker=described,
+            facts=facts,
+            mode=judge(worker_id, facts.declared, facts.running, observed),
+        )
+
+
+def test_workers_of_other_machines_are_one_finding_that_says_what_is_lacking(cluster: Any) -> None:
+    by_url_only(cluster, W1, W2, W3)
+    cluster.see(config=None, config_topic=None, config_problem="The config topic is not known.")
+
+    (finding,) = findings(cluster.observe())
+
+    assert finding.what == (
+        "only the URL of w1:8083, w2:8083, w3:8083 is described, so these are not known: file, process, log and mode, "
+        "and with them the config topic, pending fencing and the rebalance delay"
+    )
+    assert "'eos discover' on the machine of a worker" in finding.remedy
+
+
+def test_a_worker_of_another_machine_that_is_missing_is_not_called_stopped(cluster: Any) -> None:
+    by_url_only(cluster, W2)
+    cluster.leave(W2).worker(W2, root=None, health=None, rest_problem="no answer", rest_remedy="Check the address.")
+
+    (finding,) = [finding for finding in findings(cluster.observe()) if finding.what.startswith(W2)]
+
+    assert finding.what == "w2:8083 is not a member of group lab, and does not answer: no answer"
+    assert finding.remedy == "Check the address"

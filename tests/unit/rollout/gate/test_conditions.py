@@ -1,0 +1,447 @@
+"""Each condition of the gate broken alone: that one answers no (or cannot tell), and all others go on to pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.mode_evidence import ModeVerdict
+from airflow_eos_provider.connect.rest import Health
+from airflow_eos_provider.rollout.act.decision import expectation
+from airflow_eos_provider.rollout.check import Check, Verdict
+from airflow_eos_provider.rollout.gate.expectation import Baseline
+from airflow_eos_provider.rollout.gate.gate import evaluate
+from airflow_eos_provider.rollout.hosts.host import Obstacle
+
+W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
+LONG_AGO = 996_400.0  # when the processes of a fresh cluster started
+SUPERVISED = Obstacle("restart", "pid 7 was started by pid 6 (bash)", "end what supervises it")
+STRANGER = "w9:8083"
+
+FAIL, INCONCLUSIVE = Verdict.FAIL, Verdict.INCONCLUSIVE
+Break = Callable[[Any], object]
+
+
+def answers(gate: Any) -> dict[str, Check]:
+    return {check.name: check for check in evaluate(gate.expected(), gate.cluster.observe())}
+
+
+def not_passed(gate: Any) -> dict[str, Verdict]:
+    return {name: check.verdict for name, check in answers(gate).items() if not check.passed}
+
+
+def test_all_conditions_hold_for_a_worker_that_came_back_well(gate: Any) -> None:
+    assert not_passed(gate) == {}
+    assert len(answers(gate)) == 11
+
+
+@pytest.mark.parametrize(
+    ("broken", "condition", "verdict", "evidence"),
+    [
+        # process
+        (lambda c: c.start(W2, at=LONG_AGO), "process", FAIL, "from before the restart"),
+        (lambda c: c.facts(W2, obstacles=(SUPERVISED,)), "process", FAIL, "pid 7 was started by pid 6"),
+        (lambda c: c.facts(W2, is_running=False), "process", FAIL, "does not run"),
+        (lambda c: c.facts(W2, digest="edited"), "process", FAIL, "no longer the one that was written"),
+        # REST: the restarted worker's silence is its own fault, another one's is not
+        (lambda c: c.unhealthy(W2), "REST", FAIL, "w2:8083: still starting (health is starting)"),
+        (lambda c: c.worker(W2, root=None, rest_problem="refused"), "REST", FAIL, "w2:8083: still starting (refused)"),
+        (lambda c: c.unhealthy(W1), "REST", INCONCLUSIVE, "w1:8083: health is starting"),
+        (lambda c: c.kill(W3).prove(W3, ModeVerdict.DISABLED), "REST", INCONCLUSIVE, "w3:8083"),
+        # group
+        (lambda c: c.join(STRANGER), "group", INCONCLUSIVE, "unexpected member w9:8083"),
+        (lambda c: c.assign(W3, error=1), "group", FAIL, "assignment error 1"),
+        # rebalance delay
+        (lambda c: c.assign(W3, delay_ms=293_987), "rebalance delay", FAIL, "294 s"),
+        (
+            lambda c: c.assign(W1, revoked_tasks=frozenset({("x", 0)})),
+            "rebalance delay",
+            FAIL,
+            "another rebalance follows",
+        ),
+        (
+            lambda c: c.assign(W1, revoked_connectors=frozenset({"x"})),
+            "rebalance delay",
+            FAIL,
+            "another rebalance follows",
+        ),
+        # config offset
+        (lambda c: c.assign(W3, config_offset=39), "config offset", FAIL, "[39, 40]"),
+        (lambda c: setattr(c, "last_rebalance_offset", 40), "config offset", FAIL, "a record at 40 is to come"),
+        # mode
+        (lambda c: c.prove(W2, ModeVerdict.DISABLED), "mode", FAIL, "w2:8083 runs disabled, expected preparing"),
+        (lambda c: c.prove(W2, ModeVerdict.UNKNOWN, "its log is gone"), "mode", INCONCLUSIVE, "its log is gone"),
+        # mode of another worker: whoever changed that one, it was not this restart
+        (lambda c: c.prove(W1, ModeVerdict.DISABLED), "mode", INCONCLUSIVE, "w1:8083 runs disabled"),
+        (lambda c: c.prove(W3, ModeVerdict.ENABLED), "mode", INCONCLUSIVE, "w3:8083 runs enabled"),
+        # placement
+        (lambda c: c.placed[W1][0].add("gone"), "placement", FAIL, "gone"),
+        (lambda c: c.placed[W1][1].add(("gone", 0)), "placement", FAIL, "gone"),
+        (lambda c: c.connector("mirror", inconsistent=True), "placement", INCONCLUSIVE, "not complete"),
+        # states
+        (lambda c: c.task("mirror", 1, state="FAILED", trace="boom\n at x"), "states", FAIL, "mirror-1 is FAILED"),
+        (lambda c: c.task("mirror", 1, state="UNASSIGNED"), "states", FAIL, "it was RUNNING before"),
+        (lambda c: c.task("mirror", 1, worker_id=W3), "states", FAIL, "reports from w3:8083, but is placed on w2:8083"),
+        (lambda c: c.status("mirror", worker_id=W1), "states", FAIL, "reports from w1:8083, but is placed on w3:8083"),
+        (lambda c: c.status("sink", state="FAILED"), "states", FAIL, "connector sink is FAILED, it was RUNNING"),
+        (lambda c: c.status("sink", tasks=()), "states", FAIL, "sink/0"),
+        (lambda c: c.see(statuses=None, statuses_problem="no REST"), "states", INCONCLUSIVE, "no REST"),
+    ],
+)
+def test_one_thing_broken_is_named_by_its_condition_alone(
+    gate: Any, broken: Break, condition: str, verdict: Verdict, evidence: str
+) -> None:
+    broken(gate.cluster)
+    assert not_passed(gate) == {condition: verdict}
+    assert evidence in answers(gate)[condition].evidence
+
+
+# Some breaks cannot come alone: who does not run has no tasks, who is not in the group is given none.
+
+
+def test_an_unreadable_group_leaves_what_rests_on_it_open(gate: Any) -> None:
+    gate.cluster.group_problem = "no broker answers"
+    checks = answers(gate)
+    open_ones = {name: check.verdict for name, check in checks.items() if not check.passed}
+    assert open_ones == dict.fromkeys(("group", "rebalance delay", "config offset", "placement"), INCONCLUSIVE)
+    assert {checks[name].evidence for name in open_ones} == {"no broker answers"}
+
+
+def test_an_unreadable_config_topic_leaves_what_rests_on_it_open(gate: Any) -> None:
+    gate.cluster.see(config=None, config_problem="an open transaction holds it back")
+    gate.cluster.status("sink", tasks=())  # nor is it known whether that task is still wanted
+    assert not_passed(gate) == dict.fromkeys(("config offset", "placement"), INCONCLUSIVE)
+    assert {answers(gate)[name].evidence for name in not_passed(gate)} == {"an open transaction holds it back"}
+
+
+def test_a_member_without_an_assignment_yet_is_waited_for(gate: Any) -> None:
+    group = gate.cluster.observe().group
+    without = tuple(replace(m, assignment=None) if m.worker_id == W2 else m for m in group.members)
+    gate.cluster.see(group=replace(group, members=without))
+    assert answers(gate)["config offset"].verdict is FAIL
+    assert answers(gate)["config offset"].evidence == "not every member has an assignment"
+    assert answers(gate)["placement"].verdict is INCONCLUSIVE
+    assert not any(check.decisive for check in answers(gate).values())
+
+
+def test_a_rebalance_is_waited_for_and_no_member_in_it_is_unknown(gate: Any) -> None:
+    """Outside state Stable the broker tells no addresses, so the members' names are not known."""
+    gate.cluster.rebalancing()
+    check = answers(gate)["group"]
+    assert (check.verdict, check.decisive) == (FAIL, False)
+    assert check.evidence == "state PreparingRebalance, 3 members"
+    assert not any(check.decisive for check in answers(gate).values())
+
+
+def test_a_member_whose_bytes_are_not_connects_is_an_unknown_member_when_the_group_is_stable(gate: Any) -> None:
+    group = gate.cluster.observe().group
+    odd = replace(group.members[0], member_id="x-1", worker_id="x-1", url="", assignment=None, problem="version 9")
+    gate.cluster.see(group=replace(group, members=(*group.members, odd)))
+    assert answers(gate)["group"].evidence == "unexpected member x-1"
+
+
+def test_an_unknown_member_is_not_waited_away(gate: Any) -> None:
+    gate.cluster.join(STRANGER)
+    assert answers(gate)["group"].decisive
+
+
+def test_the_restarted_worker_missing_from_the_group_is_its_own_failure(gate: Any) -> None:
+    gate.cluster.leave(W2)
+    check = answers(gate)["group"]
+    assert (check.verdict, check.evidence) == (FAIL, "missing w2:8083")
+
+
+def test_another_worker_missing_from_the_group_is_not_blamed_on_the_restarted_one(gate: Any) -> None:
+    gate.cluster.leave(W1)
+    check = answers(gate)["group"]
+    assert (check.verdict, check.evidence) == (INCONCLUSIVE, "missing w1:8083")
+
+
+def test_members_that_follow_two_leaders_do_not_pass(gate: Any) -> None:
+    gate.cluster.assign(W2, leader="connect-w1:8083-1")
+    assert not_passed(gate) == {"group": FAIL}
+    assert "do not agree on a leader" in answers(gate)["group"].evidence
+
+
+def test_a_leader_that_is_no_member_does_not_pass(gate: Any) -> None:
+    for worker_id in (W1, W2, W3):
+        gate.cluster.assign(worker_id, leader="connect-gone-1")
+    assert not_passed(gate) == {"group": FAIL}
+
+
+@pytest.mark.parametrize("times", [0, 2])
+def test_a_task_that_is_not_placed_exactly_once_does_not_pass(gate: Any, times: int) -> None:
+    gate.cluster.place(("mirror", 1), *(W2, W3)[:times])
+    assert answers(gate)["placement"].verdict is FAIL
+    assert answers(gate)["placement"].evidence == f"task mirror-1 is placed {times} times"
+    assert set(not_passed(gate)) == {"placement", "states"}  # its RUNNING is of nobody, or of one of two
+
+
+@pytest.mark.parametrize("times", [0, 2])
+def test_a_connector_that_is_not_placed_exactly_once_does_not_pass(gate: Any, times: int) -> None:
+    for worker_id in (W1, W2, W3):
+        gate.cluster.placed[worker_id][0].discard("sink")
+    for worker_id in (W2, W3)[:times]:
+        gate.cluster.placed[worker_id][0].add("sink")
+    assert answers(gate)["placement"].verdict is FAIL
+    assert answers(gate)["placement"].evidence == f"connector sink is placed {times} times"
+    assert set(not_passed(gate)) == {"placement", "states"}
+
+
+def test_a_task_on_a_worker_that_died_without_the_groups_notice_does_not_pass(gate: Any) -> None:
+    """Until the session times out the broker still counts it, and REST still says RUNNING for its tasks."""
+    gate.cluster.kill(W2)
+    found = answers(gate)
+    assert found["process"].verdict is FAIL
+    assert found["process"].decisive
+    assert found["REST"].verdict is FAIL
+    assert found["mode"].verdict is INCONCLUSIVE
+    assert {"process", "REST", "mode"} == set(not_passed(gate))
+
+
+def test_running_from_a_worker_that_is_gone_does_not_count(gate: Any) -> None:
+    gate.cluster.place(("mirror", 1), W1)
+    assert not_passed(gate) == {"states": FAIL}
+    assert answers(gate)["states"].evidence == "task mirror-1 reports from w2:8083, but is placed on w1:8083"
+
+
+# health
+
+
+def test_a_worker_too_old_for_health_is_judged_by_its_rest_alone(gate: Any) -> None:
+    gate.cluster.worker(W2, health=Health("absent"))
+    assert not_passed(gate) == {}
+
+
+def test_silence_is_no_longer_called_starting_when_the_process_is_old_enough(gate: Any) -> None:
+    gate.cluster.unhealthy(W2).at += 3_600.0
+    assert answers(gate)["REST"].evidence == "w2:8083: health is starting"
+
+
+def test_before_the_first_restart_there_is_no_process_to_judge(gate: Any) -> None:
+    expected = expectation(gate.plan, {}, gate.cluster.observe(), gate.baseline)
+    assert next(c for c in evaluate(expected, gate.cluster.observe()) if c.name == "process").passed
+
+
+# config offset
+
+
+def test_a_group_without_any_connector_is_not_behind(gate: Any) -> None:
+    """A worker that has read no record of the config topic works on offset -1."""
+    for worker_id in (W1, W2, W3):
+        gate.cluster.assign(worker_id, config_offset=-1)
+    gate.cluster.last_rebalance_offset = -1
+    assert not_passed(gate) == {}
+
+
+def test_the_very_first_record_may_be_the_one_to_come(gate: Any) -> None:
+    for worker_id in (W1, W2, W3):
+        gate.cluster.assign(worker_id, config_offset=0)
+    gate.cluster.last_rebalance_offset = 0
+    assert not_passed(gate) == {"config offset": FAIL}
+
+
+def test_the_end_of_the_config_topic_may_run_ahead_of_the_members(gate: Any) -> None:
+    """A pause or a session key moves the end without a rebalance; only the last record that causes one counts."""
+    observation = gate.cluster.observe()
+    assert observation.config.end_offset > 40
+    gate.cluster.last_rebalance_offset = 39
+    assert not_passed(gate) == {}
+
+
+# states against the baseline
+
+
+def test_a_task_that_was_broken_before_is_named_and_not_blamed(gate: Any) -> None:
+    gate.baseline = Baseline({**gate.baseline.connectors}, {**gate.baseline.tasks, "mirror/1": "FAILED"})
+    gate.cluster.task("mirror", 1, state="FAILED", trace="boom")
+    assert not_passed(gate) == {}
+    assert "1 were FAILED before the roll and still are" in answers(gate)["states"].evidence
+
+
+def test_a_connector_that_was_broken_before_is_not_blamed_wherever_it_failed(gate: Any) -> None:
+    gate.baseline = Baseline({**gate.baseline.connectors, "sink": "FAILED"}, {**gate.baseline.tasks})
+    gate.cluster.status("sink", state="FAILED", worker_id=W3)
+    assert not_passed(gate) == {}
+
+
+def test_a_task_that_was_broken_before_and_now_waits_for_its_turn_is_waited_for(gate: Any) -> None:
+    gate.baseline = Baseline({**gate.baseline.connectors}, {**gate.baseline.tasks, "mirror/1": "FAILED"})
+    gate.cluster.task("mirror", 1, state="UNASSIGNED")
+    assert not_passed(gate) == {"states": FAIL}
+
+
+def test_a_task_that_was_broken_before_is_not_missed(gate: Any) -> None:
+    gate.baseline = Baseline({**gate.baseline.connectors}, {**gate.baseline.tasks, "sink/0": "FAILED"})
+    gate.cluster.status("sink", tasks=())
+    assert not_passed(gate) == {}
+
+
+def test_a_connector_without_any_status_is_missed(gate: Any) -> None:
+    del gate.cluster.statuses["sink"]
+    assert not_passed(gate) == {"states": FAIL}
+    assert answers(gate)["states"].evidence == "task sink/0 ran before the roll and has no status now"
+
+
+def test_a_broken_task_does_not_excuse_its_siblings(gate: Any) -> None:
+    gate.baseline = Baseline({**gate.baseline.connectors}, {**gate.baseline.tasks, "mirror/1": "FAILED"})
+    gate.cluster.task("mirror", 1, state="FAILED").task("mirror", 2, state="FAILED")
+    assert not_passed(gate) == {"states": FAIL}
+
+
+@pytest.mark.parametrize("target_state", ["PAUSED", "STOPPED"])
+def test_a_connector_paused_on_purpose_in_mid_roll_is_not_waited_for(gate: Any, target_state: str) -> None:
+    gate.cluster.connector("sink", target_state=target_state).status("sink", state=target_state)
+    gate.cluster.task("sink", 0, state=target_state)
+    assert not_passed(gate) == {}
+
+
+def test_a_connector_that_is_paused_although_it_should_run_is_waited_for(gate: Any) -> None:
+    gate.cluster.status("sink", state="PAUSED")
+    assert not_passed(gate) == {"states": FAIL}
+
+
+def test_a_connector_deleted_in_mid_roll_is_not_missed(gate: Any) -> None:
+    gate.cluster.delete_connector("sink")
+    assert not_passed(gate) == {}
+
+
+def test_the_status_that_a_deleted_connector_leaves_for_a_moment_does_not_count(gate: Any) -> None:
+    left = gate.cluster.statuses["sink"]
+    gate.cluster.delete_connector("sink").statuses["sink"] = left
+    assert not_passed(gate) == {}
+
+
+def test_a_connector_created_in_mid_roll_must_run_like_the_others(gate: Any) -> None:
+    gate.cluster.add_connector("new")
+    assert not_passed(gate) == {}
+    assert "6 tasks run" in answers(gate)["states"].evidence
+
+
+@pytest.mark.parametrize("state", ["FAILED", "UNASSIGNED"])
+def test_a_new_connectors_trouble_pauses_and_puts_no_worker_back(gate: Any, state: str) -> None:
+    gate.cluster.add_connector("new", state=state)
+    assert not_passed(gate) == {"states": INCONCLUSIVE}
+    assert "was not there before the roll" in answers(gate)["states"].evidence
+
+
+def test_a_failure_of_the_roll_outweighs_a_new_connectors_trouble(gate: Any) -> None:
+    gate.cluster.add_connector("a-new-one", state="FAILED").task("mirror", 1, state="FAILED")
+    assert not_passed(gate) == {"states": FAIL}
+    assert "mirror-1" in answers(gate)["states"].evidence
+
+
+def test_a_task_taken_away_by_a_smaller_task_set_is_not_missed(gate: Any) -> None:
+    mirror = gate.cluster.configs["mirror"]
+    gate.cluster.connector("mirror", task_set=replace(mirror.task_set, count=2)).place(("mirror", 2))
+    gate.cluster.status("mirror", tasks=gate.cluster.statuses["mirror"].tasks[:2])
+    assert not_passed(gate) == {}
+
+
+def test_only_the_first_line_of_a_trace_is_evidence(gate: Any) -> None:
+    gate.cluster.task("mirror", 1, state="FAILED", trace="boom: " + "x" * 500 + "\n\tat secret.Frame")
+    evidence = answers(gate)["states"].evidence
+    assert "boom" in evidence
+    assert "secret.Frame" not in evidence
+    assert len(evidence) < 320
+
+
+def test_the_baseline_survives_the_journal(gate: Any) -> None:
+    assert Baseline.from_dict(gate.baseline.to_dict()) == gate.baseline
+    assert gate.baseline.tasks["mirror/2"] == "RUNNING"
+    assert gate.baseline.connectors["sink"] == "RUNNING"
+
+
+# mode
+
+
+def test_a_wrong_mode_of_a_healthy_worker_is_not_waited_away(gate: Any) -> None:
+    gate.cluster.prove(W2, ModeVerdict.DISABLED)
+    assert answers(gate)["mode"].decisive
+
+
+def test_a_wrong_mode_is_waited_for_while_the_worker_starts(gate: Any) -> None:
+    gate.cluster.prove(W2, ModeVerdict.DISABLED).unhealthy(W2)
+    assert not answers(gate)["mode"].decisive
+
+
+def test_a_mode_that_is_not_known_is_waited_for(gate: Any) -> None:
+    gate.cluster.prove(W2, ModeVerdict.UNKNOWN)
+    assert not answers(gate)["mode"].decisive
+
+
+def test_the_restarted_workers_wrong_mode_outweighs_anothers_unknown_one(gate: Any) -> None:
+    gate.cluster.prove(W1, ModeVerdict.UNKNOWN).prove(W2, ModeVerdict.DISABLED)
+    assert answers(gate)["mode"].verdict is FAIL
+
+
+# fencing record
+
+
+def test_what_cannot_be_read_leaves_the_fencing_record_open(gate_of: Any) -> None:
+    gate = gate_of(target=Mode.ENABLED, current=Mode.PREPARING)
+    gate.cluster.see(statuses=None, statuses_problem="no REST")
+    assert not_passed(gate) == dict.fromkeys(("states", "fencing record"), INCONCLUSIVE)
+    assert answers(gate)["fencing record"].evidence == "no REST"
+
+
+def test_an_unreadable_config_topic_leaves_the_fencing_record_open(enabling: Any) -> None:
+    enabling.cluster.see(config=None, config_problem="held back")
+    assert answers(enabling)["fencing record"].verdict is INCONCLUSIVE
+    assert answers(enabling)["fencing record"].evidence == "held back"
+
+
+@pytest.fixture
+def enabling(gate_of: Any) -> Any:
+    """w2's gate in the roll to enabled; file-0 runs on w1, mirror's tasks on all three."""
+    return gate_of(target=Mode.ENABLED, current=Mode.PREPARING)
+
+
+def test_the_fencing_record_follows_the_task_set(enabling: Any) -> None:
+    assert not_passed(enabling) == {}
+    assert answers(enabling)["fencing record"].evidence == "present for file, mirror"
+
+
+def test_a_missing_fencing_record_is_named(enabling: Any) -> None:
+    enabling.cluster.connector("file", fencing=None)
+    assert not_passed(enabling) == {"fencing record": FAIL}
+    assert "file runs on an enabled worker" in answers(enabling)["fencing record"].evidence
+
+
+def test_a_pending_fencing_round_is_named(enabling: Any) -> None:
+    enabling.cluster.connector("mirror", pending_fencing=True)
+    assert not_passed(enabling) == {"fencing record": FAIL}
+
+
+def test_no_fencing_record_is_due_while_no_worker_is_enabled(gate: Any) -> None:
+    gate.cluster.connector("mirror", fencing=None, pending_fencing=True).connector("file", fencing=None)
+    assert not_passed(gate) == {}
+    assert answers(gate)["fencing record"].evidence == "not due: no worker is enabled"
+
+
+def test_no_fencing_record_is_due_for_a_sink(enabling: Any) -> None:
+    enabling.cluster.connector("sink", fencing=None, pending_fencing=True)
+    assert not_passed(enabling) == {}
+
+
+def test_no_fencing_record_is_due_for_tasks_on_preparing_workers_only(enabling: Any) -> None:
+    enabling.cluster.place(("file", 0), W3).task("file", 0, worker_id=W3).connector("file", fencing=None)
+    assert not_passed(enabling) == {}
+
+
+def test_no_fencing_record_is_due_for_a_task_that_is_paused(enabling: Any) -> None:
+    """A paused task has not started, so nobody has fenced for it."""
+    enabling.cluster.connector("file", fencing=None, target_state="PAUSED").task("file", 0, state="PAUSED")
+    assert not_passed(enabling) == {}
+
+
+def test_a_fencing_record_is_due_though_only_one_of_many_tasks_is_on_an_enabled_worker(enabling: Any) -> None:
+    enabling.cluster.place(("mirror", 0), W3).task("mirror", 0, worker_id=W3)
+    enabling.cluster.place(("mirror", 1), W3).task("mirror", 1, worker_id=W3).connector("mirror", pending_fencing=True)
+    assert not_passed(enabling) == {}
+    enabling.cluster.place(("mirror", 1), W2).task("mirror", 1, worker_id=W2)
+    assert not_passed(enabling) == {"fencing record": FAIL}

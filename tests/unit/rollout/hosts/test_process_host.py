@@ -1,0 +1,885 @@
+"""The process host against real files and real processes; a small Python program stands in for the JVM of a worker.
+
+(``tests/integration/test_process_host.py`` does the same with a real worker.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import resource
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from airflow_eos_provider import processes
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.connect.mode_evidence import Observed, judge
+from airflow_eos_provider.errors import ConfigurationError, FencedError, PlanMovedError, RefusedError
+from airflow_eos_provider.process_start import ProcessStart
+from airflow_eos_provider.rollout.hosts import (
+    detached_restart,
+    files,
+    ownership,
+    process_restart,
+    restart_act,
+    restart_helper,
+    worker_process,
+)
+from airflow_eos_provider.rollout.hosts.detached_restart import HELPER, Way
+from airflow_eos_provider.rollout.hosts.host import WorkerStartError
+from airflow_eos_provider.rollout.hosts.process import ProcessHost
+from tests.waiting import until
+
+#: Reads its properties file, prints its settings as Connect does, listens, and ends on SIGTERM unless told otherwise.
+PROGRAM = """
+import datetime, signal, socket, subprocess, sys, time
+config, port, *options = sys.argv[1:]
+if "wrap" in options:
+    if "deaf" in options:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(subprocess.call([sys.executable, sys.argv[0], config, port, *options[1:]]))
+text = open(config, encoding="latin-1").read()
+if "fail" in options or "fail=yes" in text:
+    sys.exit("the worker found its settings wrong\\npassword = canary-in-the-log\\nvalue canary-in-the-file\\nthe end")
+mode = text.rpartition("exactly.once.source.support=")[2].split()[0]
+now = datetime.datetime.now().strftime("%Y-%m-%d %H:%M:%S,%f")[:-3]
+print(f"[{now}] INFO DistributedConfig values: \\n\\texactly.once.source.support = {mode}\\n", flush=True)
+if "deaf" in options:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+server = socket.create_server(("127.0.0.1", int(port)))
+while True:
+    server.accept()[0].close()
+"""
+
+BEFORE = b"# the worker\ngroup.id=g\nexactly.once.source.support=disabled\nssl.key.password=canary-in-the-file\n"
+AFTER = BEFORE.replace(b"disabled", b"preparing")
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[WorkerDescription]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    program = tmp_path / "worker.py"
+    program.write_text(PROGRAM)
+    config = tmp_path / "w1.properties"
+    config.write_bytes(BEFORE)
+    yield WorkerDescription(
+        url=f"http://127.0.0.1:{port}",
+        config=config,
+        log=tmp_path / "w1.log",
+        pid_file=tmp_path / "w1.pid",
+        start=(sys.executable, str(program), str(config), str(port)),
+        env={"WORKER_PASSWORD": "canary-in-the-environment"},
+    )
+    for process_found in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if str(program) in process_found.cmdline():
+                process_found.kill()
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    until(condition, "what has to happen", seconds=120, pause=0.02)
+
+
+def started(worker: WorkerDescription) -> ProcessHost:
+    host = ProcessHost(worker)
+    host.restart()
+    wait_for(lambda: worker_process.is_listening(worker.url))
+    return host
+
+
+def restarted(host: ProcessHost, **arguments: Any) -> processes.ProcessIdentity:
+    """The process that a restart has started."""
+    host.restart(**arguments)
+    found = host.observe().process
+    assert found is not None
+    return found
+
+
+def forbid(_act: str) -> None:
+    raise FencedError("Another controller has taken over.")
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """A folder with a worker's file that every user may read; pytest's own folders are private."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "w1.properties").write_bytes(BEFORE)
+        (folder / "w1.properties").chmod(0o644)
+        yield folder
+        folder.chmod(0o700)
+
+
+@contextlib.contextmanager
+def as_nobody() -> Iterator[None]:
+    """Lose root's power to write anywhere: file permissions mean nothing to root, and CI may run as root."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+class TestSeeing:
+    def test_a_stopped_worker_shows_its_file_and_how_it_will_join(self, worker: WorkerDescription) -> None:
+        facts = ProcessHost(worker).observe()
+        assert facts.problem is None
+        assert facts.digest == sha256(BEFORE)
+        assert facts.properties["group.id"] == "g"
+        assert facts.declared.mode is Mode.DISABLED
+        assert facts.process is None
+        assert facts.running.alive is False
+
+    def test_a_running_worker_shows_its_process_and_what_it_started_with(self, worker: WorkerDescription) -> None:
+        before = time.time()
+        host = started(worker)
+        facts = host.observe()
+        assert facts.process is not None
+        assert facts.process.is_alive()
+        assert facts.running.alive is True
+        assert facts.running.mode is Mode.DISABLED
+        assert facts.running.reads_file is True
+        assert facts.running.started_at is not None
+        assert before - 0.02 <= facts.running.started_at <= time.time()
+
+    def test_a_file_edited_after_the_start_is_a_disagreement_and_no_evidence(self, worker: WorkerDescription) -> None:
+        host = started(worker)
+        host.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
+        facts = host.observe()
+        judged = judge(facts.worker_id, facts.declared, facts.running, Observed(False, "not enabled"))
+        assert judged.verdict.mode is Mode.DISABLED
+        assert judged.joins_as is Mode.PREPARING
+        assert "a restart will change the mode" in judged.disagreements[0]
+
+    @pytest.mark.parametrize("how", ["moved into place with its old date", "edited with its old date"])
+    def test_a_file_with_an_old_date_does_not_pass_for_the_one_that_was_read(
+        self, worker: WorkerDescription, tmp_path: Path, how: str
+    ) -> None:
+        assert worker.config is not None
+        host = started(worker)
+        worker.log.unlink()  # type: ignore[union-attr]
+        new = tmp_path / "new" if how.startswith("moved") else worker.config
+        new.write_bytes(AFTER)
+        os.utime(new, (1, 1))
+        new.replace(worker.config)
+        facts = ProcessHost(worker).observe()
+        assert facts.declared.modified_at == 1
+        judged = judge(facts.worker_id, facts.declared, facts.running, Observed(False, "not enabled"))
+        assert judged.verdict.mode is None
+        assert host.observe().declared.mode is Mode.PREPARING
+
+    def test_a_link_turned_to_another_file_does_not_pass_for_the_one_that_was_read(
+        self, worker: WorkerDescription, tmp_path: Path
+    ) -> None:
+        (tmp_path / "old").mkdir()
+        (tmp_path / "new").mkdir()
+        (tmp_path / "old" / "w1.properties").write_bytes(BEFORE)
+        (tmp_path / "new" / "w1.properties").write_bytes(AFTER)
+        (tmp_path / "current").symlink_to("old")
+        config = tmp_path / "current" / "w1.properties"
+        worker = replace(worker, config=config, start=(*worker.start[:2], str(config), worker.start[3]))
+        host = started(worker)
+        assert self._verdict_by_the_file_alone(host) is Mode.DISABLED
+        (tmp_path / "turned").symlink_to("new")
+        (tmp_path / "turned").replace(tmp_path / "current")
+        assert self._verdict_by_the_file_alone(host) is None
+
+    @staticmethod
+    def _verdict_by_the_file_alone(host: ProcessHost) -> Mode | None:
+        facts = host.observe()
+        running = replace(facts.running, mode=None)
+        return judge("w", facts.declared, running, Observed(False, "not enabled")).verdict.mode
+
+    def test_a_process_started_with_another_file_is_told_apart(self, worker: WorkerDescription, tmp_path: Path) -> None:
+        started(worker)
+        other = tmp_path / "other.properties"
+        other.write_bytes(AFTER)
+        facts = ProcessHost(replace(worker, config=other)).observe()
+        assert facts.running.reads_file is False
+
+    def test_a_worker_behind_a_wrapper_is_found(self, worker: WorkerDescription) -> None:
+        worker = replace(worker, start=(*worker.start, "wrap"))
+        host = started(worker)
+        facts = host.observe()
+        assert facts.process is not None
+        assert facts.running.started_at is not None
+        assert facts.running.started_at > worker_process.started_at(facts.process)
+        assert facts.running.mode is Mode.DISABLED
+
+    def test_a_worker_restarted_by_hand_is_found_by_its_very_start_command(self, worker: WorkerDescription) -> None:
+        started(worker)
+        assert worker.pid_file is not None
+        worker.pid_file.write_text("999999999\n")
+        facts = ProcessHost(worker).observe()
+        assert facts.process is not None
+        assert facts.running.alive is True
+
+    def test_a_stranger_on_the_port_is_named_and_the_worker_not_called_stopped(self, worker: WorkerDescription) -> None:
+        with socket.create_server(("127.0.0.1", int(worker.start[3]))):
+            facts = ProcessHost(worker).observe()
+        assert facts.process is None
+        assert facts.running.alive is None
+        assert f"process {os.getpid()}" in facts.running.detail
+
+    @pytest.mark.parametrize(
+        ("changes", "words"),
+        [
+            ({"config": Path("/nowhere/w.properties")}, "There is no file"),
+            ({"config": None}, "no 'config'"),
+            ({"start": ()}, "no 'start'"),
+            ({"log": None}, "no 'log'"),
+            ({"pid_file": None}, "no 'pid_file'"),
+            ({"cwd": Path("/nowhere")}, "/nowhere does not exist"),
+            ({"start": ("/nowhere/java", "x")}, "no program that can be run"),
+            ({"start": ("/bin/sh", "-daemon", "x")}, "leaves the worker to itself (-daemon)"),
+        ],
+    )
+    def test_what_keeps_a_worker_from_being_rolled_is_said(
+        self, worker: WorkerDescription, changes: dict[str, object], words: str
+    ) -> None:
+        facts = ProcessHost(replace(worker, **changes)).observe()  # type: ignore[arg-type]
+        assert facts.problem is not None
+        assert words in facts.problem
+
+    def test_an_unreadable_or_malformed_file_declares_nothing(self, worker: WorkerDescription) -> None:
+        assert worker.config is not None
+        worker.config.write_bytes(b"a=\\u12\n")
+        facts = ProcessHost(worker).observe()
+        assert facts.declared.mode is None
+        assert facts.problem is not None
+        assert "malformed" in facts.problem
+
+    def test_nothing_secret_is_shown(self, worker: WorkerDescription) -> None:
+        host = started(worker)
+        shown = repr(host.observe()) + repr(files.read(worker.config))  # type: ignore[arg-type]
+        assert "disabled" in shown
+        assert "canary" not in shown
+
+    def test_a_mode_from_the_environment_is_read_from_the_process(self, worker: WorkerDescription) -> None:
+        assert worker.config is not None
+        worker.config.write_bytes(
+            b"config.providers=env\nconfig.providers.env.class=org.apache.kafka.common.config.provider."
+            b"EnvVarConfigProvider\nexactly.once.source.support=${env:EOS_MODE}\n"
+        )
+        host = started(replace(worker, env={"EOS_MODE": "preparing"}))
+        assert ProcessHost(worker).observe().declared.mode is Mode.PREPARING
+        process_found = host.observe().process
+        assert process_found is not None
+        process_found.stop(kill=True)
+        assert ProcessHost(worker).observe().declared.mode is None
+        assert ProcessHost(replace(worker, env={"EOS_MODE": "enabled"})).observe().declared.mode is Mode.ENABLED
+
+
+class TestWriting:
+    def test_one_property_changes_and_the_bytes_before_are_kept(self, worker: WorkerDescription) -> None:
+        host = ProcessHost(worker)
+        assert worker.config is not None
+        planned = host.digest_with({MODE_PROPERTY: "preparing"})
+        written = host.edit({MODE_PROPERTY: Mode.PREPARING}, expect=sha256(BEFORE))
+        assert written == planned == sha256(AFTER)
+        assert worker.config.read_bytes() == AFTER
+        backup = files.backup_path(worker.config)
+        assert backup.read_bytes() == BEFORE
+        assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+        assert sorted(p.name for p in worker.config.parent.iterdir()) == [
+            "w1.properties", "w1.properties.eos-backup", "worker.py",
+        ]  # fmt: skip
+
+    def test_a_file_that_needs_no_change_is_not_touched(self, worker: WorkerDescription) -> None:
+        assert worker.config is not None
+        before = worker.config.stat()
+        ProcessHost(worker).edit({MODE_PROPERTY: "disabled"}, expect=sha256(BEFORE))
+        assert worker.config.stat() == before
+        assert not files.backup_path(worker.config).exists()
+
+    @pytest.mark.parametrize("value", ["preparing", "disabled"])
+    def test_a_file_edited_since_the_plan_is_refused(self, worker: WorkerDescription, value: str) -> None:
+        assert worker.config is not None
+        worker.config.write_bytes(BEFORE + b"# edited\n")
+        with pytest.raises(PlanMovedError, match="was edited"):
+            ProcessHost(worker).edit({MODE_PROPERTY: value}, expect=sha256(BEFORE))
+        assert worker.config.read_bytes() == BEFORE + b"# edited\n"
+
+    def test_a_file_edited_in_the_last_moment_is_left_as_it_is(
+        self, worker: WorkerDescription, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        config = worker.config
+        assert config is not None
+        take_over = files._take_over
+
+        def edit_meanwhile(descriptor: int, before: files.FileContent) -> None:
+            take_over(descriptor, before)
+            config.write_bytes(BEFORE + b"# edited\n")
+
+        monkeypatch.setattr(files, "_take_over", edit_meanwhile)
+        with pytest.raises(PlanMovedError, match="a moment ago"):
+            ProcessHost(worker).edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
+        assert config.read_bytes() == BEFORE + b"# edited\n"
+
+    @pytest.mark.parametrize("mode", [0o600, 0o640, 0o444])
+    def test_permissions_are_kept(self, worker: WorkerDescription, mode: int) -> None:
+        assert worker.config is not None
+        worker.config.chmod(mode)
+        ProcessHost(worker).edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
+        assert stat.S_IMODE(worker.config.stat().st_mode) == mode
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+    def test_owner_and_group_are_kept(self, worker: WorkerDescription) -> None:
+        assert worker.config is not None
+        os.chown(worker.config, 1234, 2345)
+        ProcessHost(worker).edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
+        assert (worker.config.stat().st_uid, worker.config.stat().st_gid) == (1234, 2345)
+
+    def test_extended_attributes_are_kept(self, worker: WorkerDescription) -> None:
+        assert worker.config is not None
+        try:
+            os.setxattr(worker.config, "user.eos", b"1")
+        except OSError:
+            pytest.skip("this file system has no extended attributes")
+        ProcessHost(worker).edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
+        assert os.getxattr(worker.config, "user.eos") == b"1"
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="needs a file of another owner")
+    def test_an_owner_that_cannot_be_kept_is_a_refusal(self, worker: WorkerDescription, public_folder: Path) -> None:
+        public_folder.chmod(0o777)
+        config = public_folder / "w1.properties"
+        with as_nobody(), pytest.raises(RefusedError, match="cannot be kept"):
+            ProcessHost(replace(worker, config=config)).edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
+        assert config.read_bytes() == BEFORE
+        assert not list(public_folder.glob(".*"))
+
+    def test_a_folder_that_cannot_be_written_is_named_and_nothing_changes(
+        self, worker: WorkerDescription, public_folder: Path
+    ) -> None:
+        config = public_folder / "w1.properties"
+        public_folder.chmod(0o555)
+        with as_nobody(), pytest.raises(ConfigurationError, match=r"cannot be replaced: Permission denied"):
+            ProcessHost(replace(worker, config=config)).edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
+        assert [p.name for p in public_folder.iterdir()] == ["w1.properties"]
+        assert config.read_bytes() == BEFORE
+
+    def test_behind_a_symbolic_link_the_target_changes_and_the_link_stays(
+        self, worker: WorkerDescription, tmp_path: Path
+    ) -> None:
+        link = tmp_path / "link.properties"
+        link.symlink_to("w1.properties")
+        host = ProcessHost(replace(worker, config=link))
+        host.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
+        assert link.is_symlink()
+        assert worker.config is not None
+        assert worker.config.read_bytes() == AFTER
+        host.restore(expect=sha256(AFTER), original=sha256(BEFORE))
+        assert link.is_symlink()
+        assert worker.config.read_bytes() == BEFORE
+
+    def test_a_file_with_two_names_is_refused(self, worker: WorkerDescription, tmp_path: Path) -> None:
+        assert worker.config is not None
+        (tmp_path / "other").hardlink_to(worker.config)
+        with pytest.raises(RefusedError, match="2 names"):
+            ProcessHost(worker).edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
+
+    @pytest.mark.parametrize("moment", ["before the backup", "before the change", "after the change"])
+    def test_a_kill_in_the_middle_leaves_a_whole_file_and_the_next_attempt_goes_on(
+        self, worker: WorkerDescription, moment: str
+    ) -> None:
+        assert worker.config is not None
+        number = ["before the backup", "before the change", "after the change"].index(moment)
+        script = (
+            "import os, signal, sys\n"
+            "from pathlib import Path\n"
+            "from airflow_eos_provider.connect.cluster import WorkerDescription\n"
+            "from airflow_eos_provider.rollout.hosts.process import ProcessHost\n"
+            "replace, calls = os.replace, []\n"
+            "def die(*paths):\n"
+            f"    if len(calls) == {number}: os.kill(os.getpid(), signal.SIGKILL)\n"
+            "    calls.append(paths); replace(*paths)\n"
+            f"    if len(calls) == {number}: os.kill(os.getpid(), signal.SIGKILL)\n"
+            "os.replace = die\n"
+            "host = ProcessHost(WorkerDescription(url='http://127.0.0.1:1', config=Path(sys.argv[1])))\n"
+            f"host.edit({{{MODE_PROPERTY!r}: 'preparing'}}, expect={sha256(BEFORE)!r})\n"
+        )
+        killed = subprocess.run([sys.executable, "-c", script, str(worker.config)], timeout=60, check=False)
+        assert killed.returncode == -signal.SIGKILL
+        host = ProcessHost(worker)
+        if moment == "after the change":
+            assert worker.config.read_bytes() == AFTER
+        else:
+            assert worker.config.read_bytes() == BEFORE
+            host.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
+        host.restore(expect=sha256(AFTER), original=sha256(BEFORE))
+        assert worker.config.read_bytes() == BEFORE
+        assert not [p for p in worker.config.parent.iterdir() if p.name.endswith(".eos-new")] or number == 2
+
+    def test_restoring_twice_is_restoring_once(self, worker: WorkerDescription) -> None:
+        host = ProcessHost(worker)
+        host.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
+        for _ in range(2):
+            host.restore(expect=sha256(AFTER), original=sha256(BEFORE))
+        assert host.observe().digest == sha256(BEFORE)
+
+    def test_a_file_edited_since_is_not_restored(self, worker: WorkerDescription) -> None:
+        assert worker.config is not None
+        host = ProcessHost(worker)
+        host.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
+        worker.config.write_bytes(AFTER + b"# edited\n")
+        with pytest.raises(PlanMovedError, match="was edited"):
+            host.restore(expect=sha256(AFTER), original=sha256(BEFORE))
+
+    @pytest.mark.parametrize("backup", [None, b"another file"])
+    def test_a_backup_that_is_gone_or_another_is_not_used(
+        self, worker: WorkerDescription, backup: bytes | None
+    ) -> None:
+        assert worker.config is not None
+        host = ProcessHost(worker)
+        host.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
+        path = files.backup_path(worker.config)
+        path.unlink() if backup is None else path.write_bytes(backup)
+        with pytest.raises(RefusedError, match="manually"):
+            host.restore(expect=sha256(AFTER), original=sha256(BEFORE))
+        assert worker.config.read_bytes() == AFTER
+
+
+class TestRestarting:
+    def test_the_old_process_ends_before_the_new_one_starts(self, worker: WorkerDescription) -> None:
+        host = started(worker)
+        old = host.observe().process
+        events: list[str] = []
+        new = restarted(host, on_event=events.append)
+        assert old is not None
+        assert not old.is_alive()
+        assert new.is_alive()
+        assert host.observe().process == new
+        assert events == [f"stopping pid {old.pid}", f"started as pid {new.pid}"]
+
+    def test_a_worker_with_a_stale_pid_file_is_not_started_a_second_time(self, worker: WorkerDescription) -> None:
+        host = started(worker)
+        old = host.observe().process
+        assert old is not None
+        assert worker.pid_file is not None
+        worker.pid_file.unlink()
+        new = restarted(host)
+        assert not old.is_alive()
+        assert new.is_alive()
+        assert worker.pid_file.read_text() == f"{new.pid}\n"
+
+    def test_a_stopped_worker_is_just_started(self, worker: WorkerDescription) -> None:
+        assert restarted(ProcessHost(worker)).is_alive()
+
+    def test_a_worker_that_does_not_end_is_killed_after_its_grace(self, worker: WorkerDescription) -> None:
+        host = started(replace(worker, start=(*worker.start, "deaf")))
+        old = host.observe().process
+        events: list[str] = []
+        host.restart(stop_grace_seconds=0.3, on_event=events.append)
+        assert old is not None
+        assert not old.is_alive()
+        assert f"pid {old.pid} did not stop within 0.3 s and was killed" in events
+
+    def test_a_family_that_does_not_end_has_one_grace_and_not_one_each(self, worker: WorkerDescription) -> None:
+        host = started(replace(worker, start=(*worker.start, "wrap", "deaf")))
+        wrapper = host.observe().process
+        assert wrapper is not None
+        (child,) = [member for member in wrapper.family() if member != wrapper]
+        assert processes.stop_family(wrapper, grace_seconds=0.4).killed == (wrapper.pid, child.pid)
+        assert not wrapper.is_alive()
+        assert not child.is_alive()
+
+    def test_the_permission_is_asked_for_the_stop_and_covers_the_start_that_follows(
+        self, worker: WorkerDescription
+    ) -> None:
+        """A worker that was just stopped is started again, whoever rules by now."""
+        host = started(worker)
+        asked: list[str] = []
+        host.restart(stop_grace_seconds=5, permit=asked.append)
+        assert asked == ["stop"]
+
+    def test_a_worker_that_is_down_is_started_by_permission_only(self, worker: WorkerDescription) -> None:
+        host = ProcessHost(worker)
+        with pytest.raises(FencedError):
+            host.restart(permit=forbid)
+        assert host.observe().process is None
+
+    def test_a_forbidden_stop_leaves_the_worker_running(self, worker: WorkerDescription) -> None:
+        host = started(worker)
+        before = host.observe().process
+        with pytest.raises(FencedError):
+            host.restart(permit=forbid)
+        assert before is not None
+        assert before.is_alive()
+        assert host.observe().process == before
+
+    def test_what_a_wrapper_has_started_is_stopped_with_it(self, worker: WorkerDescription) -> None:
+        host = started(replace(worker, start=(*worker.start, "wrap")))
+        wrapper = host.observe().process
+        assert wrapper is not None
+        (child,) = [member for member in wrapper.family() if member != wrapper]
+        host.restart()
+        assert not wrapper.is_alive()
+        assert not child.is_alive()
+
+    def test_a_pid_file_that_names_the_child_of_the_start_script_has_both_stopped(
+        self, worker: WorkerDescription
+    ) -> None:
+        host = started(replace(worker, start=(*worker.start, "wrap")))
+        wrapper = host.observe().process
+        assert wrapper is not None
+        assert worker.pid_file is not None
+        (child,) = [member for member in wrapper.family() if member != wrapper]
+        worker.pid_file.write_text(f"{child.pid}\n")
+        assert host.observe().obstacles == ()
+        host.restart()
+        assert not wrapper.is_alive()
+        assert not child.is_alive()
+
+    def test_a_stranger_on_the_port_is_a_refusal(self, worker: WorkerDescription) -> None:
+        with (
+            socket.create_server(("127.0.0.1", int(worker.start[3]))),
+            pytest.raises(RefusedError, match=f"is held by process {os.getpid()}"),
+        ):
+            ProcessHost(worker).restart()
+
+    def test_a_pid_file_that_names_a_stranger_never_gets_it_killed(self, worker: WorkerDescription) -> None:
+        assert worker.pid_file is not None
+        with subprocess.Popen(["sleep", "60"]) as stranger:
+            try:
+                worker.pid_file.write_text(f"{stranger.pid}\n")
+                with pytest.raises(RefusedError, match=f"names process {stranger.pid}"):
+                    ProcessHost(worker).restart()
+                assert stranger.poll() is None
+            finally:
+                stranger.kill()
+
+    def test_what_cannot_be_started_is_not_stopped(self, worker: WorkerDescription) -> None:
+        host = started(worker)
+        old = host.observe().process
+        with pytest.raises(ConfigurationError, match="cannot be started"):
+            ProcessHost(replace(worker, start=("/nowhere/java", str(worker.config)))).restart()
+        assert old is not None
+        assert old.is_alive()
+
+    def test_a_worker_that_ends_at_once_is_reported_with_its_log_but_no_secret(self, worker: WorkerDescription) -> None:
+        assert worker.log is not None
+        worker.log.write_text("an earlier line\n")
+        with pytest.raises(WorkerStartError) as caught:
+            ProcessHost(replace(worker, start=(*worker.start, "fail"))).restart()
+        text = str(caught.value)
+        assert "the worker found its settings wrong" in text
+        assert "the end" in text
+        assert "an earlier line" not in text
+        assert "canary" not in text
+        assert text.count("left out") == 2
+
+    def test_a_worker_that_listens_is_not_waited_for_longer(self, worker: WorkerDescription) -> None:
+        before = time.monotonic()
+        ProcessHost(worker).restart()
+        assert time.monotonic() - before < process_restart.EARLY_END_SECONDS
+
+
+class TestWhoeverDies:
+    """The restart is one act: it ends in a running worker or in a recorded failure, whoever is killed meanwhile."""
+
+    ROLLOUT = "20260101-preparing-abc"
+
+    #: Restarts a worker as a controller does, and kills itself once its helper has begun.
+    CONTROLLER = """
+import json, os, signal, sys
+from pathlib import Path
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.rollout.hosts import process, process_restart
+given = json.loads(sys.argv[1])
+paths = {name: Path(given[name]) for name in ("config", "log", "pid_file")}
+worker = WorkerDescription(url=given["url"], start=tuple(given["start"]), env=given["env"], **paths)
+hand_over = process_restart.hand_over
+def hand_over_and_die(spec):
+    hand_over(spec)
+    os.kill(os.getpid(), signal.SIGKILL)
+process_restart.hand_over = hand_over_and_die
+process.ProcessHost(worker).restart(
+    stop_grace_seconds=float(sys.argv[4]), rollout=sys.argv[2], replaces=sys.argv[3]
+)
+"""
+
+    def killed_controller(self, worker: WorkerDescription, replaces: str, *, grace: float = 10.0) -> None:
+        given = {
+            "url": worker.url,
+            "config": str(worker.config),
+            "log": str(worker.log),
+            "pid_file": str(worker.pid_file),
+            "start": worker.start,
+            "env": dict(worker.env),
+        }
+        arguments = [json.dumps(given), self.ROLLOUT, replaces, str(grace)]
+        killed = subprocess.run([sys.executable, "-c", self.CONTROLLER, *arguments], timeout=60, check=False)
+        assert killed.returncode == -signal.SIGKILL
+
+    @staticmethod
+    def record(worker: WorkerDescription) -> restart_act.RestartRecord:
+        assert worker.pid_file is not None
+        record = restart_act.read_record(restart_act.record_path(worker.pid_file))
+        assert record is not None
+        return record
+
+    def test_a_worker_comes_back_by_itself_when_its_controller_is_killed(self, worker: WorkerDescription) -> None:
+        host = started(worker)
+        before = host.observe()
+        assert before.process is not None
+        self.killed_controller(worker, before.start_token)
+        wait_for(lambda: self.record(worker).phase is restart_act.Phase.DONE)
+        after = host.observe()
+        assert not before.process.is_alive()
+        assert after.start_token not in ("", before.start_token)
+        assert after.restart is None
+
+    def test_who_comes_later_waits_for_the_act_and_does_not_do_it_again(self, worker: WorkerDescription) -> None:
+        host = started(replace(worker, start=(*worker.start, "deaf")))
+        old, token = host.observe().process, host.observe().start_token
+        assert old is not None
+        self.killed_controller(replace(worker, start=(*worker.start, "deaf")), token, grace=120.0)
+        assert host.observe().restart == f"a restart of rollout {self.ROLLOUT} is stopping"
+        events: list[str] = []
+
+        def heard(event: str) -> None:
+            events.append(event)
+            old.stop(kill=True)  # the act goes on once it is waited for
+
+        new = restarted(host, rollout=self.ROLLOUT, replaces=token, on_event=heard, permit=forbid)
+        assert events[0].startswith("a restart that was begun before is under way")
+        assert f"started as pid {new.pid}" in events
+        assert host.observe().process == new
+
+    def test_who_comes_after_the_end_takes_it_for_done_once(self, worker: WorkerDescription) -> None:
+        host = started(worker)
+        token = host.observe().start_token
+        self.killed_controller(worker, token)
+        wait_for(lambda: self.record(worker).phase is restart_act.Phase.DONE)
+        new = host.observe().process
+        assert restarted(host, rollout=self.ROLLOUT, replaces=token, permit=forbid) == new
+        with pytest.raises(FencedError):
+            host.restart(rollout=self.ROLLOUT, replaces=token, permit=forbid)
+
+    @pytest.mark.parametrize("change", ["another rollout", "another process", "another file"])
+    def test_an_act_of_something_else_is_not_taken_for_this_one(self, worker: WorkerDescription, change: str) -> None:
+        host = started(worker)
+        token = host.observe().start_token
+        self.killed_controller(worker, token)
+        wait_for(lambda: self.record(worker).phase is restart_act.Phase.DONE)
+        if change == "another file":
+            host.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
+        rollout = "another" if change == "another rollout" else self.ROLLOUT
+        with pytest.raises(FencedError):
+            host.restart(rollout=rollout, replaces="" if change == "another process" else token, permit=forbid)
+
+    def test_a_start_that_failed_unseen_is_reported_to_who_comes_later(self, worker: WorkerDescription) -> None:
+        host = started(worker)
+        token = host.observe().start_token
+        assert worker.config is not None
+        worker.config.write_bytes(BEFORE + b"fail=yes\n")
+        self.killed_controller(worker, token)
+        wait_for(lambda: self.record(worker).phase is restart_act.Phase.FAILED)
+        with pytest.raises(WorkerStartError, match="found its settings wrong"):
+            host.restart(rollout=self.ROLLOUT, replaces=token, permit=forbid)
+
+    def test_an_act_whose_helper_was_killed_is_named_and_done_anew(self, worker: WorkerDescription) -> None:
+        """As if the machine had gone down between stop and start."""
+        worker = replace(worker, start=(*worker.start, "deaf"))
+        host = started(worker)
+        before = host.observe()
+        self.killed_controller(worker, before.start_token, grace=30.0)
+        helper = ProcessStart.parse(self.record(worker).helper)
+        assert helper is not None
+        os.kill(helper.pid, signal.SIGKILL)
+        wait_for(lambda: helper.is_proven_dead)
+        assert host.observe().restart is None
+        new = restarted(host, rollout=self.ROLLOUT, replaces=before.start_token, stop_grace_seconds=0.2)
+        assert host.observe().process == new
+        assert new != before.process
+
+    def test_the_helper_is_nobodys_child_and_holds_no_secret(self, worker: WorkerDescription) -> None:
+        worker = replace(worker, start=(*worker.start, "deaf"))
+        host = started(worker)
+        old = host.observe().process
+        assert old is not None
+        self.killed_controller(worker, host.observe().start_token, grace=120.0)
+        helper = ProcessStart.parse(self.record(worker).helper)
+        assert helper is not None
+        view = ownership.look(helper.pid)
+        assert view is not None
+        assert view.session == helper.pid
+        assert view.parent not in ownership.ancestors(os.getpid()) - {1} | {os.getpid()}
+        assert "canary" not in repr(psutil.Process(helper.pid).cmdline()) + repr(psutil.Process(helper.pid).environ())
+        record = restart_act.record_path(worker.pid_file)  # type: ignore[arg-type]
+        assert stat.S_IMODE(record.stat().st_mode) == 0o600
+        assert "canary" not in record.read_text()
+        os.kill(helper.pid, signal.SIGTERM)  # as Airflow or a shutdown may
+        old.stop(kill=True)
+        wait_for(lambda: self.record(worker).phase is restart_act.Phase.DONE)
+
+    def test_a_new_process_has_the_limits_and_the_mask_of_the_one_it_replaces(self, worker: WorkerDescription) -> None:
+        host = started(worker)
+        old = host.observe().process
+        assert old is not None
+        hard = resource.prlimit(old.pid, resource.RLIMIT_NOFILE)[1]
+        resource.prlimit(old.pid, resource.RLIMIT_NOFILE, (333, hard))
+        mask = os.umask(0o077)
+        try:
+            new = restarted(host)
+        finally:
+            os.umask(mask)
+        assert resource.prlimit(new.pid, resource.RLIMIT_NOFILE) == (333, hard)
+        assert worker_process.umask_and_limits(new)[0] == worker_process._UMASK
+
+    def test_a_specification_that_is_not_whole_does_nothing(self, worker: WorkerDescription) -> None:
+        """The controller was killed while it wrote it."""
+        cut = subprocess.run(HELPER, input=b'{"key": {"rollout": "r1"', timeout=60, check=False)
+        assert cut.returncode == restart_helper.NOT_WHOLE
+
+    def test_where_the_helper_may_not_leave_the_unit_it_begins_within_and_that_is_said(
+        self, worker: WorkerDescription, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """systemd-run is not to be had where systemd has not booted; a program that fails as it does stands in."""
+        denied = Way((sys.executable, "-c", "import sys; sys.exit('Failed to start transient scope unit: denied')"))
+        monkeypatch.setattr(detached_restart, "_ways_here", lambda: [denied, Way(HELPER, "the restart stays within")])
+        events: list[str] = []
+        assert restarted(ProcessHost(worker), on_event=events.append).is_alive()
+        assert events[0] == "the restart stays within"
+
+    def test_a_helper_that_cannot_be_started_stops_nothing(
+        self, worker: WorkerDescription, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        host = started(worker)
+        before = host.observe().start_token
+        monkeypatch.setattr(detached_restart, "_ways_here", lambda: [Way(("/nowhere/python",))])
+        with pytest.raises(RefusedError, match="Nothing was stopped"):
+            host.restart()
+        assert host.observe().start_token == before
+
+    def test_a_record_that_was_swept_away_is_no_failure_of_a_worker_that_runs_anew(
+        self, worker: WorkerDescription, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        host = started(worker)
+        token = host.observe().start_token
+        wait_for_end = restart_act.wait_for_end
+
+        def swept_away(path: Path, *arguments: Any) -> None:
+            wait_for_end(path, *arguments)
+            restart_act.forget(path)
+
+        monkeypatch.setattr(restart_act, "wait_for_end", swept_away)
+        assert restarted(host, rollout=self.ROLLOUT, replaces=token) == host.observe().process
+
+    def test_a_worker_of_a_loop_in_a_shell_is_refused_before_anything_is_stopped(
+        self, worker: WorkerDescription, tmp_path: Path
+    ) -> None:
+        loop = tmp_path / "supervise.sh"
+        loop.write_text(
+            f'while true; do "$@" >> {worker.log} 2>&1 & echo $! > {worker.pid_file}; wait; sleep 0.1; done\n'
+        )
+        with subprocess.Popen(["bash", str(loop), *worker.start], start_new_session=True) as supervisor:
+            try:
+                host = ProcessHost(worker)
+                wait_for(lambda: worker_process.is_listening(worker.url))
+                facts = host.observe()
+                assert [obstacle.act for obstacle in facts.obstacles] == ["restart"]
+                assert f"pid {supervisor.pid} (bash)" in facts.obstacles[0].what
+                with pytest.raises(RefusedError, match="may start it again"):
+                    host.restart(permit=forbid)
+                assert host.observe().start_token == facts.start_token
+            finally:
+                supervisor.kill()
+
+    def test_a_pid_file_that_names_another_process_than_the_listener_is_found(self, worker: WorkerDescription) -> None:
+        """A supervisor has started its own copy, and ours has not noticed yet that its port is taken."""
+        host = started(worker)
+        assert worker.pid_file is not None
+        sleeper = [sys.executable, "-c", "import time; time.sleep(60)", str(worker.config)]
+        with subprocess.Popen(sleeper, start_new_session=True) as other:
+            worker.pid_file.write_text(f"{other.pid}\n")
+            (obstacle,) = host.observe().obstacles
+            other.kill()
+        assert "its port is held by" in obstacle.what.replace("the worker's port", "its port")
+        assert f"pid {other.pid}" in obstacle.what
+
+
+class TestRights:
+    def test_who_may_not_write_is_told_what_is_true(self, worker: WorkerDescription, public_folder: Path) -> None:
+        if os.geteuid() != 0:
+            pytest.skip("only root can act as another user")
+        config = public_folder / "w1.properties"
+
+        def obstacle() -> str:
+            with as_nobody():
+                found = files.obstacle_to_change(config)
+            return f"{found.what}; {found.remedy}" if found else ""
+
+        public_folder.chmod(0o755)
+        assert "the folder" in obstacle()
+        assert "let nobody write that folder" in obstacle()
+        public_folder.chmod(0o777)
+        assert "run this as root" in obstacle()
+        os.chown(config, 65534, 0)
+        assert obstacle() == ""  # the group of this process is root's
+        os.chown(config, 65534, 54_321)
+        assert "has the group 54321, which nobody is no member of; make nobody a member of that group" in obstacle()
+
+
+class TestSharing:
+    """Two workers with one file, each with a start command, port, log and pid file of its own."""
+
+    @pytest.fixture
+    def pair(self, worker: WorkerDescription, tmp_path: Path) -> tuple[ProcessHost, ProcessHost]:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        other = replace(
+            worker,
+            url=f"http://127.0.0.1:{port}",
+            log=tmp_path / "w2.log",
+            pid_file=tmp_path / "w2.pid",
+            start=(*worker.start[:-1], str(port)),
+        )
+        return started(worker), started(other)
+
+    def test_one_write_changes_both_and_a_restart_is_single(self, pair: tuple[ProcessHost, ProcessHost]) -> None:
+        first, second = pair
+        before = second.observe()
+        assert first.observe().edit == before.edit
+        assert first.observe().start_token != before.start_token
+        first.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
+        first.restart()
+        after = second.observe()
+        assert after.digest == first.observe().digest == sha256(AFTER)
+        assert after.start_token == before.start_token, "only the first was restarted"
+        assert (after.running.mode, after.declared.mode) == (Mode.DISABLED, Mode.PREPARING)
+
+    def test_what_one_has_written_is_put_back_for_both(self, pair: tuple[ProcessHost, ProcessHost]) -> None:
+        first, second = pair
+        first.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
+        assert second.edit({MODE_PROPERTY: "preparing"}, expect=sha256(AFTER)) == sha256(AFTER)
+        second.restore(expect=sha256(AFTER), original=sha256(BEFORE))
+        assert first.observe().digest == sha256(BEFORE)
+
+    def test_a_link_to_the_same_file_is_the_same_edit(self, worker: WorkerDescription, tmp_path: Path) -> None:
+        link = tmp_path / "link.properties"
+        link.symlink_to(worker.config)  # type: ignore[arg-type]
+        assert ProcessHost(replace(worker, config=link)).observe().edit == ProcessHost(worker).observe().edit

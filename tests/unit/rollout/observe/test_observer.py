@@ -1,0 +1,191 @@
+"""How a look is taken: everything at once, nothing waited for beyond the look's own limit. No broker is needed."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.config_topic import ClusterState, config_follower
+from airflow_eos_provider.errors import ReadTimeoutError, UnreachableError
+from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.rollout.hosts.host import HostFacts
+from airflow_eos_provider.rollout.hosts.process import ProcessHost
+from airflow_eos_provider.rollout.observe import observer as observer_module
+from airflow_eos_provider.rollout.observe.observer import InternalTopics, Observer
+
+WORKERS = 40
+
+#: Longer than any wait here takes; a barrier that is not reached by then is broken, and the test fails.
+GIVE_UP_SECONDS = 20.0
+
+
+class Together(ThreadingHTTPServer):
+    """Workers that answer ``GET /`` only once all of them have been asked."""
+
+    daemon_threads = True
+    request_queue_size = WORKERS
+
+    def __init__(self) -> None:
+        super().__init__(("0.0.0.0", 0), _Handler)
+        self.all_asked = threading.Barrier(WORKERS, timeout=GIVE_UP_SECONDS)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        assert isinstance(self.server, Together)
+        if self.path == "/":
+            self.server.all_asked.wait()
+            self.answer(b'{"version": "4.3.1", "commit": "c", "kafka_cluster_id": "k"}')
+        elif self.path == "/health":
+            self.answer(b'{"status": "healthy", "message": ""}')
+        else:
+            self.answer(b'{"a": {"status": {"type": "source", "connector": {"state": "RUNNING", "worker_id": "w"}}}}')
+
+    def answer(self, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def together() -> Iterator[Together]:
+    server = Together()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.all_asked.abort()
+    server.shutdown()
+    server.server_close()
+    thread.join(GIVE_UP_SECONDS)
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """A port that takes connections and never answers, as a worker's does whose process is stopped."""
+    with socket.create_server(("0.0.0.0", 0), backlog=WORKERS) as listener:
+        yield listener.getsockname()[1]
+
+
+@pytest.fixture(autouse=True)
+def no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a cluster without a broker says, without the seconds that it takes to say so."""
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise UnreachableError("no broker")
+
+    for question in ("describe_group", "other_groups", "read_cluster_state"):
+        monkeypatch.setattr(observer_module, question, unreachable)
+    monkeypatch.setattr(Session, "transactions", unreachable)
+
+
+@pytest.fixture(autouse=True)
+def seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observer_module, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(observer_module, "LAST_PART_SECONDS", 0.5)
+
+
+def cluster_at(port: int, workers: int = WORKERS) -> ConnectCluster:
+    """Workers at this port of as many addresses; on Linux all of 127/8 is this machine's."""
+    described = [{"url": f"http://127.0.0.{number}:{port}"} for number in range(1, workers + 1)]
+    return ConnectCluster.from_mapping({"bootstrap_servers": "127.0.0.1:1", "group_id": "g", "workers": described})
+
+
+def afar(cluster: ConnectCluster) -> Observer:
+    return Observer(cluster, remote=InternalTopics("configs", "offsets"))
+
+
+def test_all_workers_are_asked_at_once(together: Together, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observer_module, "ANSWER_SECONDS", GIVE_UP_SECONDS)
+    observation = afar(cluster_at(together.server_address[1])).observe()
+    assert [worker.rest_problem for worker in observation.workers] == [None] * WORKERS
+    assert observation.statuses is not None
+    assert set(observation.statuses) == {"a"}
+
+
+def test_all_hosts_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    all_looked_at = threading.Barrier(WORKERS, timeout=GIVE_UP_SECONDS)
+    look = ProcessHost.observe
+
+    def observe(host: ProcessHost) -> HostFacts:
+        all_looked_at.wait()
+        return look(host)
+
+    monkeypatch.setattr(observer_module, "ANSWER_SECONDS", GIVE_UP_SECONDS)
+    monkeypatch.setattr(ProcessHost, "observe", observe)
+    nothing_listens = cluster_at(1)  # so the workers' own part takes no time
+    problems = [worker.facts.problem or "" for worker in Observer(nothing_listens).observe().workers]
+    assert ["it has no 'config'" in problem for problem in problems] == [True] * WORKERS
+
+
+def test_a_worker_that_hangs_is_named_and_holds_nothing_else_up(silent: int) -> None:
+    """As many that hang as there are, the look is over when the first would have been given up."""
+    observation = afar(cluster_at(silent)).observe()
+    problems = {worker.rest_problem or "" for worker in observation.workers}
+    assert len(problems) == WORKERS
+    assert {problem.partition("did not answer")[2] for problem in problems} == {" GET / within 0.5 s."}
+    assert observation.statuses_problem == "No worker answers, so connectors and tasks are not known."
+
+
+def test_a_host_that_hangs_is_named(silent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+
+    def observe(host: ProcessHost) -> HostFacts:
+        released.wait(GIVE_UP_SECONDS)
+        return host.unseen("nobody looks")
+
+    monkeypatch.setattr(ProcessHost, "observe", observe)
+    try:
+        (worker,) = Observer(cluster_at(silent, workers=1)).observe().workers
+    finally:
+        released.set()
+    assert worker.facts.problem == "its host could not be looked at within 0.5 s"
+    assert worker.mode.verdict.mode is None
+
+
+def test_a_part_that_does_not_come_is_given_up_at_the_looks_own_limit(
+    silent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = threading.Event()
+
+    def describe(*_: object) -> None:
+        released.wait(GIVE_UP_SECONDS)
+
+    monkeypatch.setattr(observer_module, "LOOK_SECONDS", 1.5)
+    monkeypatch.setattr(observer_module, "describe_group", describe)
+    try:
+        observation = afar(cluster_at(silent, workers=1)).observe()
+    finally:
+        released.set()
+    assert observation.group_problem == "the group could not be read within 1.5 s"
+
+
+def test_a_look_is_as_old_as_its_first_part(silent: int) -> None:
+    observation = afar(cluster_at(silent, workers=1)).observe()
+    assert observation.took_seconds >= 0.5  # so long the worker was waited for
+    assert observation.begun_at == observation.at - observation.took_seconds
+
+
+def test_a_config_topic_that_takes_several_looks_is_read_to_its_end(
+    silent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = ClusterState({}, end_offset=3)
+
+    def read_on(session: Session, topic: str, timeout_seconds: float) -> ClusterState:
+        follower = session.follower(config_follower, topic)
+        follower._position += 1
+        if follower.position < whole.end_offset:
+            raise ReadTimeoutError("records were still coming")
+        return whole
+
+    monkeypatch.setattr(observer_module, "read_cluster_state", read_on)
+    assert afar(cluster_at(silent, workers=1)).observe_settled(seconds=0.0).config is whole

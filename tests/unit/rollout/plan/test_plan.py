@@ -1,0 +1,414 @@
+"""The plan: what its hash rests on, what a person is shown, and how it is refused when the cluster has moved."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.mode_evidence import ModeVerdict
+from airflow_eos_provider.connect.rest import WorkerRoot
+from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
+from airflow_eos_provider.rollout.hosts.host import Edit
+from airflow_eos_provider.rollout.hosts.launch import launch_of
+from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan, make_plan, next_target
+
+W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
+PREPARING, ENABLED, DISABLED = Mode.PREPARING, Mode.ENABLED, Mode.DISABLED
+
+
+def drop_worker(cluster: Any) -> None:
+    cluster.leave(W3)
+    del cluster.workers[W3]
+
+
+def change_path(cluster: Any) -> None:
+    cluster.facts(W2, edit=Edit("/elsewhere/w2.properties"))
+
+
+#: Each thing that a plan rests on, and the words that name it when it has moved.
+MOVES: dict[str, tuple[Any, str]] = {
+    "an edited file": (lambda c: c.facts(W2, digest="edited"), "the file of w2:8083 was edited (/etc"),
+    "another path": (change_path, "config of w2:8083: /etc/connect/w2.properties, now /elsewhere/w2.properties"),
+    "another mode": (lambda c: c.prove(W2, ModeVerdict.PREPARING), "mode of w2:8083: disabled, now preparing"),
+    "a mode in doubt": (lambda c: c.prove(W2, ModeVerdict.UNKNOWN), "mode of w2:8083: disabled, now unknown"),
+    "a worker stopped": (lambda c: c.stop(W2), "mode of w2:8083: disabled, now stopped"),
+    "another version": (
+        lambda c: c.worker(W2, root=WorkerRoot("4.3.2", "abc", "kafka-1")),
+        "version of w2:8083: 4.3.1, now 4.3.2",
+    ),
+    "a worker gone": (drop_worker, "w3:8083 is gone from the roster"),
+    "another Kafka cluster": (
+        lambda c: [c.worker(w, root=WorkerRoot("4.3.1", "abc", "kafka-2")) for w in (W1, W2, W3)],
+        "another cluster: lab on kafka-1, now lab on kafka-2",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MOVES)
+def test_what_the_plan_rests_on_moves_its_hash_and_is_named(cluster: Any, what: str) -> None:
+    plan = cluster.plan()
+    move, words = MOVES[what]
+    move(cluster)
+    now = cluster.plan()
+    assert now.hash != plan.hash
+    with pytest.raises(PlanMovedError) as refused:
+        plan.require_unmoved(now)
+    assert refused.value.found.splitlines()[1].startswith(f"  - {words}")
+    assert plan.short_hash in refused.value.found
+    assert refused.value.remedy
+
+
+def test_a_new_worker_in_the_roster_moves_the_plan(cluster: Any) -> None:
+    bigger = cluster.plan()
+    drop_worker(cluster)
+    with pytest.raises(PlanMovedError, match="w3:8083 is new in the roster"):
+        cluster.plan().require_unmoved(bigger)
+
+
+def test_everything_that_has_moved_is_named_at_once(cluster: Any) -> None:
+    plan = cluster.plan()
+    cluster.facts(W1, digest="edited").prove(W3, ModeVerdict.PREPARING)
+    with pytest.raises(PlanMovedError) as refused:
+        plan.require_unmoved(cluster.plan())
+    assert "the file of w1:8083 was edited" in refused.value.found
+    assert "mode of w3:8083: disabled, now preparing" in refused.value.found
+    assert "w2:8083" not in refused.value.found
+
+
+def test_another_target_is_another_plan(cluster_in: Any) -> None:
+    cluster = cluster_in(PREPARING)
+    assert cluster.plan(ENABLED).hash != cluster.plan(DISABLED).hash
+
+
+def test_the_digest_that_the_file_will_have_belongs_to_the_plan(cluster: Any) -> None:
+    digests = {w: f"{w} after" for w in (W1, W2, W3)}
+    other = make_plan(cluster.observe(), PREPARING, {**digests, W2: "another edit"})
+    assert make_plan(cluster.observe(), PREPARING, digests).hash != other.hash
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        pytest.param(lambda c: setattr(c, "leader", W3), id="the leader"),
+        pytest.param(lambda c: c.place(("mirror", 0), W2), id="the placement"),
+        pytest.param(lambda c: c.add_connector("new"), id="a connector"),
+        pytest.param(lambda c: c.task("mirror", 0, state="FAILED"), id="a task's state"),
+        pytest.param(lambda c: c.start(W2, at=999_000.0), id="a restart in the same mode"),
+        pytest.param(
+            lambda c: c.facts(W2, declared=replace(c.workers[W2].facts.declared, modified_at=1.0)), id="a touched file"
+        ),
+        pytest.param(lambda c: c.assign(W1, delay_ms=5), id="a rebalance delay"),
+        pytest.param(lambda c: c.rebalancing(), id="a rebalance"),
+    ],
+)
+def test_what_moves_by_itself_does_not_move_the_plan(cluster: Any, move: Any) -> None:
+    plan = cluster.plan()
+    move(cluster)
+    assert cluster.plan().hash == plan.hash
+    plan.require_unmoved(cluster.plan())
+
+
+def test_the_prediction_does_not_move_the_plan(cluster: Any) -> None:
+    plan = cluster.plan()
+    longer = tuple(replace(prediction, worst_seconds=9_999.0) for prediction in plan.task_downtime)
+    assert replace(plan, task_downtime=longer).hash == plan.hash
+
+
+def test_the_order_of_the_description_does_not_move_the_plan(cluster: Any) -> None:
+    plan = cluster.plan()
+    cluster.workers = dict(reversed(cluster.workers.items()))
+    assert cluster.plan() == plan
+
+
+# what is done to each worker
+
+
+def test_each_worker_that_is_elsewhere_is_rolled(cluster: Any) -> None:
+    plan = cluster.plan()
+    assert [change.kind for change in plan.workers] == [ChangeKind.ROLL] * 3
+    assert plan.current == "disabled"
+    assert not plan.nothing_to_do
+
+
+def test_a_stopped_worker_only_has_its_file_changed(cluster: Any) -> None:
+    change = cluster.stop(W2).plan().change(W2)
+    assert (change.kind, change.mode, change.version) == (ChangeKind.FILE_ONLY, "stopped", "")
+
+
+def test_a_stopped_worker_whose_file_says_so_already_is_left_alone(cluster: Any) -> None:
+    assert cluster.stop(W2).edit_file(W2, PREPARING).plan().change(W2).kind is ChangeKind.NONE
+
+
+def test_a_worker_that_runs_and_declares_the_target_is_left_alone(cluster_in: Any) -> None:
+    plan = cluster_in(PREPARING).plan(PREPARING)
+    assert plan.nothing_to_do
+    assert "  no file changes" in plan.markdown()
+
+
+def test_a_file_that_is_newer_than_its_process_makes_a_restart(cluster: Any) -> None:
+    assert cluster.edit_file(W2, PREPARING).plan().change(W2).kind is ChangeKind.ROLL
+
+
+def test_a_file_that_would_take_the_next_start_back_is_changed(cluster_in: Any) -> None:
+    assert cluster_in(PREPARING).edit_file(W2, DISABLED).plan(PREPARING).change(W2).kind is ChangeKind.ROLL
+
+
+def test_mixed_modes_are_all_named_and_leave_something_to_do(cluster: Any) -> None:
+    plan = cluster.roll(W1, PREPARING, at=1.0).plan()
+    assert plan.current == "disabled, preparing"
+    assert not plan.nothing_to_do
+
+
+def test_only_the_running_workers_modes_are_where_a_roll_starts_from(cluster: Any) -> None:
+    assert cluster.stop(W2).plan().current == "disabled"
+    assert cluster.stop(W1).stop(W3).plan().current == "stopped"
+
+
+@pytest.mark.parametrize(("mode", "target"), [(DISABLED, PREPARING), (PREPARING, ENABLED), (ENABLED, ENABLED)])
+def test_an_upgrade_goes_step_by_step(cluster_in: Any, mode: Mode, target: Mode) -> None:
+    assert next_target(cluster_in(mode).observe()) is target
+
+
+def test_an_upgrade_waits_in_preparing_for_the_last_worker(cluster_in: Any) -> None:
+    assert next_target(cluster_in(PREPARING).roll(W3, DISABLED, at=1.0).observe()) is PREPARING
+
+
+def test_a_stopped_worker_does_not_keep_an_upgrade_in_preparing(cluster_in: Any) -> None:
+    assert next_target(cluster_in(PREPARING).edit_file(W3, DISABLED).stop(W3).observe()) is ENABLED
+
+
+def test_an_upgrade_prepares_anew_what_was_prepared_by_hand(cluster_in: Any) -> None:
+    cluster = cluster_in(PREPARING)
+    properties = cluster.workers[W3].facts.properties
+    by_hand = {**properties, "isolation.level": "read_uncommitted"}
+    cluster.facts(W3, properties=by_hand, digest="by hand")
+    assert next_target(cluster.observe()) is PREPARING
+    assert [change.kind.name for change in cluster.plan(PREPARING).workers] == ["NONE", "NONE", "ROLL"]
+
+
+def test_an_unproven_mode_does_not_count_as_prepared(cluster_in: Any) -> None:
+    assert next_target(cluster_in(PREPARING).prove(W3, ModeVerdict.UNKNOWN).observe()) is PREPARING
+
+
+# from hand to hand
+
+
+def test_a_plan_survives_being_written_down(cluster: Any) -> None:
+    plan = cluster.stop(W3).plan()
+    again = Plan.from_dict(json.loads(json.dumps(plan.to_dict())))
+    assert again == plan
+    assert again.hash == plan.hash
+    assert again.change(W3).kind is ChangeKind.FILE_ONLY
+
+
+def tampered(plan: Plan) -> dict[str, Any]:
+    return json.loads(json.dumps(plan.to_dict()))
+
+
+def rewrite(*path: Any) -> Any:
+    """Writes ``"enabled"`` to the place that the path names, whatever stands there."""
+
+    def write(document: Any) -> None:
+        for key in path[:-1]:
+            document = document[key]
+        document[path[-1]] = "enabled"
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        rewrite("target"),
+        rewrite("group_id"),
+        rewrite("kafka_cluster_id"),
+        rewrite("workers", 0, "worker_id"),
+        rewrite("workers", 1, "mode"),
+        rewrite("workers", 1, "config"),
+        rewrite("workers", 1, "config_before"),
+        rewrite("workers", 1, "config_after"),
+        rewrite("workers", 1, "version"),
+        rewrite("workers", 1, "declared"),
+        rewrite("hash"),
+        lambda d: d["workers"].pop(),
+        lambda d: d["workers"][0].update(kind="NONE"),
+        lambda d: d["workers"][0].update(kind="EXPLODE"),
+        lambda d: d["workers"][0].update(extra=1),
+        lambda d: d["workers"][0].pop("mode"),
+        lambda d: d.update(target="sideways"),
+        lambda d: d.update(schema=99),
+        lambda d: d.pop("workers"),
+        lambda d: d.pop("hash"),
+        lambda d: d.update(workers=None),
+        lambda d: d.update(task_downtime=[{"worker_id": W1}]),
+    ],
+)
+def test_a_tampered_plan_is_refused(cluster: Any, tamper: Any) -> None:
+    document = tampered(cluster.plan())
+    tamper(document)
+    with pytest.raises(ConfigurationError):
+        Plan.from_dict(document)
+
+
+def test_a_moved_plan_is_a_refusal() -> None:
+    """``eos apply`` ends with exit code 3 then: nothing was changed."""
+    assert issubclass(PlanMovedError, RefusedError)
+    assert PlanMovedError("moved").exit_code == 3
+
+
+# what a person is shown
+
+
+def test_the_approval_shows_from_where_to_where_and_how_long_tasks_stand(cluster: Any) -> None:
+    text = cluster.plan().markdown()
+    assert "**Roll group `lab` from `disabled` to preparing**" in text
+    assert f"(plan `{cluster.plan().short_hash}`)" in text
+    assert "| `w1:8083` | `disabled` | 2 | change the file and restart | about 15 s: it leads the group" in text
+    assert "| `w2:8083` | `disabled` | 2 | change the file and restart | about 15 s, at worst 30 s: " in text
+    assert "-exactly.once.source.support=disabled\n+exactly.once.source.support=preparing" in text
+
+
+def test_the_approval_names_how_a_stopped_worker_will_join(cluster: Any) -> None:
+    text = cluster.stop(W2).plan().markdown()
+    assert "| `w2:8083` | `stopped` | 0 | change the file (stopped: it joins in the new mode) | about 0 s" in text
+
+
+def test_a_worker_that_is_left_alone_stands_not_at_all(cluster: Any) -> None:
+    text = cluster.roll(W2, PREPARING, at=1.0).plan().markdown()
+    assert "| `w2:8083` | `preparing` | 2 | nothing: already there | not at all |" in text
+
+
+def test_the_diff_shows_the_changed_lines_and_no_other_line_of_the_file(cluster_in: Any) -> None:
+    cluster = cluster_in(PREPARING)
+    properties = cluster.workers[W2].facts.properties
+    without = {k: v for k, v in properties.items() if k != "exactly.once.source.support"}
+    plan = cluster.facts(W2, properties=without).plan(ENABLED)
+    assert plan.diff() == [
+        "--- /etc/connect/w1.properties  (w1:8083)",
+        "-exactly.once.source.support=preparing",
+        "+exactly.once.source.support=enabled",
+        "--- /etc/connect/w2.properties  (w2:8083)",
+        "+exactly.once.source.support=enabled",
+        "--- /etc/connect/w3.properties  (w3:8083)",
+        "-exactly.once.source.support=preparing",
+        "+exactly.once.source.support=enabled",
+    ]
+
+
+def file_says(cluster: Any, **properties: str) -> None:
+    for worker_id in (W1, W2, W3):
+        cluster.facts(worker_id, properties={**cluster.workers[worker_id].facts.properties, **properties})
+
+
+@pytest.mark.parametrize("target", [PREPARING, DISABLED])
+def test_a_worker_that_will_not_be_enabled_is_made_to_read_offsets_committed(cluster_in: Any, target: Mode) -> None:
+    cluster = cluster_in(ENABLED)
+    file_says(cluster, **{"isolation.level": "read_uncommitted"})
+    assert cluster.plan(target).diff()[:5] == [
+        "--- /etc/connect/w1.properties  (w1:8083)",
+        "-exactly.once.source.support=enabled",
+        f"+exactly.once.source.support={target}",
+        "-isolation.level=read_uncommitted",
+        "+isolation.level=read_committed",
+    ]
+
+
+def test_a_worker_that_reads_committed_already_keeps_that_line_as_it_is(cluster_in: Any) -> None:
+    cluster = cluster_in(ENABLED)
+    file_says(cluster, **{"isolation.level": "read_committed"})
+    assert not [line for line in cluster.plan(PREPARING).diff() if "isolation" in line]
+
+
+def test_a_worker_that_is_to_be_enabled_needs_no_word_on_how_it_reads(cluster_in: Any) -> None:
+    assert not [line for line in cluster_in(PREPARING).plan(ENABLED).diff() if "isolation" in line]
+
+
+def test_no_secret_of_a_file_reaches_the_plan(cluster: Any) -> None:
+    plan = cluster.plan()
+    assert "CANARY" in str(dict(cluster.workers[W2].facts.properties)), "the test would have nothing to find"
+    for shown in (plan.markdown(), json.dumps(plan.to_dict()), repr(plan), repr(cluster.observe())):
+        assert "CANARY" not in shown
+
+
+# what is executed
+
+
+def described(cluster: Any, **changes: Any) -> None:
+    """The description of w2 says something else."""
+    worker = replace(cluster.workers[W2].worker, **changes)
+    cluster.worker(W2, worker=worker).facts(W2, launch=launch_of(worker))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"start": ("other", "w2.properties")}, "(start)"),
+        ({"cwd": Path("/opt/other")}, "(cwd)"),
+        ({"env": {"KAFKA_OPTS": "-Da=b"}}, "(env)"),
+        ({"env": {"DB_PASSWORD": "another"}}, "(a value in start or env)"),
+        ({"start": ("connect", "-Dssl.key.password=another")}, "(a value in start or env)"),
+    ],
+)
+def test_what_is_executed_is_part_of_what_is_approved(cluster: Any, changes: dict[str, Any], words: str) -> None:
+    described(cluster, env={"DB_PASSWORD": "canary"})
+    if words == "(a value in start or env)":
+        described(cluster, start=("connect", "-Dssl.key.password=canary"))
+    plan = cluster.plan()
+    described(cluster, **changes)
+    now = cluster.plan()
+    assert now.hash != plan.hash
+    with pytest.raises(PlanMovedError, match="what starts w2:8083 was changed in the description") as refused:
+        plan.require_unmoved(now)
+    assert words in refused.value.found
+
+
+def test_the_approval_shows_what_is_executed_and_no_secret(cluster: Any) -> None:
+    start = ("connect", "-Dssl.key.password=canary-1", "--api-token", "canary-2", "--as=canary-3", "x" * 500)
+    described(cluster, start=start, cwd=Path("/opt/kafka"), env={"DB_PASSWORD": "canary-3", "KAFKA_OPTS": "-Da=b"})
+    plan = cluster.plan()
+    shown = plan.markdown()
+    assert "w2:8083: connect -Dssl.key.password=*** --api-token *** --as=***" in shown
+    assert "in /opt/kafka, with DB_PASSWORD, KAFKA_OPTS set" in shown
+    assert "x" * 100 not in shown
+    assert "canary" not in shown + json.dumps(plan.to_dict()) + repr(plan)
+    assert Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+
+
+# a worker that a roll left down
+
+
+def left_down_plan(cluster: Any) -> Plan:
+    digests = {w: f"{w} with {PREPARING}" for w in cluster.workers}
+    return make_plan(cluster.observe(), PREPARING, digests, left_down={W2: "r1"})
+
+
+def test_a_worker_that_a_roll_left_down_is_started_and_the_plan_says_which_roll(cluster: Any) -> None:
+    plan = left_down_plan(cluster.stop(W2))
+    assert plan.change(W2).kind is ChangeKind.START
+    assert not plan.change(W2).stays_stopped
+    assert "| `w2:8083` | `stopped by rollout r1` |" in plan.markdown()
+    assert not left_down_plan(cluster.edit_file(W2, PREPARING)).nothing_to_do
+    assert plan.hash != cluster.plan().hash
+
+
+# the way back
+
+
+def test_a_plan_that_takes_some_down_and_none_up_is_a_downgrade(cluster_in: Any) -> None:
+    assert cluster_in(ENABLED).plan(DISABLED).is_downgrade
+    assert cluster_in(ENABLED).roll(W2, DISABLED, at=1.0).plan(DISABLED).is_downgrade
+    assert not cluster_in(ENABLED).roll(W2, DISABLED, at=1.0).plan(PREPARING).is_downgrade
+    assert not cluster_in(PREPARING).plan(ENABLED).is_downgrade
+    assert not cluster_in(DISABLED).plan(DISABLED).is_downgrade
+    assert cluster_in(DISABLED).edit_file(W3, ENABLED).stop(W3).plan(DISABLED).is_downgrade
+
+
+def test_whoever_approves_a_downgrade_reads_what_is_given_up(cluster_in: Any) -> None:
+    assert "Exactly-once is given up" in cluster_in(ENABLED).plan(PREPARING).markdown()
+    assert "given up" not in cluster_in(PREPARING).plan(DISABLED).markdown()
+    assert "given up" not in cluster_in(PREPARING).plan(ENABLED).markdown()

@@ -1,0 +1,452 @@
+"""Every reason against a roll is found before anything is touched; each is told by its own check."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.connect.group import Assignment, Member, WorkerGroup
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.mode_evidence import ModeVerdict
+from airflow_eos_provider.connect.rest import Health, WorkerRoot
+from airflow_eos_provider.errors import RefusedError, RolloutPausedError
+from airflow_eos_provider.rollout.check import Check, Verdict
+from airflow_eos_provider.rollout.hosts.host import Obstacle
+from airflow_eos_provider.rollout.plan import preflight
+from airflow_eos_provider.rollout.plan.preflight import Preflight, kafka_version
+from airflow_eos_provider.rollout.settings import RolloutSettings
+
+W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
+DISABLED, PREPARING, ENABLED = Mode.DISABLED, Mode.PREPARING, Mode.ENABLED
+FAIL, INCONCLUSIVE = Verdict.FAIL, Verdict.INCONCLUSIVE
+NOW = 1_000_000.0
+
+
+def check(cluster: Any, target: Mode = PREPARING, **settings: Any) -> Preflight:
+    return preflight.check(cluster.observe(), target, RolloutSettings(**settings))
+
+
+def not_passed(result: Preflight) -> dict[str, Verdict]:
+    return {finding.name: finding.verdict for finding in result.findings}
+
+
+def answer(result: Preflight, name: str) -> Check:
+    return next(each for each in result.checks if each.name == name)
+
+
+def runs_version(version: str) -> Any:
+    return lambda c: c.worker(W2, root=WorkerRoot(version, "abc", "kafka-1"))
+
+
+def file_says(**properties: str) -> Any:
+    names = {name.replace("_", "."): value for name, value in properties.items()}
+    return lambda c: c.facts(W2, properties={**c.workers[W2].facts.properties, **names})
+
+
+def one_process(cluster: Any) -> None:
+    cluster.facts(W3, start_token=cluster.workers[W2].facts.start_token)
+
+
+def without_start_command(cluster: Any) -> None:
+    cluster.facts(W2, problem="it has no 'start'")
+
+
+def only_one_runs(cluster: Any) -> None:
+    cluster.stop(W2).stop(W3)
+
+
+MEMBERS_AT = 40  # as in conftest.py
+
+
+def other_group(worker_id: str, *connectors: str) -> WorkerGroup:
+    """Another group of the Kafka cluster, which has read its config topic to the offset that this one has."""
+    url = f"http://{worker_id}/"
+    assignment = Assignment(0, "m", url, MEMBERS_AT, frozenset(connectors), frozenset())
+    member = Member("m", "c", "/h", url, worker_id, MEMBERS_AT, assignment=assignment)
+    return WorkerGroup("other", "Stable", "sessioned", members=(member,))
+
+
+def test_a_healthy_cluster_may_be_rolled_to_preparing(cluster: Any) -> None:
+    result = check(cluster)
+    assert not_passed(result) == {}
+    assert result.verdict is Verdict.PASS
+    result.require()
+    assert {each.name: each.evidence for each in result.checks} == {
+        "roster": "3 members, all described",
+        "group": "stable, protocol sessioned, led by w1:8083",
+        "protocol": "sessioned",
+        "REST": "3 workers answer",
+        "version": "4.3.1",
+        "worker files": "3 edits for 3 workers, one group",
+        "modes": "w1:8083 disabled, w2:8083 disabled, w3:8083 disabled",
+        "processes": "each may be restarted from here, and its file be changed",
+        "source offsets": "each worker of the roll will read them committed",
+        "downtime": "3 workers run, one restarts at a time",
+        "connectors": "3 connectors, 5 tasks",
+    }
+
+
+REASONS: dict[str, tuple[Any, str, Verdict, str]] = {
+    "a member that is not described": (
+        lambda c: c.join("w9:8083"),
+        "roster",
+        FAIL,
+        "member w9:8083 of the group is not in the cluster description",
+    ),
+    "a running worker that is no member": (
+        lambda c: c.leave(W2),
+        "roster",
+        FAIL,
+        "w2:8083 runs (pid 996400), but is not a member of group lab",
+    ),
+    "a member whose process is not found here": (
+        lambda c: c.facts(W2, is_running=False),
+        "roster",
+        FAIL,
+        "w2:8083 is a member of the group, but no process of it is found",
+    ),
+    "a worker under two names": (
+        lambda c: c.join("127.0.0.1:8083").leave(W2).see(aliases={"127.0.0.1:8083": W2}),
+        "roster",
+        FAIL,
+        "127.0.0.1:8083, a member of the group, and w2:8083 of the cluster description are the same port",
+    ),
+    "a report of another group's worker": (
+        lambda c: c.status("file", worker_id="w9:8083").see(neighbours=(other_group("w9:8083"),)),
+        "connectors",
+        FAIL,
+        "two Connect groups use the same internal topics: connector file reports from w9:8083, a member of group other",
+    ),
+    "two groups on one config topic": (
+        lambda c: c.see(neighbours=(other_group("w9:8083", "file"),)),
+        "connectors",
+        INCONCLUSIVE,
+        "group other runs connectors of the same names at the same config offset: file",
+    ),
+    "a report of a worker that nobody knows": (
+        lambda c: c.task("file", 0, worker_id="w9:8083"),
+        "connectors",
+        INCONCLUSIVE,
+        "task file-0 reports from w9:8083, which is no member of the group",
+    ),
+    "a connector that is unassigned though it is placed": (
+        lambda c: c.status("file", state="UNASSIGNED"),
+        "connectors",
+        INCONCLUSIVE,
+        "connector file is UNASSIGNED, though the group has placed it on w1:8083",
+    ),
+    "no common leader": (
+        lambda c: c.assign(W2, leader="connect-w3:8083-1"),
+        "group",
+        INCONCLUSIVE,
+        "the members do not agree on a leader",
+    ),
+    "a silent worker": (
+        lambda c: c.worker(W2, root=None, health=None, rest_problem="http://w2:8083 refused the connection"),
+        "REST",
+        FAIL,
+        "w2:8083: http://w2:8083 refused the connection",
+    ),
+    "an unhealthy worker": (
+        lambda c: c.worker(W2, health=Health("unhealthy", "the herder is stuck")),
+        "REST",
+        FAIL,
+        "w2:8083: health is unhealthy",
+    ),
+    "two Kafka clusters": (
+        lambda c: c.worker(W2, root=WorkerRoot("4.3.1", "abc", "kafka-2")),
+        "REST",
+        FAIL,
+        "different Kafka clusters: kafka-1, kafka-2",
+    ),
+    "a worker before KIP-618": (runs_version("3.2.3"), "version", FAIL, "w2:8083 runs Kafka Connect 3.2.3"),
+    "a Confluent worker before KIP-618": (runs_version("7.2.1-ccs"), "version", FAIL, "runs Kafka Connect 7.2.1-ccs"),
+    "a version that says nothing": (runs_version("unknown"), "version", INCONCLUSIVE, "version 'unknown'"),
+    "a file that cannot be used": (
+        lambda c: c.facts(W2, problem="/etc/w2 is not readable"),
+        "worker files",
+        FAIL,
+        "w2:8083: /etc/w2 is not readable",
+    ),
+    "no start command": (without_start_command, "worker files", FAIL, "w2:8083: it has no 'start'"),
+    "one process for two workers": (
+        one_process,
+        "worker files",
+        FAIL,
+        "w3:8083 and w2:8083 are found as one process",
+    ),
+    "a file of another group": (
+        file_says(group_id="elsewhere"),
+        "worker files",
+        FAIL,
+        "w2.properties says group.id=elsewhere, the cluster description says lab",
+    ),
+    "two config topics": (lambda c: c.see(config_topic=None), "worker files", FAIL, "config.storage.topic"),
+    "a mode that is not proven": (
+        lambda c: c.prove(W2, ModeVerdict.UNKNOWN, "its log is gone"),
+        "modes",
+        INCONCLUSIVE,
+        "the mode of w2:8083 is unknown: its log is gone",
+    ),
+    "a single worker": (only_one_runs, "downtime", FAIL, "w1:8083 is the only worker that runs"),
+    "an unreadable config topic": (
+        lambda c: c.see(config=None, config_problem="an open transaction holds it back"),
+        "connectors",
+        INCONCLUSIVE,
+        "an open transaction holds it back",
+    ),
+    "unreadable statuses": (
+        lambda c: c.see(statuses=None, statuses_problem="no worker answers"),
+        "connectors",
+        INCONCLUSIVE,
+        "no worker answers",
+    ),
+    "incomplete task configs": (
+        lambda c: c.connector("mirror", inconsistent=True),
+        "connectors",
+        INCONCLUSIVE,
+        "the task configs of mirror are not complete in the config topic",
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_each_reason_against_a_roll_is_told_by_its_check_alone(cluster: Any, reason: str) -> None:
+    broken, name, verdict, evidence = REASONS[reason]
+    broken(cluster)
+    result = check(cluster)
+    assert not_passed(result) == {name: verdict}
+    assert evidence in answer(result, name).evidence
+    with pytest.raises(RefusedError if verdict is FAIL else RolloutPausedError) as refused:
+        result.require()
+    assert evidence in refused.value.found
+    assert refused.value.exit_code == (3 if verdict is FAIL else 5)
+
+
+def test_a_dead_member_is_waited_for_or_started(cluster: Any) -> None:
+    """Its pid file is right; it is the worker that is gone."""
+    roster = answer(check(cluster.kill(W2)), "roster")
+    assert (roster.verdict, roster.evidence) == (
+        INCONCLUSIVE,
+        "w2:8083 is dead: no process of it runs, though the group still counts it as a member",
+    )
+    assert roster.remedy == "start it, or wait for its session timeout (10 s): then the group drops it"
+
+
+def test_no_worker_is_enabled_beside_a_disabled_one(cluster_in: Any) -> None:
+    result = check(cluster_in(PREPARING).roll(W2, DISABLED, at=1.0), ENABLED)
+    assert not_passed(result) == {"modes": FAIL}
+    assert "w2:8083 still runs disabled" in answer(result, "modes").evidence
+    assert answer(result, "modes").remedy == "roll to preparing first: 'eos plan --to preparing'"
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_the_way_down_may_lead_from_enabled_straight_to_disabled(cluster_in: Any, begun: bool) -> None:
+    cluster = cluster_in(ENABLED)
+    if begun:
+        cluster.roll(W2, DISABLED, at=1.0)
+    assert not_passed(check(cluster, DISABLED)) == {}
+    assert not_passed(check(cluster, PREPARING)) == {}
+
+
+SUPERVISED = Obstacle("restart", "pid 7 was started by pid 6 (bash)", "end what supervises it")
+NOT_OURS = Obstacle("change", "w2.properties has the group kafka", "make airflow a member of that group")
+
+
+@pytest.mark.parametrize("obstacle", [SUPERVISED, NOT_OURS])
+def test_a_worker_that_may_not_be_touched_from_here_is_found_before_the_first_one_is(
+    cluster: Any, obstacle: Obstacle
+) -> None:
+    cluster.facts(W2, obstacles=(obstacle,))
+    result = check(cluster)
+    assert not_passed(result) == {"processes": FAIL}
+    assert answer(result, "processes").evidence == f"{W2}: {obstacle.what}"
+    assert answer(result, "processes").remedy == obstacle.remedy
+
+
+def test_a_file_that_needs_no_change_need_not_be_writable(cluster_in: Any) -> None:
+    """Its file says preparing already, only its process is older."""
+    cluster = cluster_in(PREPARING).prove(W2, ModeVerdict.DISABLED).facts(W2, obstacles=(NOT_OURS,))
+    assert not_passed(check(cluster)) == {}
+
+
+def test_where_nothing_needs_a_restart_it_does_not_matter_whose_the_workers_are(cluster_in: Any) -> None:
+    assert not_passed(check(cluster_in(PREPARING).facts(W2, obstacles=(SUPERVISED, NOT_OURS)))) == {}
+
+
+def test_a_restart_that_is_under_way_is_waited_for_and_not_taken_for_a_stop(cluster: Any) -> None:
+    cluster.stop(W2).facts(W2, restart="a restart of rollout r1 is stopping")
+    result = check(cluster)
+    assert not_passed(result) == {"processes": INCONCLUSIVE}
+    assert "a restart of rollout r1 is stopping" in answer(result, "processes").evidence
+
+
+def test_what_a_roll_left_down_is_started_first_so_a_lone_worker_does_not_stay_alone(cluster: Any) -> None:
+    only_one_runs(cluster)
+    result = preflight.check(cluster.observe(), PREPARING, RolloutSettings(), {W2: "r1"})
+    assert not_passed(result) == {}
+    assert "w2:8083 (by rollout r1)" in answer(result, "downtime").evidence
+
+
+def test_all_that_are_in_the_way_are_named(cluster: Any) -> None:
+    evidence = answer(check(cluster.roll(W2, PREPARING, at=1.0), ENABLED), "modes").evidence
+    assert evidence == "w1:8083, w3:8083 still run disabled"
+
+
+@pytest.mark.parametrize(
+    ("current", "target"),
+    [(PREPARING, ENABLED), (ENABLED, PREPARING), (PREPARING, DISABLED), (ENABLED, ENABLED), (DISABLED, DISABLED)],
+)
+def test_neighbouring_modes_may_follow_each_other_there_and_back(cluster_in: Any, current: Mode, target: Mode) -> None:
+    assert not_passed(check(cluster_in(current), target)) == {}
+
+
+def test_a_group_that_shares_both_modes_already_may_be_rolled_to_preparing(cluster: Any) -> None:
+    assert not_passed(check(cluster.roll(W2, ENABLED, at=1.0), PREPARING)) == {}
+
+
+def test_an_unreadable_group_pauses(cluster: Any) -> None:
+    cluster.group_problem = "no broker answers"
+    result = check(cluster)
+    assert not_passed(result) == {"roster": INCONCLUSIVE, "group": INCONCLUSIVE}
+    assert {finding.evidence for finding in result.findings} == {"no broker answers"}
+
+
+def test_a_rebalance_pauses_and_refuses_nothing(cluster: Any) -> None:
+    """While it lasts the broker tells no addresses, so nobody can be called an unknown member or missing."""
+    result = check(cluster.rebalancing())
+    assert not_passed(result) == {"roster": INCONCLUSIVE, "group": INCONCLUSIVE}
+    assert "PreparingRebalance" in answer(result, "group").evidence
+
+
+def test_a_stopped_worker_is_named_and_hinders_nothing(cluster: Any) -> None:
+    result = check(cluster.stop(W3))
+    assert not_passed(result) == {}
+    assert answer(result, "roster").evidence == "2 members, all described; w3:8083 stopped"
+
+
+def by_hand(cluster: Any, *worker_ids: str) -> Any:
+    """Brought to preparing by somebody who has changed nothing but the mode."""
+    for worker_id in worker_ids:
+        facts = cluster.workers[worker_id].facts
+        properties = {name: value for name, value in facts.properties.items() if name != "isolation.level"}
+        cluster.facts(worker_id, properties=properties)
+    return cluster
+
+
+def test_a_group_that_was_prepared_by_hand_has_to_be_prepared_by_a_roll_first(cluster_in: Any) -> None:
+    result = check(by_hand(cluster_in(PREPARING), W2), ENABLED)
+    assert not_passed(result) == {"source offsets": FAIL}
+    told = answer(result, "source offsets")
+    assert told.evidence.startswith("w2:8083 would read them uncommitted")
+    assert "records are lost" in told.evidence
+    assert "'eos plan --to preparing' once more" in told.remedy
+    assert not_passed(check(by_hand(cluster_in(PREPARING), W2), PREPARING)) == {}
+
+
+def test_where_one_is_enabled_already_the_shortest_way_out_is_onwards(cluster_in: Any) -> None:
+    result = check(by_hand(cluster_in(PREPARING), W2, W3).roll(W1, ENABLED, at=1.0), ENABLED)
+    assert not_passed(result) == {}
+    assert "the end of this roll ends that" in answer(result, "source offsets").evidence
+
+
+def test_a_lone_worker_takes_nothing_over_from_an_enabled_one(cluster_in: Any) -> None:
+    cluster = by_hand(cluster_in(PREPARING), W1).stop(W2).stop(W3)
+    assert not_passed(check(cluster, ENABLED, allow_downtime=True)) == {}
+
+
+def test_a_lone_worker_whose_file_changes_needs_downtime_though_its_mode_does_not(cluster_in: Any) -> None:
+    cluster = by_hand(cluster_in(PREPARING), W1).stop(W2).stop(W3)
+    assert not_passed(check(cluster, PREPARING)) == {"downtime": FAIL}
+    assert not_passed(check(cluster_in(PREPARING).stop(W2).stop(W3), PREPARING)) == {}
+
+
+@pytest.mark.parametrize(("on_the_wire", "named"), [("default", "eager"), ("compatible", "compatible")])
+def test_an_older_protocol_is_told_and_not_refused(cluster: Any, on_the_wire: str, named: str) -> None:
+    cluster.protocol = on_the_wire
+    result = check(cluster)
+    assert result.passed
+    assert answer(result, "protocol").evidence.startswith(f"connect.protocol={named}: requests between workers are not")
+
+
+def test_a_stopped_worker_does_not_keep_the_group_from_enabled(cluster_in: Any) -> None:
+    """Its file is changed before any restart, so it can never join as disabled."""
+    assert not_passed(check(cluster_in(PREPARING).edit_file(W3, DISABLED).stop(W3), ENABLED)) == {}
+
+
+def test_downtime_may_be_accepted(cluster: Any) -> None:
+    only_one_runs(cluster)
+    assert not_passed(check(cluster, allow_downtime=True)) == {}
+
+
+def test_tasks_that_are_broken_already_are_named_and_hinder_nothing(cluster: Any) -> None:
+    result = check(cluster.task("mirror", 1, state="FAILED"))
+    assert not_passed(result) == {}
+    assert answer(result, "connectors").evidence == "3 connectors, 5 tasks; FAILED tasks already now in mirror"
+
+
+def test_all_reasons_are_told_at_once_and_a_failure_outweighs_a_doubt(cluster: Any) -> None:
+    cluster.join("w9:8083").prove(W2, ModeVerdict.UNKNOWN)
+    with pytest.raises(RefusedError) as refused:
+        check(cluster).require()
+    assert "w9:8083" in refused.value.found
+    assert "the mode of w2:8083 is unknown" in refused.value.found
+    assert refused.value.remedy is not None
+    assert refused.value.remedy.count("eos discover") == 1
+
+
+def test_the_answers_are_shown_and_handed_on(cluster: Any) -> None:
+    result = check(cluster.join("w9:8083"))
+    assert "| roster | fail | member w9:8083 of the group" in result.markdown()
+    document = result.to_dict()
+    assert (document["target"], document["verdict"]) == ("preparing", "fail")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("3.3.0", (3, 3)),
+        ("4.3.1", (4, 3)),
+        ("3.10.0-SNAPSHOT", (3, 10)),
+        ("7.2.9-ccs", (3, 2)),
+        ("7.3.0-ccs", (3, 3)),
+        ("7.3.0-ce", (3, 3)),
+        ("8.0.0-ccs", (4, 0)),
+        ("3.4.0.redhat-00006", (3, 4)),
+        ("2.8", (2, 8)),
+        ("unknown", None),
+        ("", None),
+    ],
+)
+def test_versions_are_read_as_kafkas_own(text: str, number: tuple[int, int] | None) -> None:
+    assert kafka_version(text) == number
+
+
+@pytest.mark.parametrize("version", ["3.3.0", "7.3.0-ccs", "3.10.0"])
+def test_the_first_version_with_exactly_once_is_new_enough(cluster: Any, version: str) -> None:
+    assert not_passed(check(runs_version(version)(cluster))) == {}
+
+
+# after a roll
+
+
+def test_a_roll_is_verified_when_every_member_is_proven_there(cluster_in: Any) -> None:
+    result = preflight.verify(cluster_in(ENABLED).observe(), ENABLED)
+    assert result.passed
+    assert answer(result, W2).evidence == "enabled: as its log says"
+
+
+@pytest.mark.parametrize(("verdict", "expected"), [(ModeVerdict.PREPARING, FAIL), (ModeVerdict.UNKNOWN, INCONCLUSIVE)])
+def test_a_member_that_is_not_proven_there_is_told(cluster_in: Any, verdict: ModeVerdict, expected: Verdict) -> None:
+    result = preflight.verify(cluster_in(ENABLED).prove(W2, verdict).observe(), ENABLED)
+    assert not_passed(result) == {W2: expected}
+
+
+def test_a_stopped_worker_is_verified_by_how_it_will_join(cluster_in: Any) -> None:
+    cluster = cluster_in(ENABLED).stop(W2)
+    assert preflight.verify(cluster.observe(), ENABLED).passed
+    cluster.edit_file(W2, PREPARING)
+    result = preflight.verify(cluster.observe(), ENABLED)
+    assert not_passed(result) == {W2: FAIL}
+    assert "will join as preparing" in answer(result, W2).evidence

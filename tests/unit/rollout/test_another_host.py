@@ -1,0 +1,250 @@
+"""A host that is no process of this machine: whatever is above the hosts rolls it as it rolls any other.
+
+The workers belong to a supervisor of this test's own. It has one template of settings for all of them and knows each by
+the number of its run; there is no path and no pid. Cluster and journal are plain values here: what is proved is that
+the roll asks for nothing else. (``tests/integration/test_another_host.py`` rolls real workers so.)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.errors import GateFailedError, PlanMovedError
+from airflow_eos_provider.journal.records import Step, StepStatus
+from airflow_eos_provider.rollout.act.roll import Roll
+from airflow_eos_provider.rollout.gate.expectation import Baseline
+from airflow_eos_provider.rollout.hosts.host import Edit, Host, HostFacts, Permit, StartToken, WorkerStartError
+from airflow_eos_provider.rollout.hosts.launch import Launch
+from airflow_eos_provider.rollout.observe.observation import Observation
+from airflow_eos_provider.rollout.plan.plan import Plan
+from airflow_eos_provider.rollout.settings import STOP_GRACE_SECONDS, RolloutSettings
+
+W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
+DISABLED, PREPARING = Mode.DISABLED, Mode.PREPARING
+TEMPLATE = Edit("template connect", kind="settings")
+
+
+class Supervisor:
+    """Owns the workers of a cluster of plain values.
+
+    :ivar done: what it was asked to do, in order.
+    :ivar broken: workers that do not start in preparing.
+    """
+
+    def __init__(self, cluster: Any) -> None:
+        self.cluster = cluster.share(W1, W2, W3, edit=TEMPLATE)
+        self.done: list[str] = []
+        self.broken: set[str] = set()
+        self.runs = dict.fromkeys((W1, W2, W3), 1)
+        self.former: Mode | None = None
+
+    @property
+    def mode(self) -> Mode:
+        """What the template says."""
+        mode = self.cluster.workers[W1].facts.declared.mode
+        assert isinstance(mode, Mode)
+        return mode
+
+    def digest(self, mode: Mode) -> str:
+        return str(self.cluster.digest(W1, mode))
+
+    def write(self, mode: Mode, *, expect: str) -> str:
+        if self.digest(self.mode) != expect:
+            raise PlanMovedError("The template was edited.")
+        self.former = self.mode
+        self.done.append(f"write {mode}")
+        self.cluster.edit_file(W1, mode)
+        return self.digest(mode)
+
+    def run(self, worker_id: str) -> None:
+        assert self.cluster.state == "Stable"
+        self.done.append(f"restart {worker_id}")
+        self.runs[worker_id] += 1
+        if worker_id in self.broken and self.mode is PREPARING:
+            self.cluster.kill(worker_id)
+            raise WorkerStartError(f"run {self.runs[worker_id]} of {worker_id} ended at once")
+        self.cluster.start(worker_id, at=time.time())
+
+
+@dataclass
+class SupervisedHost:
+    """One worker of the supervisor."""
+
+    supervisor: Supervisor
+    worker_id: str
+
+    def observe(self) -> HostFacts:
+        facts: HostFacts = self.supervisor.cluster.workers[self.worker_id].facts
+        run = f"run {self.supervisor.runs[self.worker_id]} of {self.worker_id}"
+        return replace(
+            facts,
+            start_token=StartToken(run if facts.is_running else ""),
+            runs_as=run if facts.is_running else "",
+            launch=Launch(("supervisor", "restart", self.worker_id)),
+            how_to_start=f"let the supervisor start {self.worker_id}",
+            log=f"the supervisor's log of {self.worker_id}",
+        )
+
+    def unseen(self, why: str) -> HostFacts:
+        return replace(self.observe(), digest=None, is_running=False, problem=why)
+
+    def digest_with(self, properties: Mapping[str, str | None]) -> str:
+        return self.supervisor.digest(Mode(properties[MODE_PROPERTY] or DISABLED))
+
+    def edit(self, properties: Mapping[str, str | None], *, expect: str) -> str:
+        return self.supervisor.write(Mode(properties[MODE_PROPERTY] or DISABLED), expect=expect)
+
+    def restore(self, *, expect: str, original: str) -> None:
+        if self.supervisor.digest(self.supervisor.mode) == original:
+            return
+        assert self.supervisor.former is not None
+        assert self.supervisor.write(self.supervisor.former, expect=expect) == original
+
+    def restart(
+        self,
+        *,
+        stop_grace_seconds: float = STOP_GRACE_SECONDS,
+        on_event: Callable[[str], None] = lambda _event: None,
+        permit: Permit = lambda _act: None,
+        rollout: str = "",
+        replaces: str = "",
+    ) -> None:
+        assert replaces in ("", self.observe().start_token), "the roll gives back the token that this host gave"
+        permit("stop" if self.observe().is_running else "start")
+        self.supervisor.run(self.worker_id)
+        on_event(f"{self.observe().runs_as} was started")
+
+
+class World:
+    """What a roll observes: the cluster, with each worker's facts as its host tells them."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self.supervisor = supervisor
+        self.hosts: dict[str, Host] = {w: SupervisedHost(supervisor, w) for w in (W1, W2, W3)}
+        self.rebalances_for = 0  # looks
+        workers = [{"url": f"http://{worker_id}"} for worker_id in self.hosts]
+        described = {"bootstrap_servers": "127.0.0.1:1", "group_id": "connect", "workers": workers}
+        self.session = ConnectSession(ConnectCluster.from_mapping(described))
+
+    def observe(self) -> Observation:
+        self.supervisor.cluster.state = "PreparingRebalance" if self.rebalances_for else "Stable"
+        self.rebalances_for = max(0, self.rebalances_for - 1)
+        seen: Observation = self.supervisor.cluster.observe(at=time.time())
+        workers = tuple(replace(w, facts=self.hosts[w.worker_id].observe()) for w in seen.workers)
+        return replace(seen, workers=workers)
+
+    def plan(self) -> Plan:
+        return self.supervisor.cluster.plan(PREPARING)  # type: ignore[no-any-return]
+
+
+@dataclass
+class Journal:
+    """Keeps the steps, and permits everything."""
+
+    steps: list[Step] = field(default_factory=list)
+    permitted: list[str] = field(default_factory=list)
+
+    def request(self) -> None:
+        return None
+
+    def renew(self) -> None:
+        return None
+
+    def confirm(self, act: str) -> None:
+        self.permitted.append(act)
+
+    def record(self, step: Step) -> int:
+        self.steps.append(step)
+        return len(self.steps)
+
+
+@pytest.fixture
+def supervisor(cluster: Any) -> Supervisor:
+    return Supervisor(cluster)
+
+
+def roll_of(world: World, plan: Plan, steps: dict[str, Step] | None = None) -> tuple[Roll, Journal]:
+    journal = Journal()
+    roll = Roll(
+        rollout_id="r1",
+        plan=plan,
+        baseline=Baseline.of(world.observe()),
+        steps=steps or {},
+        observer=world,  # type: ignore[arg-type]
+        journal=journal,  # type: ignore[arg-type]
+        settings=RolloutSettings(
+            polls=1, hold_seconds=0.0, poll_interval_seconds=0.001, gate_timeout_seconds=5.0, startup_seconds=5.0
+        ),
+        report=lambda line: None,
+    )
+    return roll, journal
+
+
+def running_modes(world: World) -> dict[str, Mode | None]:
+    return {w.worker_id: w.mode.verdict.mode for w in world.observe().workers}
+
+
+def test_a_host_without_paths_and_pids_is_rolled_with_one_write_and_single_restarts(supervisor: Supervisor) -> None:
+    world = World(supervisor)
+    plan = world.plan()
+    assert plan.diff()[0] == f"--- template connect  ({W1}, {W2}, {W3})"
+    roll, journal = roll_of(world, plan)
+    assert roll.run() is None
+    assert supervisor.done == ["write preparing", f"restart {W1}", f"restart {W3}", f"restart {W2}"]
+    assert set(running_modes(world).values()) == {PREPARING}
+    passed = [step for step in journal.steps if step.status is StepStatus.PASSED]
+    assert [step.worker_id for step in passed] == [W1, W3, W2]
+    assert f"runs as run 2 of {W2}, a new process" in " ".join(passed[-1].evidence)
+    assert [act for act in journal.permitted if act.endswith("change")] == [f"{W1}: change"]
+
+
+def test_a_worker_that_fails_has_the_settings_of_all_put_back_and_the_error_says_who_is_left(
+    supervisor: Supervisor,
+) -> None:
+    supervisor.broken = {W3}
+    world = World(supervisor)
+    plan = world.plan()
+    roll, _ = roll_of(world, plan)
+    with pytest.raises(GateFailedError) as failed:
+        roll.run()
+    assert f"run 2 of {W3} ended at once" in str(failed.value)
+    assert "template connect serves 3 workers and was put back for all of them" in str(failed.value)
+    assert f"{W1} runs preparing, {W2} runs disabled" in str(failed.value)
+    assert supervisor.mode is DISABLED
+    assert running_modes(world) == {W1: PREPARING, W2: DISABLED, W3: DISABLED}
+
+    supervisor.broken.clear()
+    supervisor.done.clear()
+    again, _ = roll_of(world, plan, roll.steps)
+    assert again.run() is None
+    assert supervisor.done == ["write preparing", f"restart {W3}", f"restart {W2}"], "w1 was through"
+    assert set(running_modes(world).values()) == {PREPARING}
+
+
+def test_a_restart_that_was_only_announced_waits_for_a_stable_group_though_its_settings_are_written(
+    supervisor: Supervisor,
+) -> None:
+    """They were written for w1. Of w3 that says nothing: with settings of its own, it would be half done."""
+    world = World(supervisor)
+    plan = world.plan()
+    before = {w: host.observe().start_token for w, host in world.hosts.items()}
+    supervisor.write(PREPARING, expect=plan.change(W1).config_before)
+    supervisor.run(W1)
+    now = time.time()
+    announced = {
+        W1: Step(W1, StepStatus.PASSED, now, restarted_after=now - 1, replaces=before[W1]),
+        W3: Step(W3, StepStatus.INTENT, now, restarted_after=now, replaces=before[W3]),
+    }
+    supervisor.done.clear()
+    world.rebalances_for = 5
+    roll, _ = roll_of(world, plan, announced)
+    assert roll.run() is None
+    assert supervisor.done == [f"restart {W3}", f"restart {W2}"]

@@ -1,0 +1,212 @@
+"""Every table and every line of the command line shows what it was given, and obeys none of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.table import Table
+from typer.testing import CliRunner
+
+from airflow_eos_provider.cli import intervals, rollout, rollouts, status
+from airflow_eos_provider.cli.common import print_json, print_lines
+from airflow_eos_provider.cli.rollouts import rollouts_app
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.demo import screen as demo_screen
+from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.verify import RunStatus, Verification
+from airflow_eos_provider.journal.records import (
+    Event,
+    JournalContent,
+    Lease,
+    Owner,
+    Request,
+    RequestKind,
+    RolloutRecord,
+    RolloutState,
+    Step,
+    StepStatus,
+)
+from airflow_eos_provider.lab import command as lab_command
+from airflow_eos_provider.lab.status import LabStatus, ProcessStatus
+from airflow_eos_provider.rollout.check import Verdict
+from airflow_eos_provider.rollout.drift.drift import Drift, DriftFinding, DriftKind, Expected
+from airflow_eos_provider.rollout.drift.findings import Finding, findings
+from airflow_eos_provider.rollout.history import Rollout
+from airflow_eos_provider.rollout.outcome import RolloutReport, WorkerOutcome
+from airflow_eos_provider.rollout.plan.plan import Plan
+from airflow_eos_provider.terminal import DataConsole
+
+#: Markup that closes nothing, a style, an escape sequence, a line of its own, a right-to-left mark, an emoji's name.
+HOSTILE = "a[/x][red]b\x1b[2J\x9b31m\nFORGED\u202ec:bomb:"
+SHOWN = "a[/x][red]b\\x1b[2J\\x9b31m\\nFORGED\\u202ec:bomb:"
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (status, intervals, rollout, rollouts):
+        monkeypatch.setattr(module, "console", DataConsole(width=2_000))
+
+
+def require_data(text: str, times: int = 1) -> None:
+    """Nothing that a terminal obeys is left, nothing begins a line of its own, and everything given is to be read."""
+    assert all(line.isprintable() for line in text.split("\n")), repr(text)
+    assert not any(line.strip().startswith("FORGED") for line in text.splitlines())
+    assert text.count(SHOWN) >= times, repr(text)
+
+
+def observation(cluster: Any) -> Any:
+    cluster.add_connector(HOSTILE, on="w1:8083", kind=HOSTILE, state=HOSTILE)
+    cluster.task("mirror", 0, worker_id=HOSTILE, state=HOSTILE)
+    return replace(cluster.observe(), group_id=HOSTILE)
+
+
+def test_the_tables_of_status(cluster: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    seen = observation(cluster)
+    status._show_group(seen)
+    require_data(capsys.readouterr().out)
+    status._show_connectors(seen)
+    require_data(capsys.readouterr().out, 4)
+    hostile = replace(seen.workers[0], mode=replace(seen.workers[0].mode, reason=HOSTILE))
+    status._show_workers(replace(seen, workers=(hostile,)))
+    require_data(capsys.readouterr().out)
+    status._show_findings((Finding(HOSTILE, HOSTILE),))
+    require_data(capsys.readouterr().out, 2)
+    status._show_findings(findings(seen))
+    assert all(line.isprintable() for line in capsys.readouterr().out.splitlines())
+
+
+def test_the_transactions_of_status(cluster: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    from airflow_eos_provider.kafka.transaction_state import TransactionState
+    from airflow_eos_provider.kafka.transactions import TransactionDescription
+
+    transaction = TransactionDescription(HOSTILE, TransactionState(HOSTILE), 1, 1, 60_000, None, ())
+    status._show_transactions(cluster.see(transactions=(transaction,)).observe())
+    require_data(capsys.readouterr().out, 2)
+
+
+def hostile_plan(cluster: Any) -> Plan:
+    plan = cluster.plan(Mode.PREPARING)
+    change = replace(plan.workers[0], config=HOSTILE, declared=HOSTILE, mode=HOSTILE)
+    return replace(plan, group_id=HOSTILE, workers=(change, *plan.workers[1:]))
+
+
+def test_a_plan(cluster: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = hostile_plan(cluster)
+    rollout.show(plan, "eos apply x")
+    require_data(capsys.readouterr().out, 4)
+    assert all(line.isprintable() for line in plan.markdown().split("\n"))
+
+
+def hostile_rollout(cluster: Any) -> Rollout:
+    plan = cluster.plan(Mode.PREPARING)
+    worker_id = plan.workers[0].worker_id
+    record = RolloutRecord("20260101-x", plan.to_dict(), {}, RolloutState.RUNNING, 0.0, HOSTILE, HOSTILE)
+    step = Step(
+        worker_id=worker_id,
+        status=StepStatus.PASSED,
+        mode="preparing",
+        at=0.0,
+        evidence=(HOSTILE,),
+    )
+    return Rollout(
+        record=record,
+        plan=plan,
+        steps={worker_id: step},
+        events=(Event("20260101-x", 0.0, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE),),
+        request=Request("20260101-x", RequestKind.PAUSE, 0.0, HOSTILE, HOSTILE),
+        lease=Lease(Owner.this_process(), "20260101-x", HOSTILE, HOSTILE, 0.0),
+    )
+
+
+def test_a_rollout(cluster: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    rollouts._show(hostile_rollout(cluster))
+    require_data(capsys.readouterr().out, 8)
+
+
+def test_the_list_of_rollouts(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A reason with ``[/x]`` once ended ``eos rollout list`` for everybody: the journal keeps it."""
+    found = hostile_rollout(cluster)
+    content = JournalContent(rollouts={found.rollout_id: found.record}, events={found.rollout_id: found.events})
+    # The journal is a topic, which a unit test has none of; what is printed is what counts here.
+    monkeypatch.setattr(rollouts, "load_cluster", lambda _path: type("C", (), {"kafka": None, "group_id": HOSTILE}))
+    monkeypatch.setattr(rollouts, "read_journal", lambda _kafka, _group: content)
+    for arguments in (["list"], ["show"]):
+        result = CliRunner().invoke(rollouts_app, arguments)
+        assert result.exception is None, arguments
+    rollouts.list_()
+    require_data(capsys.readouterr().out, 2)
+
+
+def test_a_report(capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = WorkerOutcome(HOSTILE, 1.0, 1.0, HOSTILE, led=False)
+    rollout._show_report(RolloutReport("x", "h", HOSTILE, HOSTILE, (outcome,), 0))
+    require_data(capsys.readouterr().out, 4)
+
+
+def test_interval_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    run = Run("p", Interval.parse("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z"))
+    intervals._show_runs(HOSTILE, [RunStatus(run, True, 1, digest=HOSTILE)], wide=True)
+    require_data(capsys.readouterr().out, 2)
+    intervals._show_run(RunStatus(run, False, 2, plan_hash=HOSTILE, source={HOSTILE: HOSTILE}))
+    require_data(capsys.readouterr().out, 3)
+    intervals._show_verification(Verification(HOSTILE, (HOSTILE,), 1, HOSTILE, 1, HOSTILE))
+    require_data(capsys.readouterr().out, 4)
+
+
+def test_an_error_keeps_its_lines_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    print_lines(f"error: first\x1b[2J\n[/x]second {HOSTILE.replace(chr(10), ' ')}", on=DataConsole(width=500))
+    out = capsys.readouterr().out
+    assert out.startswith("error: first\\x1b[2J\n[/x]second ")
+    assert all(line.isprintable() for line in out.splitlines())
+
+
+def test_json_is_the_same_document_without_a_character_that_a_terminal_obeys(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_json({HOSTILE: [HOSTILE, "Grüße"]})
+    out = capsys.readouterr().out
+    assert all(line.isprintable() for line in out.splitlines())
+    assert "Grüße" in out
+    assert json.loads(out) == {HOSTILE: [HOSTILE, "Grüße"]}
+
+
+def test_the_message_of_a_drift() -> None:
+    finding = DriftFinding(next(iter(DriftKind)), HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+    found = Drift(0.0, "g", Expected(), (finding,), (HOSTILE,))
+    assert found.verdict is Verdict.FAIL
+    require_data(found.describe(), 2)
+
+
+def test_the_lab_and_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    process = ProcessStatus(HOSTILE, 1, True, HOSTILE, HOSTILE, Path("log"))
+    console: Any = DataConsole(width=2_000)
+    console.print(lab_command._table(LabStatus(HOSTILE, Path("x"), "b", HOSTILE, (process,), ())))
+    require_data(capsys.readouterr().out, 3)
+    screen = demo_screen.Screen(console)
+    screen.say(HOSTILE.replace("\n", " "))
+    screen.step(HOSTILE)
+    assert "\x1b" not in (out := capsys.readouterr().out)
+    assert "\u202e" not in out
+
+
+def test_a_text_that_is_built_elsewhere_cannot_command_the_terminal_either(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.text import Text
+
+    table = Table(title=HOSTILE)
+    table.add_column(HOSTILE)
+    table.add_row(Text(HOSTILE))
+    DataConsole(width=2_000).print(table, Text(HOSTILE))
+    assert all(line.isprintable() for line in capsys.readouterr().out.splitlines())
+
+
+def test_styles_still_come_through() -> None:
+    console = DataConsole(width=80, force_terminal=True, color_system="standard")
+    with console.capture() as capture:
+        console.print("done", style="green")
+    assert "\x1b[32mdone\x1b[0m" in capture.get()

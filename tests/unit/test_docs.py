@@ -1,0 +1,132 @@
+"""The documents: every page is listed, every link leads somewhere, every example is one that works."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.reference import commands, eos
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(DOCS.glob("*.md")),
+    *sorted((ROOT / "tests").rglob("README.md")),
+]
+
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"^[ ]*```(\w*)\n(.*?)^[ ]*```", re.MULTILINE | re.DOTALL)
+_IN_FILE = re.compile(r"`([\w/]+\.py)` \| `([\w.]+)` \|")
+_CODE_PATH = re.compile(r"`((?:tests|dags|[a-z_]+)/[\w/.]*)`")
+
+
+def _name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def _blocks(language: str) -> list[tuple[str, str]]:
+    """The page's name and the text of each block of code in this language; indented blocks lose their indent."""
+    found = []
+    for page in PAGES:
+        for marked, text in _FENCE.findall(page.read_text(encoding="utf-8")):
+            if marked == language:
+                lines = text.splitlines()
+                indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+                found.append((_name(page), "\n".join(line[indent:] for line in lines)))
+    assert found, f"no page has a block in {language!r}"
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_link_leads_to_a_file(page: Path) -> None:
+    links = [link for link in _LINK.findall(page.read_text(encoding="utf-8")) if "://" not in link]
+    missing = [link for link in links if not (page.parent / link.partition("#")[0]).exists()]
+    assert not missing
+
+
+def test_the_index_lists_every_page() -> None:
+    listed = set(_LINK.findall((DOCS / "index.md").read_text(encoding="utf-8")))
+    assert {page.name for page in DOCS.glob("*.md")} - {"index.md"} <= listed
+
+
+def _terms() -> list[list[str]]:
+    """The glossary's rows: word, meaning, source; not those of the words with two meanings."""
+    definitions = (DOCS / "glossary.md").read_text(encoding="utf-8").partition("## Words with two meanings")[0]
+    rows = [line.strip("| ").split(" | ") for line in definitions.splitlines() if line.startswith("| ")]
+    return [row for row in rows if row[0] != "word"]
+
+
+def test_the_glossary_defines_each_word_once_and_in_two_sentences_at_most() -> None:
+    terms = _terms()
+    long = [row[0] for row in terms if len(re.findall(r"[.?!](?: [A-Z*]|$)", row[1])) > 2]
+    assert not long
+    by_room: dict[str, int] = {}
+    for row in terms:
+        by_room[row[0]] = by_room.get(row[0], 0) + 1
+    # Words that two rooms define are the ones that "Words with two meanings" lists.
+    assert {word for word, times in by_room.items() if times > 1} <= {"generation", "plan"}
+
+
+def test_what_the_glossary_names_in_the_code_is_there() -> None:
+    named = [path for row in _terms() for path in _CODE_PATH.findall(row[-1])]
+    assert len(named) > 20
+    missing = [path for path in named if not (ROOT / path).exists() and not (_package() / path).exists()]
+    assert not missing
+
+
+def _package() -> Path:
+    return ROOT / "airflow_eos_provider"
+
+
+def test_functions_that_the_documents_name_with_their_file_are_there() -> None:
+    named = [found for page in PAGES for found in _IN_FILE.findall(page.read_text(encoding="utf-8"))]
+    assert len(named) > 10
+    assert [f"{path}: {name}" for path, name in named if name not in _functions(_package() / path)] == []
+
+
+def _functions(file: Path) -> set[str]:
+    """Functions and classes of a module, methods as ``Class.method``."""
+    found = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+            inner = node.body if isinstance(node, ast.ClassDef) else []
+            found |= {f"{node.name}.{method.name}" for method in inner if isinstance(method, ast.FunctionDef)}
+    return found
+
+
+@pytest.mark.parametrize(("page", "text"), _blocks("python"))
+def test_python_examples_compile_and_import_what_is_there(page: str, text: str) -> None:
+    for node in ast.walk(ast.parse(text, filename=page)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("airflow_eos_provider"):
+            module = importlib.import_module(node.module or "")
+            for alias in node.names:
+                assert getattr(module, alias.name), f"{node.module} has no {alias.name}"
+
+
+def _command_lines() -> list[tuple[str, str]]:
+    lines = []
+    for page, text in _blocks(""):
+        for line in text.splitlines():
+            found = re.match(r"(?:uv run )?eos (.*?)(?:\s+#.*)?$", line.split("; ")[0].strip())
+            if found:
+                lines.append((page, found[1]))
+    return lines
+
+
+@pytest.mark.parametrize(("page", "line"), _command_lines())
+def test_command_lines_name_commands_and_options_that_exist(page: str, line: str) -> None:
+    words = line.split()
+    known = dict(commands(eos()))
+    path = "eos"
+    while words and f"{path} {words[0]}" in known:
+        path += f" {words.pop(0)}"
+    assert not hasattr(known[path], "commands"), f"{page}: no command 'eos {line}'"
+    options = {name for parameter in known[path].params for name in (*parameter.opts, *parameter.secondary_opts)}
+    assert {word.partition("=")[0] for word in words if word.startswith("-")} <= options, f"{page}: eos {line}"

@@ -1,0 +1,51 @@
+"""What is used of other libraries without their promise: a version without it is named here, not in production.
+
+Upper bounds in ``pyproject.toml`` keep such a version out; whoever raises one runs these first. Spark's are in
+``tests/integration/test_spark_inputs.py``, since they want a session.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+import pytest
+
+#: Module, object in it, and where it is used.
+NAMES = [
+    # kafka-python: control messages go through the admin client's own connections and coordinator look-up.
+    ("kafka.admin", "KafkaAdminClient._find_coordinator_ids", "kafka/transactions.py"),
+    ("kafka.admin", "KafkaAdminClient._async_get_leader_for_partitions", "kafka/transactions.py"),
+    ("kafka.protocol.metadata", "CoordinatorType.TRANSACTION", "kafka/fencing.py"),
+    ("kafka.protocol.metadata", "FindCoordinatorRequest", "kafka/fencing.py"),
+    ("kafka.protocol.producer", "InitProducerIdRequest", "kafka/fencing.py"),
+    ("kafka.protocol.admin.transactions", "DescribeProducersRequest", "kafka/transactions.py"),
+    ("kafka.protocol.admin.transactions", "DescribeTransactionsRequest", "kafka/transactions.py"),
+    ("kafka.protocol.admin.transactions", "ListTransactionsRequest", "kafka/transactions.py"),
+    ("kafka.cluster", "ClusterMetadata.add_coordinator", "kafka/fencing.py"),
+    # Airflow: a question that is put again keeps its text, and a task that waits for an answer has no process.
+    ("airflow.sdk.api.datamodels._generated", "HITLUser", "operators/approval.py"),
+    ("airflow.sdk.execution_time.comms", "CreateHITLDetailPayload", "operators/approval.py"),
+    ("airflow.sdk.execution_time.task_runner", "SUPERVISOR_COMMS", "operators/approval.py"),
+    ("airflow.sdk.exceptions", "TaskAwaitingInput", "operators/approval.py"),
+]
+
+
+@pytest.mark.parametrize(("module", "name", "used_in"), NAMES, ids=[f"{module}:{name}" for module, name, _ in NAMES])
+def test_an_internal_of_another_library_is_there(module: str, name: str, used_in: str) -> None:
+    found: object = importlib.import_module(module)
+    first, *rest = name.split(".")
+    # A module of Airflow's may only announce a name that it sets when a task runs.
+    if not rest and first in getattr(found, "__annotations__", {}):
+        return
+    for part in (first, *rest):
+        assert hasattr(found, part), f"{module}:{name} is gone; {used_in} needs it"
+        found = getattr(found, part)
+
+
+def test_an_admin_client_of_kafka_python_keeps_its_connections_where_control_messages_go() -> None:
+    from kafka.admin import KafkaAdminClient
+
+    source = inspect.getsource(KafkaAdminClient.__init__)
+    for attribute in ("self._manager", "self._net", "self._client"):
+        assert attribute in source, f"kafka/transactions.py needs {attribute} of KafkaAdminClient"

@@ -1,0 +1,39 @@
+"""Markers by need: found from fixtures and paths, never forgotten."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from tests.needs import needs, slow_without_need
+
+
+@pytest.mark.parametrize(
+    ("path", "fixtures", "expected"),
+    [
+        ("unit/connect/test_group.py", ["tmp_path"], set()),
+        ("integration/test_roll.py", ["lab", "lab_factory"], {"broker", "workers"}),
+        ("integration/test_spark_write.py", ["spark", "lab_factory"], {"broker", "workers", "spark"}),
+        ("faults/test_mutations.py", ["story", "broker"], {"broker"}),
+        ("system/test_upgrade_dag.py", ["lab_factory"], {"airflow", "postgres", "broker", "workers"}),
+        ("system/test_demo.py", [], {"airflow", "postgres", "broker", "workers", "spark"}),
+    ],
+)
+def test_needs_come_from_fixtures_and_from_the_file(path: str, fixtures: list[str], expected: set[str]) -> None:
+    assert needs(PurePosixPath(path), fixtures) == expected
+
+
+def test_a_slow_test_without_a_need_is_named() -> None:
+    tests = [("one", {"slow", "broker"}), ("two", {"slow", "timeout"}), ("three", {"timeout"})]
+    assert slow_without_need(tests) == ["two"]
+
+
+@pytest.fixture
+def postgres() -> None:
+    """Named like the fixture that starts a PostgreSQL; it starts nothing."""
+
+
+def test_a_test_is_marked_when_it_is_collected(request: pytest.FixtureRequest, postgres: None) -> None:
+    assert request.node.get_closest_marker("postgres")
+    assert not request.node.get_closest_marker("broker")
