@@ -24,6 +24,11 @@ MESSAGE_CHARACTERS = 500
 #: Connect answers 409 for two reasons; this is the one that waiting does not cure.
 _EXISTS = "already exists"
 
+#: Connect's words where a worker has to take part in a rebalance before it may answer
+#: (``DistributedHerder.checkRebalanceNeeded``). ``GET /connectors``, ``…/{name}``, ``…/config`` and ``…/tasks`` say them
+#: with 500, because only requests that may be forwarded turn them into 409 (``HerderRequestHandler``).
+_REBALANCE_FIRST = "Request cannot be completed because a rebalance is expected"
+
 #: How Connect's words begin where a request did not get to the leader, or its answer not back.
 _NOT_FORWARDED = "IO Error trying to forward REST request"
 
@@ -63,8 +68,10 @@ class Answer:
 
     @property
     def is_momentary(self) -> bool:
-        """The group is rebalancing or its leader is not known yet; Connect asks to try again."""
-        return self.status == 409 and _EXISTS not in (self.message() or "")
+        """The group is rebalancing or its leader is not known yet, and nothing was done: the same request has another
+        answer soon."""
+        words = self.message() or ""
+        return (self.status == 409 and _EXISTS not in words) or (self.status == 500 and words == _REBALANCE_FIRST)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,10 @@ REBALANCE = {
     "error_code": 409,
     "message": "Cannot complete request because of a conflicting operation (e.g. rebalance)",
 }
+REBALANCE_FIRST = {
+    "error_code": 500,
+    "message": "Request cannot be completed because a rebalance is expected",
+}
 LEADER_IS_GONE = {
     "error_code": 500,
     "message": "IO Error trying to forward REST request: java.net.ConnectException: Connection refused",
@@ -237,6 +241,13 @@ class TestRetries:
     def test_a_rebalance_is_waited_out(self, worker: Worker, rest: ConnectRest) -> None:
         worker.says("PUT", "/connectors/a/stop", (409, REBALANCE), (409, REBALANCE), (204, None))
         rest.stop("a")
+        assert len(worker.requests) == 3
+
+    def test_a_read_that_connect_answers_with_500_before_a_rebalance_is_waited_out(
+        self, worker: Worker, rest: ConnectRest
+    ) -> None:
+        worker.says("GET", "/connectors/a/config", (500, REBALANCE_FIRST), (409, REBALANCE), (200, {"name": "a"}))
+        assert rest.connector_config("a") == {"name": "a"}
         assert len(worker.requests) == 3
 
     def test_a_rebalance_without_end_becomes_an_error_in_time(self, worker: Worker) -> None:
