@@ -14,6 +14,7 @@ import pytest
 #: Fixture -> needs.
 BY_FIXTURE: Mapping[str, frozenset[str]] = {
     "broker": frozenset({"broker"}),
+    "broker_lab": frozenset({"broker"}),
     "disabled_lab": frozenset({"broker", "workers"}),
     "lab_factory": frozenset({"broker", "workers"}),
     "postgres": frozenset({"postgres"}),

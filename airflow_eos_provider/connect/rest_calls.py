@@ -25,8 +25,8 @@ MESSAGE_CHARACTERS = 500
 _EXISTS = "already exists"
 
 #: Connect's words where a worker has to take part in a rebalance before it may answer
-#: (``DistributedHerder.checkRebalanceNeeded``). ``GET /connectors``, ``…/{name}``, ``…/config`` and ``…/tasks`` say them
-#: with 500, because only requests that may be forwarded turn them into 409 (``HerderRequestHandler``).
+#: (``DistributedHerder.checkRebalanceNeeded``). ``GET /connectors``, ``…/{name}``, ``…/config`` and ``…/tasks`` answer
+#: so with 500, because only requests that may be forwarded turn it into 409 (``HerderRequestHandler``).
 _REBALANCE_FIRST = "Request cannot be completed because a rebalance is expected"
 
 #: How Connect's words begin where a request did not get to the leader, or its answer not back.

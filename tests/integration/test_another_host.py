@@ -135,17 +135,23 @@ class SupervisedHost:
         self.supervisor.restart(self.worker_id)
 
 
+@pytest.fixture(scope="module")
+def lab(lab_factory: Callable[..., Lab]) -> Lab:
+    """A broker, and one worker to take the start command from."""
+    return lab_factory(name="host", workers=1)
+
+
 @pytest.fixture
-def cluster(disabled_lab: Lab) -> ConnectCluster:
+def cluster(lab: Lab) -> ConnectCluster:
     """Two workers of a group of their own, on the lab's broker; nothing of them is described but their addresses."""
     workers = tuple(WorkerDescription(f"http://127.0.0.1:{port}") for port in free_ports(2))
-    lab = disabled_lab.cluster()
-    return ConnectCluster(lab.kafka, GROUP, lab.rest, workers)
+    described = lab.cluster()
+    return ConnectCluster(described.kafka, GROUP, described.rest, workers)
 
 
 @pytest.fixture
-def supervisor(disabled_lab: Lab, cluster: ConnectCluster, tmp_path: Path) -> Iterator[Supervisor]:
-    like = disabled_lab.workers[0]
+def supervisor(lab: Lab, cluster: ConnectCluster, tmp_path: Path) -> Iterator[Supervisor]:
+    like = lab.workers[0]
     template = tmp_path / "template.properties"
     data = changed(
         like.config.read_bytes(),

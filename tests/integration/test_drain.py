@@ -47,8 +47,8 @@ class Topic:
 
 
 @pytest.fixture
-def topic(disabled_lab: Lab) -> Topic:
-    return Topic(disabled_lab)
+def topic(broker_lab: Lab) -> Topic:
+    return Topic(broker_lab)
 
 
 def test_what_was_put_in_once_is_exactly_once(topic: Topic) -> None:
@@ -111,9 +111,9 @@ def test_a_committed_record_behind_an_open_transaction_is_waited_for_and_not_cal
     assert topic.compare().exactly_once
 
 
-def test_a_copy_of_a_topic_is_held_to_the_topic_as_it_is(topic: Topic, disabled_lab: Lab) -> None:
+def test_a_copy_of_a_topic_is_held_to_the_topic_as_it_is(topic: Topic, broker_lab: Lab) -> None:
     topic.produce([*LINES, LINES[0]])
-    mirror = Topic(disabled_lab)
+    mirror = Topic(broker_lab)
     mirror.produce([*LINES, LINES[0]])
     source = drain(topic.settings, topic.name)
     assert compare(expected_from_topic(source), drain(mirror.settings, mirror.name)).exactly_once

@@ -21,19 +21,19 @@ MakeProducer = Callable[..., Producer]
 
 
 @pytest.fixture
-def topic(disabled_lab: Lab) -> str:
+def topic(broker_lab: Lab) -> str:
     name = f"o-{uuid.uuid4().hex[:8]}"
-    disabled_lab.create_topic(name, 3)
+    broker_lab.create_topic(name, 3)
     return name
 
 
 @pytest.fixture
-def producer(disabled_lab: Lab) -> Iterator[MakeProducer]:
+def producer(broker_lab: Lab) -> Iterator[MakeProducer]:
     """Makes producers; what one left open is aborted at the end."""
     made = []
 
     def make(**settings: object) -> Producer:
-        common = {"bootstrap.servers": disabled_lab.bootstrap_servers, "partitioner": "murmur2_random", "log_level": 2}
+        common = {"bootstrap.servers": broker_lab.bootstrap_servers, "partitioner": "murmur2_random", "log_level": 2}
         producer = Producer({**common, **settings})
         if "transactional.id" in settings:
             producer.init_transactions(30)
@@ -57,7 +57,7 @@ def put(producer: Producer, topic: str, number: int, position: int | None) -> No
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_each_offset_says_who_wrote_it_and_an_open_transaction_holds_nobody_up(
-    disabled_lab: Lab, topic: str, producer: MakeProducer, codec: str
+    broker_lab: Lab, topic: str, producer: MakeProducer, codec: str
 ) -> None:
     plain = producer(**{"compression.type": codec, "enable.idempotence": False})
     first, second = (producer(**{"transactional.id": f"{topic}-{n}", "compression.type": codec}) for n in range(2))
@@ -69,14 +69,14 @@ def test_each_offset_says_who_wrote_it_and_an_open_transaction_holds_nobody_up(
     first.begin_transaction()
     put(first, topic, 2, 21)
     first.abort_transaction()  # returns before its marker is written
-    with TransactionsClient(KafkaSettings.of(disabled_lab.bootstrap_servers)) as transactions:
+    with TransactionsClient(KafkaSettings.of(broker_lab.bootstrap_servers)) as transactions:
         until(lambda: not transactions.open_transactions(f"{topic}-0"), "the marker of the abort", seconds=60)
     second.begin_transaction()
     put(second, topic, 1, 12)
     put(plain, topic, 3, 30)
     put(plain, topic, 3, None)
 
-    read = read_offsets_topic(KafkaSettings.of(disabled_lab.bootstrap_servers), topic)
+    read = read_offsets_topic(KafkaSettings.of(broker_lab.bootstrap_servers), topic)
 
     newest = {record.key.raw: (record.offset, read.written(record).outcome) for record in read.committed["c"]}
     assert newest == {
@@ -92,9 +92,9 @@ def test_each_offset_says_who_wrote_it_and_an_open_transaction_holds_nobody_up(
 
 
 def test_progress_goes_from_nothing_to_all_and_an_empty_topic_has_no_offsets(
-    disabled_lab: Lab, topic: str, producer: MakeProducer
+    broker_lab: Lab, topic: str, producer: MakeProducer
 ) -> None:
-    settings, seen = KafkaSettings.of(disabled_lab.bootstrap_servers), list[tuple[int, int]]()
+    settings, seen = KafkaSettings.of(broker_lab.bootstrap_servers), list[tuple[int, int]]()
     assert read_offsets_topic(settings, topic).committed == {}
     plain = producer()
     for number in range(50):

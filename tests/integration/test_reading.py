@@ -22,15 +22,15 @@ HELD_UP_SECONDS = 4.0
 
 
 @pytest.fixture(scope="module")
-def settings(disabled_lab: Lab) -> KafkaSettings:
-    return KafkaSettings.of(disabled_lab.bootstrap_servers)
+def settings(broker_lab: Lab) -> KafkaSettings:
+    return KafkaSettings.of(broker_lab.bootstrap_servers)
 
 
 @pytest.fixture
-def topic(disabled_lab: Lab) -> str:
+def topic(broker_lab: Lab) -> str:
     """A new topic of three partitions."""
     name = f"r-{uuid.uuid4().hex[:8]}"
-    disabled_lab.create_topic(name, 3)
+    broker_lab.create_topic(name, 3)
     return name
 
 
