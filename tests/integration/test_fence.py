@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import (
     AclBinding,
@@ -24,6 +25,7 @@ from confluent_kafka.admin import (
 from typer.testing import CliRunner
 
 from airflow_eos_provider.cli.app import app
+from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.config_topic import ConnectorConfigState, read_cluster_state
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
@@ -35,6 +37,7 @@ from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionDescription, TransactionsClient
 from airflow_eos_provider.lab.broker import Broker
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.offsets.fence_plan import FencePlan
 from airflow_eos_provider.offsets.fence_round import Fencer, RoundReport
 from tests.integration.offsets_cluster import killed
@@ -50,16 +53,29 @@ DEADLINE_SECONDS = 120.0
 IDLE = "idle"
 #: A source with several tasks that write all the time.
 BUSY = "busy"
+#: Who fences under a name of its own; the workers have none.
+OPERATOR, PASSWORD = "operator", "canary-4c1e"
 
 
 @pytest.fixture(scope="module")
 def lab(lab_factory: Callable[..., Lab]) -> Iterator[Lab]:
-    """One enabled worker, and a broker with an authorizer that allows everything until there are rules."""
+    """One enabled worker, and a broker with an authorizer that allows everything until there are rules.
+
+    The broker has a second listener, for those who say who they are.
+    """
     plain = Broker.properties
+    (port,) = free_ports(1)
 
     def properties(self: Broker) -> dict[str, str]:
+        found = plain(self)
+        login = "org.apache.kafka.common.security.plain.PlainLoginModule"
         return {
-            **plain(self),
+            **found,
+            "listeners": f"{found['listeners']},NAMED://127.0.0.1:{port}",
+            "advertised.listeners": f"{found['advertised.listeners']},NAMED://127.0.0.1:{port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,NAMED:SASL_PLAINTEXT",
+            "listener.name.named.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.named.plain.sasl.jaas.config": f'{login} required user_{OPERATOR}="{PASSWORD}";',
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "allow.everyone.if.no.acl.found": "true",
         }
@@ -75,12 +91,28 @@ def lab(lab_factory: Callable[..., Lab]) -> Iterator[Lab]:
             rest.create(BUSY, _busy_config(3))
         _wait_for("both run", lambda: _runs(lab, IDLE, 1) and _runs(lab, BUSY, 3))
         _wait_for("the file is read", lambda: _delivered(lab) == ["one", "two"])
+        _write_operators_cluster_file(lab, port)
         yield lab
 
 
-def _eos(lab: Lab, *arguments: str, expect: int = 0) -> tuple[str, str]:
+def _operators_cluster_file(lab: Lab) -> Path:
+    return lab.data_dir / "operator.yaml"
+
+
+def _write_operators_cluster_file(lab: Lab, port: int) -> None:
+    """The lab's cluster as the operator reaches it."""
+    cluster = yaml.safe_load(lab.cluster_file.read_text(encoding="utf-8"))
+    cluster["bootstrap_servers"] = f"127.0.0.1:{port}"
+    named = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    cluster["client"] = {**named, "sasl.username": OPERATOR, "sasl.password": PASSWORD}
+    file = _operators_cluster_file(lab)
+    file.touch(mode=0o600)
+    file.write_text(yaml.safe_dump(cluster), encoding="utf-8")
+
+
+def _eos(lab: Lab, *arguments: str, expect: int = 0, cluster_file: Path | None = None) -> tuple[str, str]:
     """``eos`` in this process: its standard output, and its error."""
-    done = CliRunner().invoke(app, [*arguments, "--cluster", str(lab.cluster_file)])
+    done = CliRunner().invoke(app, [*arguments, "--cluster", str(cluster_file or lab.cluster_file)])
     error = done.exception
     code = error.exit_code if isinstance(error, EosError) else done.exit_code
     assert code == expect, f"{code}: {done.output}{error!r}"
@@ -156,9 +188,9 @@ def _runs(lab: Lab, name: str, tasks: int) -> bool:
     return on_record and _states(lab, name) == ["RUNNING"] * tasks
 
 
-def _look(lab: Lab, *arguments: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _look(lab: Lab, *arguments: str, cluster_file: Path | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
     """What ``eos fence`` says, and what of one connector."""
-    document = json.loads(_eos(lab, "fence", *arguments, "--json")[0])
+    document = json.loads(_eos(lab, "fence", *arguments, "--json", cluster_file=cluster_file)[0])
     return document, document["connectors"][0]
 
 
@@ -338,12 +370,9 @@ def test_a_round_that_an_acl_has_failed_names_it_and_is_done_once_that_is_grante
         _wait_for("it has stopped", lambda: _is_stopped(lab))
         _, busy = _look(lab, "--pending")
         assert (busy["target_state"], busy["fence"], busy["restart"]) == ("STOPPED", [0, 1, 2], [])
-        admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers, "log_level": 0})
         deny = _rule(lab, "User:ANONYMOUS", AclOperation.WRITE, AclPermissionType.DENY)
-        rules = [deny, _rule(lab, "User:*", AclOperation.DESCRIBE, AclPermissionType.ALLOW)]
-        for made in admin.create_acls(rules).values():
-            made.result(30)
-        _wait_for("the rule holds", lambda: _is_denied(lab))
+        _create_rules(lab, deny, _rule(lab, "User:*", AclOperation.DESCRIBE, AclPermissionType.ALLOW))
+        _wait_for("the rule holds", lambda: _is_denied(lab.cluster()))
         rest.put_config(BUSY, _busy_config(2))
         rest.resume(BUSY)
 
@@ -355,29 +384,70 @@ def test_a_round_that_an_acl_has_failed_names_it_and_is_done_once_that_is_grante
     assert "User:ANONYMOUS" in refused
     assert f"Write on TransactionalId {lab.group_id}-{BUSY}-" in refused
 
-    patterns = [
-        AclBindingFilter(
-            ResourceType.TRANSACTIONAL_ID,
-            None,
-            ResourcePatternType.ANY,
-            None,
-            None,
-            AclOperation.ANY,
-            AclPermissionType.ANY,
-        )
-    ]
-    for removed in admin.delete_acls(patterns).values():
-        assert len(removed.result(30)) == 2
-    _wait_for("the rule is gone", lambda: not _is_denied(lab))
+    _delete_rules(lab, 2)
+    _wait_for("the rule is gone", lambda: not _is_denied(lab.cluster()))
     plan = _look(lab, "--pending")[0]["hash"]
     (report,) = json.loads(_eos(lab, "fence", "--pending", "--hash", plan[:12], "--json")[0])
     assert (report["connector"], report["problem"], report["task_count_record"]) == (BUSY, None, 2)
     assert [one["id"].rpartition("-")[2] for one in report["ids"]] == ["0", "1", "2"]
     assert report["restarted"] == [0, 1]
     _wait_for("two tasks run", lambda: _runs(lab, BUSY, 2))
+    _assert_busy_moves(lab)
+    _assert_busy_is_exact(lab)
+
+
+def test_a_round_that_is_denied_only_to_who_asks_for_it_names_the_principal_and_leaves_the_tasks_alone(
+    lab: Lab,
+) -> None:
+    operators = _operators_cluster_file(lab)
+    named = ConnectCluster.from_file(operators)
+    _look(lab, BUSY, cluster_file=operators)
+    deny = _rule(lab, f"User:{OPERATOR}", AclOperation.WRITE, AclPermissionType.DENY)
+    _create_rules(lab, deny, _rule(lab, "User:*", AclOperation.ALL, AclPermissionType.ALLOW))
+    _wait_for("the rule holds", lambda: _is_denied(named))
+    with _rest(lab) as rest:
+        rest.stop(BUSY)
+        _wait_for("it has stopped", lambda: _is_stopped(lab))
+        before = _epochs(lab)
+        output, refused = _eos(lab, "fence", "--pending", "--yes", expect=2, cluster_file=operators)
+        assert f"User:{OPERATOR}" in refused
+        assert f"Write on TransactionalId {lab.group_id}-{BUSY}-" in refused
+        assert PASSWORD not in output + refused
+        assert _epochs(lab) == before  # none of the ids was fenced
+
+        rest.resume(BUSY)  # Connect's own round is not denied anything
+        tasks = len(before)
+        _wait_for("its tasks run again", lambda: _runs(lab, BUSY, tasks))
+        _assert_busy_moves(lab)
+
+        _delete_rules(lab, 2)
+        _wait_for("the rule is gone", lambda: not _is_denied(named))
+        rest.stop(BUSY)
+        _wait_for("it has stopped", lambda: _is_stopped(lab))
+        plan = _look(lab, "--pending", cluster_file=operators)[0]["hash"]
+        done, _ = _eos(lab, "fence", "--pending", "--hash", plan[:12], "--json", cluster_file=operators)
+        (report,) = json.loads(done)
+        assert (report["connector"], report["problem"]) == (BUSY, None)
+        assert [one["id"] for one in report["ids"]] == sorted(before)
+        rest.resume(BUSY)
+        _wait_for("its tasks run again", lambda: _runs(lab, BUSY, tasks))
+    _assert_busy_moves(lab)
+    _assert_busy_is_exact(lab)
+
+
+def _epochs(lab: Lab) -> dict[str, tuple[int, int]]:
+    """By transactional id of the busy connector's tasks: producer id and epoch."""
+    state = _state(lab, BUSY)
+    assert state is not None
+    ids = [f"{lab.group_id}-{BUSY}-{task}" for task in range(state.task_count_record or 0)]
+    with TransactionsClient(lab.cluster().kafka) as client:
+        described = client.describe(ids)
+    return {one: (described[one].producer_id, described[one].producer_epoch) for one in ids}
+
+
+def _assert_busy_moves(lab: Lab) -> None:
     end = len(read_to_end(lab.cluster().kafka, BUSY).records)
     _wait_for("they write", lambda: len(read_to_end(lab.cluster().kafka, BUSY).records) > end + 10)
-    _assert_busy_is_exact(lab)
 
 
 def _is_stopped(lab: Lab) -> bool:
@@ -385,11 +455,26 @@ def _is_stopped(lab: Lab) -> bool:
     return state is not None and state.target_state == "STOPPED" and _states(lab, BUSY) == []
 
 
-def _is_denied(lab: Lab) -> bool:
+def _create_rules(lab: Lab, *rules: AclBinding) -> None:
+    admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers, "log_level": 0})
+    for made in admin.create_acls(list(rules)).values():
+        made.result(30)
+
+
+def _delete_rules(lab: Lab, count: int) -> None:
+    """Delete the rules on transactional ids, of which there are so many."""
+    admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers, "log_level": 0})
+    anything = (ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)
+    every = AclBindingFilter(ResourceType.TRANSACTIONAL_ID, None, *anything)
+    for removed in admin.delete_acls([every]).values():
+        assert len(removed.result(30)) == count
+
+
+def _is_denied(cluster: ConnectCluster) -> bool:
     """Whether the broker refuses to fence an id that the rules are about, and that no task has."""
-    with TransactionsClient(lab.cluster().kafka) as client:
+    with TransactionsClient(cluster.kafka) as client:
         try:
-            client.fence([f"{lab.group_id}-{BUSY}-none"])
+            client.fence([f"{cluster.group_id}-{BUSY}-none"])
         except ConfigurationError:
             return True
     return False
