@@ -24,7 +24,8 @@ def summary(plan: Plan) -> list[str]:
     if any(edit.is_shared and edit.before != edit.after for edit in plan.edits):
         sentences.append("A file serves several workers: it is written for all of them with the first.")
     if programs := {change.start[0] for change in plan.workers if change.kind in _STARTING and change.start}:
-        sentences.append(f"They are started by {', '.join(code_span(program) for program in sorted(programs)[:2])}.")
+        named = ", ".join(code_span(program) for program in sorted(programs)[:2])
+        sentences.append(f"The workers are started by {named}.")
     heading = f"**Roll group {code_span(plan.group_id)} from {code_span(plan.current)} to {plan.target}**: "
     return [heading + " ".join(filter(None, sentences)), "", "```diff", *_changed_lines(plan), "```"]
 

@@ -49,5 +49,5 @@ def test_what_starts_the_workers_is_named_and_is_data(cluster: Any) -> None:
     plan = cluster.plan()
     started = tuple(replace(change, start=("/opt/`evil`/start.sh", "-x")) for change in plan.workers)
     text = shown(replace(plan, workers=started))
-    assert "They are started by" in text
+    assert "The workers are started by" in text
     assert "/start.sh" in text
