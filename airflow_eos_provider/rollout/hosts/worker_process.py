@@ -74,11 +74,18 @@ class Listeners:
         self._known: set[str] = set()
 
     def are_of(self, family: Sequence[ProcessIdentity], url: str) -> bool:
-        """Whether a process of the family listens there, or nobody does."""
-        opened = set[str]().union(*map(_open_sockets, family))
-        if not self._known & opened:
-            self._known = _listening_sockets(url)
-        return not self._known or bool(self._known & opened)
+        """Whether a process of the family listens there, or nobody does.
+
+        A socket is another's only if it listened both before and after the family's sockets were read: a worker opens
+        its port while it is looked at, or closes it.
+        """
+        if self._known & _sockets_of(family):
+            return True
+        before = _listening_sockets(url)
+        opened = _sockets_of(family)
+        others = before - opened
+        self._known = before & opened
+        return bool(self._known) or not others or others.isdisjoint(_listening_sockets(url))
 
 
 def obstacles(
@@ -140,12 +147,14 @@ def _listening_sockets(url: str) -> set[str]:
     return found
 
 
-def _open_sockets(process: ProcessIdentity) -> set[str]:
+def _sockets_of(family: Sequence[ProcessIdentity]) -> set[str]:
+    """What the processes have open, sockets by their inode."""
     found = set()
-    with contextlib.suppress(OSError):
-        for entry in Path(f"/proc/{process.pid}/fd").iterdir():
-            with contextlib.suppress(OSError):  # closed meanwhile
-                found.add(str(entry.readlink()))
+    for process in family:
+        with contextlib.suppress(OSError):
+            for entry in Path(f"/proc/{process.pid}/fd").iterdir():
+                with contextlib.suppress(OSError):  # closed meanwhile
+                    found.add(str(entry.readlink()))
     return found
 
 

@@ -7,7 +7,11 @@ import socket
 import subprocess
 import sys
 
+import pytest
+
+from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.processes import identify
+from airflow_eos_provider.rollout.hosts import worker_process
 from airflow_eos_provider.rollout.hosts.worker_process import Listeners
 
 LISTEN = """
@@ -36,3 +40,35 @@ def test_a_port_that_another_process_takes_over_is_noticed() -> None:
         assert listeners.are_of([here, child], url)
         other.communicate(timeout=30)
     assert listeners.are_of([here], url)
+
+
+def test_a_worker_that_opens_its_port_while_it_is_looked_at_is_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, port = identify(os.getpid()), free_ports(1)[0]
+    assert here is not None
+    read = worker_process._listening_sockets
+    opened: list[socket.socket] = []
+
+    def reads_behind_the_start(url: str) -> set[str]:
+        if not opened:
+            opened.append(socket.create_server(("127.0.0.1", port)))
+        return read(url)
+
+    monkeypatch.setattr(worker_process, "_listening_sockets", reads_behind_the_start)
+    assert Listeners().are_of([here], f"http://127.0.0.1:{port}")
+    opened.pop().close()
+
+
+def test_a_worker_that_closes_its_port_while_it_is_looked_at_has_no_rival(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = identify(os.getpid())
+    assert here is not None
+    read = worker_process._listening_sockets
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+        def reads_before_the_end(url: str) -> set[str]:
+            found = read(url)
+            listener.close()
+            return found
+
+        monkeypatch.setattr(worker_process, "_listening_sockets", reads_before_the_end)
+        assert Listeners().are_of([here], url)
