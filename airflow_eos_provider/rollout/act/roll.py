@@ -215,26 +215,33 @@ class Roll:
     ) -> tuple[GateState, GateAnswer | None] | tuple[None, None]:
         """Look until the gate has answered; reports what is awaited and until when.
 
+        A refusal that waiting cannot change counts at the second look in a row: the parts of one look are not of one
+        moment, and a process that is just starting or ending can look like two, or like none.
+
         :param observation: the look that led to this gate, and its first.
         :returns: the gate with its answer; the gate alone, if it is handed over; nothing, if the leader was restarted
             to end a rebalance delay, so that another gate may be due.
         """
         gate, hands_over = self._begin_or_take_up(worker_id, observation)
+        refused_before: frozenset[str] = frozenset()
         while True:
             self.journal.renew()
             gate, seen = at_gate.look_at(gate, self.plan, self.steps, self.baseline, observation)
             self._report_what_is_awaited(gate, seen, observation)
-            if seen.answer.verdict is not None:
-                return gate, seen.answer
-            if seen.failed:
-                gate = replace(gate, failed_tasks_restarted=True)
-                self._acts.acts.restart_failed_tasks(seen.failed, observation)
-            if seen.leader is not None:
-                self._restart_leader(seen.leader, gate.subject, observation)
-                return None, None
-            # What only the hosts show is waited for here, and so is the end of a hold.
-            if hands_over and not at_gate.holds_remotely(seen.expected, observation):
-                return at_gate.handed_over(gate, seen.expected, observation, self.observer.logs.memory), None
+            needs_a_second_look = not seen.answer.refused_by <= refused_before
+            refused_before = seen.answer.refused_by
+            if not needs_a_second_look:
+                if seen.answer.verdict is not None:
+                    return gate, seen.answer
+                if seen.failed:
+                    gate = replace(gate, failed_tasks_restarted=True)
+                    self._acts.acts.restart_failed_tasks(seen.failed, observation)
+                if seen.leader is not None:
+                    self._restart_leader(seen.leader, gate.subject, observation)
+                    return None, None
+                # What only the hosts show is waited for here, and so is the end of a hold.
+                if hands_over and not at_gate.holds_remotely(seen.expected, observation):
+                    return at_gate.handed_over(gate, seen.expected, observation, self.observer.logs.memory), None
             time.sleep(gate.pause_seconds(self.settings.poll_interval_seconds, now=time.time()))
             self._stop_if_requested()
             observation = self.observer.observe()

@@ -64,6 +64,11 @@ class GateAnswer:
         """The conditions that do not hold."""
         return tuple(check for check in self.checks if not check.passed)
 
+    @property
+    def refused_by(self) -> frozenset[str]:
+        """The conditions that do not hold and that waiting cannot change, by name."""
+        return frozenset(check.name for check in self.open_checks if check.decisive)
+
     def status_line(self, gate: GateState) -> str:
         """What is awaited, and until when, in one line."""
         held = len(self.checks) - len(self.open_checks)

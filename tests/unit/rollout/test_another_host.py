@@ -21,7 +21,15 @@ from airflow_eos_provider.errors import GateFailedError, PlanMovedError
 from airflow_eos_provider.journal.records import Step, StepStatus
 from airflow_eos_provider.rollout.act.roll import Roll
 from airflow_eos_provider.rollout.gate.expectation import Baseline
-from airflow_eos_provider.rollout.hosts.host import Edit, Host, HostFacts, Permit, StartToken, WorkerStartError
+from airflow_eos_provider.rollout.hosts.host import (
+    Edit,
+    Host,
+    HostFacts,
+    Obstacle,
+    Permit,
+    StartToken,
+    WorkerStartError,
+)
 from airflow_eos_provider.rollout.hosts.launch import Launch
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.plan.plan import Plan
@@ -130,6 +138,7 @@ class World:
         self.supervisor = supervisor
         self.hosts: dict[str, Host] = {w: SupervisedHost(supervisor, w) for w in (W1, W2, W3)}
         self.rebalances_for = 0  # looks
+        self.misseen: list[dict[str, Any]] = []  # what the looks that follow see wrongly of the worker restarted last
         workers = [{"url": f"http://{worker_id}"} for worker_id in self.hosts]
         described = {"bootstrap_servers": "127.0.0.1:1", "group_id": "connect", "workers": workers}
         self.session = ConnectSession(ConnectCluster.from_mapping(described))
@@ -139,6 +148,9 @@ class World:
         self.rebalances_for = max(0, self.rebalances_for - 1)
         seen: Observation = self.supervisor.cluster.observe(at=time.time())
         workers = tuple(replace(w, facts=self.hosts[w.worker_id].observe()) for w in seen.workers)
+        if self.supervisor.done and self.misseen:
+            wrong, last = self.misseen.pop(0), self.supervisor.done[-1].removeprefix("restart ")
+            workers = tuple(replace(w, facts=replace(w.facts, **wrong if w.worker_id == last else {})) for w in workers)
         return replace(seen, workers=workers)
 
     def plan(self) -> Plan:
@@ -248,3 +260,25 @@ def test_a_restart_that_was_only_announced_waits_for_a_stable_group_though_its_s
     roll, _ = roll_of(world, plan, announced)
     assert roll.run() is None
     assert supervisor.done == [f"restart {W3}", f"restart {W2}"]
+
+
+RUNS_TWICE = {"obstacles": (Obstacle("restart", "it runs twice", "end one of them"),)}
+
+
+def test_what_one_look_alone_sees_fails_no_worker(supervisor: Supervisor) -> None:
+    """The first look at a restarted worker is the one that leads to its gate, and the gate's own."""
+    world = World(supervisor)
+    world.misseen = [RUNS_TWICE]
+    roll, _ = roll_of(world, world.plan())
+    assert roll.run() is None
+    assert not world.misseen
+    assert supervisor.done == ["write preparing", f"restart {W1}", f"restart {W3}", f"restart {W2}"]
+
+
+def test_what_two_looks_in_a_row_see_fails_the_worker(supervisor: Supervisor) -> None:
+    world = World(supervisor)
+    world.misseen = [RUNS_TWICE, RUNS_TWICE]
+    roll, _ = roll_of(world, world.plan())
+    with pytest.raises(GateFailedError, match="it runs twice"):
+        roll.run()
+    assert supervisor.done == ["write preparing", f"restart {W1}", "write disabled", f"restart {W1}"]
