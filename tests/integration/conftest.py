@@ -39,14 +39,15 @@ class Eos:
             env={**os.environ, "COLUMNS": "200", "EOS_CLUSTER": str(self.lab.cluster_file)},
         )
 
-    def run(self, *arguments: str, expect: int = 0) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, expect: int | tuple[int, ...] = 0) -> subprocess.CompletedProcess[str]:
         process = self.start(*arguments)
         try:
             output, errors = process.communicate(timeout=400)
         except subprocess.TimeoutExpired:
             process.kill()
             raise
-        assert process.returncode == expect, f"exit {process.returncode}\n{output}\n{errors}"
+        codes = expect if isinstance(expect, tuple) else (expect,)
+        assert process.returncode in codes, f"exit {process.returncode}\n{output}\n{errors}"
         return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
 
     def plan(self, to: Mode) -> str:

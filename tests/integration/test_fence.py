@@ -224,17 +224,28 @@ def _holder(lab: Lab) -> tuple[int, int]:
     return known.producer_id, known.producer_epoch
 
 
-def _append(lab: Lab, line: str) -> None:
+def _assert_idle_goes_on(lab: Lab, line: str) -> None:
+    """One more line is delivered, and every line of the file once."""
     with _file(lab).open("a", encoding="utf-8") as file:
         file.write(f"{line}\n")
+    _wait_for("the next line is there", lambda: line in _delivered(lab))
+    assert _delivered(lab) == _file(lab).read_text(encoding="utf-8").splitlines()
 
 
 def _delivered(lab: Lab) -> list[str]:
     """The lines of the idle connector, as a reader of committed records sees them; Connect frames each."""
     return [
-        re.sub(r".*?(\w+)\W*$", r"\1", (r.value or b"").decode())
+        re.sub(r".*?([\w-]+)\W*$", r"\1", (r.value or b"").decode())
         for r in read_to_end(lab.cluster().kafka, IDLE).records
     ]
+
+
+def _ensure_three_tasks(lab: Lab) -> None:
+    """Give the busy connector its three tasks back, if a test has left it fewer."""
+    if not _runs(lab, BUSY, 3):
+        with _rest(lab) as rest:
+            rest.put_config(BUSY, _busy_config(3))
+        _wait_for("three tasks run", lambda: _runs(lab, BUSY, 3))
 
 
 def _assert_busy_is_exact(lab: Lab) -> None:
@@ -251,7 +262,9 @@ def _assert_busy_is_exact(lab: Lab) -> None:
 
 
 def test_where_nothing_is_pending_and_nothing_open_nothing_is_done(lab: Lab) -> None:
-    """The first start has written its record without a round; a task at work has one transaction after the other."""
+    """A task at work has one transaction after the other."""
+    _ensure_three_tasks(lab)
+    changes = read_journal(lab.cluster().kafka, lab.group_id).changes
     document, busy = _look(lab, BUSY)
     assert (document["nothing_to_do"], document["hash"], busy["pending_fencing"]) == (True, None, False)
     assert (busy["tasks"], busy["task_count_record"], busy["fence"]) == (3, 3, [])
@@ -260,7 +273,7 @@ def test_where_nothing_is_pending_and_nothing_open_nothing_is_done(lab: Lab) -> 
     ]
     assert all(one["producer_id"] is not None for one in busy["ids"])
     assert "Nothing to do" in _eos(lab, "fence", "--yes")[0]
-    assert read_journal(lab.cluster().kafka, lab.group_id).changes == {}
+    assert read_journal(lab.cluster().kafka, lab.group_id).changes == changes
     assert "one of busy, idle" in _eos(lab, "fence", "busi", expect=2)[1]
 
 
@@ -291,9 +304,7 @@ def test_a_zombie_is_fenced_and_the_task_that_it_stood_in_for_goes_on(lab: Lab) 
     assert one["before"] != one["fenced"] != one["after"] is not None
     with pytest.raises(KafkaException):
         zombie.commit_transaction(30)
-    _append(lab, "three")
-    _wait_for("the next line is there", lambda: "three" in _delivered(lab))
-    assert _delivered(lab) == ["one", "two", "three"]
+    _assert_idle_goes_on(lab, "after-the-zombie")
 
 
 def test_new_task_configs_in_mid_round_refuse_the_rest(lab: Lab) -> None:
@@ -358,13 +369,12 @@ def test_a_fencing_that_is_killed_between_fence_and_restart_is_taken_up_and_the_
     assert (last.state, last.done) == (RolloutState.DONE, (f"{IDLE}: fence", f"{IDLE}: restart"))
     with pytest.raises(KafkaException):
         zombie.commit_transaction(30)
-    _append(lab, "four")
-    _wait_for("the next line is there", lambda: "four" in _delivered(lab))
-    assert _delivered(lab) == ["one", "two", "three", "four"]
+    _assert_idle_goes_on(lab, "after-the-kill")
 
 
 def test_a_round_that_an_acl_has_failed_names_it_and_is_done_once_that_is_granted(lab: Lab) -> None:
     """Three tasks become two: the leader's round of three ids fails, and Connect does not repeat it."""
+    _ensure_three_tasks(lab)
     with _rest(lab) as rest:
         rest.stop(BUSY)  # so that no task is cut off in mid-write: its producer may take half a minute to close then
         _wait_for("it has stopped", lambda: _is_stopped(lab))

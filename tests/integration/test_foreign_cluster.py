@@ -86,6 +86,7 @@ class Foreign:
 
     def __init__(self, lab: Lab, folder: Path) -> None:
         self.folder = folder
+        self.supervised: set[int] = set()
         for name in ("bin", "etc", "log", "run"):
             (folder / name).mkdir()
         self.start_script = self._script("connect.sh", START)
@@ -156,6 +157,15 @@ class Foreign:
             env={"PATH": os.environ["PATH"], "LOG": str(worker.log), **self.variables},
             start_new_session=True,
         )
+        self.supervised.add(number)
+
+    def ensure_unsupervised(self) -> None:
+        for number in sorted(self.supervised):
+            self.end(f"c{number + 1}.properties")
+            self.start(number)
+        if self.supervised:
+            self.wait_until_whole()
+        self.supervised.clear()
 
     def end(self, *names: str) -> None:
         """End every process that names this folder, or one of these files in it; the loop before what it starts."""
@@ -198,6 +208,10 @@ class Foreign:
     def modes(self) -> set[Mode | None]:
         return {worker.mode.verdict.mode for worker in self.look().workers}
 
+    def other_mode(self) -> Mode:
+        """The one of two that the workers do not run."""
+        return Mode.PREPARING if self.modes() == {Mode.DISABLED} else Mode.DISABLED
+
     def starts(self) -> list[int]:
         return [w.log.read_text(errors="replace").count("worker initializing") for w in self.cluster.workers if w.log]
 
@@ -227,7 +241,7 @@ def wait_for(what: str, condition: Callable[[], bool], seconds: float = 180.0) -
 
 
 @pytest.fixture(scope="module")
-def foreign(lab_factory: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
+def cluster(lab_factory: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
     lab = lab_factory(LabOptions(name="broker", workers=0))
     foreign = Foreign(lab, tmp_path_factory.mktemp("foreign"))
     try:
@@ -239,8 +253,16 @@ def foreign(lab_factory: Callable[..., Lab], tmp_path_factory: pytest.TempPathFa
         foreign.end()
 
 
+@pytest.fixture
+def foreign(cluster: Foreign) -> Foreign:
+    """The cluster with both workers as their start script alone has started them."""
+    cluster.ensure_unsupervised()
+    return cluster
+
+
 def test_a_worker_comes_back_by_itself_when_eos_is_killed_between_stop_and_start(foreign: Foreign) -> None:
-    plan = str(foreign.plan(Mode.PREPARING)["hash"])
+    target = foreign.other_mode()
+    plan = str(foreign.plan(target)["hash"])
     before = foreign.starts()
 
     foreign.eos("stopped", "apply", plan, expect=-signal.SIGKILL)
@@ -248,18 +270,19 @@ def test_a_worker_comes_back_by_itself_when_eos_is_killed_between_stop_and_start
     assert sum(foreign.starts()) == sum(before) + 1
 
     foreign.eos("never", "apply", plan)
-    assert foreign.modes() == {Mode.PREPARING}
+    assert foreign.modes() == {target}
     assert foreign.starts() == [count + 1 for count in before]
 
 
 def test_a_worker_that_a_roll_left_down_is_named_by_the_next_plan_and_started(foreign: Foreign) -> None:
     """The machine went down, or somebody has killed the helper as well."""
-    first = str(foreign.plan(Mode.DISABLED)["hash"])
+    target = foreign.other_mode()
+    first = str(foreign.plan(target)["hash"])
     foreign.eos("cut off", "apply", first, expect=-signal.SIGKILL)
     down = [worker.worker_id for worker in foreign.look().workers if not worker.is_running]
     assert len(down) == 1
 
-    plan = foreign.plan(Mode.DISABLED)
+    plan = foreign.plan(target)
     rollout = read_journal(foreign.cluster.kafka, "orders").last_of(first)
     assert rollout is not None
     workers: list[dict[str, object]] = plan["workers"]  # type: ignore[assignment]
@@ -270,7 +293,7 @@ def test_a_worker_that_a_roll_left_down_is_named_by_the_next_plan_and_started(fo
     assert "canary" not in shown
 
     foreign.eos("never", "apply", str(plan["hash"]))
-    assert foreign.modes() == {Mode.DISABLED}
+    assert foreign.modes() == {target}
     last = read_journal(foreign.cluster.kafka, "orders").last_of(str(plan["hash"]))
     assert last is not None
     assert last.state is RolloutState.DONE
@@ -284,7 +307,7 @@ def test_a_worker_under_a_supervisor_and_of_another_user_is_refused_before_anyth
     foreign.wait_until_whole()
     pids, starts = foreign.pids(), foreign.starts()
 
-    refused = foreign.eos("never", "plan", "--to", Mode.PREPARING, expect=REFUSED)
+    refused = foreign.eos("never", "plan", "--to", foreign.other_mode(), expect=REFUSED)
 
     told = " ".join((refused.stdout + refused.stderr).split())
     assert "which still runs and may start it again" in told

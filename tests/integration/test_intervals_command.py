@@ -81,16 +81,16 @@ def settle(pipeline: Pipeline, run: Run) -> None:
         until(lambda: not client.open_transactions(pipeline.task_id_prefix(run)), f"the markers of {run}", seconds=60)
 
 
-def eos(lab: Lab, *arguments: str, code: int = 0) -> Any:
-    result = CliRunner().invoke(app, ["intervals", *arguments, "--cluster", str(lab.cluster_file), "--group", GROUP])
+def eos(lab: Lab, *arguments: str, code: int = 0, group: str = GROUP) -> Any:
+    result = CliRunner().invoke(app, ["intervals", *arguments, "--cluster", str(lab.cluster_file), "--group", group])
     if isinstance(result.exception, EosError):
         raise result.exception
     assert result.exit_code == code, result.output
     return json.loads(result.stdout) if "--json" in arguments else result.stdout
 
 
-def test_a_cluster_without_pipelines_is_listed_as_such(lab: Lab) -> None:
-    assert "has no pipelines" in eos(lab, "list")
+def test_a_group_without_pipelines_is_listed_as_such(lab: Lab) -> None:
+    assert "The group nobodys has no pipelines" in eos(lab, "list", group="nobodys")
 
 
 def test_complete_and_running_runs_are_listed_and_shown(lab: Lab, make_pipeline: Callable[[str], Pipeline]) -> None:

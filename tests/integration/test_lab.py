@@ -272,24 +272,21 @@ def test_a_worker_that_does_not_start_shows_the_end_of_its_log(lab: Lab) -> None
         lab.start_worker(1)
 
 
-def test_one_more_worker_joins_and_may_stay_out_of_the_cluster_file(lab: Lab) -> None:
-    index = lab.add_worker(mode=Mode.PREPARING, listed=False)
-    try:
-        assert index == 2
-        assert lab.status().processes[4].mode_in_file == "preparing"
-        assert lab.connect_urls[2] not in [worker.url for worker in lab.cluster().workers]
-        wait_for_group(lab.bootstrap_servers, lab.group_id, members=3)
-    finally:
-        lab.stop_worker(index)
-
-
 @pytest.mark.slow
-def test_another_lab_runs_beside_it(home: Path, lab: Lab) -> None:
+def test_another_lab_runs_beside_it_and_takes_one_more_worker_that_may_stay_out_of_the_cluster_file(
+    home: Path, lab: Lab
+) -> None:
     before = pids(lab)
     eos_lab("up", "--name", "other", "--workers", "1", "--mode", "enabled", cwd=home)
     other = Lab.load(home / ".eos/lab/other")
     assert other.status().healthy
     assert other.group_id != lab.group_id
+
+    assert other.add_worker(mode=Mode.PREPARING, listed=False) == 1
+    assert [process.mode_in_file for process in other.status().processes[1:]] == ["enabled", "preparing"]
+    assert [worker.url for worker in other.cluster().workers] == other.connect_urls[:1]
+    wait_for_group(other.bootstrap_servers, other.group_id, members=2)
+
     eos_lab("down", "--name", "other", cwd=home)
     assert marked(other.root) == []
     assert not other.root.exists()

@@ -22,13 +22,28 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def lab(lab_factory: Callable[..., Lab]) -> Lab:
-    lab = lab_factory(name="three", brokers=3, workers=1)
-    lab.create_topic("t", 3)
-    return lab
+def last_lab() -> list[Lab]:
+    """The lab of the tests so far."""
+    return []
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
+def lab(lab_factory: Callable[..., Lab], last_lab: list[Lab]) -> Lab:
+    """Three brokers and a worker; another lab if a test has taken the last one down."""
+    if not last_lab or not last_lab[0].root.exists():
+        last_lab[:] = [lab_factory(name="three", brokers=3, workers=1)]
+    return last_lab[0]
+
+
+@pytest.fixture
+def topic(lab: Lab) -> str:
+    """A topic of the test's own, of three partitions."""
+    name = f"topic-{time.monotonic_ns()}"
+    lab.create_topic(name, 3)
+    return name
+
+
+@pytest.fixture
 def admin(lab: Lab) -> AdminClient:
     return AdminClient({"bootstrap.servers": lab.bootstrap_servers, "log_level": 2})
 
@@ -39,23 +54,25 @@ def eos_lab(lab: Lab, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
 
 
-def write_to_every_partition(lab: Lab, value: bytes) -> None:
+def write_to_every_partition(lab: Lab, topic: str, value: bytes) -> None:
     idempotent = {"acks": "all", "enable.idempotence": True}  # a write that is repeated for a late answer comes once
     producer = Producer({"bootstrap.servers": lab.bootstrap_servers, "log_level": 2, **idempotent})
     refused = []
     for partition in range(3):
-        producer.produce("t", value, partition=partition, on_delivery=lambda error, _: error and refused.append(error))
+        producer.produce(
+            topic, value, partition=partition, on_delivery=lambda error, _: error and refused.append(error)
+        )
     assert producer.flush(180) == 0
     assert refused == []
 
 
-def test_every_broker_holds_a_copy_of_every_partition(lab: Lab, admin: AdminClient) -> None:
-    write_to_every_partition(lab, b"all are well")
+def test_every_broker_holds_a_copy_of_every_partition(lab: Lab, topic: str, admin: AdminClient) -> None:
+    write_to_every_partition(lab, topic, b"all are well")
     topics = admin.list_topics(timeout=10).topics
-    assert {"t", f"{lab.group_id}-configs", "__consumer_offsets"} <= set(topics)
-    for name, topic in topics.items():
-        assert all(sorted(partition.replicas) == [1, 2, 3] for partition in topic.partitions.values()), name
-    assert {partition.leader for partition in topics["t"].partitions.values()} == {1, 2, 3}
+    assert {topic, f"{lab.group_id}-configs", "__consumer_offsets"} <= set(topics)
+    for name, found in topics.items():
+        assert all(sorted(partition.replicas) == [1, 2, 3] for partition in found.partitions.values()), name
+    assert {partition.leader for partition in topics[topic].partitions.values()} == {1, 2, 3}
 
 
 def test_the_brokers_share_no_file_and_no_port(lab: Lab) -> None:
@@ -67,11 +84,12 @@ def test_the_brokers_share_no_file_and_no_port(lab: Lab) -> None:
     assert lab.cluster().kafka.bootstrap_servers == lab.bootstrap_servers
 
 
-def test_the_lab_goes_on_without_any_one_broker_and_up_starts_it_again(lab: Lab) -> None:
+def test_the_lab_goes_on_without_any_one_broker_and_up_starts_it_again(lab: Lab, topic: str) -> None:
     """The first broker, too: it is no more the controller than the others are."""
+    write_to_every_partition(lab, topic, b"all are well")
     lab.stop_broker(0, kill=True)
     assert lab.broker_process(0) is None
-    write_to_every_partition(lab, b"one is lost")
+    write_to_every_partition(lab, topic, b"one is lost")
 
     told = json.loads(eos_lab(lab, "status", "--json").stdout)
     assert not told["healthy"]
@@ -87,23 +105,25 @@ def test_the_lab_goes_on_without_any_one_broker_and_up_starts_it_again(lab: Lab)
     assert json.loads(up.stdout)["bootstrap_servers"] == lab.bootstrap_servers
     assert lab.status().healthy
     assert sorted(
-        record.value or b"" for record in read_to_end(KafkaSettings.of(lab.bootstrap_servers), "t").records
+        record.value or b"" for record in read_to_end(KafkaSettings.of(lab.bootstrap_servers), topic).records
     ) == [
         *[b"all are well"] * 3,
         *[b"one is lost"] * 3,
     ]
 
 
-def test_a_broker_that_was_stopped_is_started_by_itself_and_gets_its_copies_again(lab: Lab, admin: AdminClient) -> None:
+def test_a_broker_that_was_stopped_is_started_by_itself_and_gets_its_copies_again(
+    lab: Lab, topic: str, admin: AdminClient
+) -> None:
     others = [lab.broker_process(index) for index in (0, 2)]
     lab.stop_broker(1)
-    write_to_every_partition(lab, b"one is stopped")
+    write_to_every_partition(lab, topic, b"one is stopped")
     started = lab.start_broker(1)
     assert lab.start_broker(1) == started
     assert [lab.broker_process(index) for index in (0, 2)] == others
     deadline = time.monotonic() + 180
     while any(
-        len(partition.isrs) < 3 for partition in admin.list_topics("t", timeout=10).topics["t"].partitions.values()
+        len(partition.isrs) < 3 for partition in admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
     ):
         assert time.monotonic() < deadline
         time.sleep(0.2)

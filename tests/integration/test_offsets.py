@@ -34,7 +34,7 @@ def lab(lab_factory: Callable[..., Lab]) -> Lab:
             config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": name, "file": str(_file(lab, name))}
             rest.create(name, {**config, **extra})
         for name in ("own", "shared"):
-            _wait_for(lambda name=name: [o for o in rest.offsets(name) if o.offset == {"position": 14}])
+            _wait_for(lambda name=name: [o for o in rest.offsets(name) if o.offset == _end(lab, name)])
     return lab
 
 
@@ -45,6 +45,15 @@ def eos(lab: Lab, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]) -> Any:
 
 def _file(lab: Lab, name: str) -> Path:
     return lab.data_dir / f"{name}.txt"
+
+
+def _end(lab: Lab, name: str) -> dict[str, int]:
+    """The offset of a connector that has read all of its file."""
+    return {"position": _file(lab, name).stat().st_size}
+
+
+def _key(lab: Lab, name: str) -> bytes:
+    return offset_key(name, {"filename": str(_file(lab, name))})
 
 
 def _wait_for(condition: Callable[[], Any]) -> None:
@@ -69,15 +78,15 @@ def test_offsets_altered_in_the_global_topic_do_not_move_a_connector_with_a_topi
     lab: Lab, eos: Any
 ) -> None:
     """What an operator does by hand: he writes where the tutorials say, and nothing happens."""
-    raw = offset_key("own", {"filename": str(_file(lab, "own"))})
-    _write(lab, f"{lab.group_id}-offsets", raw, b'{"position":489}')
+    _write(lab, f"{lab.group_id}-offsets", _key(lab, "own"), b'{"position":489}')
 
     (one,) = _listed(eos, "own").values()
-    assert (one["offset"], one["topic"], one["own"], one["committed"]) == ({"position": 14}, "own-offsets", True, True)
+    assert (one["offset"], one["topic"]) == (_end(lab, "own"), "own-offsets")
+    assert (one["own"], one["committed"]) == (True, True)
     assert [under["offset"] for under in one["under"]] == [{"position": 489}]
     assert one["producer_id"] is not None
-    (one,) = _listed(eos, "shared").values()
-    assert (one["offset"], one["own"], one["topic"]) == ({"position": 14}, False, f"{lab.group_id}-offsets")
+    one = _listed(eos, "shared")[_key(lab, "shared").decode()]
+    assert (one["offset"], one["own"], one["topic"]) == (_end(lab, "shared"), False, f"{lab.group_id}-offsets")
     assert "position" in eos.run("offsets", "list", "own", "-o", "wide").stdout
 
 
@@ -108,12 +117,13 @@ def test_a_backup_has_every_byte_and_a_difference_says_what_has_changed_since(la
     }
     assert "No offset differs" in eos.run("offsets", "diff", "before.jsonl").stdout
 
+    before = _end(lab, "own")
     with _file(lab, "own").open("a", encoding="utf-8") as file:
         file.write("four\n")
-    _wait_for(lambda: next(iter(_listed(eos, "own").values()))["offset"] == {"position": 19})
+    _wait_for(lambda: next(iter(_listed(eos, "own").values()))["offset"] == _end(lab, "own"))
     found = json.loads(eos.run("offsets", "diff", "before.jsonl", "--json", expect=1).stdout)
     own = next(one for one in found if one["topic"] == "own-offsets")
-    assert (own["before"], own["after"], own["change"]) == ({"position": 14}, {"position": 19}, "changed")
+    assert (own["before"], own["after"], own["change"]) == (before, _end(lab, "own"), "changed")
 
 
 def test_a_connector_that_is_not_there_is_named_with_those_that_are(eos: Any) -> None:

@@ -53,7 +53,8 @@ def test_a_reset_is_shown_then_done_by_its_hash_and_the_connector_reads_from_the
     assert report["written"] == 1
     cluster.until_read("reset", 2)
     assert cluster.state("reset") == "RUNNING"
-    (change,) = json.loads(eos.run("changes", "list", "--json").stdout)
+    changes = json.loads(eos.run("changes", "list", "--json").stdout)
+    (change,) = (one for one in changes if one["about"] == "reset")
     assert (change["state"], change["done"]) == ("done", ["stop", "fence", "write", "start"])
 
 
