@@ -95,8 +95,9 @@ def seed() -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first, so that no long one is left over for a single process at the end of the run.
 
-    Within a file the order stays. A file that is not in the table counts as half a minute. A slow test without a need
-    ends the collection.
+    Within a file the order stays, or with ``EOS_TESTS_REVERSED`` set is turned round, which shows a test that relies on
+    the one before. A file that is not in the table counts as half a minute. A slow test without a need ends the
+    collection.
     """
     require_needs(items)
     seconds: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8"))
@@ -106,6 +107,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         name = item.path.relative_to(root).as_posix()
         return -seconds.get(name, 30.0), name
 
+    if os.environ.get("EOS_TESTS_REVERSED"):
+        items.reverse()
     items.sort(key=file_order)
 
 

@@ -95,7 +95,7 @@ def eos_of() -> Callable[[Lab, Path], Eos]:
 
 
 class Load:
-    """A file source and a thread that gives it another line every twentieth of a second; one thing at a time.
+    """A file source and a thread that gives it another line every tenth of a second; one thing at a time.
 
     ``with Load(lab, "flights") as load: … roll …; assert load.compared().exactly_once``
     """
@@ -126,7 +126,7 @@ class Load:
 
     def _write(self) -> None:
         with self.file.open("a", encoding="utf-8", buffering=1) as file:
-            while not self._stop.wait(0.05):
+            while not self._stop.wait(0.1):
                 file.write(f'{{"line":{self.written}}}\n')
                 self.written += 1
 
@@ -139,7 +139,7 @@ class Load:
 
         :param since_ms: broker time from which on duplicates count as such.
         """
-        more = self.written + 20
+        more = self.written + 10
         self._await(lambda: self.written > more, "a second of load after the roll")
         self._stop.set()
         self._thread.join(timeout=30)

@@ -78,6 +78,7 @@ class Target:
                 writing = [i for i in transactions.open_transactions(prefix) if i.removeprefix(prefix).isdigit()]
                 if writing:
                     return writing[0]
+                time.sleep(0.02)
         raise AssertionError("no task began a transaction")
 
 

@@ -95,6 +95,8 @@ class Upgrade:
         wait_for("the end of its process", lambda: has_heard_of_the_end(self.airflow, self.run_id, asking))
         (action,) = asked()
         assert action.task_id == asking
+        assert f"+exactly.once.source.support={mode}" in action.body
+        assert "its tasks are unassigned" in action.body
         self.rest.answer(DAG_ID, self.run_id, action, "Approve")
 
     @contextlib.contextmanager
