@@ -106,7 +106,9 @@ def _kafka_connect_connection() -> dict[str, Any]:
         },
         "conn-fields": {
             "cluster_file": _field(
-                "Cluster file", "A file (eos.yaml) on the Airflow workers that describes the cluster. Other fields win."
+                "Cluster file",
+                "A file (eos.yaml) on the Airflow workers that describes the cluster. Host, client and REST settings "
+                "may be given beside it; Group and Workers may not.",
             ),
             "group_id": _field("Group", "The workers' group.id."),
             "kafka_conn_id": _field("Kafka connection", "A connection of type kafka that knows the brokers."),
@@ -121,8 +123,8 @@ def _kafka_connect_connection() -> dict[str, Any]:
             "rest": _field("REST settings", "token, ca, client_certificate, verify …", type_=["object", "null"]),
             "workers": {
                 "label": "Workers",
-                "description": 'One entry per worker, such as [{"url": "http://connect-1:8083"}]. What is run on its '
-                "host belongs into the cluster file, unless [eos] allow_host_commands_in_connection is on.",
+                "description": 'One entry per worker, such as [{"url": "http://connect-1:8083"}]. Commands for the '
+                "worker's host belong in the cluster file, unless [eos] allow_host_commands_in_connection is on.",
                 "schema": {"type": ["array", "null"], "items": {"type": "object"}},
             },
         },

@@ -1,12 +1,13 @@
 """The flights out of New York in 2013, day by day (New York's days), into the topic ``flights.daily`` exactly once.
 
-Behind it, a DAG that runs whenever a day is complete. The Variable ``flights_folder`` names the folder that
-``airflow_eos_provider.demo.flights_by_month.write_months`` has filled.
+Behind it, a DAG that runs whenever a day is complete. The Variable ``flights_folder`` names a folder with a file of
+JSON lines for each month; ``flights_source.py`` reads it.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, task
 
@@ -17,7 +18,7 @@ dag = interval_run_dag(
     dag_id="flights_daily",
     pipeline="flights.daily",
     topic="flights.daily",
-    function="airflow_eos_provider.demo.flights_by_month:flights",
+    function=f"{Path(__file__).with_name('flights_source.py')}:flights",
     arguments={"folder": "{{ var.value.get('flights_folder', '/data/flights') }}"},
     schedule=CronDataIntervalTimetable("0 0 * * *", timezone="America/New_York"),
     start_date=datetime(2013, 1, 1),

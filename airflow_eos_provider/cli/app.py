@@ -47,13 +47,13 @@ COMMANDS: Mapping[str, Place] = {
         ),
     ),
     "plan": Place(
-        "cli.rollout",
+        "cli.plan_apply",
         "plan",
         "Show what a roll would change, and the hash to apply it by. Changes nothing.",
         ("eos plan", "eos plan --to disabled --cluster prod"),
     ),
     "apply": Place(
-        "cli.rollout",
+        "cli.plan_apply",
         "apply",
         "Roll the group as planned; after an interruption, go on where it stopped.",
         ("eos apply 3f1c09ab77d2 --reason CHG-4711",),
@@ -164,6 +164,8 @@ def options(
         import logging
 
         logging.basicConfig(level=logging.INFO, format="%(asctime)s  %(name)s: %(message)s", datefmt="%H:%M:%S")
+        logging.getLogger("airflow_eos_provider").setLevel(logging.DEBUG)  # by it our clients' loggers are let through
+        logging.getLogger("airflow_eos_provider.librdkafka").propagate = True
 
 
 def run() -> int:

@@ -59,7 +59,7 @@ def list_(cluster: ClusterOption = None, output: OutputOption = None, as_json: J
     if print_document(document, [change.change_id for change in newest_first], output, as_json=as_json):
         return
     if not newest_first:
-        console.print(f"Group {described.group_id} was never changed but by rolls.")
+        console.print(f"Group {described.group_id} has no changes other than rolls.")
         return
     wide = output is Output.WIDE
     shown = table(f"Changes of group {described.group_id}")

@@ -74,7 +74,7 @@ def advice_for(census: Census) -> tuple[str, ...]:
         )
     if census.state.unknown or census.state.malformed:
         count = len(census.state.unknown) + len(census.state.malformed)
-        found.append(f"{count} records are none that Connect knows; it logs an error for each at every start.")
+        found.append(f"Connect does not know {count} records; it logs an error for each at every start.")
     return tuple(found)
 
 
@@ -92,7 +92,7 @@ def _show(look: ConfigTopicLook, advice: tuple[str, ...]) -> None:
     console.print(kinds)
     connectors = table()
     connectors.add_column("connector", no_wrap=True)
-    for column in ("tasks", "generations", "task count record", "fencing"):
+    for column in ("tasks", "generations", "task count record", "fencing round"):
         connectors.add_column(column, justify="right")
     for name, connector in census.state.connectors.items():
         connectors.add_row(
@@ -100,7 +100,7 @@ def _show(look: ConfigTopicLook, advice: tuple[str, ...]) -> None:
             "–" if connector.task_count is None else str(connector.task_count),
             str(census.commits.get(name, 0)),
             "–" if connector.task_count_record is None else str(connector.task_count_record),
-            Text("pending", "yellow") if connector.pending_fencing else "",
+            Text("due", "yellow") if connector.pending_fencing else "",
         )
     if census.state.connectors:
         console.print(connectors)

@@ -49,7 +49,8 @@ def fence(
         list[str] | None,
         typer.Argument(
             metavar="[CONNECTOR]…",
-            help="Source connectors; default: all. Of one that is named, also what a running task holds open is ended.",
+            help="Source connectors; default: all. For those that are named, transactions that running tasks hold open "
+            "are ended too.",
         ),
     ] = None,
     pending: Annotated[

@@ -273,4 +273,6 @@ def _show_verification(found: Verification) -> None:
     if found.holds:
         console.print("  every record is there, once.", style="green")
     else:
-        console.print("  NOT what was written: records are missing, double, altered or strange.", style="bold red")
+        console.print(
+            "  NOT what was written: records are missing, duplicated, altered or unexpected.", style="bold red"
+        )

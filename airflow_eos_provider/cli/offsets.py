@@ -74,9 +74,9 @@ def list_(
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show source offsets as tasks see them, where each stands, and what Connect's REST API hides. Changes nothing.
+    """Show source offsets as tasks read them, where each stands, and what Connect's REST API hides. Changes nothing.
 
-    A connector's own offsets topic wins over the global one, key by key.
+    Tasks of a connector with its own offsets topic read that one alone; what only the global one has is marked.
     """
     wanted = parse_where(where)
     with ConnectSession(load_cluster(cluster)) as session:

@@ -25,7 +25,7 @@ from airflow_eos_provider.cli.common import (
     width_for,
 )
 from airflow_eos_provider.cli.examples import examples
-from airflow_eos_provider.cli.rollout import (
+from airflow_eos_provider.cli.plan_apply import (
     DEFAULTS,
     DowntimeOption,
     GateTimeoutOption,
@@ -35,7 +35,7 @@ from airflow_eos_provider.cli.rollout import (
     carry_out,
     keep,
 )
-from airflow_eos_provider.cli.rollout import show as show_plan
+from airflow_eos_provider.cli.plan_apply import show as show_plan
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.errors import EosError, GateFailedError, RefusedError, RolloutPausedError
 from airflow_eos_provider.journal.journal import read_journal

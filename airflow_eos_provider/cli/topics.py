@@ -131,8 +131,8 @@ def create(
 ) -> None:
     """Create missing internal topics and mend settings. Without --hash or --yes: show the plan, change nothing.
 
-    New topics get what a worker gives them. Nothing is deleted, and no data moves; what cannot be mended here is named
-    with what helps. It holds the group's lease, as a roll does. Killed and called again, it begins from what is there.
+    New topics get what a worker gives them. Nothing is deleted, and no data moves; what it cannot mend is listed
+    with a remedy. It holds the group's lease, as a roll does. Killed and called again, it begins from what is there.
     """
     require_enough_digits(plan_hash)
     given = _given(config_topic, offsets_topic, status_topic, own_topic, partitions, replication_factor)

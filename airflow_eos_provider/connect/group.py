@@ -126,6 +126,19 @@ class WorkerGroup:
             placed[member.worker_id] = _placement_of(self.protocol, member.allocation, member.assignment)
         return placed
 
+    def may_run(self, connector: str) -> bool:
+        """Whether a member may still run a task of a connector.
+
+        One that is being revoked runs until its worker has ended it and joins again (``WorkerCoordinator``), and the
+        group is called stable meanwhile.
+        """
+        placement = self.placement
+        if placement is None:
+            return True
+        tasks = [task for placed in placement.values() for task in placed.tasks]
+        tasks += [task for member in self.members if member.assignment for task in member.assignment.revoked_tasks]
+        return any(name == connector for name, _ in tasks)
+
     @property
     def config_offsets(self) -> dict[str, int]:
         """The config offset that each member works on, by worker id: its assignment's, else the one it joined with."""

@@ -104,14 +104,14 @@ class WorkerFiles:
             why = "; ".join(f"{worker}: {reason}" for worker, reason in self.unread.items())
             raise ConfigurationError(
                 f"{name} is not known, since no worker's properties file can be read here ({why}).",
-                remedy="Give the topic's name by its option, or describe where a worker's file is ('config').",
+                remedy="Name the topic (--config-topic, --offsets-topic), or describe a worker's file ('config').",
             )
         value = self._agreed(name)
         if not value or any(references(value)):
             raise ConfigurationError(
                 f"The workers' files do not say {name}"
                 + (f": {value} comes from a config provider." if value else "."),
-                remedy="Give the topic's name by its option.",
+                remedy="Name the topic (--config-topic, --offsets-topic).",
             )
         return value
 

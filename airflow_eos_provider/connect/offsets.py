@@ -34,6 +34,7 @@ class Hidden(StrEnum):
     SPELLING = "key spelt otherwise than Connect writes it"
     NOT_AN_OFFSET = "not an offset of Connect"
     TWICE = "the same key in several partitions"
+    NOT_READ = "in the global topic only, which tasks with an own topic do not read"
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ ByConnector = Mapping[str | None, Iterable[OffsetRecord]]
 class OffsetLog:
     """An offsets topic, replayed record by record; partitions may mingle.
 
-    A key belongs into one partition, by its hash. In a topic whose number of partitions was raised, or that another
+    A key belongs in one partition, by its hash. In a topic whose number of partitions was raised, or that another
     tool has written to, it may stand in several: compaction never joins them, and what a worker makes of it depends on
     which it reads last. So the newest record of a key is kept for each partition.
 
@@ -214,27 +215,35 @@ class Offset:
 
     :param record: where it stands.
     :param own: whether that is the connector's own topic.
+    :param is_read: whether its tasks read that topic; with a topic of their own they do not read the global one.
     :param others: further records of this key: the global topic's under an own one, other partitions of a topic.
     """
 
     record: OffsetRecord
     own: bool
     others: tuple[OffsetRecord, ...] = ()
+    is_read: bool = True
 
     @property
     def hidden(self) -> tuple[Hidden, ...]:
         """Why REST does not show it, or not surely so."""
-        found = [self.record.key.hidden] if self.record.key.hidden else []
+        found = [] if self.is_read else [Hidden.NOT_READ]
+        if self.record.key.hidden:
+            found.append(self.record.key.hidden)
         if not self.record.is_removed and self.record.offset is None:
             found.append(Hidden.NOT_AN_OFFSET)
         places = [r for r in (self.record, *self.others) if r.topic == self.record.topic and not r.is_removed]
         return (*found, Hidden.TWICE) if len(places) > 1 else tuple(found)
 
 
-def combined(own: Iterable[OffsetRecord], global_: Iterable[OffsetRecord]) -> Iterator[Offset]:
-    """What a task reads: the connector's own topic wins over the global one key by key, and a removal uncovers it.
+def combined(own: Iterable[OffsetRecord] | None, global_: Iterable[OffsetRecord]) -> Iterator[Offset]:
+    """A connector's offsets: those that its tasks read, and those of the global topic that they do not.
 
-    :param own: newest records of the connector's own topic, by key; empty if it has none.
+    A connector with a topic of its own reads that one alone, although KIP-618 promises the global one beneath it:
+    ``KafkaOffsetBackingStore.get`` answers with every key that it is asked for, null where it has none, and
+    ``ConnectorOffsetBackingStore.get`` puts these nulls over the global topic's offsets.
+
+    :param own: newest records of the connector's own topic, by key; None if it has no such topic.
     :param global_: those of the workers' ``offset.storage.topic``, by key.
     :returns: by key; keys that are removed everywhere are not among them.
     """
@@ -242,7 +251,7 @@ def combined(own: Iterable[OffsetRecord], global_: Iterable[OffsetRecord]) -> It
     def raw_key(place: tuple[bool, OffsetRecord]) -> bytes:
         return place[1].key.raw
 
-    places = merge(zip(repeat(True), own, strict=False), zip(repeat(False), global_, strict=False), key=raw_key)
+    places = merge(zip(repeat(True), own or (), strict=False), zip(repeat(False), global_, strict=False), key=raw_key)
     for _, of_one_key in groupby(places, raw_key):
         standing = list(of_one_key)
         live = [(is_own, record) for is_own, record in standing if not record.is_removed]
@@ -250,7 +259,7 @@ def combined(own: Iterable[OffsetRecord], global_: Iterable[OffsetRecord]) -> It
             # Among several partitions of one topic the newest is what a worker that has followed it holds.
             is_own, record = max(live, key=lambda place: (place[0], place[1].timestamp_ms, place[1].position))
             others = tuple(other for _, other in standing if other is not record)
-            yield Offset(record, is_own, others)
+            yield Offset(record, is_own, others, is_read=is_own or own is None)
 
 
 def _parsed(raw: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""A worker's REST API, blocking and async, from one set of calls (``rest_calls.py``).
+"""A worker's REST API, by the calls of ``rest_calls.py``.
 
 Certificates are verified unless that is turned off explicitly, redirects are not followed, and proxies of the
 environment are not used: a request that wandered elsewhere could show credentials there, or ask the wrong worker.
@@ -6,7 +6,6 @@ environment are not used: a request that wandered elsewhere could show credentia
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import ssl
 import time
@@ -36,7 +35,6 @@ from airflow_eos_provider.connect.rest_calls import (
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 
 __all__ = [
-    "AsyncConnectRest",
     "ConnectRest",
     "ConnectorOffset",
     "ConnectorStatus",
@@ -84,8 +82,31 @@ _CONNECT_SECONDS = 5.0
 _ANSWER_BYTES = 64 * 1024 * 1024
 
 
-class _Worker:
-    """What both faces share: settings, the pauses between attempts, errors.
+class _Body:
+    """An answer's body as it arrives. httpx bounds the wait for each piece only, so the whole is bounded here."""
+
+    def __init__(self, url: str, limit_seconds: float) -> None:
+        self._url = url
+        self._limit_seconds = limit_seconds
+        self._deadline = time.monotonic() + limit_seconds
+        self._content = bytearray()
+
+    def add(self, piece: bytes) -> None:
+        self._content += piece
+        if len(self._content) > _ANSWER_BYTES:
+            raise not_connect(self._url, f"answered with more than {_ANSWER_BYTES} bytes")
+        if time.monotonic() > self._deadline:
+            raise UnreachableError(f"{self._url} had not answered completely after {self._limit_seconds:g} s.")
+
+    def answer(self, status: int) -> Answer:
+        return Answer(self._url, status, bytes(self._content))
+
+
+class ConnectRest:
+    """One worker's REST API.
+
+    Every method raises :class:`UnreachableError` when no answer comes, :class:`NotKafkaConnectError` when the answer is
+    not Connect's, and :class:`ConnectRestError` with status and Connect's words when it is an error.
 
     :param url: REST address of one worker, ``http(s)://host:port``.
     :param retry_seconds: for how long a request is repeated that meets a rebalance, or a leader that was killed
@@ -119,106 +140,6 @@ class _Worker:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url})"
-
-    def _client_options(self) -> dict[str, Any]:
-        settings = self._settings
-        headers = {"Accept": "application/json"}
-        if settings.token:
-            headers["Authorization"] = f"Bearer {settings.token}"
-        return {
-            "auth": (settings.username, settings.password or "") if settings.username else None,
-            "headers": headers,
-            # Over plain http there is nothing to verify, and loading the authorities takes a while.
-            "verify": _tls(settings) if self.url.startswith("https:") else False,
-            "trust_env": False,
-            "follow_redirects": False,
-        }
-
-    def _seconds(self) -> float:
-        """Limit of the next request."""
-        if self.give_up_at is None:
-            return self._settings.timeout_seconds
-        left = self.give_up_at - time.monotonic()
-        if left <= 0:
-            raise UnreachableError(
-                f"{self.url} did not answer everything in time.", remedy="Check that the worker runs and is not stuck."
-            )
-        return min(self._settings.timeout_seconds, left)
-
-    def _pauses(self) -> Iterator[float]:
-        """Pauses between attempts, in seconds, until the time for them is used up."""
-        deadline = time.monotonic() + self.retry_seconds
-        pause = _FIRST_PAUSE_SECONDS
-        while time.monotonic() + pause < deadline:
-            yield pause
-            pause = min(pause * 1.6, _LONGEST_PAUSE_SECONDS)
-
-    def _must_repeat(self, call: Call[Any], outcome: Answer | httpx.HTTPError) -> bool:
-        if isinstance(outcome, Answer):
-            return call.may_be_repeated(outcome)
-        # A refused connection has done nothing yet, so any request may be repeated after it.
-        return self._retry_refused and isinstance(outcome, httpx.ConnectError)
-
-    def _value(self, call: Call[T], outcome: Answer | httpx.HTTPError) -> T:
-        if isinstance(outcome, Answer):
-            return call.read(outcome)
-        raise self._no_answer(call, outcome) from outcome
-
-    def _no_answer(self, call: Call[Any], error: httpx.HTTPError) -> EosError:
-        words = _reason(error)
-        what = f"{self.url} did not answer {call.method} {call.path}"
-        if isinstance(error, httpx.TimeoutException):
-            limit = self._settings.timeout_seconds
-            if isinstance(error, httpx.ConnectTimeout):
-                limit = min(_CONNECT_SECONDS, limit)
-            return UnreachableError(
-                f"{what} within {limit:g} s.", remedy="Check that the worker runs and is not stuck."
-            )
-        if "CERTIFICATE_VERIFY_FAILED" in words:
-            return UnreachableError(
-                f"{what}: its certificate is not trusted ({words}).",
-                remedy="Set rest.ca in the cluster description to the authority that signed it; a self-signed "
-                "certificate is its own authority.",
-            )
-        if "SSL" in words:
-            return UnreachableError(
-                f"{what}: {words}.", remedy="Check http against https, and rest.client_certificate."
-            )
-        if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
-            return UnreachableError(
-                f"{what}: {words}.",
-                expected="an HTTP answer",
-                remedy="Check that this is the worker's REST port (not the broker's, not TLS), and the worker's log.",
-            )
-        return UnreachableError(f"{what}: {words}.", remedy="Check the address, and that the worker runs.")
-
-
-class _Body:
-    """An answer's body as it arrives. httpx bounds the wait for each piece only, so the whole is bounded here."""
-
-    def __init__(self, url: str, limit_seconds: float) -> None:
-        self._url = url
-        self._limit_seconds = limit_seconds
-        self._deadline = time.monotonic() + limit_seconds
-        self._content = bytearray()
-
-    def add(self, piece: bytes) -> None:
-        self._content += piece
-        if len(self._content) > _ANSWER_BYTES:
-            raise not_connect(self._url, f"answered with more than {_ANSWER_BYTES} bytes")
-        if time.monotonic() > self._deadline:
-            raise UnreachableError(f"{self._url} had not answered completely after {self._limit_seconds:g} s.")
-
-    def answer(self, status: int) -> Answer:
-        return Answer(self._url, status, bytes(self._content))
-
-
-class ConnectRest(_Worker):
-    """The blocking face. Parameters as in :class:`_Worker`.
-
-    Every method raises :class:`UnreachableError` when no answer comes, :class:`NotKafkaConnectError` when the answer is
-    not Connect's, and :class:`ConnectRestError` with status and Connect's words when it is an error.
-    """
 
     def __enter__(self) -> Self:
         self._client = httpx.Client(**self._client_options())
@@ -332,60 +253,77 @@ class ConnectRest(_Worker):
         """Let this very worker validate a configuration; nothing is created."""
         return self.run(rest_calls.validate(plugin_class, config))
 
+    def _client_options(self) -> dict[str, Any]:
+        settings = self._settings
+        headers = {"Accept": "application/json"}
+        if settings.token:
+            headers["Authorization"] = f"Bearer {settings.token}"
+        return {
+            "auth": (settings.username, settings.password or "") if settings.username else None,
+            "headers": headers,
+            # Over plain http there is nothing to verify, and loading the authorities takes a while.
+            "verify": _tls(settings) if self.url.startswith("https:") else False,
+            "trust_env": False,
+            "follow_redirects": False,
+        }
 
-class AsyncConnectRest(_Worker):
-    """The async face, for triggers: what only looks. Parameters and errors as in the blocking one."""
+    def _seconds(self) -> float:
+        """Limit of the next request."""
+        if self.give_up_at is None:
+            return self._settings.timeout_seconds
+        left = self.give_up_at - time.monotonic()
+        if left <= 0:
+            raise UnreachableError(
+                f"{self.url} did not answer everything in time.", remedy="Check that the worker runs and is not stuck."
+            )
+        return min(self._settings.timeout_seconds, left)
 
-    async def __aenter__(self) -> Self:
-        self._client = httpx.AsyncClient(**self._client_options())
-        return self
+    def _pauses(self) -> Iterator[float]:
+        """Pauses between attempts, in seconds, until the time for them is used up."""
+        deadline = time.monotonic() + self.retry_seconds
+        pause = _FIRST_PAUSE_SECONDS
+        while time.monotonic() + pause < deadline:
+            yield pause
+            pause = min(pause * 1.6, _LONGEST_PAUSE_SECONDS)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._client.aclose()
+    def _must_repeat(self, call: Call[Any], outcome: Answer | httpx.HTTPError) -> bool:
+        if isinstance(outcome, Answer):
+            return call.may_be_repeated(outcome)
+        # A refused connection has done nothing yet, so any request may be repeated after it.
+        return self._retry_refused and isinstance(outcome, httpx.ConnectError)
 
-    async def run(self, call: Call[T]) -> T:
-        """Carry out one call."""
-        pauses = self._pauses()
-        while True:
-            outcome: Answer | httpx.HTTPError
-            try:
-                with _ours():
-                    outcome = await self._send(call)
-            except httpx.HTTPError as error:
-                outcome = error
-            pause = next(pauses, None) if self._must_repeat(call, outcome) else None
-            if pause is None:
-                return self._value(call, outcome)
-            await asyncio.sleep(pause)
+    def _value(self, call: Call[T], outcome: Answer | httpx.HTTPError) -> T:
+        if isinstance(outcome, Answer):
+            return call.read(outcome)
+        raise self._no_answer(call, outcome) from outcome
 
-    async def _send(self, call: Call[Any]) -> Answer:
-        limit = self._seconds()
-        body = _Body(self.url, limit)
-        address = self.url + call.path
-        async with self._client.stream(call.method, address, json=call.body, timeout=_timeout(limit)) as response:
-            async for piece in response.aiter_bytes():
-                body.add(piece)
-        return body.answer(response.status_code)
-
-    async def root(self) -> WorkerRoot:
-        return await self.run(rest_calls.root())
-
-    async def health(self) -> Health:
-        return await self.run(rest_calls.health())
-
-    async def connectors(self) -> tuple[str, ...]:
-        return await self.run(rest_calls.connectors())
-
-    async def statuses(self) -> dict[str, ConnectorStatus]:
-        return await self.run(rest_calls.statuses())
-
-    async def plugins(self) -> tuple[Plugin, ...]:
-        return await self.run(rest_calls.plugins())
-
-    async def validate(self, plugin_class: str, config: Mapping[str, str]) -> Validation:
-        return await self.run(rest_calls.validate(plugin_class, config))
+    def _no_answer(self, call: Call[Any], error: httpx.HTTPError) -> EosError:
+        words = _reason(error)
+        what = f"{self.url} did not answer {call.method} {call.path}"
+        if isinstance(error, httpx.TimeoutException):
+            limit = self._settings.timeout_seconds
+            if isinstance(error, httpx.ConnectTimeout):
+                limit = min(_CONNECT_SECONDS, limit)
+            return UnreachableError(
+                f"{what} within {limit:g} s.", remedy="Check that the worker runs and is not stuck."
+            )
+        if "CERTIFICATE_VERIFY_FAILED" in words:
+            return UnreachableError(
+                f"{what}: its certificate is not trusted ({words}).",
+                remedy="Set rest.ca in the cluster description to the authority that signed it; a self-signed "
+                "certificate is its own authority.",
+            )
+        if "SSL" in words:
+            return UnreachableError(
+                f"{what}: {words}.", remedy="Check http against https, and rest.client_certificate."
+            )
+        if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+            return UnreachableError(
+                f"{what}: {words}.",
+                expected="an HTTP answer",
+                remedy="Check that this is the worker's REST port (not the broker's, not TLS), and the worker's log.",
+            )
+        return UnreachableError(f"{what}: {words}.", remedy="Check the address, and that the worker runs.")
 
 
 def _timeout(seconds: float) -> httpx.Timeout:
@@ -400,7 +338,7 @@ def _parses(url: str) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """The words of the system where there are some: the async client says only that all attempts failed."""
+    """The words of the system where there are some."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ConnectionRefusedError):

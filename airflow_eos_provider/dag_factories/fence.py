@@ -59,8 +59,8 @@ def fence_dag(
                 None,
                 title="Connectors",
                 type=["null", "string"],
-                description="Source connectors, separated by commas; empty for all. Of one that is named, also what a "
-                "running task holds open is ended: the task is restarted.",
+                description="Source connectors, separated by commas; empty for all. For those that are named, "
+                "transactions that running tasks hold open are ended too: the tasks are restarted.",
             ),
             "pending": Param(
                 False,

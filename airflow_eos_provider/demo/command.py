@@ -72,7 +72,7 @@ def demo(
     try:
         report = run_demo(options, console)
     except KeyboardInterrupt:
-        console.print(Text("Broken off; nothing of the demo is left running.", style="yellow"))
+        console.print(Text("Interrupted; nothing of the demo is left running.", style="yellow"))
         raise typer.Exit(130) from None
     console.print(Text(f"Report: {options.report_file}"))
     if keep and "url" in report.airflow:
@@ -100,5 +100,5 @@ def _say_what_failed(report: DemoReport, options: DemoOptions, console: Console)
         if part.remedy:
             console.print(Text(f"{part.name}: {part.remedy}"))
     console.print(Text(f"The logs are in {options.folder / 'lab'} and {options.folder / 'airflow'}."))
-    console.print(Text(f"How to go on: mend the cause and run 'eos demo --dir {options.folder}' again;"))
+    console.print(Text(f"How to go on: remove the cause and run 'eos demo --dir {options.folder}' again;"))
     console.print(Text("with --keep, lab and Airflow stay up to look at them."))

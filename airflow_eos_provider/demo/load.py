@@ -34,6 +34,9 @@ _HELD_SECONDS = 4.0
 _POLL_SECONDS = 0.7
 _FENCING_POLL_SECONDS = 0.05
 
+#: A rebalance is over by then.
+_PLACED_SECONDS = 60.0
+
 Now = Callable[[str], None]
 
 
@@ -197,11 +200,17 @@ class Load:
 
     def worker_of_file_task(self) -> int:
         """Number of the worker that runs the file source's task, that is, holds a transaction open while it writes."""
-        placement = describe_group(self.cluster.kafka, self.cluster.group_id).placement
-        for worker_id, placed in (placement or {}).items():
-            if (FILE_CONNECTOR, 0) in placed.tasks:
-                return [worker.worker_id for worker in self.cluster.workers].index(worker_id)
-        raise LoadError(f"The group places the task of {FILE_CONNECTOR} nowhere.")
+        deadline = time.monotonic() + _PLACED_SECONDS
+        while True:
+            placement = describe_group(self.cluster.kafka, self.cluster.group_id).placement
+            for worker_id, placed in (placement or {}).items():
+                if (FILE_CONNECTOR, 0) in placed.tasks:
+                    return [worker.worker_id for worker in self.cluster.workers].index(worker_id)
+            if time.monotonic() > deadline:
+                raise LoadError(
+                    f"The group has placed the task of {FILE_CONNECTOR} nowhere for {_PLACED_SECONDS:.0f} s."
+                )
+            time.sleep(_POLL_SECONDS)  # in a rebalance nothing is placed
 
     def reconfigure_mirror(self, deadline_seconds: float) -> Fencing:
         """Take the mirror from three tasks to two and watch the fencing round that this causes.
@@ -237,6 +246,12 @@ class Load:
             if time.monotonic() - asked_at >= _POLL_SECONDS:
                 count_after = self._task_count_record()
                 if count_after.offset > count_before.offset:
+                    last = transactions.describe(before)  # what was fenced between the last look and the record
+                    fenced |= {
+                        name: description
+                        for name, description in last.items()
+                        if name not in fenced and description.timeout_ms != before[name].timeout_ms
+                    }
                     return fenced, count_after
                 asked_at = time.monotonic()
             if elapsed > deadline_seconds:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from airflow_eos_provider.connect.group import describe_group
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.demo.load import MIRROR_CONNECTOR
@@ -48,7 +49,11 @@ class MirrorOffsets:
         with ConnectRest(self._url, retry_seconds=_REST_SECONDS) as rest:
             rest.stop(MIRROR_CONNECTOR)
             deadline = time.monotonic() + _REST_SECONDS
-            while (status := rest.statuses()[MIRROR_CONNECTOR]).tasks or status.state != "STOPPED":
+            while (
+                (status := rest.statuses()[MIRROR_CONNECTOR]).tasks
+                or status.state != "STOPPED"
+                or describe_group(self._session.kafka, self._group_id).may_run(MIRROR_CONNECTOR)
+            ):
                 if time.monotonic() > deadline:
                     raise EosError(f"{MIRROR_CONNECTOR} was asked to stop; {_REST_SECONDS:.0f} s later it has not.")
                 time.sleep(0.2)

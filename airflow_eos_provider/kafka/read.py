@@ -101,7 +101,7 @@ def read_to_end(
 ) -> TopicRead:
     """The records of a topic. Parameters and errors as in :func:`scan_to_end`."""
     records: list[LogRecord] = []
-    reading = _scan(kafka, topic, reach, records.extend, _Manner(isolation, timeout_seconds), progress)
+    reading = _scan(kafka, topic, reach, records.extend, _ReadOptions(isolation, timeout_seconds), progress)
     return TopicRead(topic, tuple(records), reading.beginnings, reading.ends)
 
 
@@ -135,12 +135,12 @@ def scan_to_end(
     :raises ReplacedTopicError: it ends before the read's start, or has another id, and so is not the one it was.
     :raises EosError: the topic went away.
     """
-    manner = _Manner(isolation, timeout_seconds, stall_only, headers)
-    return dict(_scan(kafka, topic, reach, on_records, manner, progress).ends)
+    options = _ReadOptions(isolation, timeout_seconds, stall_only, headers)
+    return dict(_scan(kafka, topic, reach, on_records, options, progress).ends)
 
 
 @dataclass(frozen=True, slots=True)
-class _Manner:
+class _ReadOptions:
     """How a topic is read; see :func:`scan_to_end`."""
 
     isolation: str
@@ -158,13 +158,13 @@ def _scan(
     topic: str,
     reach: Reach,
     on_records: Callable[[Sequence[LogRecord]], None],
-    manner: _Manner,
+    options: _ReadOptions,
     progress: Callable[[int, int], None] | None,
 ) -> _Reading:
     clock = _Clock()
     with session_of(kafka) as session, contextlib.ExitStack() as lent:
-        ends = Ends(lent.enter_context(session.admin()), topic, reach, min(manner.timeout_seconds, CONNECT_SECONDS))
-        reading = _Reading(session, lent, topic, ends.beginnings(), manner)
+        ends = Ends(lent.enter_context(session.admin()), topic, reach, min(options.timeout_seconds, CONNECT_SECONDS))
+        reading = _Reading(session, lent, topic, ends.beginnings(), options)
         while True:
             reading.run(ends.now(), on_records, progress)
             if reach.compaction_lag_seconds is None or clock.seconds() <= reach.compaction_lag_seconds:
@@ -191,14 +191,14 @@ class _Reading:
         lent: contextlib.ExitStack,
         topic: str,
         beginnings: dict[int, int],
-        manner: _Manner,
+        options: _ReadOptions,
     ) -> None:
         self._session = session
         self._lent = lent
         self.topic = topic
         self.beginnings = beginnings
         self.ends: dict[int, int] = {}
-        self.manner = manner
+        self.options = options
         self.positions = dict(beginnings)
         self.moved = False
         self.to_come: set[int] = set()
@@ -209,7 +209,7 @@ class _Reading:
         # Not before there is something to read, for it costs time.
         return self._lent.enter_context(
             self._session.consumer(
-                isolation_level=self.manner.isolation,
+                isolation_level=self.options.isolation,
                 auto_offset_reset="earliest",
                 enable_partition_eof=True,
                 allow_auto_create_topics=False,
@@ -233,7 +233,7 @@ class _Reading:
         progress: Callable[[int, int], None] | None,
     ) -> None:
         """Read on to these ends."""
-        deadline = time.monotonic() + self.manner.timeout_seconds
+        deadline = time.monotonic() + self.options.timeout_seconds
         self._aim_at(ends)
         total = sum(self.ends[p] - self.beginnings[p] for p in self.ends)
         while self.to_come:
@@ -245,8 +245,8 @@ class _Reading:
                 self.client_errors.clear()
             if records:
                 on_records(records)
-            if self.manner.stall_only and self.moved:
-                deadline = time.monotonic() + self.manner.timeout_seconds
+            if self.options.stall_only and self.moved:
+                deadline = time.monotonic() + self.options.timeout_seconds
             if progress is not None and messages:
                 progress(sum(min(self.positions[p], self.ends[p]) - self.beginnings[p] for p in self.ends), total)
 
@@ -294,7 +294,7 @@ class _Reading:
         offsets: list[Any] = list(map(Message.offset, messages))
         stamps = map(_SECOND, map(Message.timestamp, messages))
         keys, values = map(Message.key, messages), map(Message.value, messages)
-        headers: Iterable[Any] = map(Message.headers, messages) if self.manner.headers else repeat(None)
+        headers: Iterable[Any] = map(Message.headers, messages) if self.options.headers else repeat(None)
         fields = zip(repeat(self.topic), partitions, offsets, stamps, keys, values, headers, strict=False)
         records: list[LogRecord] = list(map(tuple.__new__, repeat(LogRecord), fields))
         reached = dict(zip(partitions, offsets, strict=True))  # the last of each partition, for they ascend
@@ -342,8 +342,8 @@ class _Reading:
         )
         if len(self.to_come) > 5:
             where += f" and {len(self.to_come) - 5} more"
-        stopped = "had nothing more to read for" if self.manner.stall_only else "was not read to its end within"
-        found = f"Topic {self.topic} {stopped} {self.manner.timeout_seconds:g} s: {where}."
+        stopped = "had nothing more to read for" if self.options.stall_only else "was not read to its end within"
+        found = f"Topic {self.topic} {stopped} {self.options.timeout_seconds:g} s: {where}."
         if self.reached_stable_end:
             return ReadTimeoutError(
                 f"{found} No committed record follows there: an open transaction probably holds back its readers.",

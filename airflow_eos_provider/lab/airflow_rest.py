@@ -105,7 +105,7 @@ class AirflowRest:
     url: str
     username: str
     password: str = field(repr=False)
-    timeout_seconds: float = 20.0
+    timeout_seconds: float = 60.0
     retry_seconds: float = 60.0
     _client: httpx.Client = field(init=False, repr=False)
     _token: str = field(init=False, repr=False, default="")

@@ -331,10 +331,7 @@ class OffsetsChanger:
             raise _touched(connector)
         if found is None or found.task_count:
             return None
-        placement = describe_group(self._session.kafka, self.group_id).placement
-        if placement is None or any(connector == name for placed in placement.values() for name, _ in placed.tasks):
-            return None
-        return found
+        return None if describe_group(self._session.kafka, self.group_id).may_run(connector) else found
 
     def _fence(self, connector: str, stopped: ConnectorConfigState | None) -> None:
         """Shut out every producer of the connector's tasks, zombies with an open transaction too."""
@@ -484,7 +481,7 @@ class OffsetsChanger:
         while not (found := look()):
             if time.monotonic() >= deadline:
                 raise EosError(
-                    f"Waited {self._settle_seconds:.0f} s in vain for {what}.",
+                    f"Timed out after {self._settle_seconds:.0f} s waiting for {what}.",
                     remedy="See 'eos status'. The same command goes on; 'eos changes abandon' closes the change as it "
                     "is, and leaves the connector as it is.",
                 )

@@ -1,8 +1,8 @@
 """What a change of source offsets writes, decided from the offsets as they are: alter, reset, restore, migrate, copy.
 
 Every key keeps its bytes: a record is removed under the key that it has, however it is spelt, and in every partition
-that has one. A connector's own topic and the global one are changed together, since a removal in the own one would only
-uncover what the global one still has.
+that has one. A connector's own topic and the global one are changed together: tasks read the own one alone, and the
+other is what they read once the connector has no such topic any more.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Places:
     """Where the offsets of one connector are, removals included.
 
     :param connector: its name.
-    :param topics: the topics that its tasks read, the one that wins first: its own, if it has one, then the global one.
+    :param topics: the topics of its offsets: its own, if it has one, then the global one.
     """
 
     def __init__(self, connector: str, topics: Sequence[OffsetsTopic]) -> None:
@@ -191,20 +191,16 @@ def restore(places: Places, backup: Backup) -> list[Write]:
 
 
 def migrate(connector: str, now: Sequence[OffsetsTopic], to: OffsetsTopic) -> list[Write]:
-    """Move the offsets that a connector's tasks see into one topic.
+    """Move the offsets that a connector's tasks read into one topic.
 
     Into an own topic, the global one keeps what it has: Connect goes on copying offsets there. Into the global one, the
     own topic is emptied of them, so that an old offset does not win once the connector gets that topic again.
 
-    :param now: the topics that its tasks read, the one that wins first.
-    :param to: the one that wins afterwards: an own topic, or the global one.
+    :param now: the topics of its offsets, its own before the global one.
+    :param to: the one that they read afterwards: an own topic, or the global one.
     """
-    *own, global_ = now
-    seen = combined(
-        [record for topic in own for record in topic.committed.get(connector, ())],
-        global_.committed.get(connector, ()),
-    )
-    wanted = {offset.record.key.raw: offset.record.value for offset in seen}
+    *own, _ = now
+    wanted = _offsets_of(connector, now)
     target = Places(connector, [to])
     others = sorted({record.key.raw for record in target.live()} - wanted.keys())
     writes = [write for key, value in wanted.items() for write in target.put(key, value)]
@@ -217,20 +213,32 @@ def migrate(connector: str, now: Sequence[OffsetsTopic], to: OffsetsTopic) -> li
 
 
 def copy(source: str, now: Sequence[OffsetsTopic], places: Places) -> list[Write]:
-    """Give one connector the offsets that the tasks of another one see.
+    """Give one connector the offsets that the tasks of another one read.
 
     A key keeps the spelling of its source partition. Offsets of source partitions that the other one lacks stay.
 
     :param source: the other connector.
-    :param now: the topics that its tasks read, the one that wins first.
+    :param now: the topics of its offsets, its own before the global one.
     :param places: of the connector that gets them.
     """
-    *own, global_ = now
-    seen = combined(
-        [record for topic in own for record in topic.committed.get(source, ())], global_.committed.get(source, ())
-    )
-    renamed = {_renamed(offset.record.key.raw, places.connector): offset.record.value for offset in seen}
+    renamed = {_renamed(raw, places.connector): value for raw, value in _offsets_of(source, now).items()}
     return [write for key, value in renamed.items() for write in places.put(key, value)]
+
+
+def _offsets_of(connector: str, topics: Sequence[OffsetsTopic]) -> dict[bytes, bytes | None]:
+    """By key the offsets that a connector's tasks read.
+
+    Where its own topic has none of them yet, the global one's: somebody has given it that topic by hand, and its tasks
+    would begin anew.
+
+    :param topics: those of its offsets, its own before the global one.
+    """
+    *own, global_ = topics
+    for topic in own:
+        records = topic.committed.get(connector, ())
+        if any(not record.is_removed for record in records):
+            return {one.record.key.raw: one.record.value for one in combined(records, ())}
+    return {one.record.key.raw: one.record.value for one in combined(None, global_.committed.get(connector, ()))}
 
 
 def _renamed(raw: bytes, connector: str) -> bytes:

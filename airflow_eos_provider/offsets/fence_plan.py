@@ -245,7 +245,7 @@ def _pending(seen: ConnectorLook) -> ConnectorRound:
     tasks = _tasks_to_run(state)
     failed = tuple(task.number for task in seen.tasks if task.state == "FAILED" and task.number < tasks)
     if tasks and not failed:
-        return _round(seen, f"{due}, and no task has failed: Connect is at it", awaits_record=True)
+        return _round(seen, f"{due}, and no task has failed: Connect is doing it", awaits_record=True)
     fence = sorted({*_ids_of_round(state), *(each.number for each in seen.ids if each.held)})
     if not tasks:
         why = "inconsistent task configs" if state.inconsistent else state.target_state.lower()

@@ -263,13 +263,17 @@ class Fencer:
         """
         up: set[int] = set()
         restarted = set(progress.restarted)
+        # A running task that was fenced may be reported RUNNING a while longer, then FAILED, before its successor runs.
+        have_failed = restarted - set(round_.running)
         begun = time.monotonic()
         while True:
             missing = self._missing(round_, self._require_same_configs(round_), progress)
             if not missing:
                 return
             tasks = self._tasks(round_.connector)
-            up |= {task.number for task in tasks if task.state != "FAILED"}
+            fail_now = {task.number for task in tasks if task.state == "FAILED"}
+            up |= have_failed - fail_now
+            have_failed |= fail_now
             if time.monotonic() >= begun + RESTARTED_SECONDS:
                 up |= restarted
             failed = [task for task in tasks if task.state == "FAILED" and task.number not in restarted - up]
@@ -374,7 +378,7 @@ def _not_up(round_: ConnectorRound, task: TaskStatus) -> _NotUpError:
 
 
 def _not_in_time(round_: ConnectorRound, missing: str, seconds: float, tasks: Iterable[TaskStatus]) -> _NotInTimeError:
-    found = f"Waited {seconds:g} s in vain for {missing} of {round_.connector}."
+    found = f"Timed out after {seconds:g} s waiting for {missing} of {round_.connector}."
     remedy = "See 'eos status' for where its tasks are, and the leader's log for its round."
     if failed := next((task for task in tasks if task.state == "FAILED"), None):
         failure = name_failure(failed.trace)

@@ -1,4 +1,4 @@
-"""The source offsets of a whole group: the global topic, each connector's own, and what a task makes of both."""
+"""The source offsets of a whole group: the global topic, each connector's own, and what its tasks read of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Progress = Callable[[str, int, int], None]
 class SeenOffset:
     """One source offset, and how it was written.
 
-    :param offset: as a task sees it; where it is in an open transaction, as a task will see it if that is committed.
+    :param offset: as it stands; where it is in an open transaction, as it will stand if that is committed.
     :param written: its producer and its transaction's outcome.
     """
 
@@ -42,6 +42,7 @@ class SeenOffset:
             "removes": record.is_removed,
             "topic": record.topic,
             "own": self.offset.own,
+            "read": self.offset.is_read,
             "kafka_partition": record.kafka_partition,
             "position": record.position,
             "timestamp_ms": record.timestamp_ms,
@@ -80,13 +81,19 @@ class GroupOffsets:
     own_topic_of: Mapping[str, str]
 
     def of(self, connector: str) -> Iterator[SeenOffset]:
-        """A connector's offsets as its tasks see them, by key, then what open transactions hold of it."""
-        own = self.own_topics.get(self.own_topic_of.get(connector, ""))
+        """A connector's offsets by key, then what open transactions hold of them."""
+        has_own = connector in self.own_topic_of
+        own = self.own_topics.get(self.own_topic_of.get(connector, ""))  # its first task makes it
         topics = [(topic, topic is own) for topic in (own, self.global_topic) if topic]
         standing = combined(
-            own.committed.get(connector, ()) if own else (), self.global_topic.committed.get(connector, ())
+            (own.committed.get(connector, ()) if own else ()) if has_own else None,
+            self.global_topic.committed.get(connector, ()),
         )
-        waiting = (Offset(record, is_own) for topic, is_own in topics for record in topic.waiting.get(connector, ()))
+        waiting = (
+            Offset(record, is_own, is_read=is_own or not has_own)
+            for topic, is_own in topics
+            for record in topic.waiting.get(connector, ())
+        )
         return (SeenOffset(offset, self._written(offset)) for offset in chain(standing, waiting))
 
     def leftovers(self) -> Iterator[SeenOffset]:

@@ -57,7 +57,7 @@ class OffsetsReader:
         return own if own and own != self.global_topic else None
 
     def of(self, connector: str) -> list[OffsetsTopic]:
-        """The topics that the tasks of a connector read, the one that wins first.
+        """The topics of a connector's offsets, its own before the global one.
 
         :raises ConfigurationError: a topic is not there, or may not be read.
         :raises UnreachableError: no broker answers.

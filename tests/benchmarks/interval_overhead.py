@@ -16,7 +16,6 @@ from pathlib import Path
 from rich.console import Console
 
 from airflow_eos_provider.interval.interval import Interval, Run
-from airflow_eos_provider.interval.local import write_slices
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.protocol.ledger import CompleteRecord, complete_record
@@ -27,6 +26,7 @@ from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.producer import TransactionalProducer
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from tests.benchmarks.result import Result
+from tests.faults.local_runner import write_slices
 
 TRIALS = 3
 INTERVALS = (10, 100_000)

@@ -16,8 +16,7 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
-from airflow_eos_provider.cli import main
-from airflow_eos_provider.cli import rollout as cli_rollout
+from airflow_eos_provider.cli import main, plan_apply
 from airflow_eos_provider.journal.journal import Journal
 from airflow_eos_provider.journal.records import Step, StepStatus
 from airflow_eos_provider.rollout import settings
@@ -124,7 +123,7 @@ def watch_helper(moment: str, signal_name: str) -> None:
 
 def be_impatient() -> None:
     settings.RESTART_MARGIN_SECONDS = 2.0
-    cli_rollout.RolloutSettings = partial(  # type: ignore[assignment,misc]
+    plan_apply.RolloutSettings = partial(  # type: ignore[assignment,misc]
         settings.RolloutSettings, polls=2, poll_interval_seconds=0.3, hold_seconds=1.0
     )
 

@@ -13,10 +13,10 @@ import pytest
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Run
-from airflow_eos_provider.interval.local import LocalRunner, plan_files
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.input_check import InputChangedError
 from airflow_eos_provider.kafka.read import read_to_end
+from tests.faults.local_runner import LocalRunner, plan_files
 
 Days = Callable[..., Run]
 
@@ -65,7 +65,7 @@ def test_a_task_that_dies_is_started_again(make_pipeline: Any, days: Days, files
     died = files[0].parent / "died"
     dies_once = (
         "import json, os, pathlib, signal, sys\n"
-        "from airflow_eos_provider.interval.local import run_task\n"
+        "from tests.faults.local_runner import run_task\n"
         "def step(name):\n"
         f"    marker = pathlib.Path({str(died)!r})\n"
         "    if name == 'commit' and not marker.exists():\n"
@@ -108,7 +108,7 @@ def test_a_task_that_always_fails_ends_the_run_with_its_words(
 _FAILS_AT_SLICE_3 = """
 import json, sys
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.interval.local import run_task
+from tests.faults.local_runner import run_task
 from airflow_eos_provider.interval.protocol.task import Task
 class Fails(Task):
     def write_slice(self, number, batches):

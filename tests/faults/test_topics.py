@@ -25,7 +25,6 @@ from confluent_kafka.cimpl import NewTopic
 
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.interval.interval import Run
-from airflow_eos_provider.interval.local import write_slices
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol import admission
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
@@ -45,6 +44,7 @@ from airflow_eos_provider.lab.broker import Broker
 from airflow_eos_provider.lab.jars import class_path, ensure_jars
 from airflow_eos_provider.lab.java import SHORT_LIVED, java_program
 from airflow_eos_provider.processes import from_pid_file
+from tests.faults.local_runner import write_slices
 from tests.waiting import until
 
 Change = Callable[[Pipeline], Pipeline]

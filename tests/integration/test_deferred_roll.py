@@ -52,6 +52,7 @@ def every_gate_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that would hold at its first look, where a worker starts in less time than a look takes."""
     begin, holds = Roll._begin_or_take_up, at_gate.holds_remotely
     is_new = False
+    monkeypatch.setattr(at_gate, "HOST_LOOK_SECONDS", 600.0)  # else a gate that takes a minute is handed over again
 
     def begin_or_take_up(roll: Roll, worker_id: str | None, observation: Observation) -> tuple[GateState, bool]:
         nonlocal is_new
@@ -146,7 +147,7 @@ def test_a_task_that_is_asked_to_stop_or_taken_over_while_deferred_does_no_more(
     reason = GateLook(without, wait, TASK).look()
     assert reason is not None
     assert f"{gone} is part of the plan and no longer described" in reason
-    with pytest.raises(RolloutPausedError, match=f"{gone} is part of the plan .* put back into the cluster file"):
+    with pytest.raises(RolloutPausedError, match=f"{gone} is part of the plan .* add them to the cluster file"):
         Controller(without, settings=SETTINGS, task=TASK).go_on(plan, wait)
     assert read_journal(kafka, lab.group_id).rollouts[wait.rollout_id].state is RolloutState.PAUSED
 

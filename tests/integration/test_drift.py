@@ -101,7 +101,7 @@ def test_a_rollout_under_way_is_no_drift_and_one_left_half_way_is(
         assert answer["verdict"] == "pass"
         assert answer["expected"]["rollout_under_way"]
     shown = eos.run("drift", expect=FOUND).stdout  # line_in_log has killed it
-    assert "nobody carries it on" in shown
+    assert "no controller carries it out" in shown
     assert "eos rollout resume" in shown
     eos.run("apply", plan)
     eos.run("drift")

@@ -284,7 +284,7 @@ AT_THE_RESTART = [
     ("process", "stopped", "{worker} does not run", "idle"),
     ("mode", "announced", "{worker} runs preparing, expected enabled: ", "idle"),
     ("REST", "stopped", "{worker}: ", "idle"),
-    ("rebalance delay", "stopped", "the leader holds lost tasks back for ", "idle"),
+    ("rebalance delay", "stopped", "the leader keeps the tasks of a lost worker unassigned until ", "idle"),
     ("placement", "stopped", " is placed 0 times", "idle"),
     ("progress", "idle", "{connector} moved before the restart and has not since", "moving"),
 ]
@@ -337,7 +337,7 @@ def test_workers_that_hang_and_a_task_set_that_they_have_not_read_are_refused(
         for worker in workers.values():
             worker.resume()
     assert "did not answer GET /" in hanging["REST"].evidence
-    assert f"a record at {offset} is to come" in hanging["config offset"].evidence
+    assert f"have not read the record at {offset} yet" in hanging["config offset"].evidence
     assert unfenced["fencing record"].evidence == (
         f"{restart.connector} runs on an enabled worker, but its task count record does not follow its task set"
     )

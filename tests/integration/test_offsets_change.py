@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.lab.lab import Lab
-from tests.integration.offsets_cluster import END, FILE_SOURCE, SECONDS, Cluster, killed
+from tests.integration.offsets_cluster import END, FILE_SOURCE, LINES, SECONDS, Cluster, killed
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -95,6 +95,38 @@ def test_connects_own_reset_fails_with_an_own_topic_under_exactly_once_and_ours_
     assert listed(eos, "rest") == []
     cluster.rest.resume("rest")
     cluster.until_read("rest", 2)
+
+
+def test_an_own_topic_given_by_hand_has_a_connector_begin_anew_and_a_migration_does_not(
+    cluster: Cluster, eos: Any
+) -> None:
+    """KIP-618 promises the global topic's offsets beneath the own one's. If a later version keeps that, docs change."""
+    cluster.source("by-hand")
+    cluster.rest.put_config("by-hand", {**cluster.config("by-hand"), "offsets.storage.topic": "by-hand-offsets"})
+    cluster.until_read("by-hand", 2)
+
+    cluster.source("migrated")
+    eos.run("offsets", "migrate", "migrated", "--to", "own", "--topic", "migrated-offsets", "--yes")
+    with cluster.file("migrated").open("a", encoding="utf-8") as file:
+        file.write("four\n")
+    wanted = Counter([*LINES, "four"])
+    until(lambda: cluster.read("migrated") == wanted, "the fourth line alone", seconds=SECONDS)
+
+
+def test_an_offset_of_the_global_topic_alone_is_marked_and_goes_nowhere(cluster: Cluster, eos: Any) -> None:
+    cluster.source("marked", **{"offsets.storage.topic": "marked-offsets"})
+    raw = b'["marked",{"filename":"of-before"}]'
+    producer = Producer({"bootstrap.servers": cluster.lab.bootstrap_servers, "partitioner": "murmur2_random"})
+    producer.produce(f"{cluster.lab.group_id}-offsets", key=raw, value=b'{"position":4}')
+    assert producer.flush(60) == 0
+
+    found = json.loads(eos.run("offsets", "list", "marked", "--json").stdout)
+    assert sorted((one["partition"]["filename"], one["own"], one["read"]) for one in found) == [
+        (str(cluster.file("marked")), True, True),
+        ("of-before", False, False),
+    ]
+    eos.run("offsets", "migrate", "marked", "--to", "global", "--yes")
+    assert listed(eos, "marked") == [END]
 
 
 def test_connects_own_reset_misses_a_key_of_another_spelling_and_ours_removes_it(cluster: Cluster, eos: Any) -> None:

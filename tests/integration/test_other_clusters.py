@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from airflow_eos_provider.connect.group import describe_group
+from airflow_eos_provider.connect.group import WorkerGroup, describe_group
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import parse, set_property
 from airflow_eos_provider.connect.rest import ConnectRest
@@ -61,7 +61,7 @@ def go_through_a_round_of_fencing(lab: Lab, controller: Controller) -> None:
         wait_for("four tasks", lambda: run_on_record(controller, "fenced") == (4, 4))
         rest.put_config("fenced", {**config, "tasks.max": "3"})
         wait_for("three tasks behind a round of fencing", lambda: run_on_record(controller, "fenced") == (3, 3))
-    observation = controller.observe()
+    observation = controller.observe_stable()
     workers = {w for w in observation.members if any(task[0] == "fenced" for task in observation.tasks_on(w))}
     assert len(workers) == 2, "no task ran beside the leader, so no request for fencing went to another worker"
 
@@ -79,8 +79,8 @@ def assert_placement_is_understood(lab: Lab, tasks: dict[str, int]) -> None:
     """What the members' assignments say, each protocol in a form of its own, is what the connectors' statuses say."""
     kafka = lab.cluster().kafka
 
-    def agree() -> bool:
-        placement = describe_group(kafka, lab.group_id).placement or {}
+    def agrees(group: WorkerGroup) -> bool:
+        placement = group.placement or {}
         placed = {task: worker_id for worker_id, on in placement.items() for task in on.tasks}
         with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
             statuses = rest.statuses()
@@ -94,8 +94,14 @@ def assert_placement_is_understood(lab: Lab, tasks: dict[str, int]) -> None:
         every_task = {(name, number) for name, count in tasks.items() for number in range(count)}
         return connectors == set(tasks) and set(placed) == every_task and placed == running
 
+    groups: list[WorkerGroup] = []
+
+    def agree() -> bool:
+        groups[:] = [describe_group(kafka, lab.group_id)]
+        return agrees(groups[0])
+
     wait_for("placement and statuses agree", agree)
-    group = describe_group(kafka, lab.group_id)
+    (group,) = groups
     assert group.leader is not None
     assert group.leader.url.rstrip("/") in lab.connect_urls
     assert [member.problem for member in group.members] == [None, None]

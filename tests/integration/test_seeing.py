@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shlex
@@ -25,7 +24,7 @@ from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.config_topic import ClusterState, read_cluster_state
 from airflow_eos_provider.connect.group import WorkerGroup, connect_groups, describe_group
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.rest import AsyncConnectRest, ConnectRest
+from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import (
     ConfigurationError,
     ConnectRestError,
@@ -326,19 +325,17 @@ class TestRest:
         with ConnectRest(f"http://{lab.bootstrap_servers}") as rest, pytest.raises(UnreachableError, match="REST port"):
             rest.root()
 
-    def test_the_async_face_sees_the_same(self, lab: Lab, rest: ConnectRest) -> None:
-        async def ask() -> tuple[Any, ...]:
-            async with AsyncConnectRest(lab.connect_urls[0]) as other:
-                return await other.root(), await other.health(), await other.plugins()
-
-        assert asyncio.run(ask()) == (rest.root(), rest.health(), rest.plugins())
-
 
 class TestClusterState:
     """One connector's life, in the config topic and in the group."""
 
     def state(self, lab: Lab, settings: KafkaSettings) -> ClusterState:
         return read_cluster_state(settings, f"{lab.group_id}-configs")
+
+    def all_caught_up(self, lab: Lab, settings: KafkaSettings) -> bool:
+        """Whether every member works on what the last record for a rebalance has brought."""
+        group = describe_group(settings, lab.group_id)
+        return group.is_stable and min(group.config_offsets.values()) > self.state(lab, settings).last_rebalance_offset
 
     def test_a_connector_from_creation_to_deletion(self, lab: Lab, settings: KafkaSettings, rest: ConnectRest) -> None:
         name = f"mirror-{uuid.uuid4().hex[:6]}"
@@ -360,6 +357,7 @@ class TestClusterState:
         assert fenced.task_set is not None
         assert len(fenced.task_set.configs) == 3
         wait_for("running tasks", lambda: running(rest, name, 3))
+        wait_for("the end of every rebalance", lambda: self.all_caught_up(lab, settings))
 
         before = self.state(lab, settings)
         rest.pause(name)
@@ -588,7 +586,7 @@ class TestTrouble:
             observation = Observer(lab.cluster()).observe_settled()  # before its session ends
             assert name in observation.members
             (dead,) = [f for f in findings(observation) if f.what.startswith(f"{name} is dead: no process of it runs")]
-            assert f"its last word, not the present: task {source}-0 RUNNING" in dead.what.replace(
+            assert f"last reported before it stopped answering: task {source}-0 RUNNING" in dead.what.replace(
                 f"connector {source} RUNNING, ", ""
             )
             (roster,) = [c for c in preflight.check(observation, Mode.ENABLED, SETTINGS).checks if c.name == "roster"]

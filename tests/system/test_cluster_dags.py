@@ -93,7 +93,7 @@ class Upgrade:
         # An answer that comes earlier costs a second try, see PlanApprovalOperator.
         asking = f"approve_{mode}"
         wait_for("the end of its process", lambda: has_heard_of_the_end(self.airflow, self.run_id, asking))
-        (action,) = asked()
+        (action,) = wait_for(f"the question for {mode}, parked", asked)  # the operator looks again now and then
         assert action.task_id == asking
         assert f"+exactly.once.source.support={mode}" in action.body
         assert "its tasks are unassigned" in action.body

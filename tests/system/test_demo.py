@@ -173,7 +173,7 @@ def test_ctrl_c_takes_everything_down(folder: Path) -> None:
         assert process.wait(timeout=END_SECONDS) == 130
     finally:
         process.kill()
-    assert "Broken off" in output_of(folder)
+    assert "Interrupted" in output_of(folder)
     assert json.loads((folder / "report.json").read_text())["ok"] is False
     assert processes_of(folder) == []
 

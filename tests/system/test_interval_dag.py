@@ -53,7 +53,8 @@ def airflow(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airf
     dags, flights = folder / "dags", folder / "flights"
     dags.mkdir()
     ensure_spark_archive(print)
-    shutil.copy(REPOSITORY_DAGS / "interval_run.py", dags)
+    for name in ("interval_run.py", "flights_source.py"):
+        shutil.copy(REPOSITORY_DAGS / name, dags)
     shutil.copy(EXTRA_DAGS / "interval_extras.py", dags)
     write_months(flights, months=frozenset({"2013-01"}))
     options = AirflowOptions(

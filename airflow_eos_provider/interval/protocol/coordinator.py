@@ -522,7 +522,7 @@ class Coordinator:
             waited = time.monotonic() - began
             if patience.is_over(waited):
                 self._report(
-                    f"{self._run}: Waiting since {waited:.0f} s until the last transaction of {min(left)} has ended in "
+                    f"{self._run}: Has waited {waited:.0f} s for the end of the last transaction of {min(left)} in "
                     f"every partition{f', and of {len(left) - 1} more ids' if len(left) > 1 else ''}"
                 )
 

@@ -106,7 +106,7 @@ class Follower:
                 waited = time.monotonic() - began
                 if waited + patience > _LONGEST_WAIT_SECONDS:
                     raise
-                self._report(f"Waiting since {waited:.0f} s for the end of topic {self._topic}: {self._who_holds_it()}")
+                self._report(f"Has waited {waited:.0f} s for the end of topic {self._topic}: {self._who_holds_it()}")
                 patience *= 2
 
     def read_stable(self) -> tuple[LogRecord, ...]:

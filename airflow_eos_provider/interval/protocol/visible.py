@@ -199,7 +199,7 @@ class Visibility:
             f"{self._who_holds(topic, {p: ends[p] for p in left})}.",
             expected=f"that all records can be read within visibility_timeout_ms, {self._timeout_ms} ms",
             remedy="Nothing is lost. Run the interval again when that transaction has ended: it writes nothing and "
-            "completes. A producer that is open for long by intention calls for a higher visibility_timeout_ms.",
+            "completes. If its producer is meant to stay open that long, raise visibility_timeout_ms.",
         )
 
 

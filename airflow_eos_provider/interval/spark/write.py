@@ -273,7 +273,7 @@ def require_frame(frame: object) -> None:
     require_classic(frame)
     if not isinstance(frame, DataFrame):
         raise ConfigurationError(
-            f"There is no DataFrame to write but {'None' if frame is None else f'a {type(frame).__name__}'}.",
+            f"Expected a DataFrame to write, got {'None' if frame is None else f'a {type(frame).__name__}'}.",
             expected="a DataFrame of Spark, or what files_source() returns",
             remedy="Let the function end with: return <the DataFrame>.",
         )

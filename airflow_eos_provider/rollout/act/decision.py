@@ -44,7 +44,7 @@ def decide(plan: Plan, steps: Mapping[str, Step], observation: Observation) -> A
         or _finish_what_was_begun(plan, steps, observation)
         or _change_stopped(plan, steps, observation)
         or _roll_next(plan, steps, observation)
-        or Action(ActionKind.DONE, reason=f"every worker is through to {plan.target}")
+        or Action(ActionKind.DONE, reason=f"every worker runs {plan.target}")
     )
 
 
@@ -131,8 +131,8 @@ def why_undescribed(worker_ids: Sequence[str]) -> str:
     """In words, which workers are no longer described, and what to do."""
     are = "is" if len(worker_ids) == 1 else "are"
     return (
-        f"{', '.join(worker_ids)} {are} part of the plan and no longer described: put back into the cluster file (or "
-        "connection) what was taken out; or, if that is gone for good, abort this rollout ('eos rollout abort') and "
+        f"{', '.join(worker_ids)} {are} part of the plan and no longer described: add them to the cluster file (or "
+        "connection) again; or, if they are gone for good, abort this rollout ('eos rollout abort') and "
         "make a new plan"
     )
 

@@ -99,7 +99,7 @@ class Roll:
                     remedy="Resolve that, then apply the same plan again; it goes on from there.",
                 )
             case ActionKind.REFUSE:
-                raise PlanMovedError(f"The roll pauses: {action.reason}.", remedy="Put it right or plan again.")
+                raise PlanMovedError(f"The roll pauses: {action.reason}.", remedy="Correct it, or make a new plan.")
             case ActionKind.CHANGE_FILE:
                 self._acts.change_file(worker_id)
                 self.report(f"{worker_id}: file changed; {action.reason}.")

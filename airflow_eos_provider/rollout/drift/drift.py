@@ -363,7 +363,8 @@ def _unfinished(expected: Expected) -> Iterator[DriftFinding]:
             DriftKind.UNFINISHED_ROLLOUT,
             rollout.rollout_id,
             f"rollout {rollout.rollout_id} to {rollout.plan.target} is {rollout.state}{note}: "
-            f"{rollout.workers_through} of {rollout.workers_to_roll} workers are through, and nobody carries it on",
+            f"{rollout.workers_through} of {rollout.workers_to_roll} workers are done, "
+            "and no controller carries it out",
             "'eos rollout show' says why; then 'eos rollout resume', or 'eos rollout back'",
             f"{DriftKind.UNFINISHED_ROLLOUT} {rollout.rollout_id} {rollout.state}",
         )

@@ -62,11 +62,7 @@ def _unreadable(observation: Observation) -> list[Finding]:
         observation.statuses_problem,
         observation.transactions_problem,
     )
-    return [
-        Finding(problem, "make it readable; what is not seen here is unknown, not fine")
-        for problem in problems
-        if problem
-    ]
+    return [Finding(problem, "make it readable: until then its state is unknown") for problem in problems if problem]
 
 
 def _one_moment(observation: Observation) -> list[Finding]:
@@ -179,7 +175,7 @@ def _silent(worker: WorkerObservation, observation: Observation) -> Finding:
 
 def _last_words(worker: WorkerObservation, observation: Observation) -> str:
     said = [r for r in doubtful(observation, Doubt.LAST_WORD) if r.worker_id == worker.worker_id]
-    return f"; its last word, not the present: {_listed(said)}" if said else ""
+    return f"; last reported before it stopped answering: {_listed(said)}" if said else ""
 
 
 def _neighbours(observation: Observation) -> list[Finding]:
@@ -269,8 +265,8 @@ def _modes(observation: Observation) -> list[Finding]:
     if {Mode.DISABLED, Mode.ENABLED} <= modes:
         found.append(
             Finding(
-                "disabled and enabled workers share the group: a disabled leader cannot be fenced, so exactly-once is "
-                "not given",
+                "disabled and enabled workers share the group: a disabled leader cannot be fenced, so exactly-once "
+                "does not hold",
                 "'eos plan --to preparing', then '--to enabled'; or back: 'eos plan --to disabled'",
             )
         )

@@ -104,7 +104,9 @@ def config_offsets(expectation: Expectation, observation: Observation) -> Check:
     # One that has read nothing, since nothing is there, says -1; then no record can be to come either.
     if 0 <= observation.config.last_rebalance_offset >= offset:
         return failed(
-            name, f"the members are at {offset}, a record at {observation.config.last_rebalance_offset} is to come"
+            name,
+            f"the members are at {offset} and "
+            f"have not read the record at {observation.config.last_rebalance_offset} yet",
         )
     return passed(name, f"all at {offset}")
 
@@ -117,7 +119,11 @@ def rebalance_delay(expectation: Expectation, observation: Observation) -> Check
     assignments = [member.assignment for member in observation.group.members if member.assignment]
     delay_ms = max((assignment.delay_ms for assignment in assignments), default=0)
     if delay_ms:
-        return failed(name, f"the leader holds lost tasks back for {delay_ms / 1000:.0f} s from its last rebalance")
+        return failed(
+            name,
+            "the leader keeps the tasks of a lost worker unassigned until "
+            f"{delay_ms / 1000:.0f} s after its last rebalance",
+        )
     if any(assignment.revoked_connectors or assignment.revoked_tasks for assignment in assignments):
         return failed(name, "tasks are being revoked: another rebalance follows")
     return passed(name, "none runs, nothing revoked")

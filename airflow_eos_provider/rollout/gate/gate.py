@@ -116,7 +116,7 @@ def _answer(gate: GateState, checks: tuple[Check, ...], observation: Observation
         return GateAnswer(checks, verdict)
     if gate.hold.since <= gate.deadline:  # it began in time, so it may come to its end
         return GateAnswer(checks, None)
-    moving = inconclusive("hold", "every condition holds, but the group keeps moving", "find out what moves it")
+    moving = inconclusive("hold", "every condition holds, but the group keeps rebalancing", "find out what causes it")
     return GateAnswer((*checks, moving), Verdict.INCONCLUSIVE)
 
 

@@ -96,6 +96,8 @@ class ProcessRestart:
         if record.is_in_flight:
             on_event("a restart that was begun before is under way; waiting for its end")
             record = restart_act.wait_for_end(path, grace_seconds + RESTART_SECONDS + HELPER_SECONDS, on_event)
+        else:  # its helper may have written the end of the act, and ended, since the record was read
+            record = restart_act.read_record(path)
         is_same = record is not None and bool(key.rollout) and record.key == key
         if record is not None and record.is_in_flight:
             return record

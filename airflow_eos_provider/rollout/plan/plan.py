@@ -257,8 +257,8 @@ class Plan:
             )
         if self.puts_back:
             lines.append(
-                f"`{ISOLATION_PROPERTY}`, which an earlier roll had set for the way, is put back as it was: an enabled "
-                "worker reads committed without it. "
+                f"`{ISOLATION_PROPERTY}`, which an earlier roll has set temporarily, gets its former value again: an "
+                "enabled worker reads committed without it. "
             )
         lines.append("One worker at a time; the leader of the moment goes first, since its tasks wait for no delay.")
         return "\n".join(lines)

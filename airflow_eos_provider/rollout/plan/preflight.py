@@ -176,7 +176,7 @@ def workers_answer(observation: Observation, target: Mode, settings: RolloutSett
             return failed(name, f"{worker.worker_id}: {found}", worker.silence_remedy)
     clusters = {worker.root.kafka_cluster_id for worker in observation.workers if worker.root}
     if len(clusters) > 1:
-        return failed(name, f"the workers sit on different Kafka clusters: {', '.join(sorted(map(str, clusters)))}")
+        return failed(name, f"the workers use different Kafka clusters: {', '.join(sorted(map(str, clusters)))}")
     return passed(name, f"{len(_running(observation))} workers answer")
 
 
@@ -321,7 +321,9 @@ def takeover(observation: Observation, target: Mode, settings: RolloutSettings, 
     running = _running(observation)
     if left_down:
         workers = ", ".join(f"{worker_id} (by rollout {rollout})" for worker_id, rollout in sorted(left_down.items()))
-        return passed("downtime", f"left down, and started first: {workers}; then one restarts at a time")
+        return passed(
+            "downtime", f"stopped by an earlier roll, and started first: {workers}; then one restarts at a time"
+        )
     if not any(_needs_restart(worker, target) for worker in running):
         return passed("downtime", f"{len(running)} workers run, none needs a restart")
     if len(running) == 1 and not settings.allow_downtime:
@@ -377,7 +379,8 @@ def _strange_reports(observation: Observation) -> Check | None:
             name,
             f"group {group} runs connectors of the same names at the same config offset: {', '.join(names)}",
             "compare config.storage.topic in the workers' files. If both groups use one topic, stop one of them or "
-            "give it topics of its own; if not, pause and resume a connector of either group, and their offsets part",
+            "give it topics of its own; if not, pause and resume a connector of either group: their config "
+            "offsets differ then",
         )
     for report in doubtful(observation, Doubt.UNASSIGNED):
         return inconclusive(

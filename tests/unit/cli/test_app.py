@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -103,6 +104,15 @@ def test_quiet_leaves_out_progress_and_keeps_warnings_and_errors(
     common.warn("it holds secrets")
 
     assert capsys.readouterr().err == "warning: it holds secrets\n"
+
+
+def test_verbose_shows_what_the_clients_log(tmp_path: Path) -> None:
+    """Nobody listens at these ports, so the clients have something to say."""
+    file = tmp_path / "eos.yaml"
+    file.write_text("bootstrap_servers: 127.0.0.1:1\ngroup_id: none\nworkers: [{url: 'http://127.0.0.1:2'}]\n")
+    command = [sys.executable, "-m", "airflow_eos_provider.cli", "-v", "status", "--cluster", str(file)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert "airflow_eos_provider.librdkafka:" in ended.stderr
 
 
 def test_ids_of_rollouts_are_completed_and_a_journal_that_cannot_be_read_completes_nothing(

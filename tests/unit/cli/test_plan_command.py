@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.cli.rollout import apply_command
+from airflow_eos_provider.cli.plan_apply import apply_command
 
 
 class Made:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.cli import rollout
+from airflow_eos_provider.cli import plan_apply
 from airflow_eos_provider.cli.common import actor
 
 
@@ -28,11 +28,11 @@ def test_a_plan_is_shown_where_it_cannot_be_kept(
     (tmp_path / ".eos").write_text("no folder can be made here, for whatever user")
     monkeypatch.chdir(tmp_path)
 
-    rollout.keep(made)
+    plan_apply.keep(made)
 
     assert "warning: the plan is not kept" in capsys.readouterr().err
     (tmp_path / ".eos").unlink()
-    rollout.keep(made)
+    plan_apply.keep(made)
     assert (tmp_path / ".eos/plans/3f1c09ab77d2.json").is_file()
     assert capsys.readouterr().err == ""
 

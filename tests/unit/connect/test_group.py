@@ -168,6 +168,16 @@ class TestPlacement:
             "127.0.0.1:8083": Placement(frozenset({"a", "c"}), frozenset({("a", 0), ("c", 0)})),
         }
 
+    def test_a_task_that_is_being_revoked_may_still_run_although_it_is_placed_nowhere(self) -> None:
+        """The worker ends it first, and joins again then; the group is stable meanwhile."""
+        had = assignment_bytes(2, {"a": [-1, 0], "b": [-1]})
+        revoking = group("sessioned", (metadata_bytes(2, 8083, had), assignment_bytes(2, {}, revoked={"a": [0]})))
+        assert revoking.is_stable
+        assert [revoking.may_run(name) for name in ("a", "b")] == [True, False]
+        gone = group("sessioned", (metadata_bytes(2, 8083), assignment_bytes(2, {"b": [-1]})))
+        assert not gone.may_run("a")
+        assert group("sessioned", (metadata_bytes(2, 8083), b"")).may_run("a"), "what is not known may run"
+
     def test_an_empty_increment_leaves_all_in_place(self) -> None:
         had = assignment_bytes(2, {"a": [-1, 0]})
         found = group("sessioned", (metadata_bytes(2, 8083, had), assignment_bytes(2, {})))

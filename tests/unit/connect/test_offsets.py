@@ -68,16 +68,23 @@ def test_the_newest_record_counts_and_a_removal_stays_known() -> None:
     assert (found.offset, found.is_removed) == (None, True)
 
 
-def test_the_connectors_own_topic_wins_key_by_key_and_a_removal_uncovers_the_global_one() -> None:
-    other = b'["lines",{"filename":"/data/other.txt"}]'
-    own = newest(record(FILE, b'{"position":2169}', topic="own"), record(other, None, topic="own"))
-    global_ = newest(record(FILE, b'{"position":489}'), record(other, b'{"position":7}'))
+def test_a_connector_with_a_topic_of_its_own_reads_that_one_alone() -> None:
+    """What the global topic alone has is marked, whether the own topic has never had it or has removed it."""
+    removed, never = (b'["lines",{"filename":"/data/%s.txt"}]' % name for name in (b"other", b"third"))
+    own = newest(record(FILE, b'{"position":2169}', topic="own"), record(removed, None, topic="own"))
+    global_ = newest(
+        record(FILE, b'{"position":489}'), record(removed, b'{"position":7}'), record(never, b'{"position":8}')
+    )
 
-    first, second = combined(own, global_)
-    assert (first.record.offset, first.own) == ({"position": 2169}, True)
+    first, *others = combined(own, global_)
+    assert (first.record.offset, first.own, first.hidden) == ({"position": 2169}, True, ())
     assert [hidden.offset for hidden in first.others] == [{"position": 489}]
-    assert (second.record.offset, second.own) == ({"position": 7}, False)
-    assert next(combined([], global_)) == Offset(global_[0], own=False)
+    assert [(one.record.offset, one.own, one.hidden) for one in others] == [
+        ({"position": 7}, False, (Hidden.NOT_READ,)),
+        ({"position": 8}, False, (Hidden.NOT_READ,)),
+    ]
+    assert [one.hidden for one in combined([], global_)] == [(Hidden.NOT_READ,)] * 3
+    assert next(combined(None, global_)) == Offset(global_[0], own=False)
 
 
 def test_a_key_that_is_removed_everywhere_is_no_offset() -> None:
@@ -86,7 +93,7 @@ def test_a_key_that_is_removed_everywhere_is_no_offset() -> None:
 
 def test_a_key_in_two_partitions_of_a_topic_is_marked() -> None:
     (offset,) = combined(
-        [],
+        None,
         newest(
             record(FILE, b'{"position":1}', partition=0, position=9),
             record(FILE, b'{"position":2}', partition=3, position=1),
@@ -97,7 +104,7 @@ def test_a_key_in_two_partitions_of_a_topic_is_marked() -> None:
 
 
 def test_a_value_that_is_no_offset_is_marked() -> None:
-    (offset,) = combined([], newest(record(FILE, b"[1]")))
+    (offset,) = combined(None, newest(record(FILE, b"[1]")))
     assert offset.hidden == (Hidden.NOT_AN_OFFSET,)
 
 

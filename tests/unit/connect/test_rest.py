@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import logging
@@ -21,7 +20,7 @@ import pytest
 
 from airflow_eos_provider.connect import rest_calls
 from airflow_eos_provider.connect.cluster import RestSettings
-from airflow_eos_provider.connect.rest import AsyncConnectRest, ConnectRest, TaskStatus
+from airflow_eos_provider.connect.rest import ConnectRest, TaskStatus
 from airflow_eos_provider.errors import (
     ConfigurationError,
     ConnectRestError,
@@ -120,12 +119,6 @@ def test_our_requests_are_no_lines_of_a_log_and_others_keep_theirs(
     caplog.set_level(logging.INFO, logger="httpx")  # Airflow, once imported, has set its level
     worker.says("GET", "/", (200, ROOT))
     rest.root()
-
-    async def ask() -> None:
-        async with AsyncConnectRest(worker.url) as client:
-            await client.root()
-
-    asyncio.run(ask())
     assert caplog.messages == []
     httpx.get(worker.url, trust_env=False)
     assert len(caplog.messages) == 1
@@ -440,6 +433,13 @@ class TestSecrets:
         assert CANARY not in repr(rest_calls.create("a", {"password": CANARY}))
         assert CANARY not in repr(rest_calls.Answer("u", 200, CANARY.encode()))
 
+    @pytest.mark.parametrize("status", [401, 403])
+    def test_who_is_refused_reads_which_settings_to_check(self, worker: Worker, status: int) -> None:
+        worker.says("GET", "/connectors", (status, b""))
+        with ConnectRest(worker.url) as rest, pytest.raises(ConnectRestError, match=f": {status}") as caught:
+            rest.connectors()
+        assert "rest.username, rest.password or rest.token" in caught.value.remedy
+
     def test_credentials_are_sent_and_never_shown(self, worker: Worker) -> None:
         worker.says("GET", "/connectors", (401, b""))
         with ConnectRest(worker.url, RestSettings(username="me", password=CANARY)) as rest:
@@ -507,37 +507,3 @@ class TestTls:
         settings = RestSettings(client_certificate=certificate, client_key=locked)
         with pytest.raises(ConfigurationError, match="passphrase"), ConnectRest("https://127.0.0.1:1", settings):
             pass
-
-
-def test_the_async_face_gives_the_same_answers(worker: Worker) -> None:
-    worker.says("GET", "/", (409, REBALANCE), (200, ROOT))
-    worker.says("GET", "/health", (200, {"status": "healthy", "message": ""}))
-    worker.says("GET", "/connectors", (200, ["a"]))
-    worker.says("GET", "/connectors?expand=status&expand=info", (200, {}))
-    worker.says("GET", "/connector-plugins", (200, []))
-    worker.says("PUT", "/connector-plugins/P/config/validate", (400, {"error_code": 400, "message": "no"}))
-
-    async def ask() -> tuple[Any, ...]:
-        async with AsyncConnectRest(worker.url) as rest:
-            with pytest.raises(ConnectRestError, match="no"):
-                await rest.validate("P", {})
-            return tuple(
-                await asyncio.gather(rest.root(), rest.health(), rest.connectors(), rest.statuses(), rest.plugins())
-            )
-
-    assert asyncio.run(ask()) == (
-        rest_calls.WorkerRoot("4.3.1", "abc", "xyz"),
-        rest_calls.Health("healthy", ""),
-        ("a",),
-        {},
-        (),
-    )
-
-
-def test_the_async_face_tells_the_same_errors() -> None:
-    async def ask() -> None:
-        async with AsyncConnectRest("http://127.0.0.1:1") as rest:
-            await rest.root()
-
-    with pytest.raises(UnreachableError, match="refused"):
-        asyncio.run(ask())

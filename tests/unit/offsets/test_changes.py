@@ -126,7 +126,7 @@ def test_a_restore_from_a_backup_of_others_or_into_other_topics_is_refused() -> 
         restore(Places("c", [topic("global")]), backup_of(topic("own", (A, b"1"))))
 
 
-def test_into_an_own_topic_go_the_offsets_that_tasks_see_and_old_ones_there_are_removed() -> None:
+def test_into_an_own_topic_go_the_offsets_that_tasks_read_and_old_ones_there_are_removed() -> None:
     global_ = topic("global", (A, b"1"), (ODD, b"2"), (offset_key("other", {}), b"9"))
     own = topic("own", (A, b"0"), (B, b"5"))  # left from a former time
     assert migrate("c", [global_], own) == [
@@ -136,12 +136,24 @@ def test_into_an_own_topic_go_the_offsets_that_tasks_see_and_old_ones_there_are_
     ]
 
 
-def test_into_the_global_topic_go_the_offsets_of_both_and_the_own_topic_is_emptied() -> None:
+def test_into_the_global_topic_go_the_offsets_of_the_own_one_which_tasks_read_alone_and_it_is_emptied() -> None:
     own, global_ = topic("own", (A, b"7")), topic("global", (A, b"6"), (B, b"5"))
     assert [write for write in migrate("c", [own, global_], global_) if write.changes] == [
         Write("global", home(A), A, b"6", b"7"),
+        Write("global", home(B), B, b"5", None),
         Write("own", home(A), A, b"7", None),
     ]
+    another = topic("another")
+    assert [(write.topic, write.key, write.after) for write in migrate("c", [own, global_], another)] == [
+        ("another", A, b"7"),
+        ("own", A, None),
+    ]
+
+
+def test_what_an_own_topic_that_was_given_by_hand_lacks_is_taken_from_the_global_one() -> None:
+    empty, global_ = topic("own"), topic("global", (A, b"6"))
+    assert migrate("c", [empty, global_], empty) == [Write("own", home(A), A, None, b"6")]
+    assert not any(write.changes for write in migrate("c", [empty, global_], global_))
 
 
 def test_a_copy_keeps_the_spelling_of_the_source_partition_and_leaves_what_the_other_one_lacks() -> None:

@@ -102,7 +102,7 @@ def test_a_task_that_never_leaves_failed_has_failed_anew(fencer: Fencer, monkeyp
 
 def test_what_does_not_come_in_time_is_named(fencer: Fencer, monkeypatch: pytest.MonkeyPatch) -> None:
     fencer._wait_seconds = 0.01
-    with pytest.raises(ReadTimeoutError, match="in vain for its task count record of c"):
+    with pytest.raises(ReadTimeoutError, match="waiting for its task count record of c"):
         wait(fencer, monkeypatch, ["RESTARTING"], state())
 
 

@@ -11,7 +11,7 @@ import pytest
 from rich.table import Table
 from typer.testing import CliRunner
 
-from airflow_eos_provider.cli import intervals, rollout, rollouts, status
+from airflow_eos_provider.cli import intervals, plan_apply, rollouts, status
 from airflow_eos_provider.cli.common import print_json, print_lines
 from airflow_eos_provider.cli.rollouts import rollouts_app
 from airflow_eos_provider.connect.mode import Mode
@@ -47,7 +47,7 @@ SHOWN = "a[/x][red]b\\x1b[2J\\x9b31m\\nFORGED\\u202ec:bomb:"
 
 @pytest.fixture(autouse=True)
 def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (status, intervals, rollout, rollouts):
+    for module in (status, intervals, plan_apply, rollouts):
         monkeypatch.setattr(module, "console", DataConsole(width=2_000))
 
 
@@ -96,7 +96,7 @@ def hostile_plan(cluster: Any) -> Plan:
 
 def test_a_plan(cluster: Any, capsys: pytest.CaptureFixture[str]) -> None:
     plan = hostile_plan(cluster)
-    rollout.show(plan, "eos apply x")
+    plan_apply.show(plan, "eos apply x")
     require_data(capsys.readouterr().out, 4)
     assert all(line.isprintable() for line in plan.markdown().split("\n"))
 
@@ -145,7 +145,7 @@ def test_the_list_of_rollouts(
 
 def test_a_report(capsys: pytest.CaptureFixture[str]) -> None:
     outcome = WorkerOutcome(HOSTILE, 1.0, 1.0, HOSTILE, led=False)
-    rollout._show_report(RolloutReport("x", "h", HOSTILE, HOSTILE, (outcome,), 0))
+    plan_apply._show_report(RolloutReport("x", "h", HOSTILE, HOSTILE, (outcome,), 0))
     require_data(capsys.readouterr().out, 4)
 
 

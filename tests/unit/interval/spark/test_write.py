@@ -27,10 +27,10 @@ def frame(spark: SparkSession) -> DataFrame:
 
 @pytest.mark.parametrize(("returned", "named"), [(None, "None"), ([("k", "v")], "a list")])
 def test_a_function_that_returns_no_dataframe_is_told_so(returned: Any, named: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"no DataFrame to write but {named}") as refused:
+    with pytest.raises(ConfigurationError, match=f"Expected a DataFrame to write, got {named}") as refused:
         write_interval(returned, NOBODY, DAY)
     assert "return" in str(refused.value)
-    with pytest.raises(ConfigurationError, match="no DataFrame to write"):
+    with pytest.raises(ConfigurationError, match="Expected a DataFrame to write"):
         by_slice(returned, slices=2)
 
 

@@ -99,7 +99,7 @@ def test_done_when_every_worker_is_through(roll: Roll) -> None:
     for worker_id in (W1, W2, W3):
         roll.cluster.roll(worker_id, PREPARING, at=NOW - 90)
     action = roll.next(*(step(w, PASSED) for w in (W1, W2, W3)))
-    assert action == Action(ActionKind.DONE, reason="every worker is through to preparing")
+    assert action == Action(ActionKind.DONE, reason="every worker runs preparing")
 
 
 def test_a_worker_that_is_there_already_is_left_alone(cluster: Any) -> None:
@@ -295,7 +295,7 @@ def test_a_planned_worker_that_is_no_longer_described_pauses(roll: Roll) -> None
     for steps in ((), (step(W3, RESTARTED),)):
         action = roll.next(*steps)
         assert (action.kind, action.worker_id) == (ActionKind.PAUSE, W3)
-        assert f"{W3} is part of the plan and no longer described: put back into the cluster file" in action.reason
+        assert f"{W3} is part of the plan and no longer described: add them to the cluster file" in action.reason
 
 
 def test_a_worker_that_is_not_described_has_no_observation(roll: Roll) -> None:

@@ -57,16 +57,17 @@ def transaction(state: str, age_seconds: float, timeout_seconds: float = 60.0) -
         (lambda c: c.worker(W2, rest_problem="refused"), "w2:8083: refused"),
         (
             lambda c: c.kill(W2),
-            "w2:8083 is dead: no process of it runs, though the group still counts it as a member; its last word, not "
-            "the present: task mirror-1 RUNNING, connector sink RUNNING, task sink-0 RUNNING",
+            "w2:8083 is dead: no process of it runs, though the group still counts it as a member; last "
+            "reported before it stopped answering: task mirror-1 RUNNING, connector sink RUNNING, task sink-0 RUNNING",
         ),
         (
             lambda c: c.worker(W3, rest_problem="no answer", root=None, health=None),
-            "w3:8083: no answer; its last word, not the present: connector mirror RUNNING, task mirror-2 RUNNING",
+            "w3:8083: no answer; last reported before it stopped answering: connector mirror RUNNING, "
+            "task mirror-2 RUNNING",
         ),
         (
             lambda c: c.facts(W3, obstacles=(SUSPENDED,)).worker(W3, rest_problem="no answer", root=None, health=None),
-            "w3:8083: its process 7 is suspended (SIGSTOP), no answer; its last word",
+            "w3:8083: its process 7 is suspended (SIGSTOP), no answer; last reported",
         ),
         (
             lambda c: c.join("127.0.0.1:8083").leave(W2).see(aliases={"127.0.0.1:8083": W2}),
@@ -149,7 +150,7 @@ def test_two_neighbouring_modes_are_a_roll_under_way(cluster: Any) -> None:
 
 def test_disabled_beside_enabled_is_told_for_what_it_is(cluster: Any) -> None:
     modes, reading = told(cluster.roll(W2, Mode.ENABLED, at=NOW - 60.0))
-    assert "exactly-once is not given" in modes
+    assert "exactly-once does not hold" in modes
     assert reading.startswith("beside enabled workers, w1:8083, w3:8083 would read source offsets uncommitted")
 
 
@@ -205,8 +206,8 @@ def test_what_a_dead_member_left_unassigned_in_a_delay_is_the_delays_matter(clus
     """Its task is placed on nobody, and its last word is still RUNNING."""
     cluster.stop(W2).place(("mirror", 1)).task("mirror", 1, worker_id=W2).assign(W1, delay_ms=300_000)
     assert told(cluster) == [
-        "w2:8083 is stopped; by its file it would join as disabled; its last word, not the present: task mirror-1 "
-        "RUNNING",
+        "w2:8083 is stopped; by its file it would join as disabled; last reported before it stopped answering: "
+        "task mirror-1 RUNNING",
         "a rebalance delay runs (300 s at the last rebalance): tasks of a lost worker are unassigned until it ends",
     ]
 

@@ -71,7 +71,12 @@ def test_all_conditions_hold_for_a_worker_that_came_back_well(gate: Any) -> None
         ),
         # config offset
         (lambda c: c.assign(W3, config_offset=39), "config offset", FAIL, "[39, 40]"),
-        (lambda c: setattr(c, "last_rebalance_offset", 40), "config offset", FAIL, "a record at 40 is to come"),
+        (
+            lambda c: setattr(c, "last_rebalance_offset", 40),
+            "config offset",
+            FAIL,
+            "have not read the record at 40 yet",
+        ),
         # mode
         (lambda c: c.prove(W2, ModeVerdict.DISABLED), "mode", FAIL, "w2:8083 runs disabled, expected preparing"),
         (lambda c: c.prove(W2, ModeVerdict.UNKNOWN, "its log is gone"), "mode", INCONCLUSIVE, "its log is gone"),

@@ -1,6 +1,6 @@
-"""A small runner without Spark: tasks are plain processes of this machine, slices are byte ranges of text files.
+"""Interval runs without Spark: tasks are plain processes of this machine, slices are byte ranges of text files.
 
-For intervals that do not need a cluster, and for the tests that kill and pause it at every step. It retries a task that
+The tests kill and suspend it at every step. It retries a task that
 died as Spark does; a task that was fenced is not retried, for its successor is at work.
 
 Run as a module it is one task: the job comes by standard input, for it holds the client's credentials.
@@ -166,7 +166,7 @@ class LocalRunner:
         folder: Path,
         report: Report = silent,
         on_step: OnStep = silent,
-        command: Sequence[str] = (sys.executable, "-m", "airflow_eos_provider.interval.local"),
+        command: Sequence[str] = (sys.executable, "-m", "tests.faults.local_runner"),
         coordinator_class: type[Coordinator] = Coordinator,
     ) -> None:
         self._pipeline = pipeline

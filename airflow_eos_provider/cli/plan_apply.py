@@ -230,7 +230,7 @@ def show(made: Plan, command: str) -> None:
         console.print("Nothing to do.")
         return
     if made.puts_back:
-        console.print("isolation.level, which an earlier roll had set for the way, is put back as it was.")
+        console.print("isolation.level, which an earlier roll has set temporarily, gets its former value again.")
     console.print("One worker at a time, in this order unless another leader is elected; nothing is changed yet.")
     console.print(f"To do it:  {command}", style="bold", soft_wrap=True)
 
