@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +23,7 @@ from airflow_eos_provider.cli.common import (
     print_documents,
     print_json,
     print_share_read,
+    warn,
 )
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.cli.offsets_change import (
@@ -35,7 +36,8 @@ from airflow_eos_provider.cli.offsets_change import (
     restore_,
 )
 from airflow_eos_provider.connect.cluster import ConnectCluster
-from airflow_eos_provider.connect.internal_topics import OFFSETS, read_worker_files
+from airflow_eos_provider.connect.internal_topics import OFFSETS, OTHER_CLUSTER, read_worker_files
+from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError
@@ -80,11 +82,12 @@ def list_(
     """
     wanted = parse_where(where)
     with ConnectSession(load_cluster(cluster)) as session:
-        found = look(session, connector, offsets_topic)
-    names = [connector] if connector else found.known()
+        found = look(session, connector, offsets_topic, may_be_gone=everything)
+    names = [name for name in ([connector] if connector else found.known()) if name in found.connectors]
     shown = {name: matching(found.of(name), wanted) for name in names}
     if everything:
-        shown["of no connector that exists"] = matching(found.leftovers(), wanted)
+        leftovers = (one for one in found.leftovers() if connector in (None, one.offset.record.key.connector))
+        shown["of no connector that exists"] = matching(leftovers, wanted)
     seen = chain.from_iterable(shown.values())
     if print_documents(seen, SeenOffset.to_dict, _key, output, as_json=as_json):
         return
@@ -194,26 +197,44 @@ def _show_differences(found: list[Difference], first: backup.Backup, second: bac
 
 
 def look(
-    session: ConnectSession, connector: str | None, offsets_topic: str | None, *, headers: bool = False
+    session: ConnectSession,
+    connector: str | None,
+    offsets_topic: str | None,
+    *,
+    headers: bool = False,
+    may_be_gone: bool = False,
 ) -> GroupOffsets:
     """The offsets of a described group.
 
     :param connector: of this one only.
     :param headers: read the records' headers, too.
+    :param may_be_gone: whether one that does not exist is no error.
     :param offsets_topic: the workers' ``offset.storage.topic``, None to look into their files.
     :raises ConfigurationError: there is no such connector, or the topic is not known.
     :raises UnreachableError: no worker answers, or no broker does.
     """
     topic = offsets_topic or read_worker_files(session.cluster).common(OFFSETS)
     connectors = session.first_answer(lambda rest: rest.statuses(), seconds=_REST_SECONDS)
-    if connector is not None and connector not in connectors:
+    if connector is not None and connector not in connectors and not may_be_gone:
         raise ConfigurationError(
             f"There is no connector {connector} in the group {session.cluster.group_id}.",
             expected=f"one of {', '.join(sorted(connectors)) or 'none at all'}",
-            remedy="Leftovers of deleted connectors: 'eos offsets list --all'.",
+            remedy=f"What a deleted connector has left: 'eos offsets list {connector} --all'.",
         )
     only = None if connector is None else [connector]
+    _warn_of_other_clusters({name: each for name, each in connectors.items() if only is None or name in only})
     return read_group_offsets(session.kafka, topic, connectors, only=only, headers=headers, progress=print_share_read)
+
+
+def _warn_of_other_clusters(connectors: Mapping[str, ConnectorStatus]) -> None:
+    """Say of which connectors the offsets may be on another Kafka cluster, which is not looked at."""
+    for name, status in connectors.items():
+        elsewhere = [setting for setting in OTHER_CLUSTER if status.config.get(setting)]
+        if elsewhere:
+            warn(
+                f"{name} has {' and '.join(elsewhere)}: where the workers are enabled its offsets are on that Kafka "
+                "cluster, which is not looked at"
+            )
 
 
 def _key(seen: SeenOffset) -> str:

@@ -309,7 +309,7 @@ def test_a_run_says_for_whom_it_waits_and_until_when(make_pipeline: Any, days: D
         coordinator.begin(lambda: RunPlan.of(days(2), [{}]), 1)
 
     (waiting, *_) = [line for line in lines if held in line]
-    assert waiting.startswith("Waiting")
+    assert waiting.startswith("Has waited")
     assert " until " in waiting
 
 

@@ -187,7 +187,7 @@ def test_a_read_goes_to_the_uncommitted_end(story: Any, mutation: str | None) ->
         if mutation:
             again.wait_until_stopped()
         else:
-            again.wait_for_line("Waiting", "-foreign has a transaction open")
+            again.wait_for_line("Has waited", "-foreign has a transaction open")
             assert "read control again" not in again.steps()
         foreign.abort()
     if not mutation:

@@ -45,7 +45,7 @@ def test_v3_complete_waits_for_the_markers_in_the_data(
             assert len(story.completes()) == 1  # and the data's broker cannot have taken the marker
         else:
             own_id = story.pipeline.transactional_id(story.run, 0)
-            driver.wait_for_line("Waiting", f"until the last transaction of {own_id} has ended in every partition")
+            driver.wait_for_line("Has waited", f"for the end of the last transaction of {own_id} in every partition")
             assert story.completes() == []
 
     if not mutation:

@@ -106,6 +106,8 @@ def test_what_rest_hides_is_there_and_says_why_and_leftovers_are_shown_on_reques
     assert listed['["shared",null]']["hidden"] == ["null source partition"]
     assert '["gone",{"a":"1"}]' not in _listed(eos)
     assert {'["gone",{"a":"1"}]', "\\xff"} <= set(_listed(eos, "--all"))
+    assert set(_listed(eos, "gone", "--all")) == {'["gone",{"a":"1"}]'}
+    assert "eos offsets list gone --all" in eos.run("offsets", "list", "gone", expect=2).stderr
 
 
 def test_a_backup_has_every_byte_and_a_difference_says_what_has_changed_since(lab: Lab, eos: Any) -> None:
