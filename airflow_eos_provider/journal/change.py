@@ -70,7 +70,8 @@ class GroupChange:
         """
         self._write(replace(self.record, under_way=name))
         yield
-        self._write(replace(self.record, under_way="", done=(*self.record.done, name)))
+        done = tuple(dict.fromkeys((*self.record.done, name)))  # a step may be taken once more
+        self._write(replace(self.record, under_way="", done=done))
 
     def confirm(self, act: str) -> None:
         """Prove, right before an act, that no other controller has taken over. Errors as in :meth:`Journal.confirm`."""

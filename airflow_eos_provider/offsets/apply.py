@@ -224,8 +224,8 @@ class OffsetsChanger:
         :param journal: not acquired yet.
         :raises PlanMovedError: the connector or its offsets are not as planned. The connector is as it was before, or
             as another person has left it.
-        :raises RefusedError: the connector was started or configured meanwhile. Nothing was written; the same command
-            stops it again and goes on.
+        :raises RefusedError: the connector was started or configured meanwhile. Its tasks go on with the offsets that
+            they have; the same command stops it again and goes on.
         :raises LeaseHeldError: another controller is at work.
         :raises FencedError: another controller has taken over.
         :raises EosError: it could not be finished. The connector may be stopped; the same command takes it up.
@@ -242,12 +242,12 @@ class OffsetsChanger:
                 self._report(f"Taking up {change.record}.")
             else:
                 plan.require_unmoved(self.plan(plan.request))
-            written = 0
-            if not change.is_done("write"):
-                written = self._stop_and_write(change, plan)
+            written, stopped = 0, None
+            if not change.is_done("write") or self._may_have_gone_on(change, plan):
+                written, stopped = self._stop_and_write(change, plan)
             if plan.own_topic is not None and not change.is_done("configure"):
                 with change.step("configure"):
-                    self._configure(change, plan)
+                    self._configure(change, plan, stopped)
             self._bring_back(change, plan)
         return OffsetsReport(plan, change.record.change_id, written, change.taken_up)
 
@@ -275,7 +275,25 @@ class OffsetsChanger:
     def _closed(self, connector: str) -> list[ChangeRecord]:
         return read_journal(self._session.kafka, self.group_id).closed_changes(KIND, connector)
 
-    def _stop_and_write(self, change: GroupChange, plan: OffsetsPlan) -> int:
+    def _may_have_gone_on(self, change: GroupChange, plan: OffsetsPlan) -> bool:
+        """Whether a migration that is taken up has to move the offsets once more.
+
+        Until the connector has its new configuration its tasks read and write the former place; if an operator has
+        started it meanwhile, what was moved is behind.
+
+        :raises PlanMovedError: it was deleted.
+        :raises RefusedError: it has a third topic now.
+        """
+        if plan.own_topic is None or change.is_done("configure") or self._is_configured(plan):
+            return False
+        plan.require_own_topic(self._own_topic_of(plan))
+        return True
+
+    def _stop_and_write(self, change: GroupChange, plan: OffsetsPlan) -> tuple[int, ConnectorConfigState | None]:
+        """The first steps, each of which may be repeated.
+
+        :returns: the records that were written, and the connector as it was stopped.
+        """
         connector, created = plan.look.connector, plan.created
         try:
             if created is not None and not change.is_done("create"):
@@ -288,7 +306,7 @@ class OffsetsChanger:
                     self._require_still_stopped(plan, stopped)  # what runs now is no zombie
                     self._fence(connector, stopped)
             with change.step("write"):
-                return self._write(change, plan, stopped)
+                return self._write(change, plan, stopped), stopped
         except PlanMovedError:
             self._bring_back(change, plan)
             raise
@@ -411,14 +429,31 @@ class OffsetsChanger:
         if before != (now and (now.target_state, now.commit_offset, now.config_offset)):
             raise _touched(plan.look.connector)
 
-    def _configure(self, change: GroupChange, plan: OffsetsPlan) -> None:
-        """Give the stopped connector its own offsets topic, or take it away."""
+    def _require_not_started(self, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> None:
+        """Go on only if nobody has started the connector, even for a moment. What others configure does not matter.
+
+        :raises PlanMovedError: it was deleted or created.
+        :raises RefusedError: it was started.
+        """
+        now = self._existing(plan)
+        before = stopped and (stopped.target_state, stopped.commit_offset)
+        if before != (now and (now.target_state, now.commit_offset)):
+            raise _touched(plan.look.connector)
+
+    def _configure(self, change: GroupChange, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> None:
+        """Give the stopped connector its own offsets topic, or take it away.
+
+        :param stopped: the connector as it was when its offsets were written.
+        :raises RefusedError: it was started since, so that its tasks may have written newer offsets in the former
+            place; or it has a third topic.
+        """
         connector = plan.look.connector
         self._existing(plan)
         config = self._session.ask(lambda rest: rest.connector_config(connector))
         plan.require_own_topic(config.get(OWN_TOPIC, ""))
         if (config.get(OWN_TOPIC) or "") != plan.own_topic:
             change.confirm("configure")
+            self._require_not_started(plan, stopped)
             self._set_own_topic(plan, config)
         self._until(change, lambda: self._is_configured(plan), f"{connector} to have its new configuration")
         self._report(f"{connector}: {OWN_TOPIC} is {plan.own_topic or 'not set any more'}.")
@@ -442,8 +477,11 @@ class OffsetsChanger:
             self._session.ask(lambda rest: rest.put_config(connector, wanted))
 
     def _is_configured(self, plan: OffsetsPlan) -> bool:
+        return self._own_topic_of(plan) == plan.own_topic
+
+    def _own_topic_of(self, plan: OffsetsPlan) -> str:
         found = self._existing(plan)
-        return found is not None and (found.config.get(OWN_TOPIC) or "") == plan.own_topic
+        return (found.config.get(OWN_TOPIC) or "") if found else ""
 
     def _bring_back(self, change: GroupChange, plan: OffsetsPlan) -> None:
         """Give the connector the state that it had before, unless another person has given it one meanwhile."""
@@ -497,6 +535,6 @@ def _kind(verb: str) -> str:
 def _touched(connector: str) -> RefusedError:
     return RefusedError(
         f"{connector} was started or configured while its offsets were being changed.",
-        expected="a stopped connector until the offsets are written",
+        expected="a connector that stays stopped as it is until the change is over",
         remedy="Find out by whom; then give the same command again: it stops the connector and goes on.",
     )

@@ -193,23 +193,17 @@ def restore(places: Places, backup: Backup) -> list[Write]:
 def migrate(connector: str, now: Sequence[OffsetsTopic], to: OffsetsTopic) -> list[Write]:
     """Move the offsets that a connector's tasks read into one topic.
 
-    Into an own topic, the global one keeps what it has: Connect goes on copying offsets there. Into the global one, the
-    own topic is emptied of them, so that an old offset does not win once the connector gets that topic again.
+    The former place keeps what it has: the tasks read it until the connector has its new configuration, and go on there
+    if it gets none. A later migration back replaces all of it.
 
     :param now: the topics of its offsets, its own before the global one.
     :param to: the one that they read afterwards: an own topic, or the global one.
     """
-    *own, _ = now
     wanted = _offsets_of(connector, now)
     target = Places(connector, [to])
     others = sorted({record.key.raw for record in target.live()} - wanted.keys())
     writes = [write for key, value in wanted.items() for write in target.put(key, value)]
-    writes += [write for key in others for write in target.put(key, None)]
-    for topic in own:
-        if topic.name != to.name:
-            left = Places(connector, [topic])
-            writes += [w for key in sorted({r.key.raw for r in left.live()}) for w in left.put(key, None)]
-    return writes
+    return writes + [write for key in others for write in target.put(key, None)]
 
 
 def copy(source: str, now: Sequence[OffsetsTopic], places: Places) -> list[Write]:
@@ -228,7 +222,7 @@ def copy(source: str, now: Sequence[OffsetsTopic], places: Places) -> list[Write
 def _offsets_of(connector: str, topics: Sequence[OffsetsTopic]) -> dict[bytes, bytes | None]:
     """By key the offsets that a connector's tasks read.
 
-    Where its own topic has none of them yet, the global one's: somebody has given it that topic by hand, and its tasks
+    Where its own topic has none of them yet, the global one's: an operator has given it that topic, and its tasks
     would begin anew.
 
     :param topics: those of its offsets, its own before the global one.

@@ -13,8 +13,8 @@ from airflow_eos_provider.connect.offsets import Offset, OffsetRecord, combined
 from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.ends import UnknownTopicError
+from airflow_eos_provider.kafka.partition_writers import Written
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.kafka.writers import Written
 from airflow_eos_provider.offsets.topic import OffsetsTopic, read_offsets_topic
 
 #: Called with a topic's name, offsets passed and offsets in all.

@@ -27,7 +27,7 @@ from airflow_eos_provider.offsets import apply as apply_module
 from airflow_eos_provider.offsets.apply import OffsetsChanger, OffsetsReport
 from airflow_eos_provider.offsets.plan import OffsetsPlan
 from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
-from tests.integration.offsets_cluster import END, LINES, SECONDS, Cluster, suspended
+from tests.integration.offsets_cluster import END, LINES, SECONDS, Cluster, killed, suspended
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -91,6 +91,15 @@ def add_fourth_line(cluster: Cluster, name: str, **times: int) -> None:
         file.write("four\n")
     until(lambda: cluster.read(name) == Counter(times), f"the fourth line of {name}", seconds=SECONDS)
     until(lambda: cluster.committed(name) == ALL, f"the end of {name} to be committed", seconds=SECONDS)
+
+
+def add_line(cluster: Cluster, name: str, lines: list[str]) -> None:
+    """One more line in the file, which comes only from a task that is alive; each line is delivered once."""
+    lines.append(f"line {len(lines) + 1}")
+    with cluster.file(name).open("a", encoding="utf-8") as file:
+        file.write(f"{lines[-1]}\n")
+    until(lambda: cluster.read(name)[lines[-1]] > 0, f"{lines[-1]} of {name}", seconds=SECONDS)
+    assert cluster.read(name) == Counter(lines)
 
 
 def test_of_two_changes_at_once_one_is_refused_and_its_plan_does_not_fit_later(cluster: Cluster, eos: Any) -> None:
@@ -189,6 +198,30 @@ def test_a_migration_leaves_what_others_configure_at_that_moment(
     config = cluster.rest.connector_config(name)
     assert (config[OWN_TOPIC], config.get("batch.size")) == (f"{name}-offsets", None if version else "7")
     assert config["file"] == cluster.config(name)["file"]
+
+
+def test_a_connector_that_is_started_before_a_migration_configures_it_goes_on_in_its_former_place(
+    cluster: Cluster, eos: Any
+) -> None:
+    cluster.source("early")
+    lines = list(LINES)
+    for target in (("--to", "own"), ("--to", "global")):
+        migrate = ("offsets", "migrate", "early", *target, "--yes")
+        own_topic = cluster.rest.connector_config("early").get(OWN_TOPIC)
+        with suspended(cluster.lab, "configure", *migrate) as change:
+            cluster.rest.resume("early")
+            add_line(cluster, "early", lines)  # its offset is in the former place alone
+            assert change.end() == 3
+            assert "early was started or configured" in change.errors
+        assert cluster.rest.connector_config("early").get(OWN_TOPIC) == own_topic
+        add_line(cluster, "early", lines)
+        killed(cluster.lab, "configure", "announced", *migrate)
+        cluster.rest.resume("early")
+        add_line(cluster, "early", lines)
+        eos.run(*migrate)
+        assert last_change(cluster).state == "done"
+        assert cluster.rest.connector_config("early").get(OWN_TOPIC) != own_topic
+        add_line(cluster, "early", lines)
 
 
 def test_a_connector_that_is_deleted_before_its_configuration_is_changed_stays_deleted(

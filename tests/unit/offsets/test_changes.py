@@ -136,18 +136,14 @@ def test_into_an_own_topic_go_the_offsets_that_tasks_read_and_old_ones_there_are
     ]
 
 
-def test_into_the_global_topic_go_the_offsets_of_the_own_one_which_tasks_read_alone_and_it_is_emptied() -> None:
+def test_into_another_topic_go_the_offsets_of_the_own_one_which_tasks_read_alone_and_it_keeps_them() -> None:
     own, global_ = topic("own", (A, b"7")), topic("global", (A, b"6"), (B, b"5"))
     assert [write for write in migrate("c", [own, global_], global_) if write.changes] == [
         Write("global", home(A), A, b"6", b"7"),
         Write("global", home(B), B, b"5", None),
-        Write("own", home(A), A, b"7", None),
     ]
     another = topic("another")
-    assert [(write.topic, write.key, write.after) for write in migrate("c", [own, global_], another)] == [
-        ("another", A, b"7"),
-        ("own", A, None),
-    ]
+    assert migrate("c", [own, global_], another) == [Write("another", home(A), A, None, b"7")]
 
 
 def test_what_an_own_topic_that_was_given_by_hand_lacks_is_taken_from_the_global_one() -> None:
