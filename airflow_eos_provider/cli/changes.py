@@ -9,15 +9,11 @@ import typer
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
-    Output,
-    OutputOption,
     ReasonOption,
     TakeOverOption,
     actor,
     console,
     load_cluster,
-    print_document,
-    print_json,
     report_line,
     table,
     width_for,
@@ -25,6 +21,7 @@ from airflow_eos_provider.cli.common import (
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.journal.change import abandon, change_journal
 from airflow_eos_provider.journal.journal import read_journal
+from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
 
 changes_app = typer.Typer(
     no_args_is_help=True,

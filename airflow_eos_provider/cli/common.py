@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import getpass
-import json
+import glob
 import os
-import re
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 import typer
-import yaml
 from rich.console import Console
 from rich.control import Control
 from rich.segment import ControlType
@@ -23,10 +19,9 @@ from rich.table import Table
 
 from airflow_eos_provider.connect.cluster import ConnectCluster, exposed_file
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.output import WIDE, Output
 from airflow_eos_provider.plan_hash import MIN_HASH_LENGTH
 from airflow_eos_provider.terminal import console_on
-
-T = TypeVar("T")
 
 #: Where a cluster file is looked for when none is named: here first, then the default lab.
 DEFAULT_CLUSTER_FILES = (Path("eos.yaml"), Path(".eos/lab/default/eos.yaml"))
@@ -45,7 +40,7 @@ def named_clusters() -> list[str]:
 
 def _complete_cluster(incomplete: str) -> list[str]:
     folder, slash, begun = incomplete.rpartition("/")
-    files = Path(folder + slash).glob(f"{begun}*")
+    files = Path(folder + slash).glob(f"{glob.escape(begun)}*")
     return [*(name for name in named_clusters() if name.startswith(incomplete)), *map(str, files)]
 
 
@@ -92,34 +87,13 @@ OffsetsTopicOption = Annotated[
     str | None, typer.Option("--offsets-topic", help="The workers' offset.storage.topic; default: as their files say.")
 ]
 
-#: Wider than any table, characters.
-_WIDE = 10_000
-
 #: Length of a bar of progress, characters.
 _BAR = 20
-
-
-class Output(StrEnum):
-    """In which form a command prints what it found."""
-
-    JSON = "json"
-    YAML = "yaml"
-    WIDE = "wide"
-    NAME = "name"
-
-
-OutputOption = Annotated[
-    Output | None,
-    typer.Option("--output", "-o", help="As json or yaml; wide: with every column; name: the names alone, one a line."),
-]
 
 console = console_on()
 #: For what --quiet leaves out, and for warnings and errors.
 progress_console = console_on(stderr=True)
 error_console = console_on(stderr=True)
-
-#: In JSON these stand raw by default, and a terminal may obey them: C1 controls, marks of direction, separators.
-_RAW_IN_JSON = re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
 
 
 def load_cluster(path: Path | None) -> ConnectCluster:
@@ -178,58 +152,6 @@ def table(title: str = "") -> Table:
     )
 
 
-def print_document(document: Any, names: Iterable[str], output: Output | None, *, as_json: bool) -> bool:
-    """Print what was found as a script wants it.
-
-    :param names: of what was found, for ``-o name``.
-    :param as_json: ``--json``, the same as ``-o json``.
-    :returns: False if a table is wanted, and nothing was printed.
-    """
-    if as_json or output is Output.JSON:
-        print_json(document)
-    elif output is Output.YAML:
-        typer.echo(yaml.safe_dump(document, sort_keys=False, width=10_000), nl=False)
-    elif output is Output.NAME:
-        for name in names:
-            console.print(name, soft_wrap=True)
-    else:
-        return False
-    return True
-
-
-def print_documents(
-    found: Iterable[T],
-    document: Callable[[T], Any],
-    name: Callable[[T], str],
-    output: Output | None,
-    *,
-    as_json: bool,
-) -> bool:
-    """Print a list of what was found as :func:`print_document` does, but one by one: memory need not hold them all.
-
-    In JSON each has a line of its own.
-
-    :param document: of one of them.
-    :param name: of one of them, for ``-o name``.
-    """
-    if as_json or output is Output.JSON:
-        before = "[\n"
-        for one in found:
-            sys.stdout.write(f"{before}{_json_text(document(one))}")  # typer.echo would flush each
-            before = ",\n"
-        typer.echo("[]" if before == "[\n" else "\n]")
-    elif output is Output.YAML:
-        empty = True
-        for one in found:
-            print_document([document(one)], (), output, as_json=False)
-            empty = False
-        if empty:
-            print_document([], (), output, as_json=False)
-    else:
-        return print_document(None, map(name, found), output, as_json=False)
-    return True
-
-
 def require_enough_digits(plan_hash: str | None) -> None:
     """Refuse a hash that could be of several plans.
 
@@ -244,7 +166,7 @@ def width_for(output: Output | None) -> Iterator[None]:
     """Within it no table is folded if ``-o wide`` is asked for, however narrow the terminal."""
     before = console.width
     if output is Output.WIDE:
-        console.width = _WIDE
+        console.width = WIDE
     try:
         yield
     finally:
@@ -274,13 +196,3 @@ def print_share_read(topic: str, passed: int, total: int) -> None:
 def report_line(line: str) -> None:
     """Print a line of progress with the time."""
     progress_console.print(f"{time.strftime('%H:%M:%S')}  {line}", soft_wrap=True)
-
-
-def print_json(document: Any) -> None:
-    """Print a document as JSON without a character that a terminal would obey."""
-    typer.echo(_json_text(document, indent=2))
-
-
-def _json_text(document: Any, indent: int | None = None) -> str:
-    text = json.dumps(document, indent=indent, ensure_ascii=False)
-    return _RAW_IN_JSON.sub(lambda mark: f"\\u{ord(mark[0]):04x}", text)

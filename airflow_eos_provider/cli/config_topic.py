@@ -8,10 +8,8 @@ from airflow_eos_provider.cli.common import (
     ClusterOption,
     ConfigTopicOption,
     JsonOption,
-    OutputOption,
     console,
     load_cluster,
-    print_document,
     print_share_read,
     table,
     width_for,
@@ -19,6 +17,7 @@ from airflow_eos_provider.cli.common import (
 from airflow_eos_provider.connect.config_census import Census
 from airflow_eos_provider.connect.config_topic_look import ConfigTopicLook, look_at_config_topic
 from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
+from airflow_eos_provider.output import OutputOption, print_document
 
 #: A topic with this many dead records for each live one, and so many at least, is worth compacting.
 DEAD_PER_LIVE = 10

@@ -11,12 +11,12 @@ from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
     load_cluster,
-    print_json,
     print_lines,
     progress_console,
 )
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import RefusedError, RolloutPausedError
+from airflow_eos_provider.output import OutputOption, print_document
 from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.drift.drift import Drift
 from airflow_eos_provider.rollout.drift.watch import DriftWatch
@@ -47,6 +47,7 @@ def drift(
     mode: ModeOption = None,
     accept: AcceptOption = None,
     watch: WatchOption = None,
+    output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what has changed without a rollout: modes, members, files. Changes nothing; exit code 3 if something has."""
@@ -56,15 +57,15 @@ def drift(
             print_lines(f"{_clock(found.at)} {found.describe()}", on=progress_console)
             time.sleep(watch)
             found = watcher.look()
-    _show(found, as_json=as_json)
+    if not print_document(found.to_dict(), _drifted(found), output, as_json=as_json):
+        print_lines(found.describe(), style=_STYLES[found.verdict])
     raise typer.Exit(EXIT_CODES[found.verdict])
 
 
-def _show(found: Drift, *, as_json: bool) -> None:
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        print_lines(found.describe(), style=_STYLES[found.verdict])
+def _drifted(found: Drift) -> list[str]:
+    """The workers and the rollout that the findings are about, each once; the group where one is about all workers."""
+    subjects = (finding.subject or found.group_id for finding in found.findings)
+    return list(dict.fromkeys(name for subject in subjects for name in subject.split(", ")))
 
 
 def _clock(at: float) -> str:

@@ -15,27 +15,25 @@ from airflow_eos_provider.cli.common import (
     ConfigTopicOption,
     HashOption,
     JsonOption,
-    Output,
-    OutputOption,
     ReasonOption,
     TakeOverOption,
     YesOption,
     actor,
     console,
     load_cluster,
-    print_document,
-    print_json,
     report_line,
     require_enough_digits,
     table,
     width_for,
 )
+from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.offsets.fence_look import ConnectorLook, FenceId, FenceLook
 from airflow_eos_provider.offsets.fence_plan import Decision, FencePlan
 from airflow_eos_provider.offsets.fence_round import WAIT_SECONDS, Fencer, RoundReport, combined_problem
+from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
 
 #: Of a connector with more ids only those are shown that have a transaction open, unless -o wide.
 _SHOWN_IDS = 10
@@ -49,6 +47,7 @@ def fence(
         list[str] | None,
         typer.Argument(
             metavar="[CONNECTOR]…",
+            autocompletion=complete_connector,
             help="Source connectors; default: all. For those that are named, transactions that running tasks hold open "
             "are ended too.",
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,18 +12,16 @@ from rich.text import Text
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
-    Output,
-    OutputOption,
     console,
     load_cluster,
-    print_document,
-    print_json,
     print_over,
     report_line,
     table,
     width_for,
 )
+from airflow_eos_provider.cli.completion import Candidate, candidates
 from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
@@ -35,9 +34,13 @@ from airflow_eos_provider.interval.verify import (
     verify_all,
     verify_run,
 )
+from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
 
 #: The group that pipelines belong to when none is named, as in the Airflow layer.
 DEFAULT_GROUP_ID = "eos-intervals"
+
+#: Of a run with more missing slices only so many are shown, unless -o wide.
+_SHOWN_SLICES = 20
 
 intervals_app = typer.Typer(
     no_args_is_help=True,
@@ -57,14 +60,42 @@ _EXAMPLES = {
     "abandon": examples(f"eos intervals abandon {_RUN}"),
 }
 
+
+def _complete_pipeline(ctx: typer.Context, incomplete: str) -> list[Candidate]:
+    """Pipelines of the group."""
+    return candidates(ctx, incomplete, lambda cluster: ((name, "") for name in pipelines(cluster.kafka, _group(ctx))))
+
+
+def _complete_run(ctx: typer.Context, incomplete: str) -> list[Candidate]:
+    """Runs with their states; of the pipeline alone that the word or ``--pipeline`` names."""
+
+    def look(cluster: ConnectCluster) -> Iterator[Candidate]:
+        group, only = _group(ctx), ctx.params.get("pipeline")
+        for name in [only] if only else pipelines(cluster.kafka, group):
+            word = f"{name}@"
+            if only or word.startswith(incomplete) or incomplete.startswith(word):
+                for found in statuses(Pipeline(name=name, group_id=group, kafka=cluster.kafka)):
+                    run = found.run.interval_name if only else found.run.name
+                    yield run, "complete" if found.complete else "running"
+
+    return candidates(ctx, incomplete, look)
+
+
+def _group(ctx: typer.Context) -> str:
+    return ctx.params.get("group") or DEFAULT_GROUP_ID
+
+
 GroupOption = Annotated[
     str, typer.Option("--group", "-g", envvar="EOS_GROUP", help="Group of the pipelines; never a Connect cluster's.")
 ]
-PipelineOption = Annotated[str | None, typer.Option("--pipeline", "-p", help="Name of the pipeline.")]
+PipelineOption = Annotated[
+    str | None, typer.Option("--pipeline", "-p", autocompletion=_complete_pipeline, help="Name of the pipeline.")
+]
 RunArgument = Annotated[
     str,
     typer.Argument(
         metavar="RUN",
+        autocompletion=_complete_run,
         help="<pipeline>@<start>/<end>, with #2 and so on for a revision; or <start>/<end> with --pipeline.",
     ),
 ]
@@ -101,6 +132,7 @@ def show(
     cluster: ClusterOption = None,
     group: GroupOption = DEFAULT_GROUP_ID,
     pipeline: PipelineOption = None,
+    output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show one run: its plan, its slices, what is committed. Changes nothing."""
@@ -110,10 +142,8 @@ def show(
         raise ConfigurationError(
             f"Nothing of {wanted.name} is on record in the group {group}.", remedy="See 'eos intervals list'."
         )
-    if as_json:
-        print_json(found.to_dict())
-        return
-    _show_run(found)
+    if not print_document(found.to_dict(), [wanted.name], output, as_json=as_json):
+        _show_run(found, wide=output is Output.WIDE)
 
 
 @intervals_app.command(
@@ -124,7 +154,10 @@ def show(
     ),
 )
 def verify(
-    run: Annotated[str | None, typer.Argument(metavar="RUN", help="One run; without it, all of a topic.")] = None,
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="RUN", autocompletion=_complete_run, help="One run; without it, all of a topic."),
+    ] = None,
     cluster: ClusterOption = None,
     group: GroupOption = DEFAULT_GROUP_ID,
     pipeline: PipelineOption = None,
@@ -139,6 +172,7 @@ def verify(
         list[Path] | None,
         typer.Option("--source", exists=True, dir_okay=False, help="A file whose lines are the records' values."),
     ] = None,
+    output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Drain records, and compare their count and digest with what the ledger says. Changes nothing.
@@ -151,22 +185,22 @@ def verify(
     if run is None:
         if pipeline is None:
             raise typer.BadParameter("name a run, or a pipeline with --pipeline")
+        name = pipeline
         described = Pipeline(name=pipeline, group_id=group, kafka=load_cluster(cluster).kafka)
         found = verify_all(described, topics, source=source or (), progress=_progress)
     else:
         wanted = _run(run, pipeline)
+        name = wanted.name
         if header is None:
             raise ConfigurationError(
-                f"The records of {wanted.name} cannot be distinguished from others.",
+                f"The records of {name} cannot be distinguished from others.",
                 expected="--header, the name that the pipeline's run_header has",
                 remedy="Write the pipeline with run_header set, or compare all of it: leave out RUN.",
             )
         found = verify_run(
             _pipeline(wanted, group, cluster), wanted, topics, header, source=source or (), progress=_progress
         )
-    if as_json:
-        print_json(found.to_dict())
-    else:
+    if not print_document(found.to_dict(), [name], output, as_json=as_json):
         _show_verification(found)
     if not found.holds:
         raise typer.Exit(1)
@@ -235,8 +269,12 @@ def _show_runs(name: str, found: list[RunStatus], *, wide: bool = False) -> None
     """A table of runs; their digests only where it may be wider than 80 columns."""
     shown = table(f"Pipeline {name}")
     shown.add_column("interval", no_wrap=True)
-    for column in ("#", "state", "slices", "records", *(("digest",) if wide else ())):
-        shown.add_column(column, justify="left" if column in ("state", "digest") else "right")
+    shown.add_column("#", justify="right")
+    shown.add_column("state")
+    shown.add_column("slices", justify="right")
+    shown.add_column("records", justify="right", no_wrap=True)  # a number would be cut, not folded
+    if wide:
+        shown.add_column("digest")
     for run in found:
         shown.add_row(
             run.run.interval.name,
@@ -249,24 +287,28 @@ def _show_runs(name: str, found: list[RunStatus], *, wide: bool = False) -> None
     console.print(shown)
 
 
-def _show_run(found: RunStatus) -> None:
-    console.print(f"{found.run.name}: {'complete' if found.complete else 'running'}", style="bold")
+def _show_run(found: RunStatus, *, wide: bool = False) -> None:
+    """Print a run; of many missing slices the first ones only, unless it may be wide."""
+    console.print(f"{found.run.name}: {'complete' if found.complete else 'running'}", style="bold", soft_wrap=True)
     if found.complete:
-        console.print(f"  {found.records:,} records in {found.slices} slices, digest {found.digest}")
+        console.print(f"  {found.records:,} records in {found.slices} slices, digest {found.digest}", soft_wrap=True)
         return
-    console.print(f"  plan {found.plan_hash}, generation {found.generation}, task count record {found.tasks}")
+    console.print(
+        f"  plan {found.plan_hash}, generation {found.generation}, task count record {found.tasks}", soft_wrap=True
+    )
     console.print(f"  {len(found.done)} of {found.slices} slices committed, {found.records:,} records")
     if found.missing:
-        numbers = ", ".join(map(str, found.missing[:20])) + (" …" if len(found.missing) > 20 else "")
-        console.print(f"  to be written: slice {numbers}")
+        shown = found.missing if wide else found.missing[:_SHOWN_SLICES]
+        numbers = ", ".join(map(str, shown)) + (" …" if len(shown) < len(found.missing) else "")
+        console.print(f"  to be written: slice {numbers}", soft_wrap=True)
     for name, value in found.source.items():
-        console.print(f"  source {name}: {value}")
+        console.print(f"  source {name}: {value}", soft_wrap=True)
 
 
 def _show_verification(found: Verification) -> None:
-    console.print(f"{found.what} in {', '.join(found.topics)}", style="bold")
-    console.print(f"  expected {found.expected_records:,} records, digest {found.expected_digest}")
-    console.print(f"  found    {found.records:,} records, digest {found.digest}")
+    console.print(f"{found.what} in {', '.join(found.topics)}", style="bold", soft_wrap=True)
+    console.print(f"  expected {found.expected_records:,} records, digest {found.expected_digest}", soft_wrap=True)
+    console.print(f"  found    {found.records:,} records, digest {found.digest}", soft_wrap=True)
     if found.source_records is not None:
         agrees = "they are the values" if found.source_agrees else "they are NOT the values"
         console.print(f"  source   {found.source_records:,} lines: {agrees}")

@@ -16,15 +16,12 @@ from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
     OffsetsTopicOption,
-    Output,
-    OutputOption,
     console,
     load_cluster,
-    print_documents,
-    print_json,
     print_share_read,
     warn,
 )
+from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.cli.offsets_change import (
     WhereOption,
@@ -41,10 +38,11 @@ from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.kafka.writers import Outcome
+from airflow_eos_provider.kafka.partition_writers import Outcome
 from airflow_eos_provider.offsets import backup
 from airflow_eos_provider.offsets.difference import Difference, difference
 from airflow_eos_provider.offsets.group import GroupOffsets, SeenOffset, matching, parse_where, read_group_offsets
+from airflow_eos_provider.output import Output, OutputOption, print_document, print_documents, print_json
 
 offsets_app = typer.Typer(
     no_args_is_help=True,
@@ -66,7 +64,10 @@ _REST_SECONDS = 30.0
     ),
 )
 def list_(
-    connector: Annotated[str | None, typer.Argument(help="One connector; default: every source connector.")] = None,
+    connector: Annotated[
+        str | None,
+        typer.Argument(autocompletion=complete_connector, help="One connector; default: every source connector."),
+    ] = None,
     cluster: ClusterOption = None,
     where: WhereOption = None,
     everything: Annotated[
@@ -99,7 +100,10 @@ def list_(
     "backup", epilog=examples("eos offsets backup --to offsets.jsonl", "eos offsets backup orders --to orders.jsonl")
 )
 def backup_(
-    connector: Annotated[str | None, typer.Argument(help="One connector; default: all of each topic.")] = None,
+    connector: Annotated[
+        str | None,
+        typer.Argument(autocompletion=complete_connector, help="One connector; default: all of each topic."),
+    ] = None,
     to: Annotated[Path | None, typer.Option("--to", help="The file to write.", show_default=False)] = None,
     cluster: ClusterOption = None,
     offsets_topic: OffsetsTopicOption = None,
@@ -128,15 +132,15 @@ def diff(
     after: Annotated[Path | None, typer.Argument(help="A later one; default: what stands in Kafka now.")] = None,
     cluster: ClusterOption = None,
     offsets_topic: OffsetsTopicOption = None,
+    output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show which offsets differ. Changes nothing; exit code 1 if some do."""
     first = backup.read(before)
     second = backup.read(after) if after else _now(load_cluster(cluster), _only(first), offsets_topic)
     found = difference(first, second)
-    if as_json:
-        print_json([one.to_dict() for one in found])
-    else:
+    documents = [one.to_dict() for one in found]
+    if not print_document(documents, [one["key"] for one in documents], output, as_json=as_json):
         _show_differences(found, first, second)
     if found:
         raise typer.Exit(1)

@@ -23,11 +23,11 @@ from airflow_eos_provider.cli.common import (
     actor,
     console,
     load_cluster,
-    print_json,
     print_share_read,
     report_line,
     require_enough_digits,
 )
+from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, own_topic_name, read_worker_files
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import PlanMovedError
@@ -37,11 +37,14 @@ from airflow_eos_provider.offsets.apply import OffsetsChanger
 from airflow_eos_provider.offsets.group import parse_where
 from airflow_eos_provider.offsets.plan import OffsetsPlan
 from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
+from airflow_eos_provider.output import print_json
 
 #: Lines of a plan that are shown; the JSON has all.
 _SHOWN = 60
 
-ConnectorArgument = Annotated[str, typer.Argument(help="The connector whose offsets are changed.")]
+ConnectorArgument = Annotated[
+    str, typer.Argument(autocompletion=complete_connector, help="The connector whose offsets are changed.")
+]
 WhereOption = Annotated[
     str | None,
     typer.Option("--where", metavar="JSON", help="Only source partitions with these members, as a JSON object."),
@@ -130,8 +133,13 @@ def restore_(
 
 
 def copy_(
-    source: Annotated[str, typer.Argument(help="The connector that has the offsets; it may be deleted by now.")],
-    connector: Annotated[str, typer.Argument(help="The connector that gets them.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=complete_connector, help="The connector that has the offsets; it may be deleted by now."
+        ),
+    ],
+    connector: Annotated[str, typer.Argument(autocompletion=complete_connector, help="The connector that gets them.")],
     plan_hash: HashOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = None,

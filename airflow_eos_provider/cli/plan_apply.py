@@ -14,14 +14,11 @@ import typer
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
-    OutputOption,
     ReasonOption,
     TakeOverOption,
     actor,
     console,
     load_cluster,
-    print_document,
-    print_json,
     report_line,
     require_enough_digits,
     table,
@@ -31,6 +28,7 @@ from airflow_eos_provider.cli.common import (
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import PlanMovedError
+from airflow_eos_provider.output import OutputOption, print_document, print_json
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.outcome import RolloutReport
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan

@@ -12,18 +12,15 @@ import typer
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
-    Output,
-    OutputOption,
     ReasonOption,
     TakeOverOption,
     actor,
     console,
     load_cluster,
-    print_document,
-    print_json,
     table,
     width_for,
 )
+from airflow_eos_provider.cli.completion import LOOK_SECONDS, Candidate, candidates
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.cli.plan_apply import (
     DEFAULTS,
@@ -37,10 +34,12 @@ from airflow_eos_provider.cli.plan_apply import (
 )
 from airflow_eos_provider.cli.plan_apply import show as show_plan
 from airflow_eos_provider.connect.cluster import ConnectCluster
-from airflow_eos_provider.errors import EosError, GateFailedError, RefusedError, RolloutPausedError
+from airflow_eos_provider.errors import EosError, GateFailedError, RefusedError, RolloutPausedError, UnreachableError
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import Request, RequestKind, RolloutState, Step
 from airflow_eos_provider.journal.stop_requests import ANSWER_SECONDS, request
+from airflow_eos_provider.kafka.session import Kafka, Session
+from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
 from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.history import (
@@ -63,18 +62,14 @@ rollouts_app = typer.Typer(
 )
 
 
-def _complete_rollout(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Ids with their states; none where the journal cannot be read, for a completion has no place for an error."""
-    try:
-        cluster = load_cluster(ctx.params.get("cluster"))
-        found = whole_history(read_journal(cluster.kafka, cluster.group_id))
-    except EosError:
-        return []
-    return [
-        (one.rollout_id, one.state if isinstance(one, Rollout) else "not understood")
-        for one in found
-        if one.rollout_id.startswith(incomplete)
-    ]
+def _complete_rollout(ctx: typer.Context, incomplete: str) -> list[Candidate]:
+    """Ids with their states."""
+    return candidates(ctx, incomplete, _ids_with_states)
+
+
+def _ids_with_states(cluster: ConnectCluster) -> Iterator[Candidate]:
+    for one in whole_history(read_journal(cluster.kafka, cluster.group_id, LOOK_SECONDS)):
+        yield one.rollout_id, one.state if isinstance(one, Rollout) else "not understood"
 
 
 RolloutArgument = Annotated[
@@ -136,8 +131,8 @@ def list_(cluster: ClusterOption = None, output: OutputOption = None, as_json: J
             shown.add_row(rollout.rollout_id, "not understood", "?", "?", *more, f"it {rollout.found.why}")
             continue
         more = (_moment(rollout.record.started_at), rollout.record.actor) if wide else ()
-        through = f"{rollout.workers_through} of {rollout.workers_to_roll}"
-        shown.add_row(rollout.rollout_id, rollout.state, rollout.plan.current, through, *more, rollout.record.reason)
+        done = f"{rollout.workers_done} of {rollout.workers_to_roll}"
+        shown.add_row(rollout.rollout_id, rollout.state, rollout.plan.current, done, *more, rollout.record.reason)
     with width_for(output):
         console.print(shown)
 
@@ -224,7 +219,7 @@ def resume(
 ) -> None:
     """Continue a rollout from this machine: the same as applying its plan again."""
     described = load_cluster(cluster)
-    found = _find(described, rollout)
+    found = _find(described.kafka, described.group_id, rollout)
     found.require_applicable()
     settings = RolloutSettings(
         allow_downtime=allow_downtime,
@@ -250,7 +245,7 @@ def back(
 ) -> None:
     """Roll the group back to the mode that it had before a rollout. Shows the plan; does it with --yes."""
     described = load_cluster(cluster)
-    former = _find(described, rollout)
+    former = _find(described.kafka, described.group_id, rollout)
     settings = RolloutSettings(allow_downtime=allow_downtime)
     made = Controller(described, settings=settings).plan(former_mode(former.plan))
     if yes and not made.nothing_to_do:
@@ -272,7 +267,7 @@ def back(
 def _ask(
     kind: RequestKind, rollout: str | None, *, cluster: ConnectCluster, reason: str, wait: float, as_json: bool
 ) -> None:
-    found = _find(cluster, rollout)
+    found = _find(cluster.kafka, cluster.group_id, rollout)
     wanted = Request(found.rollout_id, kind, time.time(), actor(), reason)
     controller = Controller(cluster, actor=actor(), reason=reason)
     answer = request(cluster, wanted, journal=controller.journal, wait_seconds=wait)
@@ -309,21 +304,33 @@ def _looks(cluster: ConnectCluster, prefix: str | None, *, seconds: float) -> It
     :param seconds: when it is given up; 0 is one look.
     """
     deadline = time.monotonic() + seconds
-    found = _find(cluster, prefix)
-    yield found
-    while found.state == RolloutState.RUNNING and time.monotonic() < deadline:
-        time.sleep(min(_LOOK_SECONDS, max(0.0, deadline - time.monotonic())))
-        before, found = found, _find(cluster, found.rollout_id)
-        if found.to_dict() != before.to_dict():
-            yield found
+    with Session(cluster.kafka) as session:
+        found = _find(session, cluster.group_id, prefix)
+        yield found
+        while found.state == RolloutState.RUNNING and time.monotonic() < deadline:
+            time.sleep(min(_LOOK_SECONDS, max(0.0, deadline - time.monotonic())))
+            before, found = found, _find_again(session, cluster.group_id, found.rollout_id)
+            if found.to_dict() != before.to_dict():
+                yield found
 
 
-def _find(cluster: ConnectCluster, prefix: str | None) -> Rollout:
-    found = find_rollout(read_journal(cluster.kafka, cluster.group_id), prefix)
+def _find_again(session: Session, group_id: str, rollout_id: str) -> Rollout:
+    """Look with the kept clients and, if they fail, once with new ones.
+
+    A client whose broker was away may need longer than a look to connect again. The session does not lend it again.
+    """
+    try:
+        return _find(session, group_id, rollout_id)
+    except UnreachableError:
+        return _find(session, group_id, rollout_id)
+
+
+def _find(kafka: Kafka, group_id: str, prefix: str | None) -> Rollout:
+    found = find_rollout(read_journal(kafka, group_id), prefix)
     if found.state != INTERRUPTED:
         return found
     # Its controller may have written its end, and ended, after what was read: nothing follows now.
-    return find_rollout(read_journal(cluster.kafka, cluster.group_id), found.rollout_id)
+    return find_rollout(read_journal(kafka, group_id), found.rollout_id)
 
 
 def _show(rollout: Rollout) -> None:

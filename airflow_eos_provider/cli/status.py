@@ -11,15 +11,14 @@ from rich.text import Text
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
-    OutputOption,
     console,
     load_cluster,
-    print_document,
     table,
     width_for,
 )
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.kafka.transaction_state import TransactionState
+from airflow_eos_provider.output import OutputOption, print_document
 from airflow_eos_provider.rollout.drift.findings import Finding, findings
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.observe.observer import Observer

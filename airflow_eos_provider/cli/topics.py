@@ -17,14 +17,12 @@ from airflow_eos_provider.cli.common import (
     HashOption,
     JsonOption,
     OffsetsTopicOption,
-    OutputOption,
     ReasonOption,
     TakeOverOption,
     YesOption,
     actor,
     console,
     load_cluster,
-    print_document,
     report_line,
     require_enough_digits,
     table,
@@ -44,6 +42,7 @@ from airflow_eos_provider.connect.topic_checks import (
 )
 from airflow_eos_provider.connect.topic_look import Given, InternalTopicsClient
 from airflow_eos_provider.journal.change import change_journal, group_change
+from airflow_eos_provider.output import OutputOption, print_document
 
 #: The kind of its changes in the journal.
 KIND = "topics create"

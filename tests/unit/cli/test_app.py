@@ -6,16 +6,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from rich.text import Text
 from typer.testing import CliRunner
 
-from airflow_eos_provider.cli import common, rollouts
+from airflow_eos_provider.cli import common
 from airflow_eos_provider.cli.app import COMMANDS, app, load
-from airflow_eos_provider.errors import UnreachableError
 
 #: What takes long to import, and the list of commands needs none of.
 HEAVY = ("kafka", "confluent_kafka", "httpx", "yaml", "pyspark", "pyarrow", "airflow")
@@ -113,24 +110,6 @@ def test_verbose_shows_what_the_clients_log(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "airflow_eos_provider.cli", "-v", "status", "--cluster", str(file)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert "airflow_eos_provider.librdkafka:" in ended.stderr
-
-
-def test_ids_of_rollouts_are_completed_and_a_journal_that_cannot_be_read_completes_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found = [SimpleNamespace(rollout_id=rollout_id) for rollout_id in ("2026a", "2026b", "2025")]
-    monkeypatch.setattr(rollouts, "load_cluster", lambda _: SimpleNamespace(kafka=None, group_id="lab"))
-    monkeypatch.setattr(rollouts, "read_journal", lambda *_: None)
-    monkeypatch.setattr(rollouts, "whole_history", lambda _: found)
-    context: Any = SimpleNamespace(params={})
-
-    assert [rollout_id for rollout_id, _ in rollouts._complete_rollout(context, "2026")] == ["2026a", "2026b"]
-
-    def unreachable(*_: object) -> None:
-        raise UnreachableError("No broker answers.")
-
-    monkeypatch.setattr(rollouts, "read_journal", unreachable)
-    assert rollouts._complete_rollout(context, "2026") == []
 
 
 @pytest.mark.parametrize("command", leaves(), ids=" ".join)

@@ -66,12 +66,12 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         client_properties([], tmp_path / "nothing.here", {})
 
 
-@pytest.mark.parametrize(("mode", "told"), [(0o644, True), (0o640, False), (0o600, False)])
-def test_a_file_of_secrets_that_everybody_may_read_is_reported(tmp_path: Path, mode: int, told: bool) -> None:
+@pytest.mark.parametrize(("mode", "reported"), [(0o644, True), (0o640, False), (0o600, False)])
+def test_a_file_of_secrets_that_everybody_may_read_is_reported(tmp_path: Path, mode: int, reported: bool) -> None:
     file = tmp_path / "client.properties"
     file.write_text("")
     file.chmod(mode)
-    assert bool(exposed_file(file, holds_secrets=True)) is told
+    assert bool(exposed_file(file, holds_secrets=True)) is reported
     assert exposed_file(file, holds_secrets=False) is None
 
 
@@ -79,7 +79,7 @@ CLUSTER = "bootstrap_servers: b:9092\ngroup_id: g\nworkers: [{url: 'http://w:808
 
 
 @pytest.mark.parametrize(
-    ("worker", "rest", "told"),
+    ("worker", "rest", "reported"),
     [
         ("", f"client: {{sasl.password: {CANARY}}}\n", True),
         ("", f"rest: {{username: me, password: {CANARY}}}\n", True),
@@ -90,14 +90,14 @@ CLUSTER = "bootstrap_servers: b:9092\ngroup_id: g\nworkers: [{url: 'http://w:808
     ],
 )
 def test_a_cluster_file_with_secrets_that_everybody_may_read_is_reported(
-    worker: str, rest: str, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    worker: str, rest: str, reported: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "eos.yaml"
     file.write_text(CLUSTER % (worker, rest))
     file.chmod(0o644)
     common.load_cluster(file)
     shown = capsys.readouterr()
-    assert ("every user of this machine may read it" in shown.err) is told
+    assert ("every user of this machine may read it" in shown.err) is reported
     assert CANARY not in shown.err
     assert shown.out == ""
     file.chmod(0o600)

@@ -1,15 +1,14 @@
-"""What the commands share: which cluster they mean (a path, a name, or what is here), and how they print."""
+"""What the commands share: which cluster they mean (a path, a name, or what is here), and their progress."""
 
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 
 import pytest
 
 from airflow_eos_provider.cli import common
-from airflow_eos_provider.cli.common import Output, cluster_file, print_document, print_documents, print_share_read
+from airflow_eos_provider.cli.common import cluster_file, print_share_read
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.terminal import DataConsole
 
@@ -45,30 +44,7 @@ def test_names_and_files_are_completed(folder: Path) -> None:
     Path("prague.yaml").touch()
     assert common._complete_cluster("pr") == ["prod", "prague.yaml"]
     assert common._complete_cluster(f"{folder}/p") == [f"{folder}/prod.yaml"]
-
-
-@pytest.mark.parametrize("count", [0, 1, 3])
-@pytest.mark.parametrize("output", [Output.JSON, Output.YAML, Output.NAME])
-def test_a_list_printed_one_by_one_reads_as_one_printed_whole(
-    count: int, output: Output, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = [{"name": f"n{number}", "text": "\x9b\u2028é", "none": None} for number in range(count)]
-    names = [str(one["name"]) for one in found]
-    assert print_document(found, names, output, as_json=False)
-    whole = capsys.readouterr().out
-    assert print_documents(iter(found), dict, lambda one: str(one["name"]), output, as_json=False)
-    one_by_one = capsys.readouterr().out
-    if output is Output.JSON:
-        assert json.loads(one_by_one) == json.loads(whole) == found
-        assert not {"\x9b", "\u2028"} & set(one_by_one), "a terminal may obey them"
-    else:
-        assert one_by_one == whole
-
-
-def test_a_list_for_a_table_is_left_as_it_is() -> None:
-    found = iter([1, 2])
-    assert not print_documents(found, str, str, Output.WIDE, as_json=False)
-    assert list(found) == [1, 2]
+    assert common._complete_cluster("**") == []  # not a pattern
 
 
 def test_a_bar_of_progress_is_for_a_terminal_and_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,9 @@ from typer.testing import CliRunner, Result
 
 from airflow_eos_provider.cli import rollouts
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.errors import UnreachableError
 from airflow_eos_provider.journal.records import JournalContent, Lease, Owner, RolloutRecord, RolloutState
+from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.process_start import ProcessStart
 from airflow_eos_provider.terminal import DataConsole
 
@@ -27,8 +29,13 @@ class Journal:
         self.states: list[RolloutState] = [record.state]
         self.looks = 0
         self.owner = Owner.this_process()
+        self.asked: list[object] = []
+        self.unreachable_at: set[int] = set()
 
-    def read(self, *_: object) -> JournalContent:
+    def read(self, kafka: object, *_: object) -> JournalContent:
+        self.asked.append(kafka)
+        if len(self.asked) in self.unreachable_at:
+            raise UnreachableError("No broker answers.")
         state = self.states[min(self.looks, len(self.states) - 1)]
         self.looks += 1
         lease = Lease(self.owner, ID, "x", "y", 1e12) if state is RolloutState.RUNNING else None
@@ -95,6 +102,31 @@ def test_wait_ends_with_the_rollout_or_with_its_time(journal: Journal, states: s
 
     assert ended.exit_code == code
     assert ended.output == f"Rollout {ID} is {journal.states[-1]}.\n"
+
+
+@pytest.mark.parametrize("command", ["wait", "show --watch"])
+def test_every_look_is_with_the_same_clients_which_are_closed_at_the_end(journal: Journal, command: str) -> None:
+    journal.states = [RolloutState(state) for state in ("running", "running", "running", "done")]
+
+    call(*command.split())
+
+    assert len(journal.asked) == len(journal.states)
+    (session,) = set(journal.asked)
+    assert isinstance(session, Session)
+    assert not session._finalizer.alive, "it was not closed"
+
+
+@pytest.mark.parametrize(("unreachable_at", "survived"), [({2}, True), ({2, 4}, True), ({2, 3}, False), ({1}, False)])
+def test_a_look_that_fails_with_kept_clients_is_taken_once_more_with_new_ones(
+    journal: Journal, unreachable_at: set[int], survived: bool
+) -> None:
+    journal.states = [RolloutState(state) for state in ("running", "running", "running", "done")]
+    journal.unreachable_at = unreachable_at
+
+    ended = call("wait", "--timeout", "60")
+
+    assert (ended.exit_code == 0) is survived
+    assert isinstance(ended.exception, UnreachableError) is not survived
 
 
 @pytest.mark.parametrize(("states", "code"), [("running done", 0), ("running running", 5)])

@@ -8,6 +8,7 @@ from airflow_eos_provider.cli import common, status
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionDescription
+from airflow_eos_provider.output import Output
 from airflow_eos_provider.rollout.drift.findings import findings
 from airflow_eos_provider.terminal import DataConsole
 from tests.unit.rollout.conftest import Cluster
@@ -50,6 +51,6 @@ def test_no_id_is_broken_or_cut(
 def test_wide_folds_nothing_and_leaves_the_console_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(common.console, "width", 80)
 
-    with common.width_for(common.Output.WIDE):
+    with common.width_for(Output.WIDE):
         assert common.console.width > 1_000
     assert common.console.width == 80
