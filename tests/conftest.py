@@ -68,18 +68,18 @@ def pytest_report_header(config: pytest.Config) -> str:
 _STARTED: list[Lab] = []
 
 #: Of a worker's log, what a test that has failed shows.
-_COMPLAINTS = 25
+_LOG_LINES = 25
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that has failed shows what the workers that are up have complained of last."""
+    """A test that has failed shows what the workers that are up have logged last as warnings and errors."""
     report = yield
     if report.failed:
         for log in [worker.log for lab in _STARTED for worker in lab.workers if worker.log.exists()]:
             lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-            complaints = [line for line in lines if " WARN " in line or " ERROR " in line]
-            report.sections.append((f"the last complaints in {log}", "\n".join(complaints[-_COMPLAINTS:])))
+            problems = [line for line in lines if " WARN " in line or " ERROR " in line]
+            report.sections.append((f"the last warnings and errors in {log}", "\n".join(problems[-_LOG_LINES:])))
     return report
 
 
@@ -118,10 +118,12 @@ def nothing_is_left_running(tmp_path_factory: pytest.TempPathFactory) -> Iterato
     began = time.time()
     yield
     left = [identity for identity in _started_since(began, tmp_path_factory.getbasetemp()) if _stays(identity)]
-    told = [f"{_test_of(identity)}: pid {identity.pid}, {' '.join(identity.command_line())[:200]}" for identity in left]
+    found = [
+        f"{_test_of(identity)}: pid {identity.pid}, {' '.join(identity.command_line())[:200]}" for identity in left
+    ]
     for identity in left:
         identity.stop(kill=True)
-    assert not told, "The tests left processes behind:\n" + "\n".join(told)
+    assert not found, "The tests left processes behind:\n" + "\n".join(found)
 
 
 def _started_since(began: float, folder: Path) -> list[ProcessIdentity]:
@@ -155,7 +157,7 @@ def _stays(identity: ProcessIdentity) -> bool:
     return False
 
 
-#: Takes down the labs in the folders it has been told of once its standard input ends, which it does with the tests.
+#: Takes down the labs in the folders it was given, once its standard input ends, which it does with the tests.
 _GUARDIAN = """
 import sys
 from pathlib import Path

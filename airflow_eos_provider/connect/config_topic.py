@@ -98,7 +98,7 @@ class ClusterState:
     :param end_offset: end of the topic when it was read. It moves on a healthy cluster too (pauses, session keys).
     :param last_rebalance_offset: offset of the last record that makes the group rebalance, -1 if there is none: a
         commit, a new connector, a deleted connector. A connector whose first records compaction has taken cannot be
-        told new from changed; it does not count here.
+        called new or changed; it does not count here.
     :param marker_gaps: offsets without a record where compaction has certainly not been, so they are transaction
         markers (or aborted records): proof that a leader wrote in transactions. Empty proves nothing.
     :param task_count_records: all of them by connector, deleted connectors' too.
@@ -132,7 +132,7 @@ def read_cluster_state(kafka: Kafka, topic: str, timeout_seconds: float = 20.0) 
 
 def config_follower(topic: str) -> Follower[ClusterState]:
     """Follows a config topic."""
-    return Follower(topic, _Reading)
+    return Follower(topic, _ConfigTopicReplay)
 
 
 def replay(records: Iterable[LogRecord], end_offset: int) -> ClusterState:
@@ -141,13 +141,13 @@ def replay(records: Iterable[LogRecord], end_offset: int) -> ClusterState:
     :param records: of the topic's one partition, in the order of the log.
     :param end_offset: end of the topic when they were read.
     """
-    reading = _Reading()
-    reading.take(records)
-    reading.stop(end_offset)
-    return reading.content(end_offset)
+    replayed = _ConfigTopicReplay()
+    replayed.take(records)
+    replayed.stop(end_offset)
+    return replayed.content(end_offset)
 
 
-class _Reading:
+class _ConfigTopicReplay:
     """A config topic read in one go or in several, see :class:`~airflow_eos_provider.kafka.follow.Replay`."""
 
     def __init__(self) -> None:

@@ -8,9 +8,10 @@ from functools import partial
 
 from airflow_eos_provider.connect.config_census import Census, CensusTaker
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.kafka.partition_writers import Progress
 from airflow_eos_provider.kafka.read import LogRecord, scan_to_end
 from airflow_eos_provider.kafka.session import Kafka, session_of
-from airflow_eos_provider.kafka.writers import Progress, part_of, read_writers
+from airflow_eos_provider.kafka.writers import part_of, read_writers
 
 #: The read is given up when no position has moved for so long, seconds.
 STALL_SECONDS = 30.0

@@ -22,8 +22,8 @@ from typing import Any
 
 from airflow_eos_provider.connect.jackson import encode, hash_map_order
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.kafka.partition_writers import Outcome
 from airflow_eos_provider.kafka.read import LogRecord
-from airflow_eos_provider.kafka.writers import Outcome
 
 
 class Hidden(StrEnum):

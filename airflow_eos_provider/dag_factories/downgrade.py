@@ -72,7 +72,7 @@ def downgrade_dag(
     with triggered_dag(
         dag_id,
         pool=pool,
-        params=run_params("back from exactly-once source support", "the cluster is taken back"),
+        params=run_params("back from exactly-once source support", "the cluster gives exactly-once up"),
         description=f"Roll the Kafka Connect cluster of {conn_id} back from exactly-once source support",
         doc=DOC.format(conn_id=conn_id, way=" → ".join(way)),
         tags=tags,

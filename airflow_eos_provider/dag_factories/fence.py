@@ -59,14 +59,15 @@ def fence_dag(
                 None,
                 title="Connectors",
                 type=["null", "string"],
-                description="Source connectors, separated by commas; empty for all. For those that are named, "
-                "transactions that running tasks hold open are ended too: the tasks are restarted.",
+                description="Source connectors, separated by commas; empty for all. Of those that are named, "
+                "transactions that running tasks hold open are ended, too: these tasks fail and are restarted.",
             ),
             "pending": Param(
                 False,
                 title="Pending rounds only",
                 type="boolean",
-                description="Only connectors whose fencing round is due or has failed.",
+                description="Only connectors whose fencing round is due or has failed. Transactions that others hold "
+                "open are left alone.",
             ),
             **run_params("fencing", "connectors are fenced"),
         },

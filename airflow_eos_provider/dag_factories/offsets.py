@@ -29,7 +29,14 @@ What is approved is what is applied: if the connector or its offsets have moved 
 * A rejected plan, or one that is not answered in time, fails the run; nothing is changed.
 """
 
-_JSON_OBJECT = "A JSON object; empty for none."
+_ACTIONS = {
+    Verb.ALTER: "sets the offsets that are given",
+    Verb.RESET: "removes offsets, so that the connector begins anew",
+    Verb.RESTORE: "brings the offsets to what a backup has, and removes what came since",
+    Verb.MIGRATE: "moves the offsets into another topic",
+    Verb.COPY: "takes the offsets of another connector",
+    Verb.PRUNE: "removes what a deleted connector has left",
+}
 
 
 def offsets_dag(
@@ -103,33 +110,44 @@ def _form(actions: list[str]) -> dict[str, Param]:
     """What a person fills in."""
     default = actions[0] if len(actions) == 1 else str(Verb.RESET)
     return {
-        "action": Param(default, title="Action", type="string", enum=actions, description="What to do."),
+        "action": Param(
+            default,
+            title="Action",
+            type="string",
+            enum=actions,
+            description="; ".join(f"{action} {_ACTIONS[Verb(action)]}" for action in actions) + ".",
+        ),
         "connector": Param(
             None, title="Connector", type="string", minLength=1, description="The connector whose offsets are changed."
         ),
-        "where": _text("Reset: only these source partitions", f"Members that they must have. {_JSON_OBJECT}"),
+        "where": _text(
+            "Reset: only these source partitions",
+            'Those with these members, as a JSON object: {"filename": "in.txt"}; empty for all.',
+        ),
         "offsets": _text(
             "Alter: the new offsets",
-            'JSON: [{"partition": {"filename": "in.txt"}, "offset": {"position": 0}}]; null removes an offset.',
+            'JSON: [{"partition": {"filename": "in.txt"}, "offset": {"position": 0}}]; null as offset removes it.',
         ),
         "file": _text(
-            "Restore: the backup", "Path of a file of 'eos offsets backup' on the machine that runs the task."
+            "Restore: the backup",
+            "Path of what 'eos offsets backup' has written, on each machine that may run the plan or the change.",
         ),
         "from_elsewhere": Param(
             False,
             title="Restore: from elsewhere",
             type="boolean",
-            description="Even from another group, Kafka cluster or topic of that name.",
+            description="Also a backup of another group or Kafka cluster, or of a topic that was deleted since and "
+            "made anew.",
         ),
-        "source": _text("Copy: from this connector", "It may be deleted by now."),
+        "source": _text("Copy: from this connector", "The connector that has the offsets; it may be deleted by now."),
         "to": Param(
             "own",
             title="Migrate: to",
             type="string",
             enum=["own", "global"],
-            description="A topic of the connector's own, or the workers' global one.",
+            description="own: a topic of the connector's own; global: the one that the workers' connectors share.",
         ),
-        "topic": _text("Migrate: the own topic", "Empty for <group>-<connector>-offsets."),
+        "topic": _text("Migrate: the own topic", "Its name; empty for <group>-<connector>-offsets."),
     }
 
 

@@ -78,7 +78,8 @@ def run_params(reason: str, what: str) -> dict[str, Param]:
             False,
             title="Take over",
             type="boolean",
-            description="Fence a controller that hangs, though its lease still runs. Kept in the journal.",
+            description="Fence a controller that hangs before its lease ends; one that is only slow is stopped, too. "
+            "The journal keeps that.",
         ),
     }
 

@@ -25,7 +25,7 @@ and approves it under **Required actions**. What is approved is what is applied:
 roll refuses and nothing is changed.
 
 * Started again in the middle, it goes on from what it sees: a finished step is skipped, an enabled cluster is verified.
-* A roll that fails at a worker puts that worker's file back and stops. Mend the cause, then clear the roll's task.
+* A roll that fails at a worker puts that worker's file back and stops. Remove the cause, then clear the roll's task.
 * *Mark failed* on a roll: no further worker is touched, the cluster stays as it is. Clear the task to go on.
 * A rejected plan, or one that is not answered in time, fails the run; nothing is changed.
 """

@@ -182,10 +182,7 @@ class Backfill:
         self._rest.unpause(DAG_ID)
         self._rest.backfill(DAG_ID, FIRST_DAY, last, max_active_runs=AT_ONCE, backwards=True)
         self._screen.say(f"asked Airflow to backfill {self._days} days of {DAG_ID}, backwards, {AT_ONCE} at once")
-        # Of a few intervals, all may be under way at once: then there would be no second chance.
-        many = self._days > 2 * AT_ONCE
-        after = {"worker": self._days // 4 if many else 0, "driver": self._days // 2 if many else 0}
-        with Killer(self._airflow, self._screen, after) as killer:
+        with Killer(self._airflow, self._screen, _killed_after(self._days)) as killer:
             self.killed = killer.killed
             self._follow(killer)
 
@@ -232,6 +229,17 @@ class Backfill:
             f"{summary['seconds']:.1f} s{again}",
             "green",
         )
+
+
+def _killed_after(days: int) -> dict[str, int]:
+    """What is killed, in this order, and after how many complete intervals.
+
+    A few intervals may all be under way at once, and be written before a second victim is found among them. Then the
+    driver is the first: the next try of its interval has a Python worker for certain.
+    """
+    if days > 2 * AT_ONCE:
+        return {"worker": days // 4, "driver": days // 2}
+    return {"driver": 0, "worker": 0}
 
 
 _VICTIMS = {

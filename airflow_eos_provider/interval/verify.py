@@ -17,10 +17,10 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.control_topic import ControlState
-from airflow_eos_provider.interval.protocol.follower import Follower
 from airflow_eos_provider.interval.protocol.ledger import CompleteRecord, LedgerState, add_digests
 from airflow_eos_provider.interval.protocol.same_topics import SameTopics
 from airflow_eos_provider.interval.protocol.stage import Completed
+from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.read import LogRecord, scan_to_end
@@ -30,7 +30,7 @@ Progress = Callable[[str, int, int], None]
 
 #: A topic that has had nothing to read for so long before its end is given up, seconds: an open transaction holds its
 #: readers back.
-PATIENCE_SECONDS = 60.0
+STALL_SECONDS = 60.0
 
 
 def _silent(topic: str, passed: int, end: int) -> None:
@@ -147,8 +147,8 @@ def ledger(pipeline: Pipeline, *, wait: bool = False) -> LedgerState:
     """The pipeline's ledger, to its end or as far as is stable; empty if there is none yet."""
     state = LedgerState(pipeline.name)
     if pipeline.ledger_topic in topics(pipeline.kafka):
-        follower = Follower(pipeline.kafka, pipeline.ledger_topic)
-        state.apply(follower.read() if wait else follower.read_stable())
+        reader = TopicReader(pipeline.kafka, pipeline.ledger_topic)
+        state.apply(reader.read() if wait else reader.read_stable())
     return state
 
 
@@ -156,7 +156,7 @@ def control(pipeline: Pipeline) -> ControlState:
     """The group's control topic, as far as is stable; empty if there is none yet."""
     state = ControlState(pipeline.control_topic)
     if pipeline.control_topic in topics(pipeline.kafka):
-        state.apply(Follower(pipeline.kafka, pipeline.control_topic).read_stable())
+        state.apply(TopicReader(pipeline.kafka, pipeline.control_topic).read_stable())
     return state
 
 
@@ -257,7 +257,7 @@ class _Drained:
                 pipeline.kafka,
                 topic,
                 self._take,
-                timeout_seconds=PATIENCE_SECONDS,
+                timeout_seconds=STALL_SECONDS,
                 stall_only=True,
                 headers=True,
                 progress=partial(progress, topic),

@@ -39,11 +39,11 @@ CLOCK_KEY = "clock"
 class StepStatus(StrEnum):
     """How far one worker has come within a rollout."""
 
-    INTENT = "intent"  #: about to change the file and restart
+    INTENT = "intent"  #: about to change the configuration and restart
     RESTARTED = "restarted"  #: restarted; its gate is not passed yet
     PASSED = "passed"
     FAILED = "failed"
-    RESTORED = "restored"  #: failed, and its former file is back
+    RESTORED = "restored"  #: failed, and its former configuration is back
 
     @property
     def announces_an_act(self) -> bool:

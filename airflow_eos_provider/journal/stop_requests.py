@@ -37,7 +37,7 @@ class Answer:
     :param state: the state of the rollout now.
     :param answered: whether a controller has stopped for it, or the rollout is closed. A pause that no
         controller has answered stays in the journal until one takes the rollout up.
-    :param half_done: workers whose change was announced and is not through; they may be stopped.
+    :param half_done: workers whose change was announced and is not done; they may be stopped.
     """
 
     rollout_id: str

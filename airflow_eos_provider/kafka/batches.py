@@ -14,7 +14,7 @@ import kafka.errors
 from kafka import TopicPartition
 from kafka.protocol.consumer.fetch import FetchRequest
 
-from airflow_eos_provider.kafka.writers import Batch
+from airflow_eos_provider.kafka.partition_writers import Batch
 
 #: The newest version that names topics; from 13 on they are asked for by topic id, which older brokers do not have.
 _FETCH_BY_NAME = 12

@@ -62,8 +62,8 @@ async def fence_round(admin: Any, transactional_ids: Iterable[str], transaction_
     """Ask for each id once.
 
     :param admin: kafka-python's admin client, with more than :data:`WINDOW` requests in flight allowed.
-    :raises kafka.errors.KafkaError: a coordinator answered with an error that asking again does not mend; told when all
-        answers are there.
+    :raises kafka.errors.KafkaError: a coordinator answered with an error that asking again does not resolve; raised
+        when all answers are there.
     """
     found = Round({}, {}, False)
     by_coordinator, answers = await _coordinators(admin, list(transactional_ids))

@@ -101,8 +101,8 @@ def read_to_end(
 ) -> TopicRead:
     """The records of a topic. Parameters and errors as in :func:`scan_to_end`."""
     records: list[LogRecord] = []
-    reading = _scan(kafka, topic, reach, records.extend, _ReadOptions(isolation, timeout_seconds), progress)
-    return TopicRead(topic, tuple(records), reading.beginnings, reading.ends)
+    scan = _scan(kafka, topic, reach, records.extend, _ReadOptions(isolation, timeout_seconds), progress)
+    return TopicRead(topic, tuple(records), scan.beginnings, scan.ends)
 
 
 def scan_to_end(
@@ -160,15 +160,15 @@ def _scan(
     on_records: Callable[[Sequence[LogRecord]], None],
     options: _ReadOptions,
     progress: Callable[[int, int], None] | None,
-) -> _Reading:
+) -> _Scan:
     clock = _Clock()
     with session_of(kafka) as session, contextlib.ExitStack() as lent:
         ends = Ends(lent.enter_context(session.admin()), topic, reach, min(options.timeout_seconds, CONNECT_SECONDS))
-        reading = _Reading(session, lent, topic, ends.beginnings(), options)
+        scan = _Scan(session, lent, topic, ends.beginnings(), options)
         while True:
-            reading.run(ends.now(), on_records, progress)
+            scan.run(ends.now(), on_records, progress)
             if reach.compaction_lag_seconds is None or clock.seconds() <= reach.compaction_lag_seconds:
-                return reading
+                return scan
             clock = _Clock()  # before the ends are asked for: what comes after them is younger than the clock
 
 
@@ -182,7 +182,7 @@ class _Clock:
         return max(time.time() - self._wall, time.monotonic() - self._monotonic)
 
 
-class _Reading:
+class _Scan:
     """One read: positions move towards the ends."""
 
     def __init__(

@@ -31,7 +31,7 @@ ANSWER_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class AssignedConsumer:
-    """A consumer for ``assign``, with what librdkafka complained of meanwhile."""
+    """A consumer for ``assign``, with the errors that librdkafka reported meanwhile."""
 
     client: Consumer
     client_errors: ClientErrors = field(default_factory=ClientErrors)
@@ -78,7 +78,7 @@ class Session:
         :raises ConfigurationError: librdkafka does not take a property.
         """
         with self.lent("admin", partial(QuietAdmin, self.settings), _nothing).lend() as admin:
-            admin.client_errors.clear()  # what it complained of between two questions explains neither
+            admin.client_errors.clear()  # what it reported between two questions explains neither
             yield admin
 
     def cluster_id(self) -> str:

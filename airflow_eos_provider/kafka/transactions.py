@@ -32,9 +32,9 @@ from airflow_eos_provider.kafka.batches import fetch, headers
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.fencing import WINDOW, Fenced, Round, fence_round
+from airflow_eos_provider.kafka.partition_writers import PartitionWriters, Progress
 from airflow_eos_provider.kafka.quiet import quiet_kafka_python
 from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.writers import PartitionWriters, Progress
 
 __all__ = ["ActiveProducer", "Fenced", "TransactionDescription", "TransactionListing", "TransactionsClient"]
 

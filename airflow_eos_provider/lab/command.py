@@ -17,6 +17,7 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.record import LabOptions, LabRecord
 from airflow_eos_provider.lab.status import LabStatus
 from airflow_eos_provider.lab.teardown import take_down
+from airflow_eos_provider.output import WIDE, Output, OutputOption, print_document
 from airflow_eos_provider.terminal import DataConsole
 
 lab_app = typer.Typer(
@@ -33,7 +34,7 @@ _err = DataConsole(soft_wrap=True, stderr=True)
 
 _EXAMPLES = {
     "up": "Examples:\n\neos lab up --workers 3 --mode disabled\n\neos lab up --name older --connect-version 3.9.2",
-    "status": "Examples:\n\neos lab status\n\neos lab status --name older --json",
+    "status": "Examples:\n\neos lab status\n\neos lab status --name older -o name",
     "down": "Examples:\n\neos lab down --keep-data",
 }
 
@@ -103,13 +104,20 @@ def up(
 
 
 @lab_app.command(epilog=_EXAMPLES["status"])
-def status(name: Name = _DEFAULTS.name, directory: Dir = _DEFAULTS.root, as_json: AsJson = False) -> None:
+def status(
+    name: Name = _DEFAULTS.name,
+    directory: Dir = _DEFAULTS.root,
+    output: OutputOption = None,
+    as_json: AsJson = False,
+) -> None:
     """Show a lab's processes. Exit code 0 if all of them run and answer, 1 if not, 2 if there is no lab."""
     seen = Lab.load(LabOptions(name=name, root=directory).folder).status()
-    if as_json:
-        _out.print(json.dumps(seen.as_json()))
-    else:
-        _out.print(_table(seen))
+    if as_json or output is Output.JSON:
+        _out.print(json.dumps(seen.as_json()))  # one line, as 'up' prints it
+    elif not print_document(seen.as_json(), [process.name for process in seen.processes], output, as_json=False):
+        wide = output is Output.WIDE
+        console = DataConsole(soft_wrap=True, width=WIDE) if wide else _out
+        console.print(_table(seen, wide=wide))
     if not seen.healthy:
         raise typer.Exit(1)
 
@@ -137,13 +145,15 @@ def _properties(given: list[str]) -> dict[str, str]:
     return properties
 
 
-def _table(seen: LabStatus) -> Table:
+def _table(seen: LabStatus, *, wide: bool = False) -> Table:
+    """A table of processes; their logs only where it may be wider than a terminal."""
     table = Table(title=f"Lab {seen.name}, group {seen.group_id}, in {seen.folder}", title_justify="left")
-    for column in ("process", "pid", "state", "address", "mode in file"):
-        table.add_column(column)
+    for column in ("process", "pid", "state", "address", "mode in file", *(("log",) if wide else ())):
+        table.add_column(column, no_wrap=column in ("process", "address"))
     for process in seen.processes:
         state = "ready" if process.ready else "alive, not ready" if process.alive else "not running"
-        table.add_row(process.name, str(process.pid or "-"), state, process.address, process.mode_in_file or "-")
+        log = (str(process.log),) if wide else ()
+        table.add_row(process.name, str(process.pid or "-"), state, process.address, process.mode_in_file or "-", *log)
     for pid in seen.strays:
         table.add_row("?", str(pid), "left by an interrupted command; 'up' or 'down' stops it", "-", "-")
     return table

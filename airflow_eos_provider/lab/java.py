@@ -17,8 +17,8 @@ from airflow_eos_provider.errors import ConfigurationError
 REQUIRED_JAVA = 17
 
 #: For JVMs that live for seconds, Spark's drivers as well: the second compiler and a parallel collector cost half of a
-#: start's CPU and never pay for themselves.
-SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+#: start's CPU and never pay for themselves; nobody reads their counters.
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 
 
 def jvm_command(

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import yaml
-from confluent_kafka.cimpl import NewTopic
 
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.errors import ConfigurationError, RefusedError, UnreachableError
-from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab import jars
@@ -44,9 +41,6 @@ Progress = Callable[[str], None]
 
 #: The ports of a broker or worker that was just killed are free again within this time.
 PORT_FREE_SECONDS = 15.0
-
-#: A topic is made or refused within this time.
-TOPIC_SECONDS = 30.0
 
 
 def _silent(line: str) -> None:
@@ -388,16 +382,12 @@ class Lab:
         """Make a topic; returns when it is known.
 
         :param config: the topic's own settings.
-        :raises EosError: the broker refuses, for one because there is such a topic.
+        :raises RefusedError: there is such a topic.
+        :raises EosError: the broker refuses.
         """
-        settings = KafkaSettings.of(self.bootstrap_servers)
-        admin, topics = QuietAdmin(settings), Topics(settings)
-        topic = NewTopic(name, num_partitions=partitions, config=dict(config or {}))  # replicated as by default
-        admin.answer(admin.client.create_topics([topic], request_timeout=TOPIC_SECONDS)[name], f"Creating {name}")
-        deadline = time.monotonic() + TOPIC_SECONDS
-        while not topics.is_there(name):  # the controller has made it; a broker hears of it a moment later
-            if time.monotonic() > deadline:
-                raise UnreachableError(f"Topic {name} was made, but no broker knows it after {TOPIC_SECONDS:.0f} s.")
+        topics = Topics(KafkaSettings.of(self.bootstrap_servers))
+        if not topics.create(name, partitions, config or {}, replicas=-1):  # replicated as by default
+            raise RefusedError(f"There is a topic {name} already.", remedy="Choose another name, or delete it.")
 
     # Files
 

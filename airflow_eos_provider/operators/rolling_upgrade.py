@@ -117,10 +117,10 @@ class _ConnectOperator(BaseOperator):
 
 
 class ConnectPreflightOperator(_ConnectOperator):
-    """Answer every condition for the next roll, before an approver is asked.
+    """Answer every preflight check of the next roll, before an approver is asked.
 
     :param target: the mode to roll to; unset, the next step of the upgrade.
-    :returns: target, verdict and one entry per condition.
+    :returns: target, verdict and one entry per check.
     :raises AirflowFailException: the cluster may not be rolled; with every reason.
     """
 

@@ -17,9 +17,9 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What one condition answered.
+    """What one condition of the gate, or one preflight check, answered.
 
-    :param name: the condition, in two or three words.
+    :param name: what was asked, in two or three words.
     :param verdict: its answer.
     :param evidence: what was seen.
     :param remedy: what to do about it, where it did not pass.

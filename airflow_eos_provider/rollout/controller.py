@@ -95,7 +95,7 @@ class Controller(Planner):
         :raises PlanMovedError: the cluster is no longer as planned; nothing was changed.
         :raises LeaseHeldError: another controller is at it; nothing was changed.
         :raises FencedError: another controller has taken over.
-        :raises GateFailedError: a worker failed its gate; its file is back, the others are as they are.
+        :raises GateFailedError: a worker failed its gate; its configuration is back, the others are as they are.
         :raises StopRequestedError: an operator asked for a pause, or to abort the roll.
         :raises RolloutPausedError: it is not known whether it is safe to go on; everything is left as it is.
         """
@@ -205,7 +205,7 @@ class Controller(Planner):
         content.require_understood(content.last_of(plan.hash))
         if content.unfinished(plan.hash) is not None:
             return None
-        observation = self.look_of_found_plan()
+        observation = self.look_of_search()
         report = self._done_already(plan, content, observation)
         if report is not None:
             return report
@@ -285,7 +285,7 @@ class Controller(Planner):
     def _run(self, roll: Roll, running: RolloutRecord) -> GateState | None:
         """Roll, and write down how it ended.
 
-        :returns: the gate that was handed over; None if every worker is through.
+        :returns: the gate that was handed over; None if every worker is done.
         """
         journal = roll.journal
         try:

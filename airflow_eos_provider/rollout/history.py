@@ -88,9 +88,9 @@ class Rollout:
         return sum(change.kind is not ChangeKind.NONE for change in self.plan.workers)
 
     @property
-    def workers_through(self) -> int:
-        through = [w for w, step in self.steps.items() if step.status == "passed"]
-        return sum(change.kind is not ChangeKind.NONE and change.worker_id in through for change in self.plan.workers)
+    def workers_done(self) -> int:
+        done = [w for w, step in self.steps.items() if step.status == "passed"]
+        return sum(change.kind is not ChangeKind.NONE and change.worker_id in done for change in self.plan.workers)
 
     @property
     def ended_at(self) -> float | None:

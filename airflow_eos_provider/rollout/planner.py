@@ -45,7 +45,7 @@ class Planner:
         self.cluster = cluster
         self.observer = Observer(cluster, hosts=hosts)
         self.settings = settings
-        self._found_on: Observation | None = None
+        self._searched: Observation | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -69,7 +69,7 @@ class Planner:
         return observation
 
     def preflight(self, target: Mode) -> Preflight:
-        """Every condition for a roll to ``target``, answered. A rebalance under way is waited for."""
+        """Every preflight check of a roll to ``target``, answered. A rebalance under way is waited for."""
         content = read_journal(self.observer.session.kafka, self.cluster.group_id)
         return self._check(self.observe_stable(), target, content)
 
@@ -89,6 +89,8 @@ class Planner:
     def find_plan(self, hash_prefix: str) -> Plan:
         """The plan with this hash: one that the journal has as unfinished, or one that fits what is seen now.
 
+        One look serves the plans of all modes, and whatever is asked next: see :meth:`look_of_search`.
+
         :raises PlanMovedError: no plan has it.
         """
         content = read_journal(self.observer.session.kafka, self.cluster.group_id)
@@ -98,11 +100,10 @@ class Planner:
             if content.unfinished(record.plan["hash"]):
                 content.require_understood(record)
                 return Plan.from_dict(record.plan)
-        observation = self.observe_stable()
+        observation = self._searched = self.observe_stable()
         for target in Mode:
             plan = self._plan_from(observation, target, content)
             if plan.hash.startswith(hash_prefix):
-                self._found_on = observation
                 return plan
         for record in newest_first:  # done already: apply reports that, if it still holds
             plan = Plan.from_dict(record.plan)
@@ -110,13 +111,13 @@ class Planner:
                 return plan
         raise PlanMovedError(
             f"No plan {hash_prefix} fits the cluster as it is now: "
-            f"the files, modes, versions or the roster have moved since it was made.",
+            f"the configurations, modes, versions or the roster have moved since it was made.",
             remedy="Make a new plan with 'eos plan' and look at what it says.",
         )
 
     def replan(self, target: Mode) -> Plan:
         """A plan from what is seen now, whether it may be applied or not; to compare an older one with."""
-        return self._plan_from(self.observe_stable(), target)
+        return self._plan_from(self.look_of_search(), target)
 
     def verify(self, target: Mode) -> Preflight:
         """Prove that every running member is in ``target``.
@@ -128,14 +129,14 @@ class Planner:
         result.require()
         return result
 
-    def look_of_found_plan(self) -> Observation:
-        """The look that the plan was found on, if that was just now: it only spares a lease where the roll is refused.
+    def look_of_search(self) -> Observation:
+        """The look of :meth:`find_plan`, if that was just now, otherwise a new one; for answers without a lease.
 
-        What counts is seen once more under the lease, and right before each act.
+        What counts for a roll is seen once more under the lease, and right before each act.
         """
-        found_on, self._found_on = self._found_on, None
-        if found_on is not None and time.time() - found_on.at < STABLE_SECONDS:
-            return found_on
+        searched, self._searched = self._searched, None
+        if searched is not None and time.time() - searched.at < STABLE_SECONDS:
+            return searched
         return self.observe_stable()
 
     def require_unmoved(self, plan: Plan, observation: Observation) -> None:

@@ -68,7 +68,7 @@ CODE = Path(airflow_eos_provider.__file__).resolve().parents[1]
 MakePipeline = Callable[..., Pipeline]
 
 #: An event that has not come by then does not come; a machine that does much else takes its time. Seconds.
-PATIENCE = 180.0
+DEADLINE_SECONDS = 180.0
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ class Actor:
         with contextlib.suppress(OSError):
             self.tell(line)
 
-    def wait_for(self, *kinds: str, seconds: float = PATIENCE) -> dict[str, Any]:
+    def wait_for(self, *kinds: str, seconds: float = DEADLINE_SECONDS) -> dict[str, Any]:
         """The next event of one of these kinds; ``gone`` comes last of all, however the process ended."""
         deadline = time.monotonic() + seconds
         while True:
@@ -178,7 +178,7 @@ class Actor:
                 return event
             if "struck" in event:  # too late for whoever waited for it
                 continue
-            assert "gone" not in event, f"The {self.name} ended before it told {kinds}: {self.seen}"
+            assert "gone" not in event, f"The {self.name} ended before it reported {kinds}: {self.seen}"
 
     def wait_for_line(self, *words: str) -> str:
         """The next line that it reports with all of these words in it."""
@@ -219,15 +219,15 @@ class Actor:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def wait_until_stopped(self) -> None:
-        """Return when it stands still at one of its stops."""
+        """Return when it waits at one of its stops."""
         self.wait_for("stopped")
         self.stands_still()
 
     def stands_still(self) -> None:
         """Return when the signal that it sent itself has come; one to go on would be lost before."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + DEADLINE_SECONDS
         while psutil.Process(self.identity.pid).status() != psutil.STATUS_STOPPED:
-            assert time.monotonic() < deadline, f"The {self.name} does not stand still"
+            assert time.monotonic() < deadline, f"The {self.name} has not come to a stop"
             time.sleep(0.002)
 
     def go_on(self) -> None:
@@ -256,7 +256,7 @@ class Actor:
 
 
 class Stage(dict[str, Any]):
-    """A stage as a driver told it."""
+    """A stage as a driver reported it."""
 
     @property
     def tasks(self) -> list[int]:
@@ -339,7 +339,7 @@ class Story:
         return False
 
     def drive(self, driver: Actor, *, too_late: bool = False) -> dict[str, Any]:
-        """See to a driver's stage, until it ends or stands still."""
+        """See to a driver's stage, until it ends or waits at a stop."""
         while True:
             event = driver.wait_for("stage", "stopped", "completed", "error", "gone")
             if "stopped" in event:
@@ -356,11 +356,11 @@ class Story:
         return end["completed"]  # type: ignore[no-any-return]
 
     def let_all_end(self) -> None:
-        """Wake whoever still stands still, and wait until nobody is left."""
+        """Wake whoever still waits at a stop, and wait until nobody is left."""
         for actor in self._actors:
             actor.wake()
             actor.hang_up()
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + DEADLINE_SECONDS
         for actor in self._actors:
             while actor.identity.is_alive():
                 assert time.monotonic() < deadline, f"The {actor.name} does not end: {actor.seen}"
@@ -439,7 +439,7 @@ class Story:
 
     def require_none_open(self) -> None:
         """No transaction is left open; one that is decided may be seen for a moment after its markers are."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + DEADLINE_SECONDS
         with TransactionsClient(self.pipeline.kafka) as client:
             while left := [t for t in client.list(f"{self.pipeline.group_id}-") if t.state.is_open]:
                 assert all(t.state is not TransactionState.ONGOING for t in left), left
@@ -467,7 +467,7 @@ def actor_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     command = [sys.executable, str(Path(__file__).with_name("actors.py")), str(folder / "s")]
     process = spawn(command, log=log, env={"PYTHONPATH": str(CODE)})
     try:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + DEADLINE_SECONDS
         while not (folder / "s").exists():
             assert process.is_alive(), log.read_text()
             assert time.monotonic() < deadline
@@ -485,9 +485,9 @@ def story(
     if request.node.get_closest_marker("side_by_side"):
         yield request.getfixturevalue("side_by_side")
         return
-    told = Story(actor_server, make_pipeline(ledger_partitions=2), tmp_path)
-    yield told
-    told.end_all()
+    begun = Story(actor_server, make_pipeline(ledger_partitions=2), tmp_path)
+    yield begun
+    begun.end_all()
 
 
 class SideBySide:

@@ -1,8 +1,8 @@
 """``eos`` that sends itself a signal at one moment of a roll: SIGKILL to be dead there, SIGSTOP to be suspended there.
 
 ``python eos_at_a_moment.py MOMENT[#N] SIGNAL ARGUMENT…``; N counts how often the moment has come. The product has no
-such hook: its own functions are wrapped here, in a process of the tests. So that a roll takes seconds, the gate is
-impatient, and an act is given up sooner.
+such hook: its own functions are wrapped here, in a process of the tests. So that a roll takes seconds, the gate has
+short limits, and an act is given up sooner.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def watch_helper(moment: str, signal_name: str) -> None:
         detached_restart.HELPER = (sys.executable, program, moment, signal_name, str(os.getpid()))
 
 
-def be_impatient() -> None:
+def shorten_limits() -> None:
     settings.RESTART_MARGIN_SECONDS = 2.0
     plan_apply.RolloutSettings = partial(  # type: ignore[assignment,misc]
         settings.RolloutSettings, polls=2, poll_interval_seconds=0.3, hold_seconds=1.0
@@ -131,6 +131,6 @@ def be_impatient() -> None:
 if __name__ == "__main__":
     hook(Moments(sys.argv[1], sys.argv[2]))
     watch_helper(sys.argv[1], sys.argv[2])
-    be_impatient()
+    shorten_limits()
     sys.argv = ["eos", *sys.argv[3:]]
     main()

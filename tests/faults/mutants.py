@@ -66,13 +66,13 @@ class Verdict(Enum):
 class Outcome:
     """What became of one mutant.
 
-    :param told: the failing test and the first line of what it says; for a broken one the end of pytest's output.
+    :param reported: the failing test and the first line of what it says; for a broken one the end of pytest's output.
     :param seconds: that its tests took.
     """
 
     mutant: Mutant
     verdict: Verdict
-    told: str
+    reported: str
     seconds: float
 
 
@@ -110,7 +110,7 @@ def judge(folder: Path, tests: Sequence[str]) -> tuple[Verdict, str]:
     """Run tests in a copy.
 
     :param tests: ids as pytest has them.
-    :returns: the verdict, and what was told; see :class:`Outcome`.
+    :returns: the verdict, and what was reported; see :class:`Outcome`.
     """
     report = folder / "report.xml"
     command = [sys.executable, "-m", "pytest", "-n0", "-x", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder)]
@@ -156,8 +156,8 @@ def try_mutant(mutant: Mutant) -> Outcome:
     began = time.monotonic()
     with copied() as folder:
         apply(mutant, folder)
-        verdict, told = judge(folder, mutant.killers)
-    return Outcome(mutant, verdict, told, time.monotonic() - began)
+        verdict, reported = judge(folder, mutant.killers)
+    return Outcome(mutant, verdict, reported, time.monotonic() - began)
 
 
 def require_sound(mutants: Iterable[Mutant]) -> None:
@@ -167,9 +167,9 @@ def require_sound(mutants: Iterable[Mutant]) -> None:
     """
     tests = tuple(dict.fromkeys(test for mutant in mutants for test in mutant.killers))
     with copied() as folder:
-        verdict, told = judge(folder, tests)
+        verdict, reported = judge(folder, tests)
     if verdict is not Verdict.SURVIVED:
-        raise MutantError(f"The tests do not pass on the code as it is, so no mutant can be judged: {told}")
+        raise MutantError(f"The tests do not pass on the code as it is, so no mutant can be judged: {reported}")
 
 
 def chosen(names: Sequence[str]) -> tuple[Mutant, ...]:
@@ -186,7 +186,7 @@ def chosen(names: Sequence[str]) -> tuple[Mutant, ...]:
 def table(outcomes: Iterable[Outcome]) -> str:
     """A line a mutant."""
     return "\n".join(
-        f"{o.verdict.value:9} {o.mutant.name:34} {o.seconds:6.1f} s  {o.told.splitlines()[0]}" for o in outcomes
+        f"{o.verdict.value:9} {o.mutant.name:34} {o.seconds:6.1f} s  {o.reported.splitlines()[0]}" for o in outcomes
     )
 
 
@@ -209,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for number, mutant in enumerate(mutants, 1):
             _say(f"[{number}/{len(mutants)}] {mutant.name}: {mutant.without} ...")
             outcomes.append(try_mutant(mutant))
-            _say(f"    {outcomes[-1].verdict.value} in {outcomes[-1].seconds:.1f} s: {outcomes[-1].told}")
+            _say(f"    {outcomes[-1].verdict.value} in {outcomes[-1].seconds:.1f} s: {outcomes[-1].reported}")
     except MutantError as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -327,9 +327,9 @@ _TASK = (
     _mutant(
         "read-to-the-stable-end",
         "a read goes to the uncommitted end",
-        "interval/protocol/follower.py",
-        "return self._read(stable_only=False, timeout_seconds=patience)",
-        "return self._read(stable_only=True, timeout_seconds=patience)",
+        "interval/protocol/topic_reader.py",
+        "return self._read(stable_only=False, timeout_seconds=limit)",
+        "return self._read(stable_only=True, timeout_seconds=limit)",
         f"{_STORIES}::test_a_read_goes_to_the_uncommitted_end[as it is]",
     ),
 )

@@ -16,11 +16,11 @@ from airflow_eos_provider.interval.protocol import admission
 from airflow_eos_provider.interval.protocol import coordinator as coordinator_module
 from airflow_eos_provider.interval.protocol.control_topic import ControlState, RunState
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
-from airflow_eos_provider.interval.protocol.follower import Follower
 from airflow_eos_provider.interval.protocol.ledger import LedgerState, SliceRecord
 from airflow_eos_provider.interval.protocol.slice_writer import SliceWriter
 from airflow_eos_provider.interval.protocol.stage import Completed, Stage, deal
 from airflow_eos_provider.interval.protocol.task import Task
+from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.kafka.producer import TransactionalProducer
 
@@ -70,7 +70,7 @@ class OnlyNewerGenerationStops(Task):
     def _require_own_generation(self, step: str) -> None:
         self._step(step)
         state = ControlState()
-        state.apply(self._follow(self._pipeline.control_topic).read())
+        state.apply(self._reader(self._pipeline.control_topic).read())
         generation = state.run(self._stage.run).generation
         if generation is not None and generation != self._stage.generation:
             raise self._outdated("has a newer generation")
@@ -167,7 +167,7 @@ def _fields(state: RunState) -> dict[str, Any]:
 
 
 def _stop_at_committed_end() -> None:
-    Follower.read = Follower.read_stable  # type: ignore[method-assign]
+    TopicReader.read = TopicReader.read_stable  # type: ignore[method-assign]
 
 
 def _write_own_plan() -> None:

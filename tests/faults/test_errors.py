@@ -1,4 +1,4 @@
-"""What can go wrong in a slice is told by name; the transaction is aborted, and nothing is half-visible."""
+"""What can go wrong in a slice is reported by name; the transaction is aborted, and nothing is half-visible."""
 
 from __future__ import annotations
 
@@ -298,7 +298,7 @@ def test_a_run_says_for_whom_it_waits_and_until_when(make_pipeline: Any, days: D
     foreign.produce(pipeline.ledger_topic, b"foreign", b"{}")
     foreign.flush()
     lines: list[str] = []
-    held = f"{pipeline.group_id}-foreign has a transaction open"  # on a busy machine other waits are told, too
+    held = f"{pipeline.group_id}-foreign has a transaction open"  # on a busy machine other waits are reported, too
 
     def report(line: str) -> None:
         lines.append(line)

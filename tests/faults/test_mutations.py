@@ -1,7 +1,7 @@
 """What each sentence of the protocol is for: without it, one interleaving breaks the promise; with it, it does not.
 
-Every story is told twice, by the protocol as it is and by one with a sentence taken out (``mutations.py``). The actors
-stand still at named steps, so each interleaving is the same every time. Numbers as V1 are the findings of the model.
+Every story runs twice, by the protocol as it is and by one with a sentence taken out (``mutations.py``). The actors
+wait at named steps, so each interleaving is the same every time. Numbers as V1 are the findings of the model.
 """
 
 from __future__ import annotations

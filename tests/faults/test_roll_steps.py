@@ -37,7 +37,7 @@ PROGRAM = Path(__file__).with_name("eos_at_a_moment.py")
 REFUSED, UNREACHABLE, FENCED = 3, 6, 7
 
 #: What has not ended or come by then hangs; a roll of two workers takes its time on a busy machine. Seconds.
-PATIENCE = 240.0
+DEADLINE_SECONDS = 240.0
 
 #: A lease that a test can wait out; it is not renewed while its owner is suspended. It has to cover an act: the stop's
 #: grace and the two seconds of ``eos_at_a_moment.py``.
@@ -71,13 +71,13 @@ class Rolls:
         return self.end_of(self.start("never", "SIGKILL", *arguments), expect)
 
     def end_of(self, child: subprocess.Popen[str], expect: int) -> str:
-        output, errors = child.communicate(timeout=PATIENCE)
+        output, errors = child.communicate(timeout=DEADLINE_SECONDS)
         assert child.returncode == expect, f"exit {child.returncode}, expected {expect}\n{output}\n{errors}"
         return output
 
     def stopped(self, child: subprocess.Popen[str]) -> None:
         """Return when the process has stopped itself."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + DEADLINE_SECONDS
         while Path(f"/proc/{child.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "T":
             assert child.poll() is None, f"ended before the moment came: {child.communicate()}"
             assert time.monotonic() < deadline, "the moment did not come"
@@ -113,7 +113,7 @@ class Rolls:
     def missing(self) -> set[str]:
         """The lines that readers of committed records do not get, after some time."""
         written = {f"line {n}" for n in range(self._lines)}
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + DEADLINE_SECONDS
         while True:
             records = read_to_end(self.lab.cluster().kafka, "lines").records
             got = {re.sub(r'.*"(line \d+)".*', r"\1", (record.value or b"").decode()) for record in records}
@@ -246,7 +246,7 @@ def test_of_two_rolls_that_begin_at_once_one_is_carried_out(rolls: Rolls, number
     both = [rolls.start("never", "SIGKILL", "apply", plan) for _ in range(2)]
     codes = []
     for child in both:
-        child.communicate(timeout=PATIENCE)
+        child.communicate(timeout=DEADLINE_SECONDS)
         codes.append(child.returncode)
     assert 0 in codes
     assert set(codes) <= {0, REFUSED, FENCED, UNREACHABLE}  # the last: of a commit nothing was on record yet
@@ -261,7 +261,7 @@ def wait_until_lease_is_over(rolls: Rolls) -> None:
     wait_for("the lease has ended", lambda: time.time() > lease.expires_at)
 
 
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
+def wait_for(what: str, condition: Callable[[], bool], seconds: float = DEADLINE_SECONDS) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"

@@ -28,10 +28,10 @@ from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol import admission
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
-from airflow_eos_provider.interval.protocol.follower import Follower
 from airflow_eos_provider.interval.protocol.ledger import complete_key
 from airflow_eos_provider.interval.protocol.slice_writer import Tally
 from airflow_eos_provider.interval.protocol.stage import Completed, Stage
+from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.protocol.visible import NotVisibleError
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.verify import completion
@@ -366,7 +366,7 @@ def test_a_late_answer_of_the_brokers_is_waited_for(make_pipeline: Any, broker: 
 
     os.kill(process.pid, signal.SIGSTOP)
     try:
-        read = Follower(pipeline.kafka, pipeline.topic, report=report).read()
+        read = TopicReader(pipeline.kafka, pipeline.topic, report=report).read()
     finally:
         os.kill(process.pid, signal.SIGCONT)
 

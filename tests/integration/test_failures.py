@@ -95,7 +95,7 @@ def kind_of(observation: Observation, name: str) -> FailureKind:
     return observation.failure_of(name, task).kind
 
 
-def told(observation: Observation, name: str) -> tuple[str, str]:
+def reported(observation: Observation, name: str) -> tuple[str, str]:
     ((what, remedy),) = [(f.what, f.remedy) for f in findings(observation) if f"connector {name} " in f.what]
     return what, remedy
 
@@ -111,7 +111,7 @@ def test_a_task_that_another_producer_fenced_is_called_fenced_and_one_restart_he
     writes_until_it_fails(lab, name, 180)
     observation = observer.observe()
     assert kind_of(observation, name) is FailureKind.FENCED
-    what, remedy = told(observation, name)
+    what, remedy = reported(observation, name)
     assert what.startswith(f"connector {name} has FAILED task 0: fenced (another producer has taken")
     assert "find who else uses its transactional id" in remedy
     with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
@@ -124,7 +124,7 @@ def test_a_task_whose_transaction_timed_out_is_called_so_with_the_four_remedies(
     writes_until_it_fails(lab, SLOW, 240)
     observation = observer.observe()
     assert kind_of(observation, SLOW) is FailureKind.TIMED_OUT
-    what, remedy = told(observation, SLOW)
+    what, remedy = reported(observation, SLOW)
     assert what.startswith(f"connector {SLOW} has FAILED task 0: transaction timed out")
     assert all(words in remedy for words in TIMEOUT_REMEDIES)
 
@@ -155,7 +155,7 @@ def test_a_trace_that_holds_secrets_is_shown_and_kept_without_them(lab: Lab, obs
     assert observation.statuses is not None
     trace = observation.statuses["leaky"].tasks[0].trace or ""
     assert "no login for me with ***, tried jdbc:postgresql://db/x?password=***" in trace
-    what, _ = told(observation, "leaky")
+    what, _ = reported(observation, "leaky")
     assert "FAILED" in what
     for arguments in (["status"], ["status", "--json"], ["plan", "--to", "preparing", "--allow-downtime"], ["drift"]):
         shown = CliRunner().invoke(app, [*arguments, "--cluster", str(lab.cluster_file)])

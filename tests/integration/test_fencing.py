@@ -194,10 +194,10 @@ def test_ids_that_are_left_when_time_is_up_are_named(
         return Round({}, {name: reason() for name in ids}, False)
 
     monkeypatch.setattr("airflow_eos_provider.kafka.transactions.fence_round", never)
-    with pytest.raises(expected, match=words) as told:
+    with pytest.raises(expected, match=words) as reported:
         client.fence([f"{prefix}{number}" for number in range(5)], timeout_seconds=0.5)
-    assert f"{prefix}0" in told.value.found
-    assert "2 more" in told.value.found
+    assert f"{prefix}0" in reported.value.found
+    assert "2 more" in reported.value.found
 
 
 def test_an_answer_that_is_final_is_told_with_the_id(client: TransactionsClient, prefix: str) -> None:

@@ -309,8 +309,8 @@ def test_a_worker_under_a_supervisor_and_of_another_user_is_refused_before_anyth
 
     refused = foreign.eos("never", "plan", "--to", foreign.other_mode(), expect=REFUSED)
 
-    told = " ".join((refused.stdout + refused.stderr).split())
-    assert "which still runs and may start it again" in told
+    reported = " ".join((refused.stdout + refused.stderr).split())
+    assert "which still runs and may start it again" in reported
     if os.geteuid() == 0:
-        assert "runs as nobody (uid 65534) and this is root (uid 0)" in told
+        assert "runs as nobody (uid 65534) and this is root (uid 0)" in reported
     assert (foreign.pids(), foreign.starts()) == (pids, starts)

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import httpx
@@ -25,7 +25,7 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.kafka.topics import TopicDescription, Topics
 from airflow_eos_provider.lab import lab as lab_module
 from airflow_eos_provider.lab.broker import BOOTSTRAP_CHECKPOINT, Broker, write_properties
 from airflow_eos_provider.lab.broker import MAIN_CLASS as BROKER
@@ -142,11 +142,11 @@ def without_times(content: bytes) -> bytes:
 def test_up_prints_one_json_line_that_tells_where_the_lab_is(home: Path) -> None:
     line = (home / "line").read_text()
     assert line.count("\n") == 1
-    told = json.loads(line)
-    assert set(told) == {"bootstrap_servers", "connect_urls", "group_id", "cluster_file", "data_dir", "postgres"}
-    assert told["group_id"] == "connect-default"
-    assert told["cluster_file"] == str(home / ".eos/lab/default/eos.yaml")
-    assert [httpx.get(f"{url}/health", timeout=60).status_code for url in told["connect_urls"]] == [200, 200]
+    reported = json.loads(line)
+    assert set(reported) == {"bootstrap_servers", "connect_urls", "group_id", "cluster_file", "data_dir", "postgres"}
+    assert reported["group_id"] == "connect-default"
+    assert reported["cluster_file"] == str(home / ".eos/lab/default/eos.yaml")
+    assert [httpx.get(f"{url}/health", timeout=60).status_code for url in reported["connect_urls"]] == [200, 200]
 
 
 def test_the_cluster_file_describes_the_workers_that_run(lab: Lab) -> None:
@@ -196,8 +196,8 @@ def test_a_topic_is_known_once_it_is_made(lab: Lab, monkeypatch: pytest.MonkeyPa
     late = iter([False, False])
 
     class Late(Topics):
-        def is_there(self, name: str) -> bool:
-            return next(late, True) and super().is_there(name)
+        def describe(self, names: Sequence[str]) -> dict[str, TopicDescription]:
+            return super().describe(names) if next(late, True) else {}
 
     monkeypatch.setattr(lab_module, "Topics", Late)
     lab.create_topic("news")
@@ -217,19 +217,19 @@ def test_a_lab_is_not_changed_to_other_options_behind_ones_back(home: Path, lab:
 
 
 def test_status_tells_the_processes_and_ends_with_0_while_all_is_well(home: Path, lab: Lab) -> None:
-    told = json.loads(eos_lab("status", "--json", cwd=home))
-    assert told["healthy"]
-    assert [process["name"] for process in told["processes"]] == ["broker", "postgres", "w1", "w2"]
-    assert {process["mode_in_file"] for process in told["processes"][2:]} == {"disabled"}
+    reported = json.loads(eos_lab("status", "--json", cwd=home))
+    assert reported["healthy"]
+    assert [process["name"] for process in reported["processes"]] == ["broker", "postgres", "w1", "w2"]
+    assert {process["mode_in_file"] for process in reported["processes"][2:]} == {"disabled"}
     shown = eos_lab("status", cwd=home)
-    assert all(f"{process['pid']}" in shown for process in told["processes"])
+    assert all(f"{process['pid']}" in shown for process in reported["processes"])
 
 
 def test_a_killed_worker_is_told_by_status_and_started_again_by_up(home: Path, lab: Lab) -> None:
     before = pids(lab)
     lab.stop_worker(1, kill=True)
-    told = json.loads(eos_lab("status", "--json", cwd=home, code=1))
-    assert [process["alive"] for process in told["processes"]] == [True, True, True, False]
+    reported = json.loads(eos_lab("status", "--json", cwd=home, code=1))
+    assert [process["alive"] for process in reported["processes"]] == [True, True, True, False]
     assert eos_lab("up", cwd=home) == (home / "line").read_text()
     after = pids(lab)
     assert (after["broker"], after["w1"]) == (before["broker"], before["w1"])
@@ -371,7 +371,7 @@ def test_a_corrupted_jar_in_the_cache_is_found_and_fetched_again(tmp_path: Path)
     with place(cached, victim).open("r+b") as jar:
         jar.seek(100)
         jar.write(b"\0\0\0\0")
-    told: list[str] = []
-    assert ensure_jars(cache=tmp_path, progress=told.append) == cached
+    reported: list[str] = []
+    assert ensure_jars(cache=tmp_path, progress=reported.append) == cached
     assert place(cached, victim).read_bytes() == place(good, victim).read_bytes()
-    assert told[0].startswith("Fetching 1 jar of Kafka")
+    assert reported[0].startswith("Fetching 1 jar of Kafka")

@@ -91,9 +91,9 @@ def test_the_lab_goes_on_without_any_one_broker_and_up_starts_it_again(lab: Lab,
     assert lab.broker_process(0) is None
     write_to_every_partition(lab, topic, b"one is lost")
 
-    told = json.loads(eos_lab(lab, "status", "--json").stdout)
-    assert not told["healthy"]
-    assert {process["name"]: process["alive"] for process in told["processes"]} == {
+    reported = json.loads(eos_lab(lab, "status", "--json").stdout)
+    assert not reported["healthy"]
+    assert {process["name"]: process["alive"] for process in reported["processes"]} == {
         "broker": False,
         "broker2": True,
         "broker3": True,

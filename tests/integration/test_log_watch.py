@@ -54,14 +54,14 @@ def look(observer: Observer) -> LogView:
 def test_a_transaction_on_a_topic_that_the_group_writes_is_seen_until_it_ends(disabled_lab: Lab, source: Path) -> None:
     observer = Observer(disabled_lab.cluster())
     wait_for("the topic is watched", lambda: NAME in look(observer).movements)
-    producer = Producer({"bootstrap.servers": disabled_lab.bootstrap_servers, "transactional.id": f"{NAME}-stranger"})
+    producer = Producer({"bootstrap.servers": disabled_lab.bootstrap_servers, "transactional.id": f"{NAME}-another"})
     producer.init_transactions(20)
     producer.begin_transaction()
     producer.produce(NAME, b"x", partition=1)
     producer.flush(20)
     first, second = look(observer), look(observer)
     for view in (first, second):
-        assert [transaction.transactional_id for transaction in view.open_transactions] == [f"{NAME}-stranger"]
+        assert [transaction.transactional_id for transaction in view.open_transactions] == [f"{NAME}-another"]
         assert [(held.topic, held.partition) for held in view.held] == [(NAME, 1)]
     assert first.held == second.held, "it is dated from the first look"
     producer.commit_transaction(20)

@@ -77,7 +77,7 @@ def _listed(eos: Any, *arguments: str) -> dict[str, dict[str, Any]]:
 def test_offsets_altered_in_the_global_topic_do_not_move_a_connector_with_a_topic_of_its_own(
     lab: Lab, eos: Any
 ) -> None:
-    """What an operator does by hand: he writes where the tutorials say, and nothing happens."""
+    """What an operator does manually: writes where the tutorials say, and nothing happens."""
     _write(lab, f"{lab.group_id}-offsets", _key(lab, "own"), b'{"position":489}')
 
     (one,) = _listed(eos, "own").values()

@@ -113,7 +113,7 @@ def test_a_read_that_took_longer_than_compaction_waits_goes_on_to_new_ends(
     came: list[LogRecord] = []
 
     def slow(batch: Sequence[LogRecord]) -> None:
-        if not came:  # the reader stands still for longer than the lag, and the log moves on
+        if not came:  # the reader waits for longer than the lag, and the log moves on
             send(plain, topic, "late")
             send(plain, topic, "late in an empty partition", partition=2)
             time.sleep(1.1)

@@ -115,7 +115,7 @@ def test_a_file_edited_between_plan_and_apply_is_refused(lab: Lab, eos: Any, in_
     before = files(lab), pids(lab)
     try:
         refusal = eos.run("apply", plan, expect=REFUSED)
-        assert f"the file of {lab.cluster().workers[1].worker_id} was edited" in refusal.stderr
+        assert f"the configuration of {lab.cluster().workers[1].worker_id} was edited" in refusal.stderr
         assert (files(lab), pids(lab)) == before
     finally:
         edited.write_bytes(original)
@@ -139,7 +139,7 @@ def test_a_worker_that_does_not_start_in_the_new_mode_is_put_back(
     plan = json.loads(eos.run("plan", "--to", Mode.PREPARING, "--json", *described).stdout)["hash"]
     failure = eos.run("apply", plan, *described, expect=GATE_FAILED)
     assert "preparing is not allowed" in failure.stderr
-    assert "its former file is back, and it runs with it as a healthy member" in failure.stderr
+    assert "its former configuration is back, and it runs with it as a healthy member" in failure.stderr
     assert files(lab) == before
     assert modes(lab) == {Mode.DISABLED}
 
@@ -280,7 +280,7 @@ def test_a_failing_gate_puts_the_workers_file_back_and_stops(
         assert "task doomed-0 is FAILED" in failure.stderr
         put_back = re.search(r"(\S+) did not pass its gate", failure.stderr)
         assert put_back is not None
-        assert "its former file is back, and it runs with it as a healthy member" in failure.stderr
+        assert "its former configuration is back, and it runs with it as a healthy member" in failure.stderr
         assert files(lab)[put_back[1]] == before[put_back[1]]
         assert mode_of(lab, put_back[1]) is Mode.PREPARING
     finally:

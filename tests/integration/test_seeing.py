@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import signal
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -156,12 +157,18 @@ class TestReadingToTheEnd:
     def test_a_read_that_waits_goes_on_when_the_transaction_ends(
         self, settings: KafkaSettings, topic: str, producer: Producer
     ) -> None:
+        at_the_stable_end = threading.Event()
+
+        def progress(passed: int, of: int) -> None:
+            if (passed, of) == (0, 1):
+                at_the_stable_end.set()
+
         producer.begin_transaction()
         send(producer, topic, "a")
         with ThreadPoolExecutor(1) as pool:
-            reading = pool.submit(read_to_end, settings, topic, timeout_seconds=60)
-            with pytest.raises(TimeoutError):
-                reading.result(timeout=1.5)
+            reading = pool.submit(read_to_end, settings, topic, timeout_seconds=60, progress=progress)
+            # The broker has told it that nothing committed follows: taken for the end, that would be no record.
+            assert at_the_stable_end.wait(60)
             producer.commit_transaction(30)
             assert values(reading.result(timeout=60).records) == ["a"]
 
@@ -516,14 +523,14 @@ class TestGroup:
 
         def look() -> WorkerGroup | None:
             group = describe_group(settings, lab.group_id)
-            told = {
+            placements = {
                 (name, task.number): task.worker_id
                 for name, status in rest.statuses().items()
                 for task in status.tasks
                 if task.state == "RUNNING"
             }
             placed = {task: w for w, placement in (group.placement or {}).items() for task in placement.tasks}
-            return group if placed and placed == told else None
+            return group if placed and placed == placements else None
 
         found: WorkerGroup = wait_for("agreement of placement and statuses", look)
         return found
@@ -656,8 +663,8 @@ class TestTrouble:
 
         names = ", ".join(map(worker_id, lab.connect_urls))
         assert [finding["what"] for finding in shown["findings"]] == [
-            f"only the URL of {names} is described, so these are not known: file, process, log and mode, and with them "
-            "the config topic, pending fencing and the rebalance delay"
+            f"only the URL of {names} is described, so these are not known: configuration, process, log and mode, "
+            "and with them the config topic, pending fencing and the rebalance delay"
         ]
         assert shown["state"] == "Stable"
         assert shown["leader"] in map(worker_id, lab.connect_urls)
@@ -753,7 +760,7 @@ class TestTrouble:
             found = findings(Observer(lab.cluster()).observe_settled())
             return next((f.remedy for f in found if f.what.startswith(f"{foreign_id} reports, but is no member")), None)
 
-        remedy = wait_for("what it left behind is told", left_behind)
+        remedy = wait_for("what it left behind is reported", left_behind)
         assert f"/connectors/{source}/restart?includeTasks=true&onlyFailed=false" in remedy
         rest.restart(source, include_tasks=True)
         wait_for("the group reports itself again", lambda: not findings(Observer(lab.cluster()).observe_settled()))

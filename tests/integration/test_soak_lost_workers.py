@@ -108,7 +108,7 @@ class Cluster:
         assert (config.get(OWN_TOPIC) or "") == to
         assert not left
 
-    def impatient(self) -> ConnectCluster:
+    def asked_briefly(self) -> ConnectCluster:
         """The cluster with a shorter limit of REST requests: one worker does not answer, and is asked at each look."""
         described = self.lab.cluster()
         return replace(described, rest=replace(described.rest, timeout_seconds=4))
@@ -301,7 +301,7 @@ def test_what_a_suspended_worker_holds_open_is_fenced_and_it_writes_nothing_more
     """The connector is paused meanwhile: its tasks' successors are placed, and do not take the ids by themselves."""
     with cluster.session() as session:
         session.ask(lambda rest: rest.resume(TABLE))
-    with Suspended(cluster) as suspended, ConnectSession(cluster.impatient()) as session:
+    with Suspended(cluster) as suspended, ConnectSession(cluster.asked_briefly()) as session:
         fencer = Fencer(session, f"{cluster.lab.group_id}-configs")
         _, decision = fencer.look([TABLE])
         (round_,) = decision.plan.rounds

@@ -111,7 +111,7 @@ class Job:
     log: Path
 
     def wait(self) -> tuple[int, dict[str, Any]]:
-        """Exit code, and what the job told of itself."""
+        """Exit code, and what the job reported of itself."""
         code = self.process.wait(timeout=300)
         lines = [line for line in self.out.read_text().splitlines() if line.startswith("EOS-INTERVAL-")]
         assert len(lines) == 1, self.log.read_text()[-3000:]
@@ -492,9 +492,9 @@ def test_a_killed_driver_is_followed_by_one_that_writes_the_rest(target: Target,
     target.wait_for_open_transaction(Run(target.pipeline.name, DAY))
     first.kill()
     # With other parallelism; the slices are those that the run was begun with.
-    code, told = start_job(target, DAY, slices=3, tasks=4, arguments={"rows": rows}).wait()
-    assert code == 0, told
-    assert (told["records"], told["slices"], told["already"]) == (rows, 4, False)
+    code, reported = start_job(target, DAY, slices=3, tasks=4, arguments={"rows": rows}).wait()
+    assert code == 0, reported
+    assert (reported["records"], reported["slices"], reported["already"]) == (rows, 4, False)
     target.require_exactly_once(jobs.numbered_values(DAY, rows))
 
 
@@ -650,6 +650,6 @@ def test_a_stage_that_was_superseded_cannot_be_finished(spark: SparkSession, tar
 
 @pytest.mark.slow
 def test_a_job_tells_its_failure_and_exits_with_its_code(target: Target, start_job: Callable[..., Job]) -> None:
-    code, told = start_job(target, DAY, "with_chance").wait()
-    assert (code, told["type"], told["exit_code"]) == (2, "ConfigurationError", 2)
-    assert "rand(" in told["message"]
+    code, reported = start_job(target, DAY, "with_chance").wait()
+    assert (code, reported["type"], reported["exit_code"]) == (2, "ConfigurationError", 2)
+    assert "rand(" in reported["message"]

@@ -29,12 +29,14 @@ from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.lab.airflow import AirflowLab, AirflowOptions, wait_for_dag
 from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.lab.postgres import Postgres
 from airflow_eos_provider.processes import identify, spawn
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.plan.plan import Plan
 from tests import seen
 from tests.system.components import has_heard_of_the_end, main_process, suspended
 from tests.system.modes import bring_to
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -192,12 +194,11 @@ def lab(lab_factory: Callable[..., Lab]) -> Lab:
         workers=2,
         rebalance_delay_ms=1000,
         session_timeout_ms=6000,
-        postgres=True,
     )
 
 
 @pytest.fixture(scope="module")
-def airflow(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowLab]:
+def airflow(lab: Lab, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowLab]:
     folder, dags = tmp_path_factory.mktemp("airflow"), tmp_path_factory.mktemp("dags")
     for file in DAG_FILES:
         shutil.copy(file, dags)
@@ -206,7 +207,7 @@ def airflow(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airf
         AirflowOptions(
             folder=folder,
             dags_folder=dags,
-            postgres=lab.postgres,
+            postgres=postgres,
             connections={"kafka_connect_default": json.dumps(connection)},
             environment={
                 "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
@@ -499,12 +500,13 @@ def log_of(rest: AirflowRest, run_id: str) -> str:
     return "\n".join(line.text for line in rest.new_log_lines(cursor))
 
 
-def wait_for(what: str, condition: Callable[[], Any], pause: float = 0.3) -> Any:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while True:
+def wait_for(what: str, condition: Callable[[], Any], pause: float = 0.5) -> Any:
+    found: list[Any] = []
+
+    def holds() -> bool:
         with contextlib.suppress(UnreachableError):  # the api-server is just starting again
-            found = condition()
-            if found:
-                return found
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(pause)
+            found[:] = [condition()]
+        return any(found)
+
+    until(holds, what, seconds=DEADLINE_SECONDS, pause=pause)
+    return found[0]

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,12 @@ from airflow_eos_provider.demo.screen import Screen
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.verify import statuses
 from airflow_eos_provider.lab.airflow import AirflowLab, AirflowOptions, wait_for_dag
-from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, AirflowRestError, LogCursor
+from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.lab.postgres import Postgres
 from airflow_eos_provider.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
+from tests.broker_only import describe
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -41,14 +44,14 @@ DEADLINE_SECONDS = 300.0
 
 @pytest.fixture(scope="module")
 def lab(lab_factory: Callable[..., Lab]) -> Lab:
-    lab = lab_factory(name="intervals", workers=1, postgres=True)
+    lab = describe(lab_factory(name="intervals", workers=0))
     for topic in ("flights.daily", "flights.decorated"):
         lab.create_topic(topic, 3)
     return lab
 
 
 @pytest.fixture(scope="module")
-def airflow(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowLab]:
+def airflow(lab: Lab, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowLab]:
     folder = tmp_path_factory.mktemp("airflow")
     dags, flights = folder / "dags", folder / "flights"
     dags.mkdir()
@@ -60,7 +63,7 @@ def airflow(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airf
     options = AirflowOptions(
         folder=folder / "airflow",
         dags_folder=dags,
-        postgres=lab.postgres,
+        postgres=postgres,
         connections={name: json.dumps(text) for name, text in connections(lab.bootstrap_servers).items()},
         environment={
             "AIRFLOW_VAR_FLIGHTS_FOLDER": str(flights),
@@ -87,11 +90,8 @@ def rest(airflow: AirflowLab) -> Iterator[AirflowRest]:
 
 def ended(rest: AirflowRest, dag_id: str, run_id: str) -> str:
     """How a run has ended."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while (state := rest.run_state(dag_id, run_id)) not in FINAL_STATES:
-        assert time.monotonic() < deadline, f"{run_id} is {state}"
-        time.sleep(0.5)
-    return str(state)
+    until(lambda: rest.run_state(dag_id, run_id) in FINAL_STATES, run_id, seconds=DEADLINE_SECONDS, pause=0.5)
+    return rest.run_state(dag_id, run_id)
 
 
 def log_of(rest: AirflowRest, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
@@ -111,6 +111,7 @@ class Backfilled:
 
     :param tries: of the task of each run.
     :param drained: the topic right after it.
+    :param extras_run: of the DAG whose sensor waited, deferred, for the first day before any was begun.
     """
 
     states: dict[str, str]
@@ -118,6 +119,7 @@ class Backfilled:
     summaries: dict[str, dict[str, Any]]
     tries: list[int]
     drained: Drained
+    extras_run: str
 
 
 @pytest.fixture(scope="module")
@@ -125,13 +127,14 @@ def backfilled(lab: Lab, airflow: AirflowLab) -> Backfilled:
     """The first days, written backwards, while the process of a task is killed; the demo kills worker and driver."""
     after = {"task": 0}
     with airflow.rest() as rest, Killer(airflow, Screen(Console(quiet=True)), after) as killer:
+        extras_run = run_whose_sensor_has_deferred(rest)
         rest.unpause(DOWNSTREAM_ID)
         rest.unpause(DAG_ID)
         rest.backfill(DAG_ID, FIRST_DAY, FIRST_DAY + (DAYS - 1) * DAY, max_active_runs=2, backwards=True)
         deadline = time.monotonic() + 600
         while not (states := rest.run_states(DAG_ID)) or any(state not in FINAL_STATES for state in states.values()):
             assert time.monotonic() < deadline, states
-            time.sleep(0.5)
+            time.sleep(1.0)
         summaries = [rest.xcom(DAG_ID, run_id, "write") for run_id, state in states.items() if state == "success"]
         return Backfilled(
             states=states,
@@ -139,7 +142,21 @@ def backfilled(lab: Lab, airflow: AirflowLab) -> Backfilled:
             summaries={summary["interval"]: summary for summary in summaries},
             tries=[rest.task_instances(DAG_ID, run_id)[0].try_number for run_id in states],
             drained=drain(lab.cluster().kafka, "flights.daily"),
+            extras_run=extras_run,
         )
+
+
+def run_whose_sensor_has_deferred(rest: AirflowRest) -> str:
+    rest.unpause(EXTRAS_ID)
+    rest.backfill(EXTRAS_ID, FIRST_DAY, FIRST_DAY)
+
+    def states() -> dict[str, str | None]:
+        runs = rest.run_states(EXTRAS_ID)
+        return {task.task_id: task.state for run_id in runs for task in rest.task_instances(EXTRAS_ID, run_id)}
+
+    until(lambda: states().get("wait") == "deferred", "the sensor to defer", seconds=DEADLINE_SECONDS, pause=0.5)
+    (run_id,) = rest.run_states(EXTRAS_ID)
+    return run_id
 
 
 def test_a_backfill_backwards_with_kills_on_the_way_writes_every_day_exactly_once(backfilled: Backfilled) -> None:
@@ -151,6 +168,10 @@ def test_a_backfill_backwards_with_kills_on_the_way_writes_every_day_exactly_onc
     comparison, days = compare_days(backfilled.drained, DAYS, backfilled.summaries)
     assert comparison.exactly_once, comparison.examples
     assert [(day["missing"], day["duplicates"], day["complete"]) for day in days] == [(0, 0, True)] * DAYS
+    assert [(day["interval"], day["records"]) for day in days] == [
+        ("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z", 842),
+        ("2013-01-02T05:00:00Z/2013-01-03T05:00:00Z", 943),
+    ]
 
 
 def test_the_downstream_dag_learns_of_every_day(backfilled: Backfilled, rest: AirflowRest) -> None:
@@ -214,40 +235,16 @@ def test_an_overlapping_interval_is_refused_and_not_tried_again(rest: AirflowRes
     assert "overlaps" in log_of(rest, DAG_ID, run_id, "write")
 
 
-def backfill_when_the_last_one_has_ended(rest: AirflowRest, day: datetime) -> None:
-    """Airflow ends a backfill some time after its last run, and refuses another one of the DAG until then."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while True:
-        try:
-            rest.backfill(DAG_ID, day, day)
-            return
-        except AirflowRestError as error:
-            if error.status != 409 or time.monotonic() > deadline:
-                raise
-            time.sleep(0.5)
-
-
-@pytest.mark.usefixtures("backfilled")  # which compares the topic with its own days alone
-def test_the_deferred_sensor_waits_for_a_day_and_the_decorator_writes_it(lab: Lab, rest: AirflowRest) -> None:
-    day = FIRST_DAY + DAYS * DAY
-    rest.unpause(EXTRAS_ID)
-    rest.backfill(EXTRAS_ID, day, day)
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while _states(rest).get("wait") != "deferred":
-        assert time.monotonic() < deadline, _states(rest)
-        time.sleep(0.5)
-    backfill_when_the_last_one_has_ended(rest, day)
-    (run_id,) = rest.run_states(EXTRAS_ID)
+def test_the_deferred_sensor_waits_for_a_day_and_the_decorator_writes_it(
+    backfilled: Backfilled, lab: Lab, rest: AirflowRest
+) -> None:
+    run_id = backfilled.extras_run
     assert ended(rest, EXTRAS_ID, run_id) == "success"
     summary = rest.xcom(EXTRAS_ID, run_id, "decorated")
+    assert summary["records"] > 0
     pipeline = Pipeline(name="flights.decorated", group_id="eos-intervals", kafka=lab.cluster().kafka)
     (status,) = statuses(pipeline)
     assert (status.complete, status.records) == (True, summary["records"])
     assert drain(lab.cluster().kafka, "flights.decorated").records == summary["records"]
     arguments = ("verify", summary["run"], "--topic", "flights.decorated", "--header", "eos-run")
     assert eos(lab, *arguments)["holds"] is True
-
-
-def _states(rest: AirflowRest) -> dict[str, str | None]:
-    runs = rest.run_states(EXTRAS_ID)
-    return {task.task_id: task.state for run_id in runs for task in rest.task_instances(EXTRAS_ID, run_id)}

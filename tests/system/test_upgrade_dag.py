@@ -23,8 +23,9 @@ import pytest
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.lab.airflow import free_ports
-from airflow_eos_provider.lab.airflow_rest import AirflowRest
+from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.lab.postgres import Postgres
 from airflow_eos_provider.processes import spawn
 from tests.system.modes import bring_to
 
@@ -96,12 +97,11 @@ def lab(lab_factory) -> Lab:
         workers=2,
         rebalance_delay_ms=1000,
         session_timeout_ms=6000,
-        postgres=True,
     )
 
 
 @pytest.fixture(scope="module")
-def airflow(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
+def airflow(lab: Lab, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
     folder = tmp_path_factory.mktemp("dag-test")
     (port,) = free_ports(1)
     password = secrets.token_urlsafe(12)
@@ -109,12 +109,12 @@ def airflow(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airf
     passwords.write_text(json.dumps({"admin": password}))
     binaries = Path(sys.executable).parent
     url = f"http://127.0.0.1:{port}"
-    lab.postgres.create_database("dag_test")
+    postgres.create_database("dag_test")
     environment = {
         "PATH": f"{binaries}:/usr/bin:/bin",
         "HOME": str(folder),
         "AIRFLOW_HOME": str(folder / "home"),
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": lab.postgres.url("dag_test"),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": postgres.url("dag_test"),
         "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
@@ -179,7 +179,8 @@ def approve_until_it_ends(airflow: Airflow, dag_id: str) -> list[str]:
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not airflow.has_ended():
         assert time.monotonic() < deadline, "the DAG did not end in time"
-        for run_id in airflow.rest.run_states(dag_id) if airflow.rest.dag_is_known(dag_id) else ():
+        states = airflow.rest.run_states(dag_id) if airflow.rest.dag_is_known(dag_id) else {}
+        for run_id in [run_id for run_id, state in states.items() if state not in FINAL_STATES]:
             for action in airflow.rest.required_actions(dag_id, run_id):
                 airflow.rest.answer(dag_id, run_id, action, "Approve")
                 shown.append(action.body)

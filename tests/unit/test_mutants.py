@@ -70,6 +70,6 @@ def test_tests_that_import_other_code_than_the_copys_are_no_verdict(tmp_path: Pa
     (tmp_path / "test_probe.py").write_text("def test_probe():\n    assert False\n")
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
     (tmp_path / "conftest.py").write_text(mutants._GUARD)
-    verdict, told = mutants.judge(tmp_path, ["test_probe.py::test_probe"])
+    verdict, reported = mutants.judge(tmp_path, ["test_probe.py::test_probe"])
     assert verdict is Verdict.BROKEN
-    assert "import the code of" in told
+    assert "import the code of" in reported

@@ -19,10 +19,10 @@ from airflow_eos_provider.errors import FencedError, RefusedError, UnreachableEr
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.control_topic import ControlState, pipeline_record, plan_record
-from airflow_eos_provider.interval.protocol.follower import Follower
 from airflow_eos_provider.interval.protocol.ledger import CompleteRecord, LedgerState
 from airflow_eos_provider.interval.protocol.same_topics import SameTopics
 from airflow_eos_provider.interval.protocol.stage import OnStep, Report, silent
+from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.kafka.producer import TransactionalProducer, TransactionExpiredError, UndecidedError
 
@@ -100,7 +100,7 @@ class Planner:
         self,
         pipeline: Pipeline,
         ledger: LedgerState,
-        ledger_topic: Follower,
+        ledger_topic: TopicReader,
         topics: SameTopics,
         *,
         report: Report = silent,
@@ -168,7 +168,7 @@ class Planner:
     def _read_control(self) -> ControlState:
         self._step("planner read control")
         control = ControlState(self._pipeline.control_topic)
-        control.apply(Follower(self._pipeline.kafka, self._pipeline.control_topic, report=self._report).read())
+        control.apply(TopicReader(self._pipeline.kafka, self._pipeline.control_topic, report=self._report).read())
         return control
 
     def _read_ledger(self) -> None:

@@ -93,7 +93,6 @@ from airflow_eos_provider.interval.protocol.control_topic import (
     generation_records,
     task_count_record,
 )
-from airflow_eos_provider.interval.protocol.follower import Follower, Patience
 from airflow_eos_provider.interval.protocol.input_check import require_one_evaluation, require_same_rows
 from airflow_eos_provider.interval.protocol.ledger import (
     CompleteRecord,
@@ -115,6 +114,7 @@ from airflow_eos_provider.interval.protocol.stage import (
     deal,
     silent,
 )
+from airflow_eos_provider.interval.protocol.topic_reader import ReportBackoff, TopicReader
 from airflow_eos_provider.interval.protocol.visible import Visibility
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.kafka.partitioner import partition_of
@@ -152,7 +152,7 @@ COMPARE_STEP = "compare input"
 _FENCE_SECONDS = 120.0
 
 #: After so many seconds of it a line says whom the fencing waits for; then after twice as many, and so on.
-_FENCE_PATIENCE_SECONDS = 1.0
+_FENCE_REPORT_SECONDS = 1.0
 
 
 class Coordinator:
@@ -179,7 +179,7 @@ class Coordinator:
         self._producer: TransactionalProducer | None = None
         self._transactions: TransactionsClient | None = None
         self._ledger = LedgerState(pipeline.name)
-        self._ledger_topic = Follower(pipeline.kafka, pipeline.ledger_topic, report=report)
+        self._ledger_topic = TopicReader(pipeline.kafka, pipeline.ledger_topic, report=report)
         self._control_keys: set[bytes] = set()
         self._topics = SameTopics(pipeline, run, report=report)
         self.plan_source: Mapping[str, Any] = {}
@@ -414,7 +414,7 @@ class Coordinator:
     def _read_control(self, step: str) -> RunState:
         self._step(step)
         control = ControlState(self._pipeline.control_topic)
-        control.apply(Follower(self._pipeline.kafka, self._pipeline.control_topic, report=self._report).read())
+        control.apply(TopicReader(self._pipeline.kafka, self._pipeline.control_topic, report=self._report).read())
         self._topics.compare(control)
         state = control.run(self._run)
         self._control_keys |= state.keys
@@ -516,11 +516,11 @@ class Coordinator:
     def _fence_ids(self, transactional_ids: Sequence[str]) -> None:
         if not transactional_ids:
             return
-        began, patience = time.monotonic(), Patience(_FENCE_PATIENCE_SECONDS)
+        began, backoff = time.monotonic(), ReportBackoff(_FENCE_REPORT_SECONDS)
 
         def refused(left: Collection[str]) -> None:
             waited = time.monotonic() - began
-            if patience.is_over(waited):
+            if backoff.is_due(waited):
                 self._report(
                     f"{self._run}: Has waited {waited:.0f} s for the end of the last transaction of {min(left)} in "
                     f"every partition{f', and of {len(left) - 1} more ids' if len(left) > 1 else ''}"

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.control_topic import ControlState
-from airflow_eos_provider.interval.protocol.follower import Follower
 from airflow_eos_provider.interval.protocol.ledger import CompleteRecord
 from airflow_eos_provider.interval.protocol.stage import Report, silent
+from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.protocol.topics import find_topics, prepare_topics
 from airflow_eos_provider.interval.topic_ids import Pinned, Pins, TopicChangedError, require_same
 from airflow_eos_provider.kafka.read import LogRecord
@@ -55,7 +55,7 @@ class SameTopics:
         self._found, control_was_there = prepare_topics(self._pipeline, self._require_new_pipeline)
         if control_was_there:
             # As far as is stable: only the init that is to follow ends what this run's last driver may have left open.
-            self.compare(self._control(self._follow().read_stable()))
+            self.compare(self._control(self._reader().read_stable()))
 
     def compare(self, control: ControlState) -> None:
         """Compare with the pipeline's record and the run's plan.
@@ -87,8 +87,8 @@ class SameTopics:
                     "they are not compared"
                 )
 
-    def _follow(self) -> Follower:
-        return Follower(self._pipeline.kafka, self._pipeline.control_topic, report=self._report)
+    def _reader(self) -> TopicReader:
+        return TopicReader(self._pipeline.kafka, self._pipeline.control_topic, report=self._report)
 
     def _control(self, records: Iterable[LogRecord]) -> ControlState:
         control = ControlState(self._pipeline.control_topic)
@@ -98,7 +98,7 @@ class SameTopics:
     def _require_new_pipeline(self) -> None:
         """Check, before a ledger is made, that none was lost; the control topic knows each pipeline that had one."""
         pipeline = self._pipeline
-        control = self._control(self._follow().read())
+        control = self._control(self._reader().read())
         planned = control.planned(pipeline.name)
         if pipeline.name not in control.pipelines and not planned:
             return

@@ -24,10 +24,10 @@ import pyarrow as pa
 from airflow_eos_provider.errors import EosError, FencedError
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.control_topic import ControlState
-from airflow_eos_provider.interval.protocol.follower import Follower
 from airflow_eos_provider.interval.protocol.ledger import LedgerState, SliceRecord, complete_key, slice_key
 from airflow_eos_provider.interval.protocol.slice_writer import SliceWriter, open_producer
 from airflow_eos_provider.interval.protocol.stage import OnStep, Report, SliceResult, Stage, silent
+from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.kafka.producer import TransactionalProducer
 
@@ -144,7 +144,7 @@ class Task:
         """Read the control topic from its beginning, which holds running runs only."""
         self._step(step)
         state = ControlState(self._pipeline.control_topic)
-        state.apply(self._follow(self._pipeline.control_topic).read())
+        state.apply(self._reader(self._pipeline.control_topic).read())
         generation = state.run(self._stage.run).generation
         if generation is None:
             raise self._outdated("is complete or abandoned")
@@ -169,11 +169,11 @@ class Task:
         ledger = LedgerState(self._stage.run.pipeline)
         starts = {p: positions[p] for p in partitions}
         if starts:
-            ledger.apply(self._follow(self._pipeline.ledger_topic, starts).read())
+            ledger.apply(self._reader(self._pipeline.ledger_topic, starts).read())
         return ledger
 
-    def _follow(self, topic: str, starts: dict[int, int] | None = None) -> Follower:
-        return Follower(self._pipeline.kafka, topic, starts, report=self._report)
+    def _reader(self, topic: str, starts: dict[int, int] | None = None) -> TopicReader:
+        return TopicReader(self._pipeline.kafka, topic, starts, report=self._report)
 
     def _outdated(self, why: str) -> FencedError:
         return FencedError(

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from airflow_eos_provider.errors import EosError, ReadTimeoutError
 from airflow_eos_provider.interval.interval import Run
-from airflow_eos_provider.interval.protocol.follower import Patience, patiently
 from airflow_eos_provider.interval.protocol.stage import Report, silent
+from airflow_eos_provider.interval.protocol.topic_reader import ReportBackoff, ask_until_answered
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.ends import Ends, Reach
@@ -33,7 +33,7 @@ _PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
 
 #: After so many seconds whoever holds the readers back is looked for and named; then after twice as many, and so on.
-_PATIENCE_SECONDS = 1.0
+_REPORT_SECONDS = 1.0
 
 _NAMED = 3
 
@@ -151,12 +151,12 @@ class Visibility:
             self._wait_for(topic, ends, began)
 
     def _wait_for(self, topic: str, ends: Mapping[int, int], began: float) -> None:
-        pause, patience = _PAUSE_SECONDS, Patience(_PATIENCE_SECONDS)
+        pause, backoff = _PAUSE_SECONDS, ReportBackoff(_REPORT_SECONDS)
         while left := self._left(topic, ends):
             waited = time.monotonic() - began
             if waited * 1000 >= self._timeout_ms:
                 raise self._not_visible(topic, left, ends)
-            if patience.is_over(waited):
+            if backoff.is_due(waited):
                 words = self._who_holds(topic, {p: ends[p] for p in left})
                 self._report(f"{self._run}: Waiting until readers of {topic} get its records: {words}")
             time.sleep(min(pause, max(self._timeout_ms / 1000 - waited, 0)))
@@ -173,7 +173,7 @@ class Visibility:
         def ask() -> dict[int, int]:
             return Ends(QuietAdmin(self._settings), topic, reach, CONNECT_SECONDS).now()
 
-        return patiently(ask, topic, self._report)
+        return ask_until_answered(ask, topic, self._report)
 
     def _who_holds(self, topic: str, ends: Mapping[int, int]) -> str:
         try:

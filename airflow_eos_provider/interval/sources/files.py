@@ -83,7 +83,7 @@ class PinnedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FileReadOptions:
     """How a file becomes records.
 
     :param format: one of :data:`FORMATS`.
@@ -118,7 +118,7 @@ class Reading:
         return found
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Reading:
+    def from_dict(cls, values: Mapping[str, Any]) -> FileReadOptions:
         return cls(
             values["format"],
             values.get("time_column"),
@@ -130,13 +130,13 @@ class Reading:
 
 @dataclass(slots=True)
 class Dropped:
-    """Rows without a time that a reading has left out, counted while it is read."""
+    """Rows without a time that a read has left out, counted while it goes on."""
 
     rows: int = 0
 
 
 def read_pinned(
-    file: PinnedFile, reading: Reading, convert: Convert | None = None, dropped: Dropped | None = None
+    file: PinnedFile, options: FileReadOptions, convert: Convert | None = None, dropped: Dropped | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The records of a pinned file: ``value`` and, if ``convert`` makes them, ``key`` and the other record columns.
 
@@ -145,10 +145,10 @@ def read_pinned(
     :param convert: makes record columns of a batch of the file's columns.
     :param dropped: counts the rows that are left out for want of a time.
     :raises ConfigurationError: the file is not what was pinned, before or after it was read, or it cannot be read; a
-        row has no time, and ``reading`` does not drop such rows.
+        row has no time, and ``options`` does not drop such rows.
     """
     file.require_unchanged(look_at(file.path))
-    for batch in _lines(file) if reading.format == "lines" else _columns(file, reading, dropped or Dropped()):
+    for batch in _lines(file) if options.format == "lines" else _columns(file, options, dropped or Dropped()):
         if batch.num_rows:
             yield convert(batch) if convert else as_records(batch)
     file.require_unchanged(look_at(file.path))
@@ -218,7 +218,7 @@ def _lines(file: PinnedFile) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_arrays([pa.array([rest], type=pa.binary())], names=["value"])
 
 
-def _columns(file: PinnedFile, reading: Reading, dropped: Dropped) -> Iterator[pa.RecordBatch]:
+def _columns(file: PinnedFile, options: FileReadOptions, dropped: Dropped) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
     import pyarrow.dataset
 
@@ -226,43 +226,43 @@ def _columns(file: PinnedFile, reading: Reading, dropped: Dropped) -> Iterator[p
     if file.size == 0:
         return
     try:
-        dataset = pyarrow.dataset.dataset(inner, format=reading.format, filesystem=system)
+        dataset = pyarrow.dataset.dataset(inner, format=options.format, filesystem=system)
         for batch in dataset.to_batches(batch_size=_BATCH_ROWS, use_threads=False):
-            yield _within(batch, reading, file.path, dropped)
+            yield _within(batch, options, file.path, dropped)
     except pa.ArrowInvalid as error:
         raise EosError(
-            f"The source file {file.path} cannot be read as {reading.format}: {str(error).splitlines()[0]}",
+            f"The source file {file.path} cannot be read as {options.format}: {str(error).splitlines()[0]}",
             remedy="Check the file and the format.",
         ) from error
 
 
-def _within(batch: pa.RecordBatch, reading: Reading, path: str, dropped: Dropped) -> pa.RecordBatch:
+def _within(batch: pa.RecordBatch, options: FileReadOptions, path: str, dropped: Dropped) -> pa.RecordBatch:
     """The rows of a batch whose time lies in the interval."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if reading.time_column is None:
+    if options.time_column is None:
         return batch
-    if reading.time_column not in batch.schema.names:
+    if options.time_column not in batch.schema.names:
         raise ConfigurationError(
-            f"The source file {path} has no column {reading.time_column!r}.",
+            f"The source file {path} has no column {options.time_column!r}.",
             expected=f"one of {', '.join(batch.schema.names)}",
             remedy="Correct time_column.",
         )
-    times = batch.column(reading.time_column)
+    times = batch.column(options.time_column)
     dropped.rows += times.null_count
-    if times.null_count and reading.null_times == "refuse":
+    if times.null_count and options.null_times == "refuse":
         raise ConfigurationError(
-            f"{times.null_count} of {batch.num_rows} rows of the source file {path} have no {reading.time_column!r}, "
+            f"{times.null_count} of {batch.num_rows} rows of the source file {path} have no {options.time_column!r}, "
             "so they are of no interval.",
             expected="a time in every row",
-            remedy="Mend the file, or have such rows left out and counted: null_times='drop'.",
+            remedy="Correct the file, or have such rows left out and counted: null_times='drop'.",
         )
     instant = pa.timestamp("us", tz="UTC")
     if pa.types.is_timestamp(times.type) and times.type.tz is None:
         times = pc.assume_timezone(times, "UTC")
     times = pc.cast(times, instant)
-    bounds = [pa.scalar(datetime.fromisoformat(str(edge)), type=instant) for edge in (reading.start, reading.end)]
+    bounds = [pa.scalar(datetime.fromisoformat(str(edge)), type=instant) for edge in (options.start, options.end)]
     return batch.filter(pc.and_(pc.greater_equal(times, bounds[0]), pc.less(times, bounds[1])))
 
 

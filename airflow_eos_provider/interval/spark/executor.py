@@ -210,9 +210,9 @@ def _read_slice(
     convert: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
     dropped: Dropped | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    from airflow_eos_provider.interval.sources.files import PinnedFile, Reading, read_pinned
+    from airflow_eos_provider.interval.sources.files import FileReadOptions, PinnedFile, read_pinned
 
-    return read_pinned(PinnedFile.from_dict(source["file"]), Reading.from_dict(source), convert, dropped)
+    return read_pinned(PinnedFile.from_dict(source["file"]), FileReadOptions.from_dict(source), convert, dropped)
 
 
 @contextlib.contextmanager

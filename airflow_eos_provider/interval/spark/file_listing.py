@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.slices import Slice
-from airflow_eos_provider.interval.sources.files import Convert, PinnedFile, Reading, require_same_files
+from airflow_eos_provider.interval.sources.files import Convert, FileReadOptions, PinnedFile, require_same_files
 from airflow_eos_provider.interval.spark.determinism import require_classic
 
 
@@ -23,19 +23,19 @@ class FilesSource:
     """The pinned files of one interval, a slice a file.
 
     :param files: in the order of their paths.
-    :param reading: how a file becomes records.
+    :param options: how a file becomes records.
     :param convert: makes record columns (``value``, ``key`` …) of a batch of the file's columns; None takes rows with a
         column ``value`` as they are, and makes JSON objects of others. It has to give the same rows in every attempt.
     """
 
     files: tuple[PinnedFile, ...]
-    reading: Reading
+    options: FileReadOptions
     convert: Convert | None = None
 
     def slices(self) -> tuple[Slice, ...]:
         """A slice a file; with its source, so that an attempt needs no more than the plan to read it."""
         return tuple(
-            Slice(number, {"file": file.to_dict(), **self.reading.to_dict()}) for number, file in enumerate(self.files)
+            Slice(number, {"file": file.to_dict(), **self.options.to_dict()}) for number, file in enumerate(self.files)
         )
 
     def require_planned(self, planned: Sequence[Slice]) -> None:
@@ -45,10 +45,10 @@ class FilesSource:
         """
         for piece in planned:
             ways = {name: value for name, value in piece.source.items() if name != "file"}
-            if "file" not in piece.source or ways != self.reading.to_dict():
+            if "file" not in piece.source or ways != self.options.to_dict():
                 raise ConfigurationError(
                     f"The interval was begun with other slices: {ways}.",
-                    expected=f"files read as {self.reading.to_dict()}",
+                    expected=f"files read as {self.options.to_dict()}",
                     remedy="Run it as it was begun, or abandon it if none of its slices is committed.",
                 )
         pinned = (PinnedFile.from_dict(piece.source["file"]) for piece in planned)
@@ -57,19 +57,19 @@ class FilesSource:
     def frame(self, spark: SparkSession) -> DataFrame:
         """The files as a DataFrame, for work that needs a shuffle; its slices are then those of a key, not of files."""
         reader = spark.read.option("header", "true").option("inferSchema", "true")
-        kind = "text" if self.reading.format == "lines" else self.reading.format
+        kind = "text" if self.options.format == "lines" else self.options.format
         if not self.files:
             raise ConfigurationError("There is no file to take the columns from.", remedy="Leave the interval out.")
         frame = reader.format(kind).load([file.path for file in self.files])
-        if self.reading.time_column is None:
+        if self.options.time_column is None:
             return frame
-        when = F.to_timestamp(F.col(self.reading.time_column))
-        if self.reading.null_times == "refuse":
+        when = F.to_timestamp(F.col(self.options.time_column))
+        if self.options.null_times == "refuse":
             missing = (
-                f"A source row has no {self.reading.time_column}, so it is of no interval (null_times='drop' drops it)"
+                f"A source row has no {self.options.time_column}, so it is of no interval (null_times='drop' drops it)"
             )
             when = F.coalesce(when, F.raise_error(missing).cast("timestamp"))
-        start, end = (F.lit(datetime.fromisoformat(str(edge))) for edge in (self.reading.start, self.reading.end))
+        start, end = (F.lit(datetime.fromisoformat(str(edge))) for edge in (self.options.start, self.options.end))
         return frame.where((when >= start) & (when < end))
 
 
@@ -117,7 +117,7 @@ def files_source(
             remedy="Otherwise each interval would write all of them again.",
         )
     bounds = {"start": interval.start.isoformat(), "end": interval.end.isoformat()} if time_column else {}
-    reading = Reading(format, time_column, null_times=null_times, **bounds)
+    options = FileReadOptions(format, time_column, null_times=null_times, **bounds)
     found = pin(spark, [place])
     if modified:
         first, last = (int(edge.timestamp() * 1000) for edge in (interval.start, interval.end))
@@ -129,7 +129,7 @@ def files_source(
             remedy="Correct the path, or wait until the files are there. If intervals may be empty: allow_empty=True; "
             "the interval is then complete with 0 records, and files that come later are not written.",
         )
-    return FilesSource(found, reading, convert)
+    return FilesSource(found, options, convert)
 
 
 def pin(spark: SparkSession, paths: Sequence[str]) -> tuple[PinnedFile, ...]:

@@ -1,4 +1,4 @@
-"""What a roll does to one worker: change its file, restart it, put its former file back; and to failed tasks.
+"""What a roll does to one worker: edit its configuration, restart it, restore that; and to failed tasks.
 
 Each is done only with the journal's permission, asked for right before it.
 """
@@ -32,11 +32,11 @@ class Acts:
     settings: RolloutSettings
     report: Callable[[str], None]
 
-    def write_file(self, worker_id: str) -> None:
-        """Change a worker's file as planned, unless that is done already.
+    def write_edit(self, worker_id: str) -> None:
+        """Change a worker's configuration as planned, unless that is done already.
 
         :raises FencedError: another controller has taken over.
-        :raises PlanMovedError: the file is not the one that was planned.
+        :raises PlanMovedError: it is not the one that was planned for.
         :raises RolloutPausedError: it cannot be changed.
         """
         change = self.plan.change(worker_id)
@@ -74,11 +74,11 @@ class Acts:
             replaces=replaces,
         )
 
-    def put_file_back(self, worker_id: str) -> None:
-        """Make a worker's file what it was before this roll.
+    def restore_edit(self, worker_id: str) -> None:
+        """Make a worker's configuration what it was before this roll.
 
         :raises FencedError: another controller has taken over.
-        :raises EosError: it cannot be done, or the file was edited since.
+        :raises EosError: it cannot be done, or it was edited since.
         """
         change = self.plan.change(worker_id)
         if change.config_before == change.config_after:
@@ -112,8 +112,9 @@ class Acts:
         """Asked right before a worker is touched: this process may have been stopped since it announced that.
 
         Between the answer and the act lie microseconds. A process that is stopped just there and goes on after its
-        lease has ended still does that one act: it changes the file as planned, which the next controller sees by the
-        digest; or it restarts that worker once more, by its file as it is then, possibly while another one restarts.
+        lease has ended still does that one act: it changes the configuration as planned, which the next controller sees
+        by the digest; or it restarts that worker once more, by its configuration as it is then, possibly while another
+        one restarts.
         """
         self._confirm(f"{worker_id}: {act}")
 

@@ -1,6 +1,6 @@
 """Acts on one worker with their announcement: the intent is in the journal before the act, the result after it.
 
-A worker that fails gets its former file back and runs with it before the roll ends.
+A worker that fails gets its former configuration back and runs with it before the roll ends.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ class AnnouncedActs:
         """
         self.steps[step.worker_id] = step.appended(self.acts.journal.record(step))
 
-    def change_file(self, worker_id: str) -> None:
-        """Change the file of a stopped worker, which is through with that."""
+    def edit_stopped(self, worker_id: str) -> None:
+        """Change the configuration of a stopped worker, which is done with that."""
         self.announce(Step(worker_id, StepStatus.INTENT, time.time(), mode=str(self.acts.plan.target)))
-        self.acts.write_file(worker_id)
+        self.acts.write_edit(worker_id)
         self._announce_status(worker_id, StepStatus.PASSED)
 
     def restart(self, step: Step) -> None:
-        """Announce a restart, change the file if that is not done, and restart.
+        """Announce a restart, change the configuration if that is not done, and restart.
 
-        :raises GateFailedError: the worker ended at once; its former file is back.
+        :raises GateFailedError: the worker ended at once; its former configuration is back.
         """
         worker_id = step.worker_id
         self.announce(step)
-        self.acts.write_file(worker_id)
+        self.acts.write_edit(worker_id)
         try:
             self.acts.restart(worker_id, replaces=step.replaces)
         except (FencedError, RolloutPausedError):
@@ -67,22 +67,22 @@ class AnnouncedActs:
         self.restore(worker_id, evidence)
 
     def restore(self, worker_id: str, evidence: tuple[str, ...]) -> NoReturn:
-        """Put the worker's former file back, restart it where it was touched, and stop the roll.
+        """Restore the worker's former configuration, restart it where it was touched, and stop the roll.
 
         :raises GateFailedError: always, with the evidence and how the worker is now.
         """
         self.failed_state = RolloutState.FAILED
-        self.acts.report(f"{worker_id}: failed; putting its former file back.")
+        self.acts.report(f"{worker_id}: failed; restoring its former configuration.")
         try:
-            self.acts.put_file_back(worker_id)
-            outcome = self._run_on_former_file(worker_id)
+            self.acts.restore_edit(worker_id)
+            outcome = self._run_as_before(worker_id)
             if self.acts.plan.edit_of(worker_id).is_shared:
                 others = others_after_restore(self.acts.plan, worker_id, self.acts.observer.observe())
                 outcome = f"{outcome}; {others}" if others else outcome
         except FencedError:
             raise
         except EosError as error:
-            outcome = f"putting its former file back did not succeed: {error.found}"
+            outcome = f"restoring its former configuration did not succeed: {error.found}"
         raise GateFailedError(
             f"{worker_id} did not pass its gate:\n"
             + "\n".join(f"  - {line}" for line in evidence)
@@ -90,8 +90,8 @@ class AnnouncedActs:
             remedy="Remove the cause; then apply the same plan again, or plan again. The other workers are unchanged.",
         )
 
-    def _run_on_former_file(self, worker_id: str) -> str:
-        """Run the worker on its former file again.
+    def _run_as_before(self, worker_id: str) -> str:
+        """Run the worker on its former configuration again.
 
         :returns: in words, how it is now.
         """
@@ -99,7 +99,7 @@ class AnnouncedActs:
         worker = observer.observe().worker(worker_id)
         if worker.is_running and worker.facts.start_token == step.replaces:
             self._announce_status(worker_id, StepStatus.RESTORED)
-            return "its former file is back; its process was never touched"
+            return "its former configuration is back; its process was never touched"
         self.acts.restart(worker_id, replaces=step.failed_process)
         self._announce_status(worker_id, StepStatus.RESTORED)
         deadline = time.monotonic() + settings.startup_seconds
@@ -107,10 +107,10 @@ class AnnouncedActs:
             self.acts.journal.renew()
             observation = observer.observe()
             if observation.worker(worker_id).is_healthy and worker_id in observation.members:
-                return "its former file is back, and it runs with it as a healthy member of the group"
+                return "its former configuration is back, and it runs with it as a healthy member of the group"
             time.sleep(settings.poll_interval_seconds)
         return (
-            "its former file is back and it was restarted with it, "
+            "its former configuration is back and it was restarted with it, "
             f"but it was not healthy within {settings.startup_seconds:.0f} s"
         )
 

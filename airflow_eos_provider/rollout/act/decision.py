@@ -18,12 +18,12 @@ from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan, WorkerChang
 class ActionKind(StrEnum):
     """Everything that a rollout can do."""
 
-    CHANGE_FILE = "change the file of a stopped worker"
-    ROLL = "change the file and restart"
+    CHANGE_FILE = "change the configuration of a stopped worker"
+    ROLL = "change the configuration and restart"
     RESTART = "restart"
     GATE = "wait for the gate"
-    RESTORE = "put the former file back and restart"
-    REFUSE = "stop: a file was edited"
+    RESTORE = "restore the former configuration and restart"
+    REFUSE = "stop: a configuration was edited"
     PAUSE = "pause"
     DONE = "done"
 
@@ -56,7 +56,7 @@ def expectation(
     worker_id: str | None = None,
 ) -> Expectation:
     """What the gate holds the cluster against, for this worker or (None) before the first restart."""
-    through = {w for w, step in steps.items() if step.status in (StepStatus.PASSED, StepStatus.RESTARTED)}
+    done = {w for w, step in steps.items() if step.status in (StepStatus.PASSED, StepStatus.RESTARTED)}
     half_done = {w for w, step in steps.items() if step.status is StepStatus.INTENT}  # may run either mode
     members, modes = set(), {}
 
@@ -68,7 +68,7 @@ def expectation(
         if change.mode == "stopped" and not joined and not (change.kind is ChangeKind.START and step_of(change)):
             continue
         members.add(change.worker_id)
-        arrived = change.worker_id in through or change.kind is ChangeKind.NONE or change.mode == "stopped"
+        arrived = change.worker_id in done or change.kind is ChangeKind.NONE or change.mode == "stopped"
         if arrived or change.worker_id == worker_id or _came_back_early(plan, steps, change.worker_id, observation):
             modes[change.worker_id] = plan.target
         elif change.mode in set(Mode) and change.worker_id not in half_done:
@@ -110,15 +110,15 @@ def others_after_restore(plan: Plan, worker_id: str, observation: Observation) -
 def leader_to_restart(
     plan: Plan, steps: Mapping[str, Step], observation: Observation, expected: Expectation, remaining_seconds: float
 ) -> str | None:
-    """The leader, where it is through and one more restart of it ends a rebalance delay sooner than waiting.
+    """The leader, where it is done and one more restart of it ends a rebalance delay sooner than waiting.
 
     :param expected: what the gate that is waited for asks: while a member is away no other is restarted.
     :param remaining_seconds: what is left of the delay.
     """
-    through = {c.worker_id for c in plan.workers if c.kind is ChangeKind.NONE and c.mode != "stopped"}
+    done = {c.worker_id for c in plan.workers if c.kind is ChangeKind.NONE and c.mode != "stopped"}
     arrived = (StepStatus.PASSED, StepStatus.RESTARTED)
-    through |= {worker_id for worker_id, step in steps.items() if step.status in arrived}
-    leader = leader_that_ends_delay(observation, through, remaining_seconds)
+    done |= {worker_id for worker_id, step in steps.items() if step.status in arrived}
+    leader = leader_that_ends_delay(observation, done, remaining_seconds)
     return leader if expected.members == observation.members.keys() else None
 
 
@@ -170,28 +170,28 @@ def _finish_what_was_begun(plan: Plan, steps: Mapping[str, Step], observation: O
         worker = observation.worker(worker_id)
         written = worker.facts.digest == change.config_after
         if step.status is StepStatus.FAILED and not _is_back(change, step, worker):
-            return Action(ActionKind.RESTORE, worker_id, "it failed, and is not back on its former file yet")
+            return Action(ActionKind.RESTORE, worker_id, "it failed, and is not back on its former configuration yet")
         if step.status not in (StepStatus.INTENT, StepStatus.RESTARTED) or change.kind is ChangeKind.FILE_ONLY:
             continue
         if not written:
-            return Action(ActionKind.ROLL, worker_id, "its change was announced, but its file is as before")
+            return Action(ActionKind.ROLL, worker_id, "its change was announced, but its configuration is as before")
         if not worker.is_running or worker.facts.start_token == step.replaces:
-            return Action(ActionKind.RESTART, worker_id, "its file is written, but its process is from before")
+            return Action(ActionKind.RESTART, worker_id, "its configuration is written, but its process is from before")
         return Action(ActionKind.GATE, worker_id, "it was restarted, its gate is not passed yet")
     return None
 
 
 def _is_back(change: WorkerChange, step: Step, worker: WorkerObservation) -> bool:
-    """Whether a failed worker runs on its former file: as a process from before the roll, or from after the failure."""
+    """Whether a failed worker runs on its former configuration, since before the roll or since after the failure."""
     if not worker.is_running or worker.facts.digest != change.config_before:
         return False
-    is_same_file = change.config_before == change.config_after
-    return is_same_file or worker.facts.start_token == step.replaces or worker.facts.start_token != step.failed_process
+    is_unchanged = change.config_before == change.config_after
+    return is_unchanged or worker.facts.start_token == step.replaces or worker.facts.start_token != step.failed_process
 
 
 def _change_stopped(plan: Plan, steps: Mapping[str, Step], observation: Observation) -> Action | None:
     for change in plan.workers:
-        if change.kind is not ChangeKind.FILE_ONLY or _is_through(change, steps):
+        if change.kind is not ChangeKind.FILE_ONLY or _is_done(change, steps):
             continue
         if observation.worker(change.worker_id).is_running:
             return Action(
@@ -205,7 +205,7 @@ def _change_stopped(plan: Plan, steps: Mapping[str, Step], observation: Observat
 
 def _roll_next(plan: Plan, steps: Mapping[str, Step], observation: Observation) -> Action | None:
     rolled = (ChangeKind.ROLL, ChangeKind.START)
-    pending = [c.worker_id for c in plan.workers if c.kind in rolled and not _is_through(c, steps)]
+    pending = [c.worker_id for c in plan.workers if c.kind in rolled and not _is_done(c, steps)]
     for change in plan.workers:  # what is down comes first: while it is, every restart takes a second one away
         if change.kind is ChangeKind.START and change.worker_id in pending:
             return Action(ActionKind.ROLL, change.worker_id, f"rollout {change.left_by} left it down")
@@ -218,6 +218,6 @@ def _roll_next(plan: Plan, steps: Mapping[str, Step], observation: Observation) 
     return Action(ActionKind.ROLL, worker_id, "it leads the group" if leads else "none of the pending workers leads")
 
 
-def _is_through(change: WorkerChange, steps: Mapping[str, Step]) -> bool:
+def _is_done(change: WorkerChange, steps: Mapping[str, Step]) -> bool:
     step = steps.get(change.worker_id)
     return step is not None and step.status is StepStatus.PASSED

@@ -75,9 +75,9 @@ class Roll:
         return self._acts.failed_state
 
     def run(self) -> GateState | None:
-        """Roll until every worker is through, or until a gate has to be waited for elsewhere.
+        """Roll until every worker is done, or until a gate has to be waited for elsewhere.
 
-        :returns: that gate; None if every worker is through.
+        :returns: that gate; None if every worker is done.
         """
         while True:
             self._stop_if_requested()
@@ -101,8 +101,8 @@ class Roll:
             case ActionKind.REFUSE:
                 raise PlanMovedError(f"The roll pauses: {action.reason}.", remedy="Correct it, or make a new plan.")
             case ActionKind.CHANGE_FILE:
-                self._acts.change_file(worker_id)
-                self.report(f"{worker_id}: file changed; {action.reason}.")
+                self._acts.edit_stopped(worker_id)
+                self.report(f"{worker_id}: configuration changed; {action.reason}.")
             case ActionKind.ROLL | ActionKind.RESTART:
                 return self._restart_in_a_stable_group(action, observation)
             case ActionKind.GATE:
@@ -167,13 +167,11 @@ class Roll:
         self._acts.restart(step)
 
     def _restart_leader(self, leader: str, worker_id: str, observation: Observation) -> None:
-        """Restart the leader, which is through, once more: that ends a rebalance delay sooner than waiting."""
+        """Restart the leader, which is done, once more: that ends a rebalance delay sooner than waiting."""
         self._delay_ended_for.add(worker_id)
         now = time.time()
         before = self.steps.get(leader) or Step(leader, StepStatus.PASSED, now, led=True, mode=str(self.plan.target))
-        self.report(
-            f"{leader}: restart once more; it leads, is through, and its successor waits for no rebalance delay."
-        )
+        self.report(f"{leader}: restart once more; it leads, is done, and its successor waits for no rebalance delay.")
         self._restart(further_restart(before, observation, now, at_its_own_gate=leader == worker_id))
 
     # gates

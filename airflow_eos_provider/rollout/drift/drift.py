@@ -72,7 +72,7 @@ class Expected:
     :param accepted: SHA-256 of further files that are as meant, of whichever worker.
     :param may_be_stopped: workers that need not run.
     :param under_way: the rollout that is carried out at this moment.
-    :param unfinished: the rollout that stands half way, with nobody to carry it out.
+    :param unfinished: the rollout that is half done, with no controller to carry it out.
     """
 
     source: str = "one mode for all workers"
@@ -112,7 +112,7 @@ class Expected:
         )
 
     def stated(self, mode: Mode | None = None, accept: Collection[str] = ()) -> Expected:
-        """The same with what somebody states: the mode, and files that are as meant though no rollout made them.
+        """The same with what an operator states: the mode, and files that are as meant though no rollout made them.
 
         The mode of a rollout that is carried out meanwhile is still right.
 
@@ -180,7 +180,7 @@ class Drift:
             times = f"{len(self.findings)} finding{'s' * (len(self.findings) > 1)}"
             return f"Connect group {self.group_id} has drifted: {times}. Expected by: {self.expected.source}."
         if self.doubts:
-            return f"Whether Connect group {self.group_id} has drifted cannot be told now."
+            return f"Whether Connect group {self.group_id} has drifted cannot be determined now."
         if self.expected.under_way:
             return (
                 f"Rollout {self.expected.under_way} of Connect group {self.group_id} is under way; no drift beside it."
@@ -217,19 +217,19 @@ def _unknown_members(
         if worker_id in observation.aliases:
             yield _two_names(worker_id, observation)
             continue
-        told = unknown.get(worker_id, UnknownMember(worker_id))
+        member = unknown.get(worker_id, UnknownMember(worker_id))
         what = f"{worker_id} is a member of the group, but not in the cluster file"
-        if told.runs_exactly_once is not None:
-            what += f"; it runs {'enabled' if told.runs_exactly_once else 'disabled or preparing, not enabled'}"
+        if member.runs_exactly_once is not None:
+            what += f"; it runs {'enabled' if member.runs_exactly_once else 'disabled or preparing, not enabled'}"
         harm = ""
-        if told.runs_exactly_once is False and Mode.ENABLED in expected.modes:
+        if member.runs_exactly_once is False and Mode.ENABLED in expected.modes:
             harm = "exactly-once does not hold while it is there. "
         yield DriftFinding(
             DriftKind.UNKNOWN_MEMBER,
             worker_id,
             what,
-            f"{harm}Stop it; or, if it belongs here, set {MODE_PROPERTY}={_wanted(expected)} in its file, restart it "
-            "and add it to the cluster file ('eos discover' proposes the entry)",
+            f"{harm}Stop it; or, if it belongs here, set {MODE_PROPERTY}={_wanted(expected)} in its configuration, "
+            "restart it and add it to the cluster file ('eos discover' proposes the entry)",
             f"{DriftKind.UNKNOWN_MEMBER} {worker_id}",
         )
 
@@ -250,10 +250,10 @@ def _modes(observation: Observation, expected: Expected) -> Iterator[DriftFindin
     if not expected.modes:
         modes = {w.worker_id: w.mode.verdict.mode for w in running if w.mode.verdict.mode}
         if len(set(modes.values())) > 1:
-            told = ", ".join(f"{worker_id} {mode}" for worker_id, mode in sorted(modes.items()))
+            by_worker = ", ".join(f"{worker_id} {mode}" for worker_id, mode in sorted(modes.items()))
             remedy = "'eos plan' shows the step that brings them together"
             yield DriftFinding(
-                DriftKind.MODE, "", f"the workers run in different modes: {told}", remedy, f"mode {told}"
+                DriftKind.MODE, "", f"the workers run in different modes: {by_worker}", remedy, f"mode {by_worker}"
             )
         return
     for worker in running:
@@ -316,7 +316,7 @@ def _edited(observation: Observation, expected: Expected) -> Iterator[DriftFindi
             DriftKind.EDITED_FILE,
             names,
             f"the {workers[0].facts.edit} of {names} {', and '.join(seen)}",
-            _mend_file(workers[0], is_as_left=_is_as_left(workers[0], expected) or digest in expected.accepted),
+            _remedy_for_edit(workers[0], is_as_left=_is_as_left(workers[0], expected) or digest in expected.accepted),
             f"{DriftKind.EDITED_FILE} {names} {digest[:_SHORT]}",
         )
 
@@ -345,12 +345,12 @@ def _is_as_left(worker: WorkerObservation, expected: Expected) -> bool:
     return worker.facts.digest in expected.digests.get(worker.worker_id, frozenset())
 
 
-def _mend_file(worker: WorkerObservation, *, is_as_left: bool) -> str:
+def _remedy_for_edit(worker: WorkerObservation, *, is_as_left: bool) -> str:
     if is_as_left:
         return "the worker may still run with what stood there before: restart it when the group is stable"
     return (
         "look at who changed it. If nobody meant it, put the former content back before the worker restarts. If it is "
-        "meant, restart the worker when the group is stable, and accept the file: "
+        "meant, restart the worker when the group is stable, and accept the content: "
         f"'accept' {worker.facts.digest}"
     )
 
@@ -363,7 +363,7 @@ def _unfinished(expected: Expected) -> Iterator[DriftFinding]:
             DriftKind.UNFINISHED_ROLLOUT,
             rollout.rollout_id,
             f"rollout {rollout.rollout_id} to {rollout.plan.target} is {rollout.state}{note}: "
-            f"{rollout.workers_through} of {rollout.workers_to_roll} workers are done, "
+            f"{rollout.workers_done} of {rollout.workers_to_roll} workers are done, "
             "and no controller carries it out",
             "'eos rollout show' says why; then 'eos rollout resume', or 'eos rollout back'",
             f"{DriftKind.UNFINISHED_ROLLOUT} {rollout.rollout_id} {rollout.state}",
@@ -377,7 +377,7 @@ def _doubts(observation: Observation, expected: Expected) -> Iterator[str]:
         yield f"the members of the group, which is in state {observation.group.state}"
     for worker in observation.workers:
         if worker.facts.edit.name and worker.facts.digest is None:
-            yield f"the file of {worker.worker_id}: {worker.facts.problem or 'not readable'}"
+            yield f"the configuration of {worker.worker_id}: {worker.facts.problem or 'not readable'}"
         if worker.is_running and worker.mode.verdict.mode is None:
             yield f"the mode of {worker.worker_id}: {worker.mode.reason}"
         elif _is_starting(worker, observation):

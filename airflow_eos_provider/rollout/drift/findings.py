@@ -82,7 +82,7 @@ def _url_only(observation: Observation) -> list[Finding]:
     if not workers:
         return []
     names = ", ".join(worker.worker_id for worker in workers)
-    lacking = "file, process, log and mode"
+    lacking = "configuration, process, log and mode"
     if observation.config_topic is None:
         lacking += ", and with them the config topic, pending fencing and the rebalance delay"
     return [
@@ -103,7 +103,7 @@ def _roster(observation: Observation) -> list[Finding]:
             declared = worker.facts.declared.mode
             found.append(
                 Finding(
-                    f"{worker.worker_id} is stopped; by its file it would join as {declared or 'unknown'}"
+                    f"{worker.worker_id} is stopped; by its configuration it would join as {declared or 'unknown'}"
                     + _last_words(worker, observation)
                 )
             )
@@ -118,7 +118,7 @@ def _roster(observation: Observation) -> list[Finding]:
             found.append(
                 Finding(
                     f"{worker.worker_id} runs, but is not a member of group {observation.group_id}",
-                    "it may still be joining; else check group.id and bootstrap.servers in its file",
+                    "it may still be joining; else check group.id and bootstrap.servers in its configuration",
                 )
             )
         if worker.facts.problem and worker not in observation.url_only:
@@ -145,7 +145,7 @@ def _unknown_member(member: str, observation: Observation) -> Finding:
     return Finding(
         f"{member}, a member of the group, and {described} of the cluster file are the same port under two names",
         f"write its url as it is advertised: {observation.members[member].url.rstrip('/')} "
-        "(rest.advertised.host.name in its file)",
+        "(its rest.advertised.host.name)",
     )
 
 
@@ -203,7 +203,7 @@ def _neighbours(observation: Observation) -> list[Finding]:
     return found + [
         Finding(
             f"group {group} runs connectors of the same names at the same config offset: {', '.join(names)}",
-            "compare config.storage.topic in the workers' files: two groups on one topic run each connector twice",
+            "compare the workers' config.storage.topic: two groups on one topic run each connector twice",
         )
         for group, names in sorted(twins(observation).items())
         if group not in named
@@ -330,7 +330,7 @@ def _connectors(observation: Observation) -> list[Finding]:
 
 
 def _failed_tasks(name: str, status: ConnectorStatus, observation: Observation) -> list[Finding]:
-    """One finding per reason: forty tasks that fail alike are one thing to mend."""
+    """One finding per reason: forty tasks that fail alike are one thing to correct."""
     by_reason: dict[str, tuple[list[str], Failure]] = {}
     for task in status.tasks:
         if task.state == "FAILED":

@@ -21,7 +21,7 @@ STARTING_SECONDS = 60.0
 
 
 def process(expectation: Expectation, observation: Observation) -> Check:
-    """The worker runs as a new process, which is its own alone and listens on its port, with the file as planned."""
+    """The worker runs as a new process, which is its own alone and listens on its port, configured as planned."""
     name = "process"
     if expectation.worker_id is None:
         return passed(name, "no worker has been restarted yet")
@@ -36,7 +36,7 @@ def process(expectation: Expectation, observation: Observation) -> Check:
     if expectation.digest is not None and worker.facts.digest != expectation.digest:
         return failed(
             name,
-            f"the file of {worker.worker_id} is no longer the one that was written",
+            f"the configuration of {worker.worker_id} is no longer what was written",
             "it is being edited: find out by whom, then plan again",
             decisive=True,
         )
@@ -54,7 +54,7 @@ def rest(expectation: Expectation, observation: Observation) -> Check:
             found = worker.rest_problem or f"health is {worker.health.status if worker.health else 'unknown'}"
             if worker.started_at is not None and observation.at - worker.started_at < STARTING_SECONDS:
                 found = f"still starting ({found.partition(', which')[0]})"
-            # What another worker does is not the restarted one's fault: pause, do not put its file back.
+            # What another worker does is not the restarted one's fault: pause, do not restore its configuration.
             answer = failed if worker_id == expectation.worker_id else inconclusive
             return answer(name, f"{worker_id}: {found}", worker.facts.read_its_log)
     return passed(name, f"{len(expectation.members)} of {len(expectation.members)} workers healthy")
@@ -195,7 +195,7 @@ def mode(expectation: Expectation, observation: Observation) -> Check:
         if seen.verdict.mode is None:
             return inconclusive(name, f"{worker_id}: {seen.reason}", "the layers of evidence are shown by 'eos status'")
         if seen.verdict.mode is not wanted:
-            # Another worker's mode was not changed by this restart: pause, do not put this one's file back.
+            # Another worker's mode was not changed by this restart: pause, do not restore this one's.
             answer = failed if worker_id == expectation.worker_id else inconclusive
             return answer(
                 name,
@@ -250,7 +250,7 @@ CONDITIONS: tuple[Condition, ...] = (
     progress,
 )
 
-#: What asks a worker's host: its process, its file, and through them its mode.
+#: What asks a worker's host: its process, its configuration, and through them its mode.
 ASKS_THE_HOSTS: tuple[Condition, ...] = (process, mode, fencing_record)
 
 #: What group, REST and topics show, from wherever they can be reached.

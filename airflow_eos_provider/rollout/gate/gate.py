@@ -136,7 +136,7 @@ def _running_since(gate: GateState, expectation: Expectation, observation: Obser
 
 
 def connectors_to_restart(expectation: Expectation, observation: Observation) -> dict[str, str]:
-    """Connectors with a task that failed in this roll for a reason that one restart may mend, with that reason.
+    """Connectors with a task that failed in this roll for a reason that one restart may end, with that reason.
 
     Connect never restarts a failed task by itself, and a leader that was just bounced is enough to fail a fencing
     round; upstream's own system test ``test_exactly_once_source`` restarts failed tasks once for that.

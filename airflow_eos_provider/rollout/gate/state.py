@@ -65,7 +65,7 @@ class GateState:
     :param running_since: when all of ``tasks`` were first seen running again; None while one is not.
     :param looked_at: when the last look was complete.
     :param memory: what is remembered of the topics.
-    :param config_topic: as the workers' files say, which a trigger cannot read.
+    :param config_topic: as the workers' configurations say, which a trigger cannot read.
     :param offsets_topic: likewise.
     :param look_at: when a process looks at the hosts in any case.
     :param failed_tasks_restarted: whether failed tasks were restarted at this gate; that is done once.

@@ -22,7 +22,7 @@ STEADY_SECONDS = 30.0
 def transactions(expectation: Expectation, observation: Observation) -> Check:
     """No transaction on the topics that the group writes is open past its timeout, and none is hanging.
 
-    Neither is the restarted worker's doing (its transactions end by their coordinator), so this never puts a file back.
+    Neither is the restarted worker's doing (its transactions end by their coordinator), so this never restores.
     """
     name = "transactions"
     logs = observation.logs

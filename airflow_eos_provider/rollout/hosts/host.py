@@ -124,7 +124,7 @@ class Host(Protocol):
         ...
 
     def unseen(self, why: str) -> HostFacts:
-        """What can be told of the worker without looking at its host.
+        """What can be said of the worker without looking at its host.
 
         :param why: in words, why nobody looks.
         """

@@ -89,11 +89,11 @@ def how_to_start(worker: WorkerDescription) -> str:
     command = shlex.join(shown(worker))
     if worker.cwd is not None:
         command = f"cd {shlex.quote(str(worker.cwd))} && {command}"
-    told = [f"start {worker.worker_id}: {command}"]
+    words = [f"start {worker.worker_id}: {command}"]
     if worker.env:
-        told.append(f"with the variables that its description sets ({', '.join(sorted(worker.env))})")
+        words.append(f"with the variables that its description sets ({', '.join(sorted(worker.env))})")
     if worker.pid_file is not None:
-        told.append(f"and its pid in {worker.pid_file}")
+        words.append(f"and its pid in {worker.pid_file}")
     if worker.log is not None:
-        told.append(f"its log {worker.log} may say why it ended")
-    return ", ".join(told)
+        words.append(f"its log {worker.log} may say why it ended")
+    return ", ".join(words)

@@ -156,7 +156,7 @@ class ProcessRestart:
             kill_seconds=KILL_SECONDS,
             port_seconds=PORT_FREE_SECONDS,
             watch_seconds=EARLY_END_SECONDS,
-            # A process that starts in the same tick as its file was written could not be told from an older one.
+            # A process that starts in the same tick as its file was written could not be distinguished from an older.
             not_before=content.changed_at + CLOCK_TICK_SECONDS,
             start=worker.start,
             cwd=str(worker.cwd) if worker.cwd else None,
@@ -196,7 +196,7 @@ class ProcessRestart:
                 output = tail(log, record.log_from, secrets=self._secret_values())
                 return WorkerStartError(
                     f"{worker_id} (pid {record.pid}) ended right after its start. Its log:\n{output}",
-                    remedy=f"Correct what the log complains of ({log}).",
+                    remedy=f"Correct what the log reports ({log}).",
                 )
             case Failure.NO_PROGRAM:
                 return ConfigurationError(

@@ -109,7 +109,7 @@ class RestartSpec:
 
     @property
     def act_seconds(self) -> float:
-        """Within this time the act is over, apart from a machine that stands still."""
+        """Within this time the act is over, apart from a machine that is suspended."""
         return self.grace_seconds + self.kill_seconds + self.port_seconds + self.watch_seconds
 
     def to_bytes(self) -> bytes:

@@ -96,7 +96,7 @@ class Observation:
     :param config: the config topic, replayed.
     :param statuses: connectors and tasks as one worker's REST API reports them, by connector.
     :param transactions: the group's own transactional ids.
-    :param logs: how the topics stand that the group writes, see ``logs.py``.
+    :param logs: how the topics stand that the group writes, see ``topic_progress.py``.
     :param neighbours: the other Connect groups of this Kafka cluster; empty too where they could not be listed.
     :param aliases: by advertised worker id, the described worker that is the same port under another name.
     :param took_seconds: from the beginning of its first part to :attr:`at`.
@@ -192,14 +192,14 @@ class Observation:
         return max(delays.values(), default=0)
 
     def tasks_on(self, worker_id: str) -> frozenset[tuple[str, int]]:
-        """Tasks placed on this worker; empty if the placement cannot be told."""
+        """Tasks placed on this worker; empty if the placement cannot be known."""
         placement = self.group.placement if self.group else None
         if placement is None or worker_id not in placement:
             return frozenset()
         return placement[worker_id].tasks
 
     def placed_on(self, connector: str, number: int | None = None) -> list[str] | None:
-        """Workers that the group has placed this connector, or this task of it, on; None if that cannot be told."""
+        """Workers that the group has placed this connector, or this task of it, on; None if that cannot be known."""
         placement = self.group.placement if self.group else None
         if placement is None:
             return None

@@ -53,7 +53,7 @@ LAST_PART_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class InternalTopics:
-    """Where the group keeps its configuration and its offsets, as the workers' files say; None where they do not."""
+    """Where the group keeps its configuration and its offsets, as the workers say; None where they do not."""
 
     config: str | None
     offsets: str | None
@@ -64,7 +64,7 @@ class Observer:
 
     :param cluster: the description of the cluster.
     :param remote: look from where the workers' hosts cannot be seen: at group, REST and these topics only. Files and
-        processes are not looked for, and no mode is told.
+        processes are not looked for, and no mode is determined.
     :param hosts: gives each worker its host.
     :ivar session: the clients of its looks, for whoever asks the same cluster something else.
     :ivar logs: what it remembers of the topics that the group writes.
@@ -146,7 +146,9 @@ class Observer:
     def read_config(self, config_topic: str | None, timeout_seconds: float) -> ClusterState:
         """The config topic; only what has come since the last look is read."""
         if config_topic is None:
-            raise EosError("The config topic is not known: the workers' files are not readable here, or disagree.")
+            raise EosError(
+                "The config topic is not known: the workers' configurations are not readable here, or disagree."
+            )
         self._config_topic = config_topic
         return read_cluster_state(self.session.kafka, config_topic, timeout_seconds)
 
@@ -198,8 +200,8 @@ class _Look:
         if evidence is not None:
             leader_id, future = evidence
             part = self._take(future, "the leader's transactions")
-            told = part.value or mode_evidence.LeaderEvidence(None, f"could not be read: {part.problem}")
-            answers[leader_id].observed = mode_evidence.with_leader_evidence(answers[leader_id].observed, told)
+            reported = part.value or mode_evidence.LeaderEvidence(None, f"could not be read: {part.problem}")
+            answers[leader_id].observed = mode_evidence.with_leader_evidence(answers[leader_id].observed, reported)
         logs = self._take(logs_asked, "the topics that the group writes")
         # A principal that may not describe them sees none: then only what they report gives them away.
         neighbours = self._take(neighbours_asked, "the other groups").value if neighbours_asked else None
@@ -382,7 +384,7 @@ class _WorkerAnswer:
 
 
 def internal_topics(facts: Mapping[str, HostFacts]) -> InternalTopics:
-    """The topics that the workers' files agree on."""
+    """The topics that the workers' configurations agree on."""
     return InternalTopics(_common_property(facts, CONFIGS), _common_property(facts, OFFSETS))
 
 

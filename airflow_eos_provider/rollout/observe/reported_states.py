@@ -29,7 +29,7 @@ class Report:
 
     :param task: number of the task; None for the connector itself.
     :param worker_id: who has reported it.
-    :param placed_on: the workers that have it by the group's assignment; None if that cannot be told.
+    :param placed_on: the workers that have it by the group's assignment; None if that cannot be known.
     :param doubt: why it does not count; None if it does.
     """
 

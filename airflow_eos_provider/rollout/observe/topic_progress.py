@@ -1,4 +1,4 @@
-"""How the topics stand that a Connect group writes: plain values, and what can be told only from several looks.
+"""How the topics stand that a Connect group writes: plain values, and what can be known only from several looks.
 
 The end of a partition is asked for twice, uncommitted and committed: where they differ, a transaction is open there.
 That it stays so, and that a source goes on, is seen between two looks, so :class:`Memory` carries them.

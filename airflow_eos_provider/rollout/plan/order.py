@@ -8,7 +8,7 @@ What was measured decides (``tests/benchmarks/order_of_restarts.py``; docs/order
   already running ends as well.
 
 So the leader of the moment is restarted first, again and again. Who leads next is up to the broker, though; where no
-pending worker leads, one of them is restarted all the same, and the leader, which is through already, once more after
+pending worker leads, one of them is restarted all the same, and the leader, which is done already, once more after
 it, to end a delay that would last longer than that restart.
 
 Workers that are not ready come before all others, for they hold no tasks and may be what keeps the group from being
@@ -64,7 +64,7 @@ def next_worker(pending: Iterable[str], observation: Observation) -> str | None:
 def foreseen(worker_ids: Iterable[str], observation: Observation) -> list[str]:
     """The workers in the order in which they will be restarted, as far as it can be known now.
 
-    Who leads once the leader is through is up to the broker, and decides the rest of the order at each step.
+    Who leads once the leader is done is up to the broker, and decides the rest of the order at each step.
     """
     return sorted(worker_ids, key=lambda worker_id: _rank(observation.worker(worker_id), observation))
 
@@ -74,18 +74,18 @@ def _rank(worker: WorkerObservation, observation: Observation) -> tuple[int, int
         return (0, 0, worker.worker_id)
     if worker.worker_id == observation.leader_id:
         return (1, 0, worker.worker_id)
-    # None of the others leads: the one with the fewest tasks leaves the fewest standing for the delay.
+    # None of the others leads: the one with the fewest tasks leaves the fewest unassigned for the delay.
     return (2, len(observation.tasks_on(worker.worker_id)), worker.worker_id)
 
 
-def leader_that_ends_delay(observation: Observation, through: Set[str], remaining_seconds: float) -> str | None:
+def leader_that_ends_delay(observation: Observation, done: Set[str], remaining_seconds: float) -> str | None:
     """The leader, if restarting it ends a rebalance delay sooner than waiting would.
 
-    :param through: workers in the target mode already; a pending one is not restarted out of turn.
+    :param done: workers in the target mode already; a pending one is not restarted out of turn.
     :param remaining_seconds: what is left of the delay, see ``delay.py``.
     :returns: its worker id; None if no delay runs, or only a short one, or the leader is pending.
     """
-    if observation.group is None or not observation.group.is_stable or observation.leader_id not in through:
+    if observation.group is None or not observation.group.is_stable or observation.leader_id not in done:
         return None
     return observation.leader_id if remaining_seconds > LONG_DELAY_SECONDS else None
 
@@ -104,7 +104,7 @@ def predict(worker_id: str, observation: Observation) -> TaskDowntime:
     worker = observation.worker(worker_id)
     tasks = len(observation.tasks_on(worker_id))
     if not worker.is_running:
-        return TaskDowntime(worker_id, 0, 0.0, 0.0, "it is stopped and holds no tasks; only its file changes")
+        return TaskDowntime(worker_id, 0, 0.0, 0.0, "it is stopped and holds no tasks; only its configuration changes")
     if all(other is worker or not other.is_running for other in observation.workers):
         alone = "no other worker runs, so no connector of the group runs until it is back"
         return TaskDowntime(worker_id, tasks, RESTART_SECONDS, RESTART_SECONDS, alone)

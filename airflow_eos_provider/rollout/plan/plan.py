@@ -47,14 +47,14 @@ class WorkerChange:
     :param worker_id: ``host:port``.
     :param kind: what is done.
     :param mode: its proven mode now, or ``stopped``.
-    :param declared: what its file says now; ``None`` if it says nothing (Connect's default is ``disabled``).
+    :param declared: what its configuration says now; ``None`` if it says nothing (Connect's default is ``disabled``).
     :param config: name of its edit (the path of its file), see :class:`~airflow_eos_provider.rollout.hosts.host.Edit`;
         workers with the same one share it.
-    :param config_before: SHA-256 of its file now.
-    :param config_after: SHA-256 of its file with the property set.
+    :param config_before: SHA-256 of its configuration now.
+    :param config_after: SHA-256 of its configuration with the property set.
     :param version: version of Connect, as ``GET /`` has it; empty while it is stopped.
-    :param sets_mode: whether the file's mode changes; it does not where the file says the target already.
-    :param isolation: the worker's own ``isolation.level`` in its file now; None if it says nothing.
+    :param sets_mode: whether the mode in its configuration changes; it does not where that is the target already.
+    :param isolation: the worker's own ``isolation.level`` now; None if it says nothing.
     :param sets_isolation: whether that changes, see ``properties.py``.
     :param isolation_after: its value then: ``read_committed``, or on the way to enabled what it was before the roll
         that set it for the way; None takes the line away.
@@ -99,7 +99,7 @@ class WorkerChange:
         return str(Launch(self.start, self.cwd, self.variables, self.launch))
 
     def edits(self, target: Mode) -> dict[str, str | None]:
-        """The properties that change in its file; None takes one away."""
+        """The properties that change in its configuration; None takes one away."""
         mode: dict[str, str | None] = {MODE_PROPERTY: str(target)} if self.sets_mode else {}
         return mode | ({ISOLATION_PROPERTY: self.isolation_after} if self.sets_isolation else {})
 
@@ -285,7 +285,7 @@ class Plan:
                     lines.append(f"-{ISOLATION_PROPERTY}={change.isolation}")
                 if change.isolation_after is not None:
                     lines.append(f"+{ISOLATION_PROPERTY}={change.isolation_after}")
-        return [one_line(line, LINE_CHARACTERS) for line in lines] or ["  no file changes"]
+        return [one_line(line, LINE_CHARACTERS) for line in lines] or ["  no configuration changes"]
 
     def require_unmoved(self, now: Plan) -> None:
         """Refuse to apply this plan to a cluster that is no longer as it was.
@@ -311,7 +311,7 @@ def make_plan(
 ) -> Plan:
     """What a roll to ``target`` would change. Preflight must have passed.
 
-    :param digest_after: per worker, the SHA-256 that its file would have with the property set.
+    :param digest_after: per worker, the SHA-256 that its configuration would have with the property set.
     :param left_down: per worker that a roll left down, that rollout: it is started. Others that do not run were stopped
         on purpose.
     :param temporary: per worker whose ``isolation.level`` a roll has set for the way, what it was before.
@@ -341,7 +341,7 @@ def next_target(observation: Observation) -> Mode:
 
 
 def _mode_of(change: WorkerChange) -> Mode | None:
-    """The mode of a worker now, or by its file if it is stopped; None if it cannot be told."""
+    """The mode of a worker now, or by its configuration if it is stopped; None if it cannot be known."""
     text = (change.declared or Mode.DISABLED) if change.mode == "stopped" else change.mode
     return Mode(text) if text in set(Mode) else None
 
@@ -401,7 +401,7 @@ def _differences(then: Plan, now: Plan) -> list[str]:
     for worker_id in sorted(before.keys() & after.keys()):
         old, new = before[worker_id], after[worker_id]
         if old.config_before != new.config_before:
-            lines.append(f"the file of {worker_id} was edited ({new.config})")
+            lines.append(f"the configuration of {worker_id} was edited ({new.config})")
         if old.launch != new.launch:
             lines.append(f"what starts {worker_id} was changed in the description ({_what_differs(old, new)})")
         if old.left_by != new.left_by:

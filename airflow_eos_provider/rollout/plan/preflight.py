@@ -30,7 +30,7 @@ class Preflight:
     """What was found before a roll.
 
     :param target: the mode that was asked about.
-    :param checks: one answer per condition.
+    :param checks: one answer per preflight check.
     """
 
     target: Mode
@@ -79,11 +79,11 @@ class Preflight:
 def check(
     observation: Observation, target: Mode, settings: RolloutSettings, left_down: Mapping[str, str] | None = None
 ) -> Preflight:
-    """Answer every condition for a roll to ``target``.
+    """Answer every preflight check of a roll to ``target``.
 
     :param left_down: per worker that a roll left down, that rollout; it is started first.
     """
-    answers = tuple(condition(observation, target, settings) for condition in CONDITIONS)
+    answers = tuple(ask(observation, target, settings) for ask in PREFLIGHT_CHECKS)
     return Preflight(target, (*answers, takeover(observation, target, settings, left_down or {})))
 
 
@@ -228,10 +228,10 @@ def files(observation: Observation, target: Mode, settings: RolloutSettings) -> 
             return failed(
                 name,
                 f"the {edit} says group.id={file_group}, the cluster description says {observation.group_id}",
-                "correct group_id, or the path of the file",
+                "correct group_id, or what the description of that worker names",
             )
     if observation.config_topic is None:
-        return failed(name, "the files name different config topics (config.storage.topic)")
+        return failed(name, "the workers' configurations name different config topics (config.storage.topic)")
     return passed(name, f"{len(owners)} edits for {len(observation.workers)} workers, one group")
 
 
@@ -268,7 +268,7 @@ def proven_modes(observation: Observation, target: Mode, settings: RolloutSettin
 def offset_readers(observation: Observation, target: Mode, settings: RolloutSettings) -> Check:
     """While the group rolls to enabled, no worker that waits for its turn may take an aborted offset for progress.
 
-    A roll to preparing sets ``isolation.level=read_committed``; a group that was brought there by hand lacks it. There
+    A roll to preparing sets ``isolation.level=read_committed``; a group that was brought there manually lacks it. There
     an enabled worker that dies in mid-transaction would hand its task to one that skips records: they are lost, not
     doubled, and no error is shown (``properties.py``). So this is refused, unless nothing would be gained: a lone
     worker has nobody to take over from, and where some workers are enabled already, this roll is the shortest way out.
@@ -291,7 +291,7 @@ def offset_readers(observation: Observation, target: Mode, settings: RolloutSett
 
 
 def ownership(observation: Observation, target: Mode, settings: RolloutSettings) -> Check:
-    """Each worker's process may be restarted and its file be changed from here, seen before the first is touched.
+    """Each worker may be restarted and its configuration be changed from here, seen before the first is touched.
 
     A worker that a supervisor starts again would run twice, and one of another user would come back as this one. Which
     workers a roll restarts is not known for certain before (the leader may be restarted once more to end a rebalance
@@ -313,7 +313,7 @@ def ownership(observation: Observation, target: Mode, settings: RolloutSettings)
             found = "; ".join(obstacle.what for obstacle in in_the_way)
             remedies = dict.fromkeys(obstacle.remedy for obstacle in in_the_way)
             return failed(name, f"{worker.worker_id}: {found}", "; ".join(remedies))
-    return passed(name, "each may be restarted from here, and its file be changed")
+    return passed(name, "each may be restarted from here, and its configuration be changed")
 
 
 def takeover(observation: Observation, target: Mode, settings: RolloutSettings, left_down: Mapping[str, str]) -> Check:
@@ -378,7 +378,7 @@ def _strange_reports(observation: Observation) -> Check | None:
         return inconclusive(
             name,
             f"group {group} runs connectors of the same names at the same config offset: {', '.join(names)}",
-            "compare config.storage.topic in the workers' files. If both groups use one topic, stop one of them or "
+            "compare the workers' config.storage.topic. If both groups use one topic, stop one of them or "
             "give it topics of its own; if not, pause and resume a connector of either group: their config "
             "offsets differ then",
         )
@@ -391,9 +391,9 @@ def _strange_reports(observation: Observation) -> Check | None:
     return None
 
 
-Condition = Callable[[Observation, Mode, RolloutSettings], Check]
+PreflightCheck = Callable[[Observation, Mode, RolloutSettings], Check]
 
-CONDITIONS: tuple[Condition, ...] = (
+PREFLIGHT_CHECKS: tuple[PreflightCheck, ...] = (
     roster,
     group_is_stable,
     protocol,
@@ -415,7 +415,8 @@ def verify(observation: Observation, target: Mode) -> Preflight:
         if worker in observation.stopped:
             joins_as = worker.facts.declared.mode
             answer = passed if joins_as is target else failed
-            checks.append(answer(worker.worker_id, f"stopped, will join as {joins_as or 'unknown'} by its file"))
+            evidence = f"stopped, will join as {joins_as or 'unknown'} by its configuration"
+            checks.append(answer(worker.worker_id, evidence))
         elif mode is None:
             checks.append(inconclusive(worker.worker_id, worker.mode.reason, "see 'eos status'"))
         elif mode is target:

@@ -9,7 +9,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.data_text import code_span
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan
 
-#: So many changed lines are shown. A roll changes two properties; more come only from files that differ.
+#: So many changed lines are shown. A roll changes two properties; more come only from configurations that differ.
 CHANGED_LINES = 6
 
 _STARTING = (ChangeKind.ROLL, ChangeKind.START)
@@ -22,7 +22,7 @@ def summary(plan: Plan) -> list[str]:
     if plan.is_downgrade and any(change.mode == Mode.ENABLED for change in plan.workers):
         sentences.append("**Exactly-once is given up** with the first worker that leaves `enabled`.")
     if any(edit.is_shared and edit.before != edit.after for edit in plan.edits):
-        sentences.append("A file serves several workers: it is written for all of them with the first.")
+        sentences.append("One configuration serves several workers: it is written for all of them with the first.")
     if programs := {change.start[0] for change in plan.workers if change.kind in _STARTING and change.start}:
         named = ", ".join(code_span(program) for program in sorted(programs)[:2])
         sentences.append(f"The workers are started by {named}.")
@@ -41,7 +41,7 @@ def _downtime(plan: Plan) -> str:
 
 
 def _changed_lines(plan: Plan) -> list[str]:
-    """The changed lines of all files, each once and without the files' names."""
+    """The changed lines of all edits, each once and without the edits' names."""
     lines = list(dict.fromkeys(line for line in plan.diff() if not line.startswith("--- ")))
     if len(lines) <= CHANGED_LINES:
         return lines

@@ -34,16 +34,16 @@ READ_COMMITTED = "read_committed"
 class Former:
     """What a property was before a roll set it for the way.
 
-    :param value: None if it did not stand in the file.
+    :param value: None if it was not set.
     """
 
     value: str | None
 
 
 def properties_to_set(facts: HostFacts, target: Mode, temporary: Former | None = None) -> dict[str, str | None]:
-    """What has to change in a worker's file so that it joins in ``target`` and loses nothing; empty if nothing has to.
+    """What has to change in a worker's configuration so that it joins in ``target`` and loses nothing; may be empty.
 
-    :param facts: the worker's file as it is now. A mode that a config provider supplies counts as what it supplies.
+    :param facts: the worker as it is now. A mode that a config provider supplies counts as what it supplies.
     :param temporary: what ``isolation.level`` was before a roll set it for the way; None if no roll has.
     :returns: values by name; None for a property that is taken away.
     """
@@ -57,12 +57,12 @@ def properties_to_set(facts: HostFacts, target: Mode, temporary: Former | None =
 
 
 def reads_offsets_committed(facts: HostFacts) -> bool:
-    """Whether a worker started with this file ignores offsets that were never committed, whatever its mode."""
+    """Whether a worker started with these settings ignores offsets that were never committed, whatever its mode."""
     return facts.properties.get(ISOLATION_PROPERTY, "").strip().lower() == READ_COMMITTED
 
 
 def uncommitted_readers(observation: Observation) -> list[str]:
-    """Running workers below enabled that would, by their files, take offsets that were never committed for progress."""
+    """Running workers below enabled whose configuration takes offsets that were never committed for progress."""
     return [
         worker.worker_id
         for worker in observation.workers

@@ -1,4 +1,4 @@
-"""The upgrade DAG with rolls that are deferred while they wait, and impatient enough for a test."""
+"""The upgrade DAG with rolls that are deferred while they wait, with limits short enough for a test."""
 
 from __future__ import annotations
 

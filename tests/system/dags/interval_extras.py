@@ -27,7 +27,7 @@ with DAG(
     max_active_runs=1,
 ):
     wait = IntervalCompleteSensor(
-        task_id="wait", pipeline="flights.daily", deferrable=True, poke_interval=1, timeout=300
+        task_id="wait", pipeline="flights.daily", deferrable=True, poke_interval=2, timeout=300
     )
 
     @task.interval_run(

@@ -38,8 +38,11 @@ def test_nothing_is_changed_without_plan_and_approval(dag: DAG) -> None:
 
 
 def test_a_dag_of_one_action_offers_no_other_and_an_unknown_one_is_refused(dag: DAG) -> None:
-    assert set(dag.params.get_param("action").schema["enum"]) == {str(verb) for verb in Verb}
-    assert offsets_dag(action="migrate").params.get_param("action").schema["enum"] == ["migrate"]
+    every, one = (each.params.get_param("action") for each in (dag, offsets_dag(action="migrate")))
+    assert set(every.schema["enum"]) == {str(verb) for verb in Verb}
+    assert all(f"{verb} " in str(every.description) for verb in Verb)
+    assert one.schema["enum"] == ["migrate"]
+    assert one.description == "migrate moves the offsets into another topic."
     with pytest.raises(ConfigurationError, match="no action delete"):
         offsets_dag(action="delete")
 

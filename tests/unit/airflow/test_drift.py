@@ -189,9 +189,9 @@ def test_the_message_says_what_has_drifted_what_to_do_and_where_to_read_more(
 ) -> None:
     channel = Channel()
     ConnectDriftNotifier(through=[channel])(failed_audit(drift_context))
-    (told,) = channel.sent
+    (reported,) = channel.sent
     for words in ("has drifted", "w1 runs disabled", "What to do: restart w1", "connect_audit", "http://log", "eos"):
-        assert words in told
+        assert words in reported
     assert "w1 runs disabled" in capsys.readouterr().out, "it is not in the log"
 
 

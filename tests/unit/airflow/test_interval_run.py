@@ -120,19 +120,19 @@ def test_the_asset_has_an_event_with_the_interval(ledger: Callable[..., Ledger],
     extra = run_context["outlet_events"][asset].extra
     assert extra == {"interval": DAY, "revision": 1, "records": 842, "digest": "ab" * 16, "already": True}
     event = SimpleNamespace(extra=extra)
-    assert completed_intervals({asset: [event, event]}) == [extra]  # a no-op has an event, too, but is told once
+    assert completed_intervals({asset: [event, event]}) == [extra]  # a no-op has an event, too, but is reported once
 
 
 def test_the_job_gets_its_work_in_a_file_that_only_this_user_may_read(
     ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ledger(None, done())
-    kept, told = tmp_path / "spec.json", tmp_path / "told"
-    script = f'for a; do last=$a; done; stat -c %a "$last" > {told}; cp "$last" {kept}; echo "$@" >> {told}'
+    kept, reported = tmp_path / "spec.json", tmp_path / "reported"
+    script = f'for a; do last=$a; done; stat -c %a "$last" > {reported}; cp "$last" {kept}; echo "$@" >> {reported}'
     task = operator(slices=3, key=["line"], arguments={"folder": "/data"}, revision="2")
     submit(task, run_context, monkeypatch, script)
     specification = json.loads(kept.read_text())
-    mode, arguments = told.read_text().splitlines()
+    mode, arguments = reported.read_text().splitlines()
     assert mode == "600"
     assert "s3cret-pw" not in arguments
     assert specification["pipeline"]["kafka"]["sasl.password"] == "s3cret-pw"
@@ -171,8 +171,8 @@ def test_a_job_that_was_refused_is_not_tried_again_and_gives_its_reason(
     ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, error: type[EosError]
 ) -> None:
     ledger(None)
-    told = {"type": error.__name__, "exit_code": error.exit_code, "message": "the interval overlaps another"}
-    script = f"echo '{FAILURE_PREFIX}{json.dumps(told)}'; exit 1"  # as where the driver runs in the cluster
+    reported = {"type": error.__name__, "exit_code": error.exit_code, "message": "the interval overlaps another"}
+    script = f"echo '{FAILURE_PREFIX}{json.dumps(reported)}'; exit 1"  # as where the driver runs in the cluster
     with pytest.raises(AirflowFailException, match="the interval overlaps another"):
         submit(operator(), run_context, monkeypatch, script)
 

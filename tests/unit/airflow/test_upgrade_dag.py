@@ -13,7 +13,14 @@ from airflow.exceptions import ParamValidationError
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_eos_provider.dag_factories import audit_dag, downgrade_dag, interval_run_dag, upgrade_dag
+from airflow_eos_provider.dag_factories import (
+    audit_dag,
+    downgrade_dag,
+    fence_dag,
+    interval_run_dag,
+    offsets_dag,
+    upgrade_dag,
+)
 from airflow_eos_provider.operators.approval import PlanApprovalOperator
 from airflow_eos_provider.operators.run_conf import unknown_keys
 
@@ -67,7 +74,6 @@ def test_the_pool_holds_for_every_task(dag: DAG) -> None:
 
 def test_the_form_asks_for_a_reason_and_not_for_a_cluster(dag: DAG) -> None:
     assert set(dag.params) == {"reason", "take_over"}
-    assert all(dag.params.get_param(name).schema.get("title") for name in dag.params), "the form shows the bare name"
     assert dag.params["take_over"] is False
     with pytest.raises(ParamValidationError):
         dag.params["reason"] = ""
@@ -105,7 +111,18 @@ FACTORIES = {
     "downgrade": lambda: downgrade_dag(dag_id="of_downgrade"),
     "audit": lambda: audit_dag(dag_id="of_audit"),
     "intervals": lambda: interval_run_dag(pipeline="p", function="module:function", dag_id="of_intervals"),
+    "fence": lambda: fence_dag(dag_id="of_fencing"),
+    "offsets": lambda: offsets_dag(dag_id="of_offsets"),
 }
+
+
+@pytest.mark.parametrize("name", sorted(FACTORIES.keys() - {"audit"}))  # which has no form
+def test_each_field_of_a_form_has_a_title_and_a_description(name: str) -> None:
+    params = FACTORIES[name]().params
+    fields = [params.get_param(field) for field in params]
+    assert fields
+    assert all(field.schema.get("title") for field in fields), "the form shows the bare name"
+    assert all(str(field.description).endswith(".") for field in fields)
 
 
 @pytest.mark.parametrize("name", FACTORIES)
@@ -124,9 +141,9 @@ def test_the_first_task_refuses_a_key_that_no_parameter_has(name: str) -> None:
 
 
 def test_a_misspelt_key_names_the_closest() -> None:
-    told = unknown_keys(["resaon", "takeOver", "x\ny"], ["reason", "take_over"]) or ""
-    assert "'resaon' (is 'reason' meant?)" in told
-    assert "'takeOver' (is 'take_over' meant?)" in told
-    assert told.endswith("this DAG takes reason, take_over.")
-    assert told.isprintable()
+    reported = unknown_keys(["resaon", "takeOver", "x\ny"], ["reason", "take_over"]) or ""
+    assert "'resaon' (is 'reason' meant?)" in reported
+    assert "'takeOver' (is 'take_over' meant?)" in reported
+    assert reported.endswith("this DAG takes reason, take_over.")
+    assert reported.isprintable()
     assert unknown_keys(["reason"], ["reason"]) is None

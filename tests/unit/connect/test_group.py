@@ -1,4 +1,4 @@
-"""The bytes of a Connect group and what is told from them, written here by an encoder of its own."""
+"""The bytes of a Connect group and what is known from them, written here by an encoder of its own."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def metadata_bytes(version: int, port: int, allocation: bytes | None = None, off
 
 def group(protocol: str, *members: tuple[bytes, bytes], state: str = "Stable") -> WorkerGroup:
     described = [
-        SimpleNamespace(id=f"m{n}", client_id=f"c{n}", client_host="/127.0.0.1", metadata=said, assignment=told)
-        for n, (said, told) in enumerate(members, start=1)
+        SimpleNamespace(id=f"m{n}", client_id=f"c{n}", client_host="/127.0.0.1", metadata=said, assignment=assigned)
+        for n, (said, assigned) in enumerate(members, start=1)
     ]
     return worker_group(
         SimpleNamespace(id="g", state=state, protocol=protocol, protocol_type="connect", members=described)
@@ -162,8 +162,8 @@ class TestPlacement:
         self, protocol: str, version: int
     ) -> None:
         had = assignment_bytes(version, {"a": [-1, 0, 1], "b": [-1]})
-        told = assignment_bytes(version, {"c": [-1, 0]}, revoked={"a": [1], "b": [-1]})
-        found = group(protocol, (metadata_bytes(version, 8083, had), told))
+        assigned = assignment_bytes(version, {"c": [-1, 0]}, revoked={"a": [1], "b": [-1]})
+        found = group(protocol, (metadata_bytes(version, 8083, had), assigned))
         assert found.placement == {
             "127.0.0.1:8083": Placement(frozenset({"a", "c"}), frozenset({("a", 0), ("c", 0)})),
         }

@@ -42,7 +42,7 @@ def answers(exactly_once: bool | None, leads: LeaderEvidence | None = None) -> O
 NO_LOG = runs(None)
 TRANSACTIONAL = LeaderEvidence(True, "leader writes in transactions")
 PLAIN = LeaderEvidence(False, "leader writes without transactions")
-NOT_TOLD = LeaderEvidence(None, "leader not told")
+NOT_REPORTED = LeaderEvidence(None, "leader not reported")
 D, P, E = Mode.DISABLED, Mode.PREPARING, Mode.ENABLED
 UNKNOWN = None
 
@@ -57,7 +57,7 @@ UNKNOWN = None
         pytest.param(says(P, BEFORE), runs(P), answers(False, TRANSACTIONAL), P, 0, id="preparing leader"),
         pytest.param(says(D, BEFORE), runs(D), answers(False, PLAIN), D, 0, id="disabled leader"),
         pytest.param(says(E, BEFORE), runs(E), answers(True, TRANSACTIONAL), E, 0, id="enabled leader"),
-        pytest.param(says(D, BEFORE), runs(D), answers(False, NOT_TOLD), D, 0, id="leader evidence not told"),
+        pytest.param(says(D, BEFORE), runs(D), answers(False, NOT_REPORTED), D, 0, id="leader evidence not reported"),
         # a layer is missing and the rest suffice
         pytest.param(says(P, BEFORE), NO_LOG, answers(False), P, 0, id="no log, file read and untouched"),
         pytest.param(says(D, BEFORE), NO_LOG, answers(None), D, 0, id="no log, no answer, file read and untouched"),
@@ -69,7 +69,7 @@ UNKNOWN = None
         pytest.param(says(E, AFTER), runs(None, alive=None), answers(True), E, 0, id="no process, but an answer"),
         # layers do not suffice
         pytest.param(says(None, None), NO_LOG, answers(False), UNKNOWN, 0, id="not enabled is two modes"),
-        pytest.param(says(None, None), NO_LOG, answers(False, NOT_TOLD), UNKNOWN, 0, id="nor does the leader tell"),
+        pytest.param(says(None, None), NO_LOG, answers(False, NOT_REPORTED), UNKNOWN, 0, id="nor does the leader tell"),
         pytest.param(says(None, None), NO_LOG, answers(None), UNKNOWN, 0, id="nothing at all"),
         pytest.param(says(D, AFTER), NO_LOG, answers(False), UNKNOWN, 0, id="file touched since, no log"),
         pytest.param(says(D, STARTED), NO_LOG, answers(False), UNKNOWN, 0, id="file touched in the same moment"),
@@ -109,7 +109,7 @@ def test_no_evidence_is_ever_outvoted() -> None:
         for file in (None, *Mode):
             for changed_at in (BEFORE, AFTER):
                 for exactly_once in (None, True, False):
-                    for leads in (None, NOT_TOLD, TRANSACTIONAL, PLAIN):
+                    for leads in (None, NOT_REPORTED, TRANSACTIONAL, PLAIN):
                         mode = judge(
                             "w:1", says(file, changed_at), runs(log), answers(exactly_once, leads)
                         ).verdict.mode

@@ -14,8 +14,8 @@ from airflow_eos_provider.connect.offsets import (
     offset_key,
     offset_value,
 )
+from airflow_eos_provider.kafka.partition_writers import Outcome
 from airflow_eos_provider.kafka.read import LogRecord
-from airflow_eos_provider.kafka.writers import Outcome
 
 
 def record(raw: bytes, value: bytes | None, topic: str = "global", partition: int = 0, position: int = 0) -> LogRecord:

@@ -83,7 +83,7 @@ def test_a_time_out_brings_the_four_remedies_of_kip_618() -> None:
     assert len(TIMEOUT_REMEDIES) == 4
     for words in ("throughput", "transaction.timeout.ms", "interval.ms", "transaction.boundary=poll"):
         assert words in timed_out.remedy
-    assert set(TIMEOUT_REMEDIES) <= set(name_failure(EXPIRED).remedies), "they also stand where it cannot be told"
+    assert set(TIMEOUT_REMEDIES) <= set(name_failure(EXPIRED).remedies), "they also stand where it cannot be known"
 
 
 def test_a_missing_grant_is_told_by_its_resource_and_is_not_restarted() -> None:

@@ -84,5 +84,10 @@ def test_a_demo_that_killed_nothing_proved_less_than_it_promised() -> None:
     assert found.promises()["a Spark driver and a Python worker were killed on the way"] is False
 
 
+def test_of_few_days_the_driver_is_killed_first_since_its_next_try_has_a_worker_to_kill() -> None:
+    assert list(demo_intervals._killed_after(1).items()) == [("driver", 0), ("worker", 0)]
+    assert list(demo_intervals._killed_after(31).items()) == [("worker", 7), ("driver", 15)]
+
+
 def test_without_days_nothing_is_promised() -> None:
     assert IntervalsReport(days=0).promises() == {}

@@ -75,9 +75,9 @@ def test_an_altered_line_is_missing_and_unexpected_and_called_altered() -> None:
     assert "line 100 was altered" in comparison.examples
 
 
-@pytest.mark.parametrize("stranger", [b"no flight", b"", None])
-def test_a_record_that_was_never_put_in_is_found(stranger: bytes | None) -> None:
-    comparison = against_lines([*LINES, stranger])
+@pytest.mark.parametrize("unknown", [b"no flight", b"", None])
+def test_a_record_that_was_never_put_in_is_found(unknown: bytes | None) -> None:
+    comparison = against_lines([*LINES, unknown])
     assert not comparison.nothing_missing
     assert (comparison.missing, comparison.unexpected, comparison.altered) == (0, 1, 0)
 

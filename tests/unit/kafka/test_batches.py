@@ -11,8 +11,8 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.batches import headers
 from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.partition_writers import Batch, Outcome, PartitionWriters, Written
 from airflow_eos_provider.kafka.transactions import TransactionsClient
-from airflow_eos_provider.kafka.writers import Batch, Outcome, PartitionWriters, Written
 
 
 def records(base: int, count: int, producer_id: int = -1, *, transactional: bool = False, codec: int = 0) -> bytes:

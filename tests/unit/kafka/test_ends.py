@@ -24,7 +24,7 @@ class Listed:
 
 
 class Broker:
-    """Answers as told, one answer a question; the last one stays."""
+    """Answers as given, one answer a question; the last one stays."""
 
     def __init__(self, describes: list[Any], lists: list[dict[int, Any]]) -> None:
         self.describes, self.lists = describes, lists
@@ -32,12 +32,12 @@ class Broker:
 
     def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
         self.asked.append("describe")
-        return {"t": told(self.describes.pop(0) if len(self.describes) > 1 else self.describes[0])}
+        return {"t": answered(self.describes.pop(0) if len(self.describes) > 1 else self.describes[0])}
 
     def list_offsets(self, partitions: Any, **_: Any) -> dict[Any, Future[Any]]:
         self.asked.append("list " + " ".join(str(tp.partition) for tp in partitions))
         answers = self.lists.pop(0) if len(self.lists) > 1 else self.lists[0]
-        return {tp: told(answers[tp.partition]) for tp in partitions}
+        return {tp: answered(answers[tp.partition]) for tp in partitions}
 
     def list_topics(self, topic: str, timeout: float) -> None:
         self.asked.append("leaders")
@@ -46,7 +46,7 @@ class Broker:
         pass
 
 
-def told(answer: Any) -> Future[Any]:
+def answered(answer: Any) -> Future[Any]:
     future: Future[Any] = Future()
     if isinstance(answer, int):
         future.set_exception(KafkaException(KafkaError(answer)))

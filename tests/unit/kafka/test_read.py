@@ -1,4 +1,4 @@
-"""What can be told of reading a topic without a broker; the rest is in tests/integration/test_seeing.py."""
+"""What can be known of reading a topic without a broker; the rest is in tests/integration/test_seeing.py."""
 
 from __future__ import annotations
 

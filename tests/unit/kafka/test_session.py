@@ -97,7 +97,7 @@ class TestSession:
             with session.consumer(isolation_level="read_uncommitted") as uncommitted:
                 assert uncommitted is not committed
 
-    def test_what_a_client_complained_of_between_two_questions_explains_neither(self) -> None:
+    def test_what_a_client_reported_between_two_questions_explains_neither(self) -> None:
         with Session(NOBODY) as session:
             with session.admin() as admin:
                 admin.client_errors.last = "the broker had gone to sleep"

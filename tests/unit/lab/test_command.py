@@ -6,11 +6,13 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.lab.command import lab_app
+from airflow_eos_provider.lab.command import _table, lab_app
+from airflow_eos_provider.lab.status import LabStatus, ProcessStatus
+from airflow_eos_provider.terminal import DataConsole
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["up", "--secure"], "--secure is not available yet"),
         (["up", "--brokers", "2"], "2 brokers"),
@@ -22,12 +24,12 @@ from airflow_eos_provider.lab.command import lab_app
     ],
 )
 def test_what_cannot_be_done_is_refused_before_anything_is_made(
-    arguments: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(lab_app, arguments)
     assert isinstance(result.exception, EosError)
-    assert told in str(result.exception)
+    assert message in str(result.exception)
     assert result.stdout == ""
     assert list(tmp_path.iterdir()) == []
 
@@ -44,3 +46,15 @@ def test_up_does_not_start_on_a_folder_that_holds_something_else(tmp_path: Path)
     result = CliRunner().invoke(lab_app, ["up", "--dir", str(tmp_path)])
     assert "holds something, but not a lab" in str(result.exception)
     assert (tmp_path / "default" / "letter.txt").exists()
+
+
+def test_an_address_is_whole_at_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    worker = ProcessStatus("w1", 1_234_567, True, "http://127.0.0.1:18083", "preparing", Path("log"))
+    found = LabStatus("default", Path("/lab"), "127.0.0.1:9092", "g", (worker,), (7_654_321,))
+
+    DataConsole(soft_wrap=True, width=80).print(_table(found))
+
+    shown = capsys.readouterr().out
+    assert "http://127.0.0.1:18083" in shown
+    assert "…" not in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())

@@ -102,9 +102,9 @@ def test_a_jar_that_nobody_locked_does_not_reach_the_class_path(
     tmp_path: Path, lock: JarLock, repository: dict[Artifact, bytes]
 ) -> None:
     folder = ensure_jars(VERSION, cache=tmp_path)
-    (folder / "stranger.jar").write_bytes(b"?")
+    (folder / "unknown.jar").write_bytes(b"?")
     ensure_jars(VERSION, cache=tmp_path)
-    assert not (folder / "stranger.jar").exists()
+    assert not (folder / "unknown.jar").exists()
 
 
 def test_what_a_killed_fetch_left_is_removed_by_the_next(

@@ -181,14 +181,14 @@ def test_a_second_command_waits_until_the_first_one_dies(tmp_path: Path) -> None
     with subprocess.Popen([sys.executable, "-c", holds, str(tmp_path / "lab")], stdout=subprocess.PIPE) as first:
         assert first.stdout is not None
         assert first.stdout.readline() == b"held\n"
-        told: list[str] = []
+        reported: list[str] = []
 
         def kill_the_first(line: str) -> None:
-            told.append(line)
+            reported.append(line)
             os.kill(first.pid, signal.SIGKILL)
 
         with exclusive(tmp_path / "lab", kill_the_first):
-            assert told == [f"Waiting for another command that works on this lab (pid {first.pid})"]
+            assert reported == [f"Waiting for another command that works on this lab (pid {first.pid})"]
 
 
 def test_the_end_of_a_log_is_shown_without_what_may_be_secret(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_record_that_cannot_be_read_names_the_way_out(tmp_path: Path, text: st
 
 
 @pytest.mark.parametrize(
-    ("option", "told"),
+    ("option", "message"),
     [
         ({"name": "../x"}, "cannot be named"),
         ({"name": "Big"}, "cannot be named"),
@@ -71,8 +71,8 @@ def test_a_record_that_cannot_be_read_names_the_way_out(tmp_path: Path, text: st
         ({"group_id": " "}, "group"),
     ],
 )
-def test_options_out_of_range_are_refused(option: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_options_out_of_range_are_refused(option: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         LabOptions(**option)
 
 

@@ -140,7 +140,7 @@ class Cluster:
         return self
 
     def start(self, worker_id: str, *, at: float, mode: Mode | None = None) -> Cluster:
-        """A new process of this worker, in the mode that its file says unless told otherwise."""
+        """A new process of this worker, in the mode that its file says unless given another."""
         declared = self.workers[worker_id].facts.declared.mode
         mode = mode or declared or Mode.DISABLED
         facts = self.workers[worker_id].facts
@@ -357,7 +357,7 @@ def cluster_in() -> type[Cluster]:
 
 
 class Gate:
-    """w2's gate in a roll from disabled to preparing: w1 is through, w2 was just restarted, w3 is still to come."""
+    """w2's gate in a roll from disabled to preparing: w1 is done, w2 was just restarted, w3 is still to come."""
 
     RESTARTED_AFTER = NOW - 30.0
 

@@ -237,7 +237,7 @@ def test_a_worker_that_fails_has_the_settings_of_all_put_back_and_the_error_says
     supervisor.done.clear()
     again, _ = roll_of(world, plan, roll.steps)
     assert again.run() is None
-    assert supervisor.done == ["write preparing", f"restart {W3}", f"restart {W2}"], "w1 was through"
+    assert supervisor.done == ["write preparing", f"restart {W3}", f"restart {W2}"], "w1 was done"
     assert set(running_modes(world).values()) == {PREPARING}
 
 

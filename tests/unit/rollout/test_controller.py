@@ -221,10 +221,16 @@ def looks(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Looks:
 QUICK = RolloutSettings(polls=3, hold_seconds=0.0, poll_interval_seconds=0.0)
 
 
-def found(described: ConnectCluster, looks: Looks) -> tuple[Controller, Plan]:
-    """A controller that has just found the plan of a roll to ``preparing`` by its hash, as ``eos apply`` does."""
+def looking(described: ConnectCluster, looks: Looks) -> Controller:
+    """A controller whose looks are counted."""
     controller = Controller(described, settings=QUICK)
     controller.observer = looks  # type: ignore[assignment]
+    return controller
+
+
+def found(described: ConnectCluster, looks: Looks) -> tuple[Controller, Plan]:
+    """A controller that has just found the plan of a roll to ``preparing`` by its hash, as ``eos apply`` does."""
+    controller = looking(described, looks)
     shown = controller.plan(Mode.PREPARING).hash
     looks.count = 0
     return controller, controller.find_plan(shown)
@@ -238,6 +244,42 @@ def test_a_roll_looks_five_times_before_its_first_act(described: ConnectCluster,
     with pytest.raises(FirstActError):
         controller.apply(plan)
     assert looks.count == 5
+
+
+@pytest.mark.parametrize("target", Mode)
+def test_one_look_serves_whichever_plan_is_meant(described: ConnectCluster, looks: Looks, target: Mode) -> None:
+    controller = looking(described, looks)
+    shown = controller.replan(target)
+    looks.count = 0
+    assert controller.find_plan(shown.short_hash) == shown
+    assert looks.count == 1
+
+
+def test_the_look_that_no_plan_fits_says_what_has_moved(described: ConnectCluster, cluster: Any, looks: Looks) -> None:
+    controller = looking(described, looks)
+    shown = controller.replan(Mode.PREPARING)
+    cluster.edit_file("w1:8083", Mode.ENABLED)
+    looks.count = 0
+    with pytest.raises(PlanMovedError, match="No plan"):
+        controller.find_plan(shown.hash)
+    with pytest.raises(PlanMovedError, match="of w1:8083 was edited"):
+        shown.require_unmoved(controller.replan(shown.target))
+    assert looks.count == 1
+
+
+def test_a_plan_that_is_done_is_found_and_reported_on_one_look(
+    described: ConnectCluster, cluster: Any, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller = looking(described, looks)
+    plan = controller.replan(Mode.PREPARING)
+    record = RolloutRecord("r1", plan.to_dict(), {}, RolloutState.DONE, 1.0)
+    for room in (module, planner):
+        monkeypatch.setattr(room, "read_journal", lambda *_: JournalContent(rollouts={"r1": record}))
+    for worker_id in cluster.workers:
+        cluster.roll(worker_id, Mode.PREPARING, at=time.time())
+    looks.count = 0
+    assert controller.apply(controller.find_plan(plan.hash)).rollout_id == "r1"
+    assert looks.count == 1
 
 
 def test_a_plan_that_was_found_long_ago_is_compared_with_a_look_of_now(

@@ -75,7 +75,7 @@ def test_the_newest_comes_first(record: RolloutRecord) -> None:
 def test_workers_that_are_through_are_counted_among_those_to_roll(record: RolloutRecord) -> None:
     steps = {W1: Step(W1, StepStatus.PASSED, NOW), W2: Step(W2, StepStatus.RESTARTED, NOW)}
     (found,) = history(content(record, steps={record.rollout_id: steps}))
-    assert (found.workers_through, found.workers_to_roll) == (1, 3)
+    assert (found.workers_done, found.workers_to_roll) == (1, 3)
 
 
 def test_a_rollout_as_json_tells_who_when_why_and_each_workers_evidence(record: RolloutRecord) -> None:

@@ -26,7 +26,7 @@ def test_given_limits_win() -> None:
     assert (settings.hold({"heartbeat.interval.ms": "9000"}), settings.gate_timeout({}, 300_000)) == (1.0, 7.0)
 
 
-def test_the_least_patient_limits_are_allowed() -> None:
+def test_the_shortest_limits_are_allowed() -> None:
     settings = RolloutSettings(polls=1, poll_interval_seconds=0.0, hold_seconds=0.0, gate_timeout_seconds=0.0)
     assert (settings.hold({}), settings.gate_timeout({}, 300_000)) == (0.0, 0.0)
 

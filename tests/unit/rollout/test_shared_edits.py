@@ -102,13 +102,13 @@ def test_another_edit_of_it_is_a_conflict_for_whoever_it_serves(cluster: Any) ->
 
 
 def test_after_it_was_put_back_for_one_the_same_plan_goes_on(cluster: Any) -> None:
-    """w1 is through and runs the new mode on; w2 failed, and the edit of both is as before."""
+    """w1 is done and runs the new mode on; w2 failed, and the edit of both is as before."""
     plan = cluster.plan()
     cluster.roll(W1, PREPARING, at=NOW - 90).edit_file(W2, DISABLED)
     done = steps(step(W1, StepStatus.PASSED, NOW - 60), step(W2, StepStatus.RESTORED, NOW - 30))
     action = decide(plan, done, cluster.observe())
     assert action.kind is ActionKind.ROLL
-    assert action.worker_id != W1, "it is through"
+    assert action.worker_id != W1, "it is done"
     cluster.edit_file(W2, PREPARING)
     action = decide(plan, done, cluster.observe())
     assert action.kind is ActionKind.REFUSE, "after the restore nobody of this roll has written it"

@@ -12,7 +12,7 @@ from rich.table import Table
 from typer.testing import CliRunner
 
 from airflow_eos_provider.cli import intervals, plan_apply, rollouts, status
-from airflow_eos_provider.cli.common import print_json, print_lines
+from airflow_eos_provider.cli.common import print_lines
 from airflow_eos_provider.cli.rollouts import rollouts_app
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.demo import screen as demo_screen
@@ -32,6 +32,7 @@ from airflow_eos_provider.journal.records import (
 )
 from airflow_eos_provider.lab import command as lab_command
 from airflow_eos_provider.lab.status import LabStatus, ProcessStatus
+from airflow_eos_provider.output import print_json
 from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.drift.drift import Drift, DriftFinding, DriftKind, Expected
 from airflow_eos_provider.rollout.drift.findings import Finding, findings

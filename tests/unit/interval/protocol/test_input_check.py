@@ -144,7 +144,7 @@ def test_a_partition_tells_the_figures_of_each_slice_however_its_rows_stand() ->
         for at in range(0, 100, 30)
     ]
 
-    (told,) = tally_partition(PIPELINE.to_dict(), RUN.name, batches)
+    (reported,) = tally_partition(PIPELINE.to_dict(), RUN.name, batches)
 
-    found = {row["slice"]: SliceFigures(row["records"], row["digest"], row["placed"]) for row in told.to_pylist()}
+    found = {row["slice"]: SliceFigures(row["records"], row["digest"], row["placed"]) for row in reported.to_pylist()}
     assert found == {s: figures(*(v for v, n in zip(values, numbers, strict=True) if n == s)) for s in range(3)}

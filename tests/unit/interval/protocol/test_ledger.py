@@ -57,10 +57,10 @@ def test_a_slice_names_the_topics_that_its_rows_named() -> None:
     assert replayed(slice_record(RUN, 3, named)).done(RUN, [3]) == {3: named}
 
 
-def test_other_pipelines_and_strangers_in_the_topic_are_left_alone() -> None:
-    strangers = [Outgoing(b'["flights",null]', b"{}"), Outgoing(b"", b"{}"), Outgoing(b"session-key", b"x")]
+def test_other_pipelines_and_foreign_records_in_the_topic_are_left_alone() -> None:
+    foreign = [Outgoing(b'["flights",null]', b"{}"), Outgoing(b"", b"{}"), Outgoing(b"session-key", b"x")]
 
-    assert list(replayed(complete_record(COMPLETE), *strangers, pipeline="flights").complete_runs()) == []
+    assert list(replayed(complete_record(COMPLETE), *foreign, pipeline="flights").complete_runs()) == []
 
 
 def test_what_is_not_of_this_package_is_not_taken_for_complete() -> None:

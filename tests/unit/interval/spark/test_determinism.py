@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.sources.files import Reading
+from airflow_eos_provider.interval.sources.files import FileReadOptions
 from airflow_eos_provider.interval.spark import by_slice, register, write_interval
 from airflow_eos_provider.interval.spark.determinism import refuse_unstable
 from airflow_eos_provider.interval.spark.file_listing import FilesSource, files_source
@@ -177,7 +177,7 @@ def test_spark_connect_is_refused_in_a_sentence(remote_session: Any) -> None:
         lambda: by_slice(frame, slices=2),
         lambda: register(remote_session, pipeline),
         lambda: files_source(remote_session, DAY, "/data/{start:%Y}/*", format="json"),
-        lambda: write_interval(FilesSource((), Reading("lines")), pipeline, DAY, spark=remote_session),
+        lambda: write_interval(FilesSource((), FileReadOptions("lines")), pipeline, DAY, spark=remote_session),
     ]
     for write in writes:
         with pytest.raises(ConfigurationError, match=r"The (DataFrame|SparkSession) belongs to Spark Connect"):

@@ -15,7 +15,14 @@ from pyspark.sql import SparkSession
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.slices import Slice
-from airflow_eos_provider.interval.sources.files import Dropped, PinnedFile, Reading, as_records, look_at, read_pinned
+from airflow_eos_provider.interval.sources.files import (
+    Dropped,
+    FileReadOptions,
+    PinnedFile,
+    as_records,
+    look_at,
+    read_pinned,
+)
 from airflow_eos_provider.interval.spark.file_listing import FilesSource, files_source, pin
 
 DAY = Interval.parse("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
@@ -27,8 +34,8 @@ def _pinned(path: Path) -> PinnedFile:
     return found
 
 
-def _values(path: Path, reading: Reading) -> list[bytes]:
-    return [value for rows in read_pinned(_pinned(path), reading) for value in rows.column("value").to_pylist()]
+def _values(path: Path, options: FileReadOptions) -> list[bytes]:
+    return [value for rows in read_pinned(_pinned(path), options) for value in rows.column("value").to_pylist()]
 
 
 def test_spark_and_the_tasks_know_a_file_by_the_same_size_and_time(spark: SparkSession, tmp_path: Path) -> None:
@@ -95,26 +102,26 @@ def test_rows_without_a_time_are_refused_or_counted(spark: SparkSession, tmp_pat
         pyarrow.parquet.write_table(pa.table({"at": times, "n": [0, 1, 2]}), path)
     source = files_source(spark, DAY, str(path), format=format, time_column="at")
     with pytest.raises(ConfigurationError, match=r"2 of 3 rows of the source file .* have no 'at'"):
-        _values(path, source.reading)
+        _values(path, source.options)
     with pytest.raises(PySparkException, match="A source row has no at"):
         source.frame(spark).collect()
 
     dropping = files_source(spark, DAY, str(path), format=format, time_column="at", null_times="drop")
     dropped = Dropped()
-    reading = Reading.from_dict(json.loads(json.dumps(dropping.reading.to_dict())))
-    rows = [row for batch in read_pinned(_pinned(path), reading, None, dropped) for row in batch.to_pylist()]
+    options = FileReadOptions.from_dict(json.loads(json.dumps(dropping.options.to_dict())))
+    rows = [row for batch in read_pinned(_pinned(path), options, None, dropped) for row in batch.to_pylist()]
     assert [json.loads(row["value"])["n"] for row in rows] == [1]
     assert dropped.rows == 2
     assert [row.n for row in dropping.frame(spark).collect()] == [1]
 
 
 def test_files_are_held_to_the_plan_of_an_earlier_attempt() -> None:
-    reading = Reading("json")
+    options = FileReadOptions("json")
     first, second = (PinnedFile(f"file:/{name}", 1, 5) for name in "ab")
-    planned = FilesSource((first, second), reading).slices()
+    planned = FilesSource((first, second), options).slices()
 
-    FilesSource((first, second), reading).require_planned(planned)
-    FilesSource((), reading).require_planned(())
+    FilesSource((first, second), options).require_planned(planned)
+    FilesSource((), options).require_planned(())
     for files, words in [
         ((first, PinnedFile("file:/b", 2, 5)), "file:/b has changed"),
         ((first,), "file:/b is gone"),
@@ -124,11 +131,11 @@ def test_files_are_held_to_the_plan_of_an_earlier_attempt() -> None:
         ),
     ]:
         with pytest.raises(ConfigurationError, match=words):
-            FilesSource(files, reading).require_planned(planned)
+            FilesSource(files, options).require_planned(planned)
     with pytest.raises(ConfigurationError, match="begun with other slices"):
-        FilesSource((first, second), Reading("csv")).require_planned(planned)
+        FilesSource((first, second), FileReadOptions("csv")).require_planned(planned)
     with pytest.raises(ConfigurationError, match="begun with other slices"):
-        FilesSource((first,), reading).require_planned([Slice(0, {"xxhash64": ["key string"], "of": 1})])
+        FilesSource((first,), options).require_planned([Slice(0, {"xxhash64": ["key string"], "of": 1})])
 
 
 @pytest.mark.parametrize("content", [b"a\nb\n", b"a\nb", b"", b"\n", b"a\n\nb\n" * 3])
@@ -136,7 +143,7 @@ def test_lines_are_taken_byte_for_byte(tmp_path: Path, content: bytes, monkeypat
     monkeypatch.setattr("airflow_eos_provider.interval.sources.files._CHUNK_BYTES", 2)  # lines reach over chunks
     path = tmp_path / "lines"
     path.write_bytes(content)
-    assert _values(path, Reading("lines")) == content.removesuffix(b"\n").split(b"\n") * bool(content)
+    assert _values(path, FileReadOptions("lines")) == content.removesuffix(b"\n").split(b"\n") * bool(content)
 
 
 @pytest.mark.parametrize("format", ["parquet", "json", "csv"])
@@ -150,16 +157,16 @@ def test_rows_outside_the_interval_are_left_out(tmp_path: Path, format: str) -> 
     else:
         columns = {"at": pa.array(times).cast(pa.timestamp("us")), "n": list(range(4))}
         pyarrow.parquet.write_table(pa.table(columns), path)
-    reading = Reading(format, "at", DAY.start.isoformat(), DAY.end.isoformat())
-    assert [json.loads(value)["n"] for value in _values(path, reading)] == [1, 2]
+    options = FileReadOptions(format, "at", DAY.start.isoformat(), DAY.end.isoformat())
+    assert [json.loads(value)["n"] for value in _values(path, options)] == [1, 2]
     with pytest.raises(ConfigurationError, match="no column 'when'"):
-        _values(path, Reading(format, "when", DAY.start.isoformat(), DAY.end.isoformat()))
+        _values(path, FileReadOptions(format, "when", DAY.start.isoformat(), DAY.end.isoformat()))
 
 
 def test_a_file_that_changes_while_it_is_read_is_an_error_at_its_end(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"a\n")
-    rows = read_pinned(_pinned(path), Reading("lines"))
+    rows = read_pinned(_pinned(path), FileReadOptions("lines"))
     next(rows)
     path.write_bytes(b"a\nb\n")
     with pytest.raises(ConfigurationError, match="has changed"):
@@ -172,7 +179,7 @@ def test_a_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
     pinned = _pinned(path)
     path.unlink()
     with pytest.raises(ConfigurationError, match="is gone"):
-        list(read_pinned(pinned, Reading("lines")))
+        list(read_pinned(pinned, FileReadOptions("lines")))
 
 
 def test_whole_seconds_are_compared_where_a_file_system_tells_no_more() -> None:

@@ -119,8 +119,8 @@ def test_a_fenced_job_exits_with_seven(
 
     monkeypatch.setattr(job, "run", fenced)
     assert _main(spec, tmp_path) == 7
-    told = json.loads(capsys.readouterr().out.removeprefix(job.FAILURE_PREFIX))
-    assert told == {"type": "FencedError", "exit_code": 7, "message": "Another one runs it."}
+    reported = json.loads(capsys.readouterr().out.removeprefix(job.FAILURE_PREFIX))
+    assert reported == {"type": "FencedError", "exit_code": 7, "message": "Another one runs it."}
 
 
 def test_the_data_source_looks_at_the_rows_beside_a_committed_slice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def test_before_a_restart_the_gate_follows_the_last_one(gate: Any) -> None:
 def test_failed_tasks_and_a_long_delay_ask_for_an_act_once_each(gate: Any) -> None:
     trace = "org.apache.kafka.common.errors.ProducerFencedException: fenced"
     gate.cluster.task("mirror", 1, state="FAILED", trace=trace)
-    gate.cluster.leader = W1  # it is through
+    gate.cluster.leader = W1  # it is done
     gate.cluster.assign(W1, delay_ms=300_000)
     seen = looked(begun(gate), gate)
     assert (list(seen.failed), seen.leader) == (["mirror"], W1)

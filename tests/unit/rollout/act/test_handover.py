@@ -357,7 +357,7 @@ def test_the_task_is_called_once_to_restart_a_failed_task(elsewhere: Elsewhere) 
 
 
 def test_the_task_is_called_once_to_end_a_long_rebalance_delay(elsewhere: Elsewhere) -> None:
-    elsewhere.gate.cluster.leader = W1  # it is through, so its restart would end the delay
+    elsewhere.gate.cluster.leader = W1  # it is done, so its restart would end the delay
     elsewhere.gate.cluster.assign(W1, delay_ms=300_000)
     assert elsewhere.look(gate_until()).look() == f"a restart of {W1} would end the rebalance delay"
     assert elsewhere.look(gate_until(delay_ended_for=(W2,))).look() is None

@@ -222,11 +222,11 @@ def test_what_a_rollout_under_way_does_is_no_drift(cluster_in: Any) -> None:
     assert "is under way" in drift.describe()
 
 
-@pytest.mark.parametrize("kind", ["stranger", "mode", "file"])
+@pytest.mark.parametrize("kind", ["unknown member", "mode", "file"])
 def test_what_no_rollout_does_is_found_while_one_is_under_way(cluster_in: Any, kind: str) -> None:
     cluster = cluster_in(Mode.PREPARING)
     expected = Expected.after(rollout(cluster.plan(Mode.ENABLED), RolloutState.RUNNING, held=True))
-    if kind == "stranger":
+    if kind == "unknown member":
         cluster.join("x:8083")
     elif kind == "mode":
         cluster.prove(W3, ModeVerdict.DISABLED)

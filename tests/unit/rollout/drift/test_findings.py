@@ -31,13 +31,13 @@ def other_group(connectors: frozenset[str] = frozenset(), config_offset: int = 7
     return WorkerGroup("other", "Stable", "sessioned", members=(member,))
 
 
-def told(cluster: Any) -> list[str]:
+def found_in(cluster: Any) -> list[str]:
     return [finding.what for finding in findings(cluster.observe())]
 
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_of_a_healthy_cluster_there_is_nothing_to_tell(cluster_in: Any, mode: Mode) -> None:
-    assert told(cluster_in(mode)) == []
+    assert found_in(cluster_in(mode)) == []
 
 
 def transaction(state: str, age_seconds: float, timeout_seconds: float = 60.0) -> TransactionDescription:
@@ -51,7 +51,7 @@ def transaction(state: str, age_seconds: float, timeout_seconds: float = 60.0) -
     ("broken", "words"),
     [
         (lambda c: c.join("w9:8083"), "w9:8083 is a member of the group, but not in the cluster file"),
-        (lambda c: c.stop(W2), "w2:8083 is stopped; by its file it would join as disabled"),
+        (lambda c: c.stop(W2), "w2:8083 is stopped; by its configuration it would join as disabled"),
         (lambda c: c.leave(W2), "w2:8083 runs, but is not a member of group lab"),
         (lambda c: c.facts(W2, problem="it has no 'start'"), "w2:8083: it has no 'start'"),
         (lambda c: c.worker(W2, rest_problem="refused"), "w2:8083: refused"),
@@ -118,14 +118,14 @@ def transaction(state: str, age_seconds: float, timeout_seconds: float = 60.0) -
 )
 def test_one_thing_that_is_not_as_it_should_be_is_told_once(cluster: Any, broken: Any, words: str) -> None:
     broken(cluster)
-    found = told(cluster)
+    found = found_in(cluster)
     assert len(found) == 1
     assert found[0].startswith(words)
 
 
 def test_an_unreadable_group_is_told_and_nobody_is_called_missing(cluster: Any) -> None:
     cluster.group_problem = "no broker answers"
-    assert told(cluster) == ["no broker answers"]
+    assert found_in(cluster) == ["no broker answers"]
 
 
 @pytest.mark.parametrize(
@@ -134,22 +134,22 @@ def test_an_unreadable_group_is_told_and_nobody_is_called_missing(cluster: Any) 
 def test_a_transaction_that_is_within_its_time_or_ended_is_not_told(
     cluster: Any, state: str, age_seconds: float
 ) -> None:
-    assert told(cluster.see(transactions=(transaction(state, age_seconds),))) == []
+    assert found_in(cluster.see(transactions=(transaction(state, age_seconds),))) == []
 
 
 def test_a_transaction_that_begins_this_moment_is_not_told(cluster: Any) -> None:
     beginning = transaction("Ongoing", 90.0)._replace(started_at_ms=None)
-    assert told(cluster.see(transactions=(beginning,))) == []
+    assert found_in(cluster.see(transactions=(beginning,))) == []
 
 
 def test_two_neighbouring_modes_are_a_roll_under_way(cluster: Any) -> None:
-    assert told(cluster.roll(W2, Mode.PREPARING, at=NOW - 60.0)) == [
+    assert found_in(cluster.roll(W2, Mode.PREPARING, at=NOW - 60.0)) == [
         "the workers run in different modes: disabled, preparing"
     ]
 
 
 def test_disabled_beside_enabled_is_told_for_what_it_is(cluster: Any) -> None:
-    modes, reading = told(cluster.roll(W2, Mode.ENABLED, at=NOW - 60.0))
+    modes, reading = found_in(cluster.roll(W2, Mode.ENABLED, at=NOW - 60.0))
     assert "exactly-once does not hold" in modes
     assert reading.startswith("beside enabled workers, w1:8083, w3:8083 would read source offsets uncommitted")
 
@@ -159,34 +159,35 @@ def test_workers_that_read_offsets_committed_are_fine_beside_enabled_ones(cluste
     for worker_id in (W1, W3):
         properties = {**cluster.workers[worker_id].facts.properties, "isolation.level": "read_committed"}
         cluster.facts(worker_id, properties=properties)
-    assert told(cluster) == ["the workers run in different modes: enabled, preparing"]
+    assert found_in(cluster) == ["the workers run in different modes: enabled, preparing"]
 
 
 def test_a_group_that_was_prepared_by_hand_is_told_before_it_matters(cluster_in: Any) -> None:
     cluster = cluster_in(Mode.PREPARING)
     facts = cluster.workers[W2].facts
     cluster.facts(W2, properties={**facts.properties, "isolation.level": "read_uncommitted"})
-    assert told(cluster) == ["w2:8083 would read source offsets uncommitted as soon as one worker is enabled"]
+    assert found_in(cluster) == ["w2:8083 would read source offsets uncommitted as soon as one worker is enabled"]
 
 
 def test_a_stopped_worker_does_not_make_the_modes_differ(cluster_in: Any) -> None:
-    found = told(cluster_in(Mode.ENABLED).edit_file(W3, Mode.DISABLED).stop(W3))
-    assert found == ["w3:8083 is stopped; by its file it would join as disabled"]
+    found = found_in(cluster_in(Mode.ENABLED).edit_file(W3, Mode.DISABLED).stop(W3))
+    assert found == ["w3:8083 is stopped; by its configuration it would join as disabled"]
 
 
 def test_a_layer_that_disagrees_is_told_in_its_own_words(cluster: Any) -> None:
     mode = replace(cluster.workers[W2].mode, disagreements=("the file says enabled since 02:13",))
-    assert told(cluster.worker(W2, mode=mode)) == ["w2:8083: the file says enabled since 02:13"]
+    assert found_in(cluster.worker(W2, mode=mode)) == ["w2:8083: the file says enabled since 02:13"]
 
 
 def test_a_pending_fencing_round_is_told_where_one_is_due(cluster_in: Any) -> None:
     for mode, due in ((Mode.PREPARING, False), (Mode.ENABLED, True)):
-        found = told(cluster_in(mode).connector("mirror", pending_fencing=True).connector("sink", pending_fencing=True))
+        pending = cluster_in(mode).connector("mirror", pending_fencing=True).connector("sink", pending_fencing=True)
+        found = found_in(pending)
         assert found == (["a fencing round for mirror is pending"] if due else [])
 
 
 def test_a_pending_fencing_round_is_told_as_soon_as_one_worker_is_enabled(cluster_in: Any) -> None:
-    found = told(
+    found = found_in(
         cluster_in(Mode.PREPARING).roll(W2, Mode.ENABLED, at=NOW - 60.0).connector("mirror", pending_fencing=True)
     )
     assert found[1:] == ["a fencing round for mirror is pending"]
@@ -205,9 +206,9 @@ def test_a_dead_member_is_started_or_waited_for(cluster: Any) -> None:
 def test_what_a_dead_member_left_unassigned_in_a_delay_is_the_delays_matter(cluster: Any) -> None:
     """Its task is placed on nobody, and its last word is still RUNNING."""
     cluster.stop(W2).place(("mirror", 1)).task("mirror", 1, worker_id=W2).assign(W1, delay_ms=300_000)
-    assert told(cluster) == [
-        "w2:8083 is stopped; by its file it would join as disabled; last reported before it stopped answering: "
-        "task mirror-1 RUNNING",
+    assert found_in(cluster) == [
+        "w2:8083 is stopped; by its configuration it would join as disabled; last reported before it stopped "
+        "answering: task mirror-1 RUNNING",
         "a rebalance delay runs (300 s at the last rebalance): tasks of a lost worker are unassigned until it ends",
     ]
 
@@ -220,17 +221,17 @@ def test_reports_of_a_foreign_group_end_with_the_request_that_mends_them(cluster
 
 
 def test_another_group_that_merely_has_connectors_of_these_names_is_not_told(cluster: Any) -> None:
-    assert told(cluster.see(neighbours=(other_group(frozenset({"file"}), config_offset=41),))) == []
+    assert found_in(cluster.see(neighbours=(other_group(frozenset({"file"}), config_offset=41),))) == []
 
 
 def test_what_is_paused_may_be_reported_by_whom_it_may(cluster: Any) -> None:
     cluster.connector("file", target_state="PAUSED").status("file", state="UNASSIGNED")
-    assert told(cluster) == []
+    assert found_in(cluster) == []
 
 
 def test_a_worker_that_starts_is_told_as_such(cluster: Any) -> None:
     cluster.roll(W2, Mode.DISABLED, at=NOW - 5.0).worker(W2, rest_problem="404", root=None, health=None)
-    assert told(cluster)[0].startswith("w2:8083 is starting: 404")
+    assert found_in(cluster)[0].startswith("w2:8083 is starting: 404")
 
 
 @pytest.mark.parametrize(
@@ -295,8 +296,8 @@ def test_workers_of_other_machines_are_one_finding_that_says_what_is_lacking(clu
     (finding,) = findings(cluster.observe())
 
     assert finding.what == (
-        "only the URL of w1:8083, w2:8083, w3:8083 is described, so these are not known: file, process, log and mode, "
-        "and with them the config topic, pending fencing and the rebalance delay"
+        "only the URL of w1:8083, w2:8083, w3:8083 is described, so these are not known: configuration, process, log "
+        "and mode, and with them the config topic, pending fencing and the rebalance delay"
     )
     assert "'eos discover' on the machine of a worker" in finding.remedy
 

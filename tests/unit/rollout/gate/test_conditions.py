@@ -20,7 +20,7 @@ from airflow_eos_provider.rollout.hosts.host import Obstacle
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
 LONG_AGO = 996_400.0  # when the processes of a fresh cluster started
 SUPERVISED = Obstacle("restart", "pid 7 was started by pid 6 (bash)", "end what supervises it")
-STRANGER = "w9:8083"
+UNKNOWN_MEMBER = "w9:8083"
 
 FAIL, INCONCLUSIVE = Verdict.FAIL, Verdict.INCONCLUSIVE
 Break = Callable[[Any], object]
@@ -46,14 +46,14 @@ def test_all_conditions_hold_for_a_worker_that_came_back_well(gate: Any) -> None
         (lambda c: c.start(W2, at=LONG_AGO), "process", FAIL, "from before the restart"),
         (lambda c: c.facts(W2, obstacles=(SUPERVISED,)), "process", FAIL, "pid 7 was started by pid 6"),
         (lambda c: c.facts(W2, is_running=False), "process", FAIL, "does not run"),
-        (lambda c: c.facts(W2, digest="edited"), "process", FAIL, "no longer the one that was written"),
+        (lambda c: c.facts(W2, digest="edited"), "process", FAIL, "no longer what was written"),
         # REST: the restarted worker's silence is its own fault, another one's is not
         (lambda c: c.unhealthy(W2), "REST", FAIL, "w2:8083: still starting (health is starting)"),
         (lambda c: c.worker(W2, root=None, rest_problem="refused"), "REST", FAIL, "w2:8083: still starting (refused)"),
         (lambda c: c.unhealthy(W1), "REST", INCONCLUSIVE, "w1:8083: health is starting"),
         (lambda c: c.kill(W3).prove(W3, ModeVerdict.DISABLED), "REST", INCONCLUSIVE, "w3:8083"),
         # group
-        (lambda c: c.join(STRANGER), "group", INCONCLUSIVE, "unexpected member w9:8083"),
+        (lambda c: c.join(UNKNOWN_MEMBER), "group", INCONCLUSIVE, "unexpected member w9:8083"),
         (lambda c: c.assign(W3, error=1), "group", FAIL, "assignment error 1"),
         # rebalance delay
         (lambda c: c.assign(W3, delay_ms=293_987), "rebalance delay", FAIL, "294 s"),
@@ -150,7 +150,7 @@ def test_a_member_whose_bytes_are_not_connects_is_an_unknown_member_when_the_gro
 
 
 def test_an_unknown_member_is_not_waited_away(gate: Any) -> None:
-    gate.cluster.join(STRANGER)
+    gate.cluster.join(UNKNOWN_MEMBER)
     assert answers(gate)["group"].decisive
 
 

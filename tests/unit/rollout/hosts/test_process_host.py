@@ -45,7 +45,7 @@ from airflow_eos_provider.rollout.hosts.host import WorkerStartError
 from airflow_eos_provider.rollout.hosts.process import ProcessHost
 from tests.waiting import until
 
-#: Reads its properties file, prints its settings as Connect does, listens, and ends on SIGTERM unless told otherwise.
+#: Reads its properties file, prints its settings as Connect does, listens, and ends on SIGTERM unless set otherwise.
 PROGRAM = """
 import datetime, signal, socket, subprocess, sys, time
 config, port, *options = sys.argv[1:]
@@ -237,7 +237,7 @@ class TestSeeing:
         assert facts.process is not None
         assert facts.running.alive is True
 
-    def test_a_stranger_on_the_port_is_named_and_the_worker_not_called_stopped(self, worker: WorkerDescription) -> None:
+    def test_another_process_on_the_port_is_named_and_no_worker_called_stopped(self, worker: WorkerDescription) -> None:
         with socket.create_server(("127.0.0.1", int(worker.start[3]))):
             facts = ProcessHost(worker).observe()
         assert facts.process is None
@@ -553,23 +553,23 @@ class TestRestarting:
         assert not wrapper.is_alive()
         assert not child.is_alive()
 
-    def test_a_stranger_on_the_port_is_a_refusal(self, worker: WorkerDescription) -> None:
+    def test_another_process_on_the_port_is_a_refusal(self, worker: WorkerDescription) -> None:
         with (
             socket.create_server(("127.0.0.1", int(worker.start[3]))),
             pytest.raises(RefusedError, match=f"is held by process {os.getpid()}"),
         ):
             ProcessHost(worker).restart()
 
-    def test_a_pid_file_that_names_a_stranger_never_gets_it_killed(self, worker: WorkerDescription) -> None:
+    def test_a_pid_file_that_names_another_process_never_gets_it_killed(self, worker: WorkerDescription) -> None:
         assert worker.pid_file is not None
-        with subprocess.Popen(["sleep", "60"]) as stranger:
+        with subprocess.Popen(["sleep", "60"]) as other:
             try:
-                worker.pid_file.write_text(f"{stranger.pid}\n")
-                with pytest.raises(RefusedError, match=f"names process {stranger.pid}"):
+                worker.pid_file.write_text(f"{other.pid}\n")
+                with pytest.raises(RefusedError, match=f"names process {other.pid}"):
                     ProcessHost(worker).restart()
-                assert stranger.poll() is None
+                assert other.poll() is None
             finally:
-                stranger.kill()
+                other.kill()
 
     def test_what_cannot_be_started_is_not_stopped(self, worker: WorkerDescription) -> None:
         host = started(worker)

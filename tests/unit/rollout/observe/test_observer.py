@@ -100,13 +100,13 @@ def cluster_at(port: int, workers: int = WORKERS) -> ConnectCluster:
     return ConnectCluster.from_mapping({"bootstrap_servers": "127.0.0.1:1", "group_id": "g", "workers": described})
 
 
-def afar(cluster: ConnectCluster) -> Observer:
+def remotely(cluster: ConnectCluster) -> Observer:
     return Observer(cluster, remote=InternalTopics("configs", "offsets"))
 
 
 def test_all_workers_are_asked_at_once(together: Together, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observer_module, "ANSWER_SECONDS", GIVE_UP_SECONDS)
-    observation = afar(cluster_at(together.server_address[1])).observe()
+    observation = remotely(cluster_at(together.server_address[1])).observe()
     assert [worker.rest_problem for worker in observation.workers] == [None] * WORKERS
     assert observation.statuses is not None
     assert set(observation.statuses) == {"a"}
@@ -129,7 +129,7 @@ def test_all_hosts_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_worker_that_hangs_is_named_and_holds_nothing_else_up(silent: int) -> None:
     """As many that hang as there are, the look is over when the first would have been given up."""
-    observation = afar(cluster_at(silent)).observe()
+    observation = remotely(cluster_at(silent)).observe()
     problems = {worker.rest_problem or "" for worker in observation.workers}
     assert len(problems) == WORKERS
     assert {problem.partition("did not answer")[2] for problem in problems} == {" GET / within 0.5 s."}
@@ -163,14 +163,14 @@ def test_a_part_that_does_not_come_is_given_up_at_the_looks_own_limit(
     monkeypatch.setattr(observer_module, "LOOK_SECONDS", 1.5)
     monkeypatch.setattr(observer_module, "describe_group", describe)
     try:
-        observation = afar(cluster_at(silent, workers=1)).observe()
+        observation = remotely(cluster_at(silent, workers=1)).observe()
     finally:
         released.set()
     assert observation.group_problem == "the group could not be read within 1.5 s"
 
 
 def test_a_look_is_as_old_as_its_first_part(silent: int) -> None:
-    observation = afar(cluster_at(silent, workers=1)).observe()
+    observation = remotely(cluster_at(silent, workers=1)).observe()
     assert observation.took_seconds >= 0.5  # so long the worker was waited for
     assert observation.begun_at == observation.at - observation.took_seconds
 
@@ -188,4 +188,4 @@ def test_a_config_topic_that_takes_several_looks_is_read_to_its_end(
         return whole
 
     monkeypatch.setattr(observer_module, "read_cluster_state", read_on)
-    assert afar(cluster_at(silent, workers=1)).observe_settled(seconds=0.0).config is whole
+    assert remotely(cluster_at(silent, workers=1)).observe_settled(seconds=0.0).config is whole

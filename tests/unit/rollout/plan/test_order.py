@@ -104,7 +104,7 @@ def test_with_a_lone_worker_everything_stands(cluster: Any) -> None:
 def test_a_stopped_workers_tasks_do_not_stand(cluster: Any) -> None:
     prediction = predict(W2, cluster.stop(W2).observe())
     assert (prediction.tasks, prediction.worst_seconds) == (0, 0.0)
-    assert "only its file changes" in prediction.reason
+    assert "only its configuration changes" in prediction.reason
 
 
 # ending a delay
@@ -121,7 +121,7 @@ def test_a_delay_that_is_nearly_over_is_waited_out(cluster: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "through"),
+    ("case", "done"),
     [
         pytest.param(lambda c: c, {W1}, id="no delay runs"),
         pytest.param(lambda c: c.assign(W2, delay_ms=30_000), {W1}, id="the delay is as short as two restarts"),
@@ -131,9 +131,9 @@ def test_a_delay_that_is_nearly_over_is_waited_out(cluster: Any) -> None:
         pytest.param(lambda c: setattr(c, "group_problem", "no broker") or c, {W1}, id="the group cannot be read"),
     ],
 )
-def test_no_leader_is_restarted_once_more_when(cluster: Any, case: Any, through: set[str]) -> None:
+def test_no_leader_is_restarted_once_more_when(cluster: Any, case: Any, done: set[str]) -> None:
     observation = case(cluster).observe()
-    assert leader_that_ends_delay(observation, through, remaining(observation)) is None
+    assert leader_that_ends_delay(observation, done, remaining(observation)) is None
 
 
 def remaining(observation: Observation, later: float = 0.0) -> float:

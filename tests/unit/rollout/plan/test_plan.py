@@ -32,7 +32,7 @@ def change_path(cluster: Any) -> None:
 
 #: Each thing that a plan rests on, and the words that name it when it has moved.
 MOVES: dict[str, tuple[Any, str]] = {
-    "an edited file": (lambda c: c.facts(W2, digest="edited"), "the file of w2:8083 was edited (/etc"),
+    "an edited file": (lambda c: c.facts(W2, digest="edited"), "the configuration of w2:8083 was edited (/etc"),
     "another path": (change_path, "config of w2:8083: /etc/connect/w2.properties, now /elsewhere/w2.properties"),
     "another mode": (lambda c: c.prove(W2, ModeVerdict.PREPARING), "mode of w2:8083: disabled, now preparing"),
     "a mode in doubt": (lambda c: c.prove(W2, ModeVerdict.UNKNOWN), "mode of w2:8083: disabled, now unknown"),
@@ -75,7 +75,7 @@ def test_everything_that_has_moved_is_named_at_once(cluster: Any) -> None:
     cluster.facts(W1, digest="edited").prove(W3, ModeVerdict.PREPARING)
     with pytest.raises(PlanMovedError) as refused:
         plan.require_unmoved(cluster.plan())
-    assert "the file of w1:8083 was edited" in refused.value.found
+    assert "the configuration of w1:8083 was edited" in refused.value.found
     assert "mode of w3:8083: disabled, now preparing" in refused.value.found
     assert "w2:8083" not in refused.value.found
 
@@ -147,7 +147,7 @@ def test_a_stopped_worker_whose_file_says_so_already_is_left_alone(cluster: Any)
 def test_a_worker_that_runs_and_declares_the_target_is_left_alone(cluster_in: Any) -> None:
     plan = cluster_in(PREPARING).plan(PREPARING)
     assert plan.nothing_to_do
-    assert "  no file changes" in plan.markdown()
+    assert "  no configuration changes" in plan.markdown()
 
 
 def test_a_file_that_is_newer_than_its_process_makes_a_restart(cluster: Any) -> None:

@@ -1,4 +1,4 @@
-"""Every reason against a roll is found before anything is touched; each is told by its own check."""
+"""Every reason against a roll is found before anything is touched; each is reported by its own check."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_healthy_cluster_may_be_rolled_to_preparing(cluster: Any) -> None:
         "version": "4.3.1",
         "worker files": "3 edits for 3 workers, one group",
         "modes": "w1:8083 disabled, w2:8083 disabled, w3:8083 disabled",
-        "processes": "each may be restarted from here, and its file be changed",
+        "processes": "each may be restarted from here, and its configuration be changed",
         "source offsets": "each worker of the roll will read them committed",
         "downtime": "3 workers run, one restarts at a time",
         "connectors": "3 connectors, 5 tasks",
@@ -338,10 +338,10 @@ def by_hand(cluster: Any, *worker_ids: str) -> Any:
 def test_a_group_that_was_prepared_by_hand_has_to_be_prepared_by_a_roll_first(cluster_in: Any) -> None:
     result = check(by_hand(cluster_in(PREPARING), W2), ENABLED)
     assert not_passed(result) == {"source offsets": FAIL}
-    told = answer(result, "source offsets")
-    assert told.evidence.startswith("w2:8083 would read them uncommitted")
-    assert "records are lost" in told.evidence
-    assert "'eos plan --to preparing' once more" in told.remedy
+    reported = answer(result, "source offsets")
+    assert reported.evidence.startswith("w2:8083 would read them uncommitted")
+    assert "records are lost" in reported.evidence
+    assert "'eos plan --to preparing' once more" in reported.remedy
     assert not_passed(check(by_hand(cluster_in(PREPARING), W2), PREPARING)) == {}
 
 

@@ -31,7 +31,7 @@ def test_leaving_enabled_says_that_exactly_once_is_given_up(cluster_in: Any) -> 
 def test_a_shared_file_is_named_as_such(cluster: Any) -> None:
     plan = cluster.plan()
     shared = tuple(replace(change, config=plan.workers[0].config) for change in plan.workers)
-    assert "A file serves several workers" in shown(replace(plan, workers=shared))
+    assert "One configuration serves several workers" in shown(replace(plan, workers=shared))
 
 
 def test_more_changed_lines_than_there_is_room_for_are_counted(cluster: Any) -> None:

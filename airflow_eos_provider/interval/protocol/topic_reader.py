@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 #: A read that has not reached its end after so many seconds waits for a transaction, whose producer is looked for and
 #: named. Each further try waits twice as long, so that a topic that is always busy is read, too.
-_PATIENCE_SECONDS = 3.0
+_FIRST_LIMIT_SECONDS = 3.0
 
 #: The longest that an open transaction may hold up a read, seconds: the brokers' usual transaction.max.timeout.ms, and
 #: the minute between two of their looks for expired ones.
@@ -30,7 +30,7 @@ _ANSWER_SECONDS = 60.0
 _PAUSE_SECONDS = 0.2
 
 
-def patiently(ask: Callable[[], T], topic: str, report: Report = silent) -> T:
+def ask_until_answered(ask: Callable[[], T], topic: str, report: Report = silent) -> T:
     """Ask again where the brokers did not answer: one late answer is no reason to give a run up.
 
     :param ask: a question that bounds its own wait.
@@ -50,7 +50,7 @@ def patiently(ask: Callable[[], T], topic: str, report: Report = silent) -> T:
             time.sleep(_PAUSE_SECONDS)
 
 
-class Patience:
+class ReportBackoff:
     """Says when a line about what is waited for is due: after some seconds, then after twice as many, and so on.
 
     :param seconds: until the first one.
@@ -59,15 +59,15 @@ class Patience:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
-    def is_over(self, waited_seconds: float) -> bool:
+    def is_due(self, waited_seconds: float) -> bool:
         """Whether a line is due; then the next one is after twice as many seconds."""
-        is_over = waited_seconds >= self._seconds
-        if is_over:
+        is_due = waited_seconds >= self._seconds
+        if is_due:
             self._seconds *= 2
-        return is_over
+        return is_due
 
 
-class Follower:
+class TopicReader:
     """Reads a topic on from where it stopped, to an end that is asked for at each call.
 
     :param settings: the Kafka cluster.
@@ -98,23 +98,23 @@ class Follower:
         :raises UnreachableError: no broker answered for a minute.
         """
         began = time.monotonic()
-        patience = _PATIENCE_SECONDS
+        limit = _FIRST_LIMIT_SECONDS
         while True:
             try:
-                return self._read(stable_only=False, timeout_seconds=patience)
+                return self._read(stable_only=False, timeout_seconds=limit)
             except ReadTimeoutError:
                 waited = time.monotonic() - began
-                if waited + patience > _LONGEST_WAIT_SECONDS:
+                if waited + limit > _LONGEST_WAIT_SECONDS:
                     raise
                 self._report(f"Has waited {waited:.0f} s for the end of topic {self._topic}: {self._who_holds_it()}")
-                patience *= 2
+                limit *= 2
 
     def read_stable(self) -> tuple[LogRecord, ...]:
         """The committed records before the first open transaction. There may be more behind it."""
         return self._read(stable_only=True, timeout_seconds=_LONGEST_WAIT_SECONDS)
 
     def _read(self, *, stable_only: bool, timeout_seconds: float) -> tuple[LogRecord, ...]:
-        return patiently(lambda: self._read_once(stable_only, timeout_seconds), self._topic, self._report)
+        return ask_until_answered(lambda: self._read_once(stable_only, timeout_seconds), self._topic, self._report)
 
     def _read_once(self, stable_only: bool, timeout_seconds: float) -> tuple[LogRecord, ...]:
         reach = Reach(
