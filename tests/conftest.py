@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import random
 import secrets
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
@@ -110,6 +112,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if os.environ.get("EOS_TESTS_REVERSED"):
         items.reverse()
     items.sort(key=file_order)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clients_of_other_files_are_closed() -> None:
+    """Close the Kafka clients that the tests of an earlier file have left to the garbage collector.
+
+    Their broker is gone, so their threads would connect again and again beside the tests of this file.
+    """
+    if left := [thread for thread in threading.enumerate() if thread.name.startswith("kafka-io-")]:
+        gc.collect()
+        for thread in left:
+            thread.join(5.0)
 
 
 @pytest.fixture(scope="session", autouse=True)

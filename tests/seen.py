@@ -6,22 +6,28 @@ import re
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 
 #: One line of Connect's own for each start of a worker (ConnectDistributed).
 _STARTED = re.compile(rb"Kafka Connect worker initializing")
 
 
+def look(lab: Lab) -> Observation:
+    with Observer(lab.cluster()) as observer:
+        return observer.observe()
+
+
 def modes(lab: Lab) -> set[Mode | None]:
-    return {worker.mode.verdict.mode for worker in Observer(lab.cluster()).observe().workers}
+    return {worker.mode.verdict.mode for worker in look(lab).workers}
 
 
 def mode_of(lab: Lab, worker_id: str) -> Mode | None:
-    return Observer(lab.cluster()).observe().worker(worker_id).mode.verdict.mode
+    return look(lab).worker(worker_id).mode.verdict.mode
 
 
 def pids(lab: Lab) -> dict[str, int]:
-    facts = {w.worker_id: w.facts for w in Observer(lab.cluster()).observe().workers}
+    facts = {w.worker_id: w.facts for w in look(lab).workers}
     return {worker_id: fact.process.pid for worker_id, fact in facts.items() if fact.process}
 
 

@@ -247,7 +247,8 @@ def back(
     described = load_cluster(cluster)
     former = _find(described.kafka, described.group_id, rollout)
     settings = RolloutSettings(allow_downtime=allow_downtime)
-    made = Controller(described, settings=settings).plan(former_mode(former.plan))
+    with Controller(described, settings=settings) as controller:
+        made = controller.plan(former_mode(former.plan))
     if yes and not made.nothing_to_do:
         why = reason or f"back from rollout {former.rollout_id}"
         carry_out(described, lambda _: made, settings, reason=why, as_json=as_json)

@@ -137,10 +137,27 @@ class OffsetsChanger:
             if own_topic == (reader.own_topic_of(connector) or ""):
                 own_topic = None  # it is so already
             else:
+                self._require_compacted(own_topic)
                 self._require_valid({**configured.config, OWN_TOPIC: own_topic or None})
         writes = request.writes(reader, self.kafka_cluster_id, self.group_id)
         last_change = closed[-1].change_id if closed else ""
         return OffsetsPlan.of(request, look, reader.topics.values(), writes, own_topic, last_change)
+
+    def _require_compacted(self, own_topic: str) -> None:
+        """Go on only if an own topic that is there already keeps the newest offset of each key.
+
+        :raises ConfigurationError: it does not.
+        """
+        topics = Topics(self._session.cluster.kafka)
+        if not own_topic or not topics.is_there(own_topic):
+            return
+        policy = topics.settings_of([own_topic])[own_topic]["cleanup.policy"]
+        if policy != "compact":
+            raise ConfigurationError(
+                f"Topic {own_topic} has cleanup.policy={policy}: offsets would be deleted there after a time.",
+                expected="cleanup.policy=compact",
+                remedy=f"Set cleanup.policy=compact on {own_topic}, or name another topic.",
+            )
 
     def _require_valid(self, config: Mapping[str, str | None]) -> None:
         """Go on only if Connect takes this configuration.

@@ -10,14 +10,16 @@ from typing import Self
 
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.errors import PlanMovedError
+from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import JournalContent, RolloutRecord, RolloutState
 from airflow_eos_provider.rollout.act.left_down import left_down
 from airflow_eos_provider.rollout.hosts.choose import HostFactory, host_of
+from airflow_eos_provider.rollout.observe.client_clusters import ClientClusterLook
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.plan import preflight
+from airflow_eos_provider.rollout.plan.other_clusters import matters
 from airflow_eos_provider.rollout.plan.plan import Plan, make_plan, next_target
 from airflow_eos_provider.rollout.plan.preflight import Preflight
 from airflow_eos_provider.rollout.plan.temporary_isolation import temporary_isolation
@@ -45,6 +47,7 @@ class Planner:
         self.cluster = cluster
         self.observer = Observer(cluster, hosts=hosts)
         self.settings = settings
+        self._clients = ClientClusterLook(self.observer.session.kafka)
         self._searched: Observation | None = None
 
     def __enter__(self) -> Self:
@@ -92,6 +95,7 @@ class Planner:
         One look serves the plans of all modes, and whatever is asked next: see :meth:`look_of_search`.
 
         :raises PlanMovedError: no plan has it.
+        :raises ConfigurationError: none of those that could be made has it, and one could not be made.
         """
         content = read_journal(self.observer.session.kafka, self.cluster.group_id)
         own = [r for r in content.rollouts.values() if str(r.plan.get("hash", "")).startswith(hash_prefix)]
@@ -101,14 +105,21 @@ class Planner:
                 content.require_understood(record)
                 return Plan.from_dict(record.plan)
         observation = self._searched = self.observe_stable()
+        unplannable: ConfigurationError | None = None
         for target in Mode:
-            plan = self._plan_from(observation, target, content)
+            try:
+                plan = self._plan_from(observation, target, content)
+            except ConfigurationError as error:  # a configuration that already has one mode, and cannot get another
+                unplannable = unplannable or error
+                continue
             if plan.hash.startswith(hash_prefix):
                 return plan
         for record in newest_first:  # done already: apply reports that, if it still holds
             plan = Plan.from_dict(record.plan)
             if self.still_done(plan, content, observation) is not None:
                 return plan
+        if unplannable is not None:
+            raise unplannable
         raise PlanMovedError(
             f"No plan {hash_prefix} fits the cluster as it is now: "
             f"the configurations, modes, versions or the roster have moved since it was made.",
@@ -160,7 +171,8 @@ class Planner:
         return record
 
     def _check(self, observation: Observation, target: Mode, content: JournalContent) -> Preflight:
-        return preflight.check(observation, target, self.settings, left_down(content, observation))
+        clients = self._clients.look(observation) if matters(observation, target) else None
+        return preflight.check(observation, target, self.settings, left_down(content, observation), clients)
 
     def _plan_from(self, observation: Observation, target: Mode, content: JournalContent | None = None) -> Plan:
         digests = {}

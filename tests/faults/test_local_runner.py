@@ -153,8 +153,8 @@ def test_a_retry_stops_where_its_input_has_other_rows_than_are_committed(
     with pytest.raises(InputChangedError) as refused:
         runner().run(lambda: plan_files(run, [file], 50), 1)
 
-    seen = re.findall(r"slice (\d+) is committed with 10 records, digest \w{32}; the input now has", str(refused.value))
-    assert [int(number) for number in seen] == slices
+    said = re.findall(r"slice (\d+) is committed with 10 records, digest \w{32}; the input now has", str(refused.value))
+    assert [int(number) for number in said] == slices
     assert lines_of(pipeline) == committed
 
     put(content)

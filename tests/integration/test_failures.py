@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
@@ -49,8 +49,9 @@ def lab(lab_factory: Callable[[LabOptions], Lab]) -> Lab:
 
 
 @pytest.fixture(scope="module")
-def observer(lab: Lab) -> Observer:
-    return Observer(lab.cluster())
+def observer(lab: Lab) -> Iterator[Observer]:
+    with Observer(lab.cluster()) as found:
+        yield found
 
 
 def wait_for(what: str, condition: Callable[[], bool], seconds: float = 180.0) -> None:

@@ -105,6 +105,9 @@ def test_an_own_topic_given_by_hand_has_a_connector_begin_anew_and_a_migration_d
     cluster.until_read("by-hand", 2)
 
     cluster.source("migrated")
+    cluster.lab.create_topic("deleting", 1, {"cleanup.policy": "compact,delete"})
+    deleting = eos.run("offsets", "migrate", "migrated", "--to", "own", "--topic", "deleting", "--yes", expect=2).stderr
+    assert "deleting has cleanup.policy=compact,delete" in " ".join(deleting.split())
     eos.run("offsets", "migrate", "migrated", "--to", "own", "--topic", "migrated-offsets", "--yes")
     with cluster.file("migrated").open("a", encoding="utf-8") as file:
         file.write("four\n")

@@ -21,5 +21,5 @@ def bring_to(lab: Lab, mode: Mode) -> None:
         return
     if {mode, *modes} >= {Mode.DISABLED, Mode.ENABLED}:
         bring_to(lab, Mode.PREPARING)
-    controller = Controller(lab.cluster(), settings=SETTINGS)
-    controller.apply(controller.plan(mode), take_over=True)  # a test that failed may have left its lease
+    with Controller(lab.cluster(), settings=SETTINGS) as controller:
+        controller.apply(controller.plan(mode), take_over=True)  # a test that failed may have left its lease

@@ -255,6 +255,24 @@ def test_one_look_serves_whichever_plan_is_meant(described: ConnectCluster, look
     assert looks.count == 1
 
 
+def test_a_plan_is_found_although_that_of_another_mode_cannot_be_made(
+    described: ConnectCluster, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller = looking(described, looks)
+    shown = controller.replan(Mode.ENABLED)
+    plan_from = planner.Planner._plan_from
+
+    def only_enabled(self: Any, observation: Any, target: Mode, *content: Any) -> Any:
+        if target is not Mode.ENABLED:
+            raise ConfigurationError("a config provider supplies the mode")
+        return plan_from(self, observation, target, *content)
+
+    monkeypatch.setattr(planner.Planner, "_plan_from", only_enabled)
+    assert controller.find_plan(shown.hash) == shown
+    with pytest.raises(ConfigurationError, match="a config provider"):
+        controller.find_plan("0" * 64)
+
+
 def test_the_look_that_no_plan_fits_says_what_has_moved(described: ConnectCluster, cluster: Any, looks: Looks) -> None:
     controller = looking(described, looks)
     shown = controller.replan(Mode.PREPARING)

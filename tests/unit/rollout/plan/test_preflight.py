@@ -83,6 +83,7 @@ def test_a_healthy_cluster_may_be_rolled_to_preparing(cluster: Any) -> None:
         "processes": "each may be restarted from here, and its configuration be changed",
         "source offsets": "each worker of the roll will read them committed",
         "downtime": "3 workers run, one restarts at a time",
+        "other clusters": "asked when exactly-once begins",
         "connectors": "3 connectors, 5 tasks",
     }
 
