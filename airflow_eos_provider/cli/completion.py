@@ -21,7 +21,7 @@ from airflow_eos_provider.connect.session import ConnectSession
 LOOK_SECONDS = 3.0
 
 #: A word that a shell takes as it stands. Another one is left out: it would become several words, or a command.
-_PLAIN = re.compile(r"[\w.:/@#%+=,-]+")
+_PLAIN = re.compile(r"[\w.:/@#%+=,][\w.:/@#%+=,-]*")
 
 #: A word, and what is said beside it.
 Candidate = tuple[str, str]

@@ -34,7 +34,14 @@ from airflow_eos_provider.cli.plan_apply import (
 )
 from airflow_eos_provider.cli.plan_apply import show as show_plan
 from airflow_eos_provider.connect.cluster import ConnectCluster
-from airflow_eos_provider.errors import EosError, GateFailedError, RefusedError, RolloutPausedError, UnreachableError
+from airflow_eos_provider.errors import (
+    EosError,
+    GateFailedError,
+    ReadTimeoutError,
+    RefusedError,
+    RolloutPausedError,
+    UnreachableError,
+)
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import Request, RequestKind, RolloutState, Step
 from airflow_eos_provider.journal.stop_requests import ANSWER_SECONDS, request
@@ -322,7 +329,7 @@ def _find_again(session: Session, group_id: str, rollout_id: str) -> Rollout:
     """
     try:
         return _find(session, group_id, rollout_id)
-    except UnreachableError:
+    except (ReadTimeoutError, UnreachableError):
         return _find(session, group_id, rollout_id)
 
 

@@ -274,7 +274,8 @@ class OffsetsChanger:
         replicas = wanted.replicas
         if replicas is not None and replicas != BROKERS_DEFAULT:
             replicas = min(replicas, topics.brokers())
-        topics.create(planned.name, planned.partitions, wanted.settings, replicas)
+        if not topics.create(planned.name, planned.partitions, wanted.settings, replicas):
+            self._require_compacted(planned.name)  # somebody has made it since
         self._report(f"topic {planned.name} is created: {planned.partitions} partitions.")
 
     def _own_topic(self, name: str) -> WantedTopic:
@@ -462,7 +463,8 @@ class OffsetsChanger:
 
         :param stopped: the connector as it was when its offsets were written.
         :raises RefusedError: it was started since, so that its tasks may have written newer offsets in the former
-            place; or it has a third topic.
+            place; or it has a third topic. If it was started in the moment of the request, what it has delivered
+            then may come again.
         """
         connector = plan.look.connector
         self._existing(plan)
@@ -472,6 +474,8 @@ class OffsetsChanger:
             change.confirm("configure")
             self._require_not_started(plan, stopped)
             self._set_own_topic(plan, config)
+            self._until(change, lambda: self._is_configured(plan), f"{connector} to have its new configuration")
+            self._require_not_started(plan, stopped)  # a rebalance may have held the request up
         self._until(change, lambda: self._is_configured(plan), f"{connector} to have its new configuration")
         self._report(f"{connector}: {OWN_TOPIC} is {plan.own_topic or 'not set any more'}.")
 

@@ -67,6 +67,15 @@ def test_one_that_would_begin_anew_is_found_before_the_roll_and_one_whose_offset
         assert read("anew") == Counter({**dict.fromkeys(LINES, 2), "four": 1})
         assert read("brought") == Counter([*LINES, "four"])
 
+        # Each offset is in the partition of the one before, so a later start reads the later one.
+        here.rest.stop("brought")
+        until(partial(is_stopped, here, "brought"), "the stop of brought", seconds=SECONDS)
+        with here.file("brought").open("a", encoding="utf-8") as file:
+            file.write("five\n")
+        here.rest.resume("brought")
+        until(lambda: read("brought")["five"], "the fifth line", seconds=SECONDS)
+        assert read("brought") == Counter([*LINES, "four", "five"])
+
 
 def is_at_end(cluster: Cluster, name: str) -> bool:
     return bool(cluster.committed(name) == END)
@@ -80,7 +89,7 @@ def bring_offsets(backup: Path, there: Lab, topic: str) -> None:
     """Write the offsets of a backup into the topic of another Kafka cluster, as docs/offsets.md says."""
     with contextlib.suppress(RefusedError):  # a worker may have made it
         there.create_topic(topic, 5, {"cleanup.policy": "compact"})
-    producer = Producer({"bootstrap.servers": there.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": there.bootstrap_servers, "partitioner": "murmur2_random"})
     for line in backup.read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
         if "key" in record and "value" in record:

@@ -27,25 +27,21 @@ def matters(observation: Observation, target: Mode) -> bool:
 def other_clusters(clients: Mapping[str, ClientClusters] | None) -> Check:
     """No source connector loses its offsets, or its fencing, to another Kafka cluster.
 
-    :param clients: of those that name addresses of their own; None where this roll does not begin exactly-once.
+    :param clients: of those that are not stopped and have addresses of their own; None where this roll does not begin
+        exactly-once.
     """
     if clients is None:
         return passed(NAME, "asked when exactly-once begins")
-    running = {name: found for name, found in clients.items() if not found.is_stopped}
-    for name, found in running.items():
+    for name, found in clients.items():
         if not found.problem and (problem := _problem(found)) is not None:
             evidence, remedy = problem
-            return failed(NAME, f"{name}: {evidence}", f"{remedy}; or stop {name} for this roll")
-    for name, found in running.items():
+            return failed(NAME, f"{name}: {evidence}", f"{remedy}; or stop {name} until that is done")
+    for name, found in clients.items():
         if found.problem:
             return inconclusive(
-                NAME,
-                f"{name}: {found.problem}",
-                f"make these brokers reachable from here; or stop {name} for this roll",
+                NAME, f"{name}: {found.problem}", f"{found.remedy}; or stop {name}, and see docs/offsets.md"
             )
-    stopped = sorted(clients.keys() - running.keys())
-    also = f"; stopped, not looked at: {', '.join(stopped)}" if stopped else ""
-    return passed(NAME, f"no running source connector has its offsets or its fencing elsewhere{also}")
+    return passed(NAME, "no running source connector has its offsets or its fencing elsewhere")
 
 
 def _problem(found: ClientClusters) -> tuple[str, str] | None:
@@ -66,6 +62,6 @@ def _problem(found: ClientClusters) -> tuple[str, str] | None:
         return (
             f"its offsets are in the workers' Kafka cluster {found.workers}; in the mode enabled its tasks read them "
             f"in {found.producer}, find none, and begin anew",
-            "see 'Connectors on another Kafka cluster' in docs/offsets.md",
+            "bring its offsets there first ('Connectors on another Kafka cluster' in docs/offsets.md)",
         )
     return None

@@ -15,7 +15,7 @@ from airflow_eos_provider.rollout.plan.other_clusters import matters, other_clus
 HERE, THERE = "kafka-1", "kafka-2"
 
 #: All its clients are there, and so are its offsets already.
-ALL_THERE = ClientClusters(HERE, THERE, THERE, THERE, has_own_topic=True, is_stopped=False)
+ALL_THERE = ClientClusters(HERE, THERE, THERE, THERE, has_own_topic=True)
 
 
 @pytest.mark.parametrize(
@@ -33,15 +33,14 @@ def test_what_would_be_lost_is_said_with_what_to_do(clients: ClientClusters, evi
     assert found.verdict is Verdict.FAIL
     assert found.evidence.startswith("c: ")
     assert evidence in found.evidence
-    assert "or stop c for this roll" in found.remedy
+    assert "or stop c until that is done" in found.remedy
 
 
 @pytest.mark.parametrize(
     "clients",
     [
         ALL_THERE,
-        ClientClusters(HERE, HERE, HERE, HERE, has_own_topic=False, is_stopped=False),  # another name of this cluster
-        ClientClusters(HERE, THERE, THERE, THERE, has_own_topic=False, is_stopped=True),
+        ClientClusters(HERE, HERE, HERE, HERE, has_own_topic=False),  # another name of this cluster
     ],
 )
 def test_what_a_roll_does_not_harm_passes(clients: ClientClusters) -> None:
@@ -49,9 +48,10 @@ def test_what_a_roll_does_not_harm_passes(clients: ClientClusters) -> None:
 
 
 def test_a_cluster_that_is_not_known_pauses_and_a_known_harm_outweighs_it() -> None:
-    unknown = replace(ALL_THERE, producer=HERE, problem="no broker answers")
+    unknown = replace(ALL_THERE, producer=HERE, problem="no broker answers", remedy="make it answer")
     found = other_clusters({"c": unknown})
     assert (found.verdict, found.evidence) == (Verdict.INCONCLUSIVE, "c: no broker answers")
+    assert found.remedy.startswith("make it answer")
     assert other_clusters({"c": unknown, "d": replace(ALL_THERE, admin=HERE)}).verdict is Verdict.FAIL
 
 
