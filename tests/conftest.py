@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 import pytest
 
+from airflow_eos_provider import redaction
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.ownership import marker
@@ -124,6 +125,12 @@ def clients_of_other_files_are_closed() -> None:
         gc.collect()
         for thread in left:
             thread.join(5.0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def secrets_of_other_files_are_forgotten() -> None:
+    """Let the passwords of an earlier file be words again: they are masked in every text of this process."""
+    redaction._values.clear()
 
 
 @pytest.fixture(scope="session", autouse=True)
