@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,8 +33,7 @@ from airflow_eos_provider.cli.offsets_change import (
     restore_,
 )
 from airflow_eos_provider.connect.cluster import ConnectCluster
-from airflow_eos_provider.connect.internal_topics import OFFSETS, OTHER_CLUSTER, read_worker_files
-from airflow_eos_provider.connect.rest import ConnectorStatus
+from airflow_eos_provider.connect.internal_topics import OFFSETS, read_worker_files
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError
@@ -42,6 +41,7 @@ from airflow_eos_provider.kafka.partition_writers import Outcome
 from airflow_eos_provider.offsets import backup
 from airflow_eos_provider.offsets.difference import Difference, difference
 from airflow_eos_provider.offsets.group import GroupOffsets, SeenOffset, matching, parse_where, read_group_offsets
+from airflow_eos_provider.offsets.stores import OffsetStores
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_documents, print_json
 
 offsets_app = typer.Typer(
@@ -226,19 +226,14 @@ def look(
             remedy=f"What a deleted connector has left: 'eos offsets list {connector} --all'.",
         )
     only = None if connector is None else [connector]
-    _warn_of_other_clusters({name: each for name, each in connectors.items() if only is None or name in only})
-    return read_group_offsets(session.kafka, topic, connectors, only=only, headers=headers, progress=print_share_read)
-
-
-def _warn_of_other_clusters(connectors: Mapping[str, ConnectorStatus]) -> None:
-    """Say of which connectors the offsets may be on another Kafka cluster, which is not looked at."""
-    for name, status in connectors.items():
-        elsewhere = [setting for setting in OTHER_CLUSTER if status.config.get(setting)]
-        if elsewhere:
-            warn(
-                f"{name} has {' and '.join(elsewhere)}: where the workers are enabled its offsets are on that Kafka "
-                "cluster, which is not looked at"
-            )
+    return read_group_offsets(
+        OffsetStores(session, topic),
+        connectors,
+        only=only,
+        headers=headers,
+        progress=print_share_read,
+        unknown=lambda name, error: warn(f"own offsets of {name} are not looked at. {error.found}"),
+    )
 
 
 def _key(seen: SeenOffset) -> str:

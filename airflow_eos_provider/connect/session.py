@@ -10,6 +10,7 @@ from functools import partial
 from typing import Self, TypeVar
 
 from airflow_eos_provider.connect.cluster import ConnectCluster, RestSettings
+from airflow_eos_provider.connect.other_kafka import OtherKafka
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.kafka.lent import Lent
@@ -29,11 +30,13 @@ class ConnectSession:
     :param cluster: the description of the cluster.
     :param answer_seconds: limit of one question.
     :ivar kafka: the session of its Kafka cluster.
+    :ivar other_kafka: other Kafka clusters, which its connectors name.
     """
 
     def __init__(self, cluster: ConnectCluster, *, answer_seconds: float = ANSWER_SECONDS) -> None:
         self.cluster = cluster
         self.kafka = Session(cluster.kafka, answer_seconds=answer_seconds)
+        self.other_kafka = OtherKafka(self.kafka)
         self._answer_seconds = answer_seconds
 
     def __enter__(self) -> Self:
@@ -45,6 +48,7 @@ class ConnectSession:
     def close(self) -> None:
         """Close every client; one that is borrowed is closed when it comes back."""
         self.kafka.close()
+        self.other_kafka.close()
 
     @contextmanager
     def rest(self, url: str, *, give_up_at: float, retry_seconds: float = 0.0) -> Iterator[ConnectRest]:

@@ -18,6 +18,7 @@ from airflow_eos_provider.offsets import backup
 from airflow_eos_provider.offsets.apply import OffsetsChanger, OffsetsReport
 from airflow_eos_provider.offsets.group import read_group_offsets
 from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
+from airflow_eos_provider.offsets.stores import OffsetStores
 
 OWN_TOPIC = "flights-mirror-offsets"
 
@@ -57,9 +58,8 @@ class MirrorOffsets:
                 if time.monotonic() > deadline:
                     raise EosError(f"{MIRROR_CONNECTOR} was asked to stop; {_REST_SECONDS:.0f} s later it has not.")
                 time.sleep(0.2)
-            found = read_group_offsets(
-                self._session.kafka, self._global_topic, rest.statuses(), only=[MIRROR_CONNECTOR], headers=True
-            )
+            stores = OffsetStores(self._session, self._global_topic)
+            found = read_group_offsets(stores, rest.statuses(), only=[MIRROR_CONNECTOR], headers=True)
             cluster_id = self._session.kafka.cluster_id()
             backup.write(backup.take(found, cluster_id, self._group_id, time.time(), MIRROR_CONNECTOR), file)
             removed = self._apply(OffsetsRequest(Verb.RESET, MIRROR_CONNECTOR))

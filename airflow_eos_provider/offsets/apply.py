@@ -21,19 +21,21 @@ from airflow_eos_provider.connect.internal_topics import (
     WantedTopic,
     read_worker_files,
 )
-from airflow_eos_provider.connect.mode_evidence import probe
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError, ConnectRestError, EosError, PlanMovedError, RefusedError
 from airflow_eos_provider.journal.change import GroupChange, group_change
 from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
+from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.offsets.changes import Write
 from airflow_eos_provider.offsets.group import Progress
+from airflow_eos_provider.offsets.mode import runs_exactly_once
 from airflow_eos_provider.offsets.plan import KIND, ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
 from airflow_eos_provider.offsets.reader import OffsetsReader
 from airflow_eos_provider.offsets.request import OffsetsRequest
+from airflow_eos_provider.offsets.stores import OffsetStores, Store, is_elsewhere, topic_of
 from airflow_eos_provider.offsets.write import write_in_transaction, write_plainly
 
 T = TypeVar("T")
@@ -129,34 +131,38 @@ class OffsetsChanger:
             configured.config if configured else {},
             exactly_once=self.exactly_once(),
         )
-        reader = self._reader(state)
+        stores = self._stores(exactly_once=look.exactly_once)
+        reader = self._reader(stores, state)
         own_topic = request.own_topic
         if own_topic is not None:
             if configured is None:
                 raise ConfigurationError(f"There is no connector {connector} in the group {self.group_id}.")
-            if own_topic == (reader.own_topic_of(connector) or ""):
+            if own_topic == (configured.config.get(OWN_TOPIC) or ""):
                 own_topic = None  # it is so already
             else:
-                self._require_compacted(own_topic)
-                self._require_valid({**configured.config, OWN_TOPIC: own_topic or None})
+                wanted = {**configured.config, OWN_TOPIC: own_topic or None}
+                self._require_compacted(stores.own(connector, wanted))
+                self._require_valid(wanted)
         writes = request.writes(reader, self.kafka_cluster_id, self.group_id)
         last_change = closed[-1].change_id if closed else ""
         return OffsetsPlan.of(request, look, reader.topics.values(), writes, own_topic, last_change)
 
-    def _require_compacted(self, own_topic: str) -> None:
+    def _require_compacted(self, own: Store | None) -> None:
         """Go on only if an own topic that is there already keeps the newest offset of each key.
 
         :raises ConfigurationError: it does not.
         """
-        topics = Topics(self._session.cluster.kafka)
-        if not own_topic or not topics.is_there(own_topic):
+        if own is None:
             return
-        policy = topics.settings_of([own_topic])[own_topic]["cleanup.policy"]
+        topics = Topics(own.kafka.settings)
+        if not topics.is_there(own.topic):
+            return
+        policy = topics.settings_of([own.topic])[own.topic]["cleanup.policy"]
         if policy != "compact":
             raise ConfigurationError(
-                f"Topic {own_topic} has cleanup.policy={policy}: offsets would be deleted there after a time.",
+                f"Topic {own.name} has cleanup.policy={policy}: offsets would be deleted there after a time.",
                 expected="cleanup.policy=compact",
-                remedy=f"Set cleanup.policy=compact on {own_topic}, or name another topic.",
+                remedy=f"Set cleanup.policy=compact on {own.name}, or name another topic.",
             )
 
     def _require_valid(self, config: Mapping[str, str | None]) -> None:
@@ -173,16 +179,20 @@ class OffsetsChanger:
                 remedy="Correct the connector's configuration first (PUT /connector-plugins/<class>/config/validate).",
             )
 
-    def _reader(self, state: ClusterState) -> OffsetsReader:
+    def _stores(self, *, exactly_once: bool) -> OffsetStores:
+        return OffsetStores(self._session, self._offsets_topic, lambda: exactly_once)
+
+    def _reader(self, stores: OffsetStores, state: ClusterState) -> OffsetsReader:
         partitions = self._own_topic("").partitions
         if partitions is None or partitions == BROKERS_DEFAULT:
             partitions = Role.OWN.default_partitions
-        return OffsetsReader(self._session.kafka, state, self._offsets_topic, self._progress, partitions)
+        return OffsetsReader(stores, state, self._progress, partitions)
 
     def deleted(self) -> list[str]:
         """The connectors that have left offsets in the global topic and do not exist any more."""
         state = self._config()
-        found = self._reader(state).topic(self._offsets_topic).committed
+        stores = OffsetStores(self._session, self._offsets_topic)
+        found = self._reader(stores, state).global_topic().committed
         return sorted(
             connector
             for connector, records in found.items()
@@ -201,28 +211,8 @@ class OffsetsChanger:
         return OffsetsPlan.from_dict(found.plan)
 
     def exactly_once(self) -> bool:
-        """Whether all workers run in the mode ``enabled``; False if none does.
-
-        Each worker is asked to validate a connector that requires exactly-once (``ExactlyOnceSourceIT``'s way to see
-        it from outside), so this needs nothing but their REST API.
-
-        :raises RefusedError: they differ, or one does not say.
-        """
-        found: dict[str, bool | None] = {}
-        why: dict[str, str] = {}
-        for worker in self._session.cluster.workers:
-            with self._session.rest(worker.url, give_up_at=time.monotonic() + _REST_SECONDS) as rest:
-                observed = probe(rest)
-            found[worker.worker_id], why[worker.worker_id] = observed.runs_exactly_once, observed.detail
-        verdicts = set(found.values())
-        if verdicts == {True} or verdicts == {False}:
-            return verdicts == {True}
-        raise RefusedError(
-            "It is not the same for all workers whether they run exactly-once source connectors: "
-            + "; ".join(f"{worker}: {detail}" for worker, detail in why.items())
-            + ".",
-            remedy="Offsets have no guarantee in between: finish the roll ('eos status', 'eos plan'), then try again.",
-        )
+        """Whether all workers run in the mode ``enabled``, see :func:`runs_exactly_once`."""
+        return runs_exactly_once(self._session)
 
     def _config(self) -> ClusterState:
         return read_cluster_state(self._session.kafka, self._config_topic)
@@ -268,14 +258,14 @@ class OffsetsChanger:
             self._bring_back(change, plan)
         return OffsetsReport(plan, change.record.change_id, written, change.taken_up)
 
-    def _create(self, planned: PlannedTopic) -> None:
+    def _create(self, planned: PlannedTopic, store: Store) -> None:
         """Create an own topic as a worker does; with fewer copies where there are fewer brokers."""
-        topics, wanted = Topics(self._session.cluster.kafka), self._own_topic(planned.name)
+        topics, wanted = Topics(store.kafka.settings), self._own_topic(store.topic)
         replicas = wanted.replicas
         if replicas is not None and replicas != BROKERS_DEFAULT:
             replicas = min(replicas, topics.brokers())
-        if not topics.create(planned.name, planned.partitions, wanted.settings, replicas):
-            self._require_compacted(planned.name)  # somebody has made it since
+        if not topics.create(store.topic, planned.partitions, wanted.settings, replicas):
+            self._require_compacted(store)  # somebody has made it since
         self._report(f"topic {planned.name} is created: {planned.partitions} partitions.")
 
     def _own_topic(self, name: str) -> WantedTopic:
@@ -312,17 +302,17 @@ class OffsetsChanger:
 
         :returns: the records that were written, and the connector as it was stopped.
         """
-        connector, created = plan.look.connector, plan.created
+        created = plan.created
         try:
             if created is not None and not change.is_done("create"):
                 with change.step("create"):
-                    self._create(created)
+                    self._create(created, self._planned_stores(plan)[created.name])
             with change.step("stop"):
                 stopped = self._stop(change, plan)
             if plan.look.exactly_once:
                 with change.step("fence"):
                     self._require_still_stopped(plan, stopped)  # what runs now is no zombie
-                    self._fence(connector, stopped)
+                    self._fence(plan, stopped)
             with change.step("write"):
                 return self._write(change, plan, stopped), stopped
         except PlanMovedError:
@@ -369,15 +359,53 @@ class OffsetsChanger:
             return None
         return None if describe_group(self._session.kafka, self.group_id).may_run(connector) else found
 
-    def _fence(self, connector: str, stopped: ConnectorConfigState | None) -> None:
+    def _fence(self, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> None:
         """Shut out every producer of the connector's tasks, zombies with an open transaction too."""
+        connector = plan.look.connector
         prefix = f"{self.group_id}-{connector}-"
         count = max(stopped.task_count_record or 0 if stopped else 0, 1)
-        with self._session.kafka.transactions() as client:
-            ids = {f"{prefix}{number}" for number in range(count)}
-            ids |= {found for found in client.open_transactions(prefix) if found.removeprefix(prefix).isdigit()}
-            client.fence(ids)
-        self._report(f"{connector}: {len(ids)} transactional ids are fenced.")
+        for cluster_id, kafka in self._clusters(plan).items():
+            with kafka.transactions() as client:
+                ids = {f"{prefix}{number}" for number in range(count)}
+                ids |= {found for found in client.open_transactions(prefix) if found.removeprefix(prefix).isdigit()}
+                client.fence(ids)
+            where = f" in the Kafka cluster {cluster_id}" if cluster_id else ""
+            self._report(f"{connector}: {counted(len(ids), 'transactional id')} fenced{where}.")
+
+    def _planned_stores(self, plan: OffsetsPlan) -> dict[str, Store]:
+        """By name the stores of a planned change.
+
+        :raises PlanMovedError: one is in another Kafka cluster, where the connector's clients are not any more.
+        """
+        names = {topic.name for topic in plan.topics}
+        found = {name: Store(name, self._session.kafka) for name in names if not is_elsewhere(name)}
+        if lost := names - found.keys():
+            known = self._stores_elsewhere(plan)
+            if not lost <= known.keys():
+                raise PlanMovedError(
+                    f"The clients of {plan.look.connector} are not in the Kafka cluster any more in which it has "
+                    f"{', '.join(sorted(map(topic_of, lost)))}.",
+                    remedy="Make the plan again.",
+                )
+            found |= {name: known[name] for name in lost}
+        return found
+
+    def _stores_elsewhere(self, plan: OffsetsPlan) -> dict[str, Store]:
+        """By name the own stores that the connectors of a planned change have, or are to have."""
+        stores = self._stores(exactly_once=plan.look.exactly_once)
+        connectors = self._config().connectors
+        found = []
+        for name in (plan.look.connector, plan.request.source):
+            if (state := connectors.get(name)) is not None:
+                found.append(stores.own(name, state.config))
+                if plan.own_topic is not None:
+                    found.append(stores.own(name, {**state.config, OWN_TOPIC: plan.own_topic}))
+        return {store.name: store for store in found if store is not None}
+
+    def _clusters(self, plan: OffsetsPlan) -> dict[str, Session]:
+        """By id the Kafka clusters of a planned change; that of the workers, whose id is empty here, before others."""
+        stores = self._planned_stores(plan).values()
+        return dict(sorted(((store.cluster_id, store.kafka) for store in stores), key=lambda cluster: cluster[0]))
 
     def _write(self, change: GroupChange, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> int:
         """Write what is not written yet, and read it back."""
@@ -387,21 +415,11 @@ class OffsetsChanger:
         plan.require_within(left)
         if left:
             change.confirm("write")
-            settings = self._session.cluster.kafka
-            if plan.look.exactly_once:
-                write_in_transaction(
-                    settings,
-                    f"{self.group_id}-{connector}-0",
-                    left,
-                    lambda: self._require_still_stopped(plan, stopped),
-                )
-                self._until(
-                    change, lambda: self._is_marked(connector), f"the markers of what was written for {connector}"
-                )
-            else:
-                self._require_still_stopped(plan, stopped)
-                write_plainly(settings, left)
-                self._require_still_stopped(plan, stopped)
+            # What the tasks read may be in another Kafka cluster than the workers': it is written last.
+            stores = self._planned_stores(plan)
+            for cluster_id, kafka in self._clusters(plan).items():
+                if there := [write for write in left if stores[write.topic].cluster_id == cluster_id]:
+                    self._write_there(change, plan, stopped, kafka, there)
         missing = self._left_to_write(plan)
         if missing:
             raise EosError(
@@ -412,10 +430,35 @@ class OffsetsChanger:
         self._report(f"{connector}: {counted(len(left), 'record')} written, and read back.")
         return len(left)
 
-    def _is_marked(self, connector: str) -> bool:
+    def _write_there(
+        self,
+        change: GroupChange,
+        plan: OffsetsPlan,
+        stopped: ConnectorConfigState | None,
+        kafka: Session,
+        writes: list[Write],
+    ) -> None:
+        """Write into one Kafka cluster."""
+        connector = plan.look.connector
+        if plan.look.exactly_once:
+            write_in_transaction(
+                kafka.settings,
+                f"{self.group_id}-{connector}-0",
+                writes,
+                lambda: self._require_still_stopped(plan, stopped),
+            )
+            self._until(
+                change, lambda: self._is_marked(kafka, connector), f"the markers of what was written for {connector}"
+            )
+        else:
+            self._require_still_stopped(plan, stopped)
+            write_plainly(kafka.settings, writes)
+            self._require_still_stopped(plan, stopped)
+
+    def _is_marked(self, kafka: Session, connector: str) -> bool:
         """Whether the write has ended everywhere: a commit returns before its markers are in the topics."""
         id_ = f"{self.group_id}-{connector}-0"
-        with self._session.kafka.transactions() as client:
+        with kafka.transactions() as client:
             return not any(known.state.is_open for known in client.describe([id_]).values())
 
     def _left_to_write(self, plan: OffsetsPlan) -> list[Write]:
@@ -423,11 +466,11 @@ class OffsetsChanger:
 
         :raises PlanMovedError: a topic was created again, or its partitions were raised.
         """
-        reader = self._reader(self._config())
+        reader = self._reader(self._stores(exactly_once=plan.look.exactly_once), self._config())
         writes = plan.request.writes(reader, self.kafka_cluster_id, self.group_id)
         for planned in plan.topics:
             topic = reader.topics.get(planned.name)
-            is_new = planned.id is None and planned.name == plan.own_topic
+            is_new = planned == plan.created
             same = topic is not None and len(topic.ends) == planned.partitions and (is_new or topic.id == planned.id)
             if not same:
                 raise PlanMovedError(

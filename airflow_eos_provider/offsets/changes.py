@@ -25,6 +25,7 @@ from airflow_eos_provider.offsets.topic import OffsetsTopic
 class Write:
     """One record that is to be written.
 
+    :param topic: the name of its store.
     :param key: its bytes.
     :param before: the value that the key has there now, None for none.
     :param after: the new value, None to remove it.

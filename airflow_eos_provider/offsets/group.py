@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
 from airflow_eos_provider.connect.offsets import Offset, OffsetRecord, combined
 from airflow_eos_provider.connect.rest import ConnectorStatus
-from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.ends import UnknownTopicError
 from airflow_eos_provider.kafka.partition_writers import Written
-from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.offsets.stores import OffsetStores, Store, is_elsewhere
 from airflow_eos_provider.offsets.topic import OffsetsTopic, read_offsets_topic
 
 #: Called with a topic's name, offsets passed and offsets in all.
@@ -70,9 +69,9 @@ class GroupOffsets:
     """Every offsets topic of a group that is known, read to its end.
 
     :param global_topic: the workers' ``offset.storage.topic``.
-    :param own_topics: by name those that connectors have of their own.
+    :param own_topics: by their stores' names those that connectors have of their own.
     :param connectors: by name the connectors that exist.
-    :param own_topic_of: by connector the name of its own topic, of those that have one.
+    :param own_topic_of: by connector the name of its own store, of those that have one.
     """
 
     global_topic: OffsetsTopic
@@ -97,10 +96,14 @@ class GroupOffsets:
         return (SeenOffset(offset, self._written(offset)) for offset in chain(standing, waiting))
 
     def leftovers(self) -> Iterator[SeenOffset]:
-        """What stands in the topics and belongs to no connector that exists: deleted ones', and keys of nobody."""
+        """What stands in the topics and belongs to no connector that exists: deleted ones', and keys of nobody.
+
+        A topic in another Kafka cluster may be that of another Connect cluster, too, so what is there is left out.
+        """
+        own = (topic for topic in self.own_topics.values() if not is_elsewhere(topic.name))
         return (
             SeenOffset(Offset(record, own=topic is not self.global_topic), topic.written(record))
-            for topic in (self.global_topic, *self.own_topics.values())
+            for topic in (self.global_topic, *own)
             for by_connector in (topic.committed, topic.waiting)
             for connector, records in by_connector.items()
             if connector not in self.connectors
@@ -118,47 +121,56 @@ class GroupOffsets:
 
 
 def read_group_offsets(
-    session: Session,
-    global_topic: str,
+    stores: OffsetStores,
     connectors: Mapping[str, ConnectorStatus],
     *,
     only: Iterable[str] | None = None,
     headers: bool = False,
     progress: Progress | None = None,
+    unknown: Callable[[str, EosError], None] | None = None,
 ) -> GroupOffsets:
     """Read the offsets topics of a group.
 
-    :param session: of its Kafka cluster.
-    :param global_topic: the workers' ``offset.storage.topic``.
+    :param stores: where its connectors have their offsets.
     :param connectors: as the workers' REST API has them, with their configurations.
     :param only: read the own topics of these connectors only.
     :param headers: read the records' headers, too.
+    :param unknown: called with a connector whose own topic is not known, and why; it is read as if it had none.
+    :raises RefusedError: a connector's own topic is not known, and nobody takes note of it.
     :raises ConfigurationError: the global topic is not there, or a topic may not be read.
     :raises UnreachableError: no broker answers.
     :raises ReadTimeoutError: a topic's read did not go on.
     """
     wanted = connectors if only is None else {name: connectors[name] for name in only if name in connectors}
-    own_topic_of = {
-        name: topic
-        for name, status in wanted.items()
-        if (topic := status.config.get(OWN_TOPIC)) and topic != global_topic
-    }
+    own: dict[str, Store] = {}
+    for connector, status in wanted.items():
+        try:
+            store = None if status.type == "sink" else stores.own(connector, status.config)
+        except EosError as error:
+            if unknown is None:
+                raise
+            unknown(connector, error)
+            continue
+        if store is not None:
+            own[connector] = store
 
-    def read(topic: str) -> OffsetsTopic:
+    def read(store: Store) -> OffsetsTopic:
         return read_offsets_topic(
-            session,
-            topic,
+            store.kafka,
+            store.topic,
+            name=store.name,
             headers=headers,
-            progress=progress and (lambda passed, total: progress(topic, passed, total)),
+            progress=progress and (lambda passed, total: progress(store.name, passed, total)),
         )
 
     own_topics = {}
-    for topic in sorted(set(own_topic_of.values())):
+    for name, store in sorted({store.name: store for store in own.values()}.items()):
         try:
-            own_topics[topic] = read(topic)
+            own_topics[name] = read(store)
         except UnknownTopicError:  # its first task makes it
             continue
-    return GroupOffsets(read(global_topic), own_topics, dict(connectors), own_topic_of)
+    names = {connector: store.name for connector, store in own.items()}
+    return GroupOffsets(read(stores.global_store), own_topics, dict(connectors), names)
 
 
 def matching(offsets: Iterable[SeenOffset], where: Mapping[str, Any]) -> Iterator[SeenOffset]:

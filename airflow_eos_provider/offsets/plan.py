@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from airflow_eos_provider.connect.internal_topics import OTHER_CLUSTER, OWN_TOPIC
+from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
 from airflow_eos_provider.offsets.changes import Write
 from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
+from airflow_eos_provider.offsets.stores import is_elsewhere, topic_of
 from airflow_eos_provider.offsets.topic import OffsetsTopic
 from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
 
@@ -55,17 +56,7 @@ class ConnectorLook:
         *,
         exactly_once: bool,
     ) -> ConnectorLook:
-        """The same from the connector's configuration.
-
-        :raises RefusedError: its offsets are, or may be, in another Kafka cluster.
-        """
-        elsewhere = [name for name in OTHER_CLUSTER if config.get(name)]
-        if elsewhere:
-            raise RefusedError(
-                f"Connector {connector} has {' and '.join(elsewhere)}: Connect may keep its offsets in another Kafka "
-                "cluster (KIP-618, an implicit offsets topic of its own), and these are not changed from here.",
-                remedy="If it is a name of the same cluster, remove the override.",
-            )
+        """The same from the connector's configuration."""
         digest = hash_of(config)
         return cls(group_id, kafka_cluster_id, connector, target_state, digest, exactly_once)
 
@@ -74,6 +65,7 @@ class ConnectorLook:
 class PlannedTopic:
     """An offsets topic that is read and written.
 
+    :param name: of its store.
     :param id: its topic id; None if the brokers did not tell.
     :param partitions: how many it has.
     """
@@ -137,8 +129,13 @@ class OffsetsPlan:
 
     @property
     def created(self) -> PlannedTopic | None:
-        """The topic that is created first; None if all are there."""
-        return next((topic for topic in self.topics if topic.id is None and topic.name == self.own_topic), None)
+        """The topic that is created first; None if all are there, or what is not there is not written."""
+        written = {write.topic for write in self.writes if write.after is not None}
+
+        def is_needed(name: str) -> bool:
+            return topic_of(name) == self.own_topic or (is_elsewhere(name) and name in written)
+
+        return next((topic for topic in self.topics if topic.id is None and is_needed(topic.name)), None)
 
     @property
     def hash(self) -> str:
@@ -205,7 +202,7 @@ class OffsetsPlan:
         :param own_topic: that of its configuration now, empty for none.
         :raises RefusedError: another person has given it one that the plan does not know.
         """
-        if own_topic and own_topic not in {topic.name for topic in self.topics}:
+        if own_topic and own_topic not in {topic_of(topic.name) for topic in self.topics}:
             raise RefusedError(
                 f"{self.look.connector} got {OWN_TOPIC}={own_topic} while its offsets were being moved.",
                 expected=f"{OWN_TOPIC} as it was, until this change sets it",
@@ -305,7 +302,12 @@ class OffsetsPlan:
             steps.append(f"stop the connector (now {look.target_state}); its tasks do nothing until the end")
         if look.exactly_once:
             steps.append(f"fence its transactional ids ({look.group_id}-{look.connector}-0 and so on)")
-            steps.append("write all records in one transaction: every one is there, or none")
+            clusters = {write.topic.rpartition("/")[0] for write in self.writes}
+            steps.append(
+                "write all records in one transaction: every one is there, or none"
+                if len(clusters) < 2
+                else "write all records in one transaction in each Kafka cluster, in the workers' own first"
+            )
         else:
             steps.append(
                 "write the records without a transaction, since the workers are not in the mode enabled: "

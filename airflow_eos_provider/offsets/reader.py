@@ -9,37 +9,34 @@ from airflow_eos_provider.connect.config_topic import ClusterState
 from airflow_eos_provider.connect.internal_topics import OWN_TOPIC, Role
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.ends import UnknownTopicError
-from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.writers import TopicWriters
 from airflow_eos_provider.offsets.changes import Places
 from airflow_eos_provider.offsets.group import Progress
+from airflow_eos_provider.offsets.stores import OffsetStores, Store
 from airflow_eos_provider.offsets.topic import OffsetsTopic, read_offsets_topic
 
 
 class OffsetsReader:
     """One look at the offsets topics of a group.
 
-    :param session: of its Kafka cluster.
+    :param stores: where its connectors have their offsets.
     :param state: its config topic.
-    :param global_topic: the workers' ``offset.storage.topic``.
-    :param progress: called with a topic's name, offsets passed and offsets in all.
+    :param progress: called with a store's name, offsets passed and offsets in all.
     :param new_partitions: how many a topic has that is not there yet.
-    :ivar topics: by name those that were read, in their order.
+    :ivar topics: by the names of their stores those that were read, in their order.
     """
 
     def __init__(
         self,
-        session: Session,
+        stores: OffsetStores,
         state: ClusterState,
-        global_topic: str,
         progress: Progress | None = None,
         new_partitions: int = Role.OWN.default_partitions,
     ) -> None:
-        self._session = session
+        self._stores = stores
         self._state = state
         self._progress = progress
         self._new_partitions = new_partitions
-        self.global_topic = global_topic
         self.topics: dict[str, OffsetsTopic] = {}
 
     def exists(self, connector: str) -> bool:
@@ -51,32 +48,41 @@ class OffsetsReader:
         found = self._state.connectors.get(connector)
         return found.config if found else {}
 
-    def own_topic_of(self, connector: str) -> str | None:
-        """The name of a connector's own offsets topic; None if it uses the global one only."""
-        own = self.config_of(connector).get(OWN_TOPIC)
-        return own if own and own != self.global_topic else None
-
     def of(self, connector: str) -> list[OffsetsTopic]:
         """The topics of a connector's offsets, its own before the global one.
 
+        :raises RefusedError: its own is not known, see :meth:`OffsetStores.own`.
         :raises ConfigurationError: a topic is not there, or may not be read.
         :raises UnreachableError: no broker answers.
         """
-        own = self.own_topic_of(connector)
-        return [self.topic(name) for name in ([own] if own else []) + [self.global_topic]]
+        own = self._stores.own(connector, self.config_of(connector))
+        # The name of one in another Kafka cluster may follow from the workers' mode: its first task makes it.
+        found = [self._read(own, may_be_missing=own.is_elsewhere)] if own else []
+        return [*found, self.global_topic()]
 
     def places(self, connector: str) -> Places:
         """Where the offsets of a connector are. Errors as in :meth:`of`."""
         return Places(connector, self.of(connector))
 
-    def topic(self, name: str, *, may_be_missing: bool = False) -> OffsetsTopic:
-        """One topic.
+    def place_with(self, connector: str, own_topic: str) -> OffsetsTopic:
+        """The topic that the tasks of a connector read if it is given an own topic. Errors as in :meth:`of`.
 
-        :param may_be_missing: one that is not there is empty, and has the partitions that Connect would give it.
+        :param own_topic: ``offsets.storage.topic``, empty for none. One that is not there is empty, and has the
+            partitions that Connect would give it.
         """
+        own = self._stores.own(connector, {**self.config_of(connector), OWN_TOPIC: own_topic})
+        return self._read(own, may_be_missing=True) if own else self.global_topic()
+
+    def global_topic(self) -> OffsetsTopic:
+        """The workers' ``offset.storage.topic``. Errors as in :meth:`of`."""
+        return self._read(self._stores.global_store)
+
+    def _read(self, store: Store, *, may_be_missing: bool = False) -> OffsetsTopic:
+        name = store.name
         if name not in self.topics:
             try:
-                self.topics[name] = read_offsets_topic(self._session, name, progress=self._progress_of(name))
+                progress = self._progress_of(name)
+                self.topics[name] = read_offsets_topic(store.kafka, store.topic, name=name, progress=progress)
             except UnknownTopicError as error:
                 if not may_be_missing:
                     raise ConfigurationError(
@@ -86,6 +92,6 @@ class OffsetsReader:
                 self.topics[name] = OffsetsTopic(name, None, ends, {}, {}, TopicWriters(None, {}, ends, {}))
         return self.topics[name]
 
-    def _progress_of(self, topic: str) -> Callable[[int, int], None] | None:
+    def _progress_of(self, name: str) -> Callable[[int, int], None] | None:
         progress = self._progress
-        return progress and (lambda passed, total: progress(topic, passed, total))
+        return progress and (lambda passed, total: progress(name, passed, total))

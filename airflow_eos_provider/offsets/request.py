@@ -94,7 +94,7 @@ class OffsetsRequest:
             case Verb.COPY:
                 return changes.copy(self.source, reader.of(self.source), reader.places(name))
             case Verb.MIGRATE:
-                target = reader.topic(self.own_topic or reader.global_topic, may_be_missing=bool(self.own_topic))
+                target = reader.place_with(name, self.own_topic or "")
                 return changes.migrate(name, reader.of(name), target)
             case Verb.RESTORE:
                 saved, places = backup.read(Path(self.file)), reader.places(name)

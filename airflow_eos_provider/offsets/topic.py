@@ -20,6 +20,7 @@ STALL_SECONDS = 30.0
 class OffsetsTopic:
     """An offsets topic up to the ends that it had.
 
+    :param name: of the topic; in another Kafka cluster than the workers', of its store.
     :param id: its topic id; None if the brokers did not tell.
     :param ends: by partition the offset after the last record or marker.
     :param committed: the newest committed records, removals included.
@@ -39,13 +40,14 @@ class OffsetsTopic:
 
 
 def read_offsets_topic(
-    kafka: Kafka, topic: str, *, headers: bool = False, progress: Progress | None = None
+    kafka: Kafka, topic: str, *, name: str = "", headers: bool = False, progress: Progress | None = None
 ) -> OffsetsTopic:
     """Read an offsets topic to its end. An open transaction is seen, and does not delay the read.
 
     The topic is read twice: the headers of its batches for who wrote what, then its records.
 
     :param kafka: its settings, or a session.
+    :param name: what it is called here, if not by its name there.
     :param headers: read the records' headers, too.
     :param progress: called with offsets passed and offsets in all, of both reads together.
     :raises UnknownTopicError: there is no such topic.
@@ -60,7 +62,7 @@ def read_offsets_topic(
             written = writers.of(record)
             return written.outcome if written else Outcome.ABORTED  # what came after the ends counts as little
 
-        log = OffsetLog(topic, outcome)
+        log = OffsetLog(name or topic, outcome)
         scan_to_end(
             session,
             topic,
@@ -73,4 +75,4 @@ def read_offsets_topic(
             progress=part_of(progress, 1, 2),
         )
     topic_id = writers.id and spelled(writers.id)
-    return OffsetsTopic(topic, topic_id, writers.end, log.committed(), log.open(), writers)
+    return OffsetsTopic(name or topic, topic_id, writers.end, log.committed(), log.open(), writers)

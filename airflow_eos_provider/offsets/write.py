@@ -11,6 +11,7 @@ from airflow_eos_provider.kafka.clients import ClientErrors, explain, quiet_prod
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.producer import TransactionalProducer
 from airflow_eos_provider.offsets.changes import Write
+from airflow_eos_provider.offsets.stores import topic_of
 
 #: Longer than a transaction of a million records takes, milliseconds; the brokers allow 15 minutes by default.
 TRANSACTION_TIMEOUT_MS = 300_000
@@ -24,6 +25,7 @@ def write_in_transaction(
 ) -> None:
     """Write records, all or none.
 
+    :param settings: the Kafka cluster of all of them.
     :param transactional_id: ``<group>-<connector>-0``, the id of the connector's first task: Connect fences it before
         any task starts, and a task takes it before it reads offsets (``ExactlyOnceWorkerSourceTask``). So no task can
         begin between this write and its commit.
@@ -31,14 +33,14 @@ def write_in_transaction(
     :raises RefusedError: another one took the id, so the connector was started meanwhile; nothing was written.
     """
     producer = TransactionalProducer(
-        settings, transactional_id, timeout_ms=TRANSACTION_TIMEOUT_MS, known_topic=writes[0].topic
+        settings, transactional_id, timeout_ms=TRANSACTION_TIMEOUT_MS, known_topic=topic_of(writes[0].topic)
     )
     try:
         producer.init()
         producer.begin()
         try:
             for write in writes:
-                producer.produce(write.topic, write.key, write.after, partition=write.kafka_partition)
+                producer.produce(topic_of(write.topic), write.key, write.after, partition=write.kafka_partition)
             producer.flush()
             before_commit()
             producer.commit()
@@ -72,7 +74,11 @@ def write_plainly(settings: KafkaSettings, writes: Sequence[Write]) -> None:
             while True:
                 try:
                     producer.produce(
-                        write.topic, write.after, write.key, partition=write.kafka_partition, on_delivery=note
+                        topic_of(write.topic),
+                        write.after,
+                        write.key,
+                        partition=write.kafka_partition,
+                        on_delivery=note,
                     )
                     break
                 except BufferError:

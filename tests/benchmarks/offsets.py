@@ -26,6 +26,7 @@ from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.offsets.group import read_group_offsets
+from airflow_eos_provider.offsets.stores import OffsetStores
 from airflow_eos_provider.offsets.topic import read_offsets_topic
 from tests.benchmarks.eos_command import run_eos
 from tests.benchmarks.fill import fill
@@ -60,13 +61,14 @@ def list_vs_rest(console: Console) -> list[Result]:
             topic, number = f"{lab.group_id}-offsets", 0
             partitions = len(read_offsets_topic(lab.cluster().kafka, topic).ends)
             with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest, ConnectSession(lab.cluster()) as session:
+                stores = OffsetStores(session, topic)
                 _create_connector(rest)
                 for size in SIZES:
                     fill(lab, topic, _offsets(range(number, size), partitions))
                     number = size
 
                     def ours() -> int:
-                        return sum(1 for _ in read_group_offsets(session.kafka, topic, rest.statuses()).of("many"))
+                        return sum(1 for _ in read_group_offsets(stores, rest.statuses()).of("many"))
 
                     def theirs() -> int:
                         return len(rest.offsets("many"))

@@ -131,22 +131,6 @@ def test_an_offset_of_the_global_topic_alone_is_marked_and_goes_nowhere(cluster:
     assert listed(eos, "marked") == [END]
 
 
-def test_of_a_connector_that_writes_to_another_kafka_cluster_is_said_that_its_offsets_are_not_looked_at(
-    cluster: Cluster, eos: Any
-) -> None:
-    other = {"producer.override.bootstrap.servers": "127.0.0.1:1"}
-    cluster.rest.create("elsewhere", {**cluster.config("elsewhere"), **other}, "STOPPED")
-    until(lambda: "elsewhere" in cluster.rest.statuses(), "the connector", seconds=SECONDS)
-    try:
-        reported = eos.run("offsets", "list", "elsewhere").stderr
-        assert "elsewhere has producer.override.bootstrap.servers" in reported
-        assert "which is not looked at" in reported
-        assert "elsewhere has" in eos.run("offsets", "backup", "--to", "all.jsonl").stderr
-        assert "elsewhere has" not in eos.run("offsets", "backup", "nobody", "--to", "one.jsonl", expect=2).stderr
-    finally:
-        cluster.rest.delete("elsewhere")
-
-
 def test_connects_own_reset_misses_a_key_of_another_spelling_and_ours_removes_it(cluster: Cluster, eos: Any) -> None:
     raw = b'["spelt",{"z":"1","a":"2"}]'
     producer = Producer({"bootstrap.servers": cluster.lab.bootstrap_servers, "partitioner": "murmur2_random"})

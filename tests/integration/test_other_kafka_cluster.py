@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -12,86 +10,175 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from tests.integration.offsets_cluster import END, LINES, SECONDS, Cluster
+from tests.integration.offsets_cluster import END, LINES, SECONDS, Cluster, killed
 from tests.system.modes import bring_to
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
+CLIENTS = ("producer", "consumer", "admin")
 
-def test_one_that_would_begin_anew_is_found_before_the_roll_and_one_whose_offsets_are_brought_there_goes_on(
-    lab_factory: Callable[..., Lab], eos_of: Callable[[Lab, Path], Any], tmp_path: Path
-) -> None:
-    """What Connect does with it is not ours: if a later version keeps its offsets, docs/offsets.md changes."""
-    options = {"rebalance_delay_ms": 200, "session_timeout_ms": 6000}
-    here = Cluster(lab_factory(LabOptions(name="here", workers=2, mode=Mode.PREPARING, **options)))
-    there, eos = lab_factory(name="there", workers=0), eos_of(here.lab, tmp_path)
-    clients = ("producer", "consumer", "admin")
-    overrides = {f"{client}.override.bootstrap.servers": there.bootstrap_servers for client in clients}
-    alias = here.lab.bootstrap_servers.replace("127.0.0.1", "localhost")
 
-    def read(name: str) -> Counter[str]:
-        return Counter(
-            (r.value or b"").decode() for r in read_to_end(KafkaSettings.of(there.bootstrap_servers), name).records
+class Both:
+    """The workers with their Kafka cluster, and another one, to which their connectors write."""
+
+    def __init__(self, here: Lab, there: Lab, eos: Any) -> None:
+        self.here, self.there, self.eos = Cluster(here), there, eos
+        self.kafka = KafkaSettings.of(there.bootstrap_servers)
+        with Session(self.kafka) as session:
+            self.there_id = session.cluster_id()
+
+    def start(self, name: str) -> None:
+        """A connector whose clients are all there; the end of its file is committed."""
+        self.there.create_topic(name, 1)
+        overrides = {f"{client}.override.bootstrap.servers": self.there.bootstrap_servers for client in CLIENTS}
+        self.here.start(name, **overrides)
+        until(lambda: self.here.committed(name) == END, f"the end of {name} to be committed", seconds=SECONDS)
+        assert self.read(name) == Counter(LINES)
+
+    def read(self, name: str) -> Counter[str]:
+        return Counter((record.value or b"").decode() for record in read_to_end(self.kafka, name).records)
+
+    def add(self, name: str, line: str) -> None:
+        """Append a line to a connector's file, and wait until it is there."""
+        with self.here.file(name).open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+        until(lambda: self.read(name)[line], f"{line} of {name}", seconds=SECONDS)
+
+    def stop(self, name: str) -> None:
+        self.here.rest.stop(name)
+        until(partial(self._is_stopped, name), f"the stop of {name}", seconds=SECONDS)
+
+    def _is_stopped(self, name: str) -> bool:
+        return self.here.state(name) == "STOPPED"
+
+    def zombie(self, topic: str, transactional_id: str) -> Producer:
+        """A producer there with an open transaction."""
+        found = Producer(
+            {
+                "bootstrap.servers": self.there.bootstrap_servers,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": 600_000,
+                "log_level": 0,
+            }
         )
+        found.init_transactions(30)
+        found.begin_transaction()
+        found.produce(topic, b"of a zombie")
+        assert found.flush(30) == 0
+        return found
 
+    def stores(self, name: str) -> set[tuple[str, bool]]:
+        """The names of the stores that have offsets of a connector, and whether its tasks read them."""
+        listed = json.loads(self.eos.run("offsets", "list", name, "--json").stdout)
+        return {(one["topic"], one["read"]) for one in listed}
+
+    def until_stored(self, name: str, position: int) -> None:
+        """Its offset is committed: the connector would go on from there."""
+
+        def offsets() -> list[Any]:
+            listed = json.loads(self.eos.run("offsets", "list", name, "--json").stdout)
+            return [one["offset"] for one in listed if one["read"] and one["committed"]]
+
+        until(lambda: offsets() == [{"position": position}], f"{position} of {name}", seconds=SECONDS)
+
+
+@pytest.fixture(scope="module")
+def both(
+    lab_factory: Callable[..., Lab], eos_of: Callable[[Lab, Path], Any], tmp_path_factory: pytest.TempPathFactory
+) -> Both:
+    options = {"rebalance_delay_ms": 200, "session_timeout_ms": 6000}
+    here = lab_factory(LabOptions(name="here", workers=2, mode=Mode.PREPARING, **options))
+    return Both(here, lab_factory(name="there", workers=0), eos_of(here, tmp_path_factory.mktemp("eos")))
+
+
+def test_offsets_are_moved_there_before_the_roll_and_all_verbs_work_on_them(both: Both) -> None:
+    """What Connect does without that is not ours: if a later version keeps its offsets, docs/offsets.md changes."""
+    here, eos = both.here, both.eos
+    group = here.lab.group_id
+    own, implicit = f"{both.there_id}/{group}-moved-offsets", f"{both.there_id}/{group}-offsets"
     with here.rest:
+        alias = here.lab.bootstrap_servers.replace("127.0.0.1", "localhost")
         here.start("alias", **{"producer.override.bootstrap.servers": alias})
-        for name in ("anew", "brought"):
-            there.create_topic(name, 1)
-            here.start(name, **overrides)
-            until(partial(is_at_end, here, name), f"the end of {name} to be committed", seconds=SECONDS)
-            assert read(name) == Counter(LINES)
+        both.start("anew")
+        both.start("moved")
+        both.start("late")
 
+        # Below enabled its offsets are here, and a roll would have it begin anew.
         refused = eos.run("plan", "--to", "enabled", expect=3).stderr
         assert "other clusters: anew: its offsets are in the workers' Kafka cluster" in refused
-        for name in ("anew", "brought"):
-            here.rest.stop(name)
-            until(partial(is_stopped, here, name), f"the stop of {name}", seconds=SECONDS)
+        assert "eos offsets migrate anew --to own" in refused
+        assert both.stores("moved") == {(f"{group}-offsets", True)}
+        planned = eos.run("offsets", "migrate", "moved", "--to", "own").stdout
+        assert f"create the topic {own}" in planned
+        killed(here.lab, "write", "carried-out", "offsets", "migrate", "moved", "--to", "own", "--yes")
+        eos.run("offsets", "migrate", "moved", "--to", "own", "--yes")
+        settings = Topics(both.kafka).settings_of([f"{group}-moved-offsets"])
+        assert settings[f"{group}-moved-offsets"]["cleanup.policy"] == "compact"
+        both.add("moved", "four")
+        both.until_stored("moved", 19)
+
+        # It runs through the roll; the other one is what Connect does by itself.
+        both.stop("anew")
+        both.stop("late")
         bring_to(here.lab, Mode.ENABLED)
+        eos.run("offsets", "migrate", "late", "--to", "own", "--yes")  # it is stopped, and stays so
+        here.rest.resume("late")
+        both.add("late", "four")
+        assert both.read("late") == Counter([*LINES, "four"])
+        here.rest.resume("anew")
+        both.add("anew", "four")
+        assert both.read("anew") == Counter({**dict.fromkeys(LINES, 2), "four": 1})
+        both.add("moved", "five")
+        assert both.read("moved") == Counter([*LINES, "four", "five"])
+        both.until_stored("moved", 24)
+        assert both.stores("moved") == {(own, True)}
 
-        eos.run("offsets", "backup", "brought", "--to", "brought.jsonl")
-        bring_offsets(tmp_path / "brought.jsonl", there, f"{here.lab.group_id}-offsets")
-        for name in ("anew", "brought"):
-            with here.file(name).open("a", encoding="utf-8") as file:
-                file.write("four\n")
-            here.rest.resume(name)
-        until(lambda: read("anew")["four"] and read("brought")["four"], "the fourth line", seconds=SECONDS)
-        assert read("anew") == Counter({**dict.fromkeys(LINES, 2), "four": 1})
-        assert read("brought") == Counter([*LINES, "four"])
+        # A reset shuts out a zombie there, and is undone by a restore.
+        both.stop("moved")
+        eos.run("offsets", "backup", "moved", "--to", "moved.jsonl")
+        zombie = both.zombie("moved", f"{group}-moved-1")
+        killed(here.lab, "write", "announced", "offsets", "reset", "moved", "--yes")
+        assert f"fenced in the Kafka cluster {both.there_id}" in eos.run("offsets", "reset", "moved", "--yes").stderr
+        with pytest.raises(KafkaException):
+            zombie.commit_transaction(30)
+        assert both.stores("moved") == set()
+        eos.run("offsets", "restore", "moved", "moved.jsonl", "--yes")
+        here.rest.resume("moved")
+        both.add("moved", "six")
+        both.until_stored("moved", 28)
 
-        # Each offset is in the partition of the one before, so a later start reads the later one.
-        here.rest.stop("brought")
-        until(partial(is_stopped, here, "brought"), "the stop of brought", seconds=SECONDS)
-        with here.file("brought").open("a", encoding="utf-8") as file:
-            file.write("five\n")
-        here.rest.resume("brought")
-        until(lambda: read("brought")["five"], "the fifth line", seconds=SECONDS)
-        assert read("brought") == Counter([*LINES, "four", "five"])
+        # Without a topic of its own it has the one of the global topic's name there.
+        eos.run("offsets", "migrate", "moved", "--to", "global", "--yes")
+        both.add("moved", "seven")
+        both.until_stored("moved", 34)
+        assert (implicit, True) in both.stores("moved")
+        assert both.read("moved") == Counter([*LINES, "four", "five", "six", "seven"])
+
+        both.until_stored("anew", 19)
+        eos.run("offsets", "reset", "anew", "--yes")
+        until(lambda: both.read("anew")["four"] == 2, "anew to begin anew", seconds=SECONDS)
+        assert both.read("anew") == Counter({**dict.fromkeys(LINES, 3), "four": 2})
 
 
-def is_at_end(cluster: Cluster, name: str) -> bool:
-    return bool(cluster.committed(name) == END)
-
-
-def is_stopped(cluster: Cluster, name: str) -> bool:
-    return cluster.state(name) == "STOPPED"
-
-
-def bring_offsets(backup: Path, there: Lab, topic: str) -> None:
-    """Write the offsets of a backup into the topic of another Kafka cluster, as docs/offsets.md says."""
-    with contextlib.suppress(RefusedError):  # a worker may have made it
-        there.create_topic(topic, 5, {"cleanup.policy": "compact"})
-    producer = Producer({"bootstrap.servers": there.bootstrap_servers, "partitioner": "murmur2_random"})
-    for line in backup.read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
-        if "key" in record and "value" in record:
-            producer.produce(topic, key=base64.b64decode(record["key"]), value=base64.b64decode(record["value"]))
-    assert producer.flush(60) == 0
+def test_where_its_clients_are_not_known_or_in_several_clusters_nothing_is_changed(both: Both) -> None:
+    here, eos = both.here, both.eos
+    with here.rest:
+        for name, addresses in (("split", both.there.bootstrap_servers), ("nowhere", "127.0.0.1:1")):
+            config = {**here.config(name), "offsets.storage.topic": "own"}
+            here.rest.create(name, {**config, "producer.override.bootstrap.servers": addresses}, "STOPPED")
+            until(lambda one=name: one in here.rest.statuses(), "the connector", seconds=SECONDS)  # type: ignore[misc]
+        assert "are in different Kafka clusters" in eos.run("offsets", "reset", "split", expect=3).stderr
+        assert "127.0.0.1:1, which is not known" in eos.run("offsets", "reset", "nowhere", expect=3).stderr
+        listed = eos.run("offsets", "list", "nowhere").stderr
+        assert "own offsets of nowhere are not looked at" in listed
+        for name in ("split", "nowhere"):
+            here.rest.delete(name)

@@ -1,8 +1,4 @@
-"""The Kafka clusters that a source connector's clients use, where its workers or it name others than the workers' own.
-
-A client's addresses are those of the connector's override (KIP-458), else those that the worker's file gives all
-producers, consumers or admin clients, else the worker's own (``Worker.baseProducerConfigs`` and its like).
-"""
+"""The Kafka clusters of a source connector's clients, where its workers or it name others than the workers' own."""
 
 from __future__ import annotations
 
@@ -10,19 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
+from airflow_eos_provider.connect.other_kafka import CLIENTS, OVERRIDES, ClientAddresses, OtherKafka, addresses_of
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.rollout.observe.observation import Observation
-
-#: The clients of a source connector: its producers, the consumer of its offsets, and the one that fences its producers.
-CLIENTS = ("producer", "consumer", "admin")
-
-#: By these a connector's clients use other addresses than its workers.
-OVERRIDES = {client: f"{client}.override.bootstrap.servers" for client in CLIENTS}
-
-Addresses = frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +37,12 @@ class ClientClusters:
 class ClientClusterLook:
     """Asks brokers for the id of their cluster, each at most once, and without a login.
 
-    Whoever may configure a connector writes such addresses, so neither password nor token is sent there.
-
     :param kafka: the workers' Kafka cluster.
     """
 
     def __init__(self, kafka: Session) -> None:
         self._kafka = kafka
-        self._ids: dict[Addresses, str | EosError] = {}
+        self._others = OtherKafka(kafka)
 
     def look(self, observation: Observation) -> dict[str, ClientClusters]:
         """By name, the source connectors that are not stopped and whose clients have addresses of their own.
@@ -67,21 +53,15 @@ class ClientClusterLook:
         :raises UnreachableError: no broker of the workers' cluster answers.
         """
         properties = [worker.facts.properties for worker in observation.workers]
-        own = {_addresses(given["bootstrap.servers"]) for given in properties if given.get("bootstrap.servers")}
-        own.add(_addresses(self._kafka.settings.bootstrap_servers))
-        defaults = {
-            client: next((each[name] for each in properties if each.get(name)), "")
-            for client, name in ((client, f"{client}.bootstrap.servers") for client in CLIENTS)
-        }
+        addresses = ClientAddresses(properties, self._kafka.settings.bootstrap_servers)
         found = {}
         for name, state in sorted(observation.config.connectors.items() if observation.config else ()):
             status = (observation.statuses or {}).get(name)
             if state.target_state == "STOPPED" or (status is not None and status.type == "sink"):
                 continue
-            given = {client: state.config.get(OVERRIDES[client]) or defaults[client] for client in CLIENTS}
-            elsewhere = {client: text for client, text in given.items() if text and _addresses(text) not in own}
+            elsewhere = addresses.elsewhere(state.config)
             has_own_topic = bool(state.config.get(OWN_TOPIC))
-            all_alike = len(elsewhere) == len(CLIENTS) and len({_addresses(text) for text in elsewhere.values()}) == 1
+            all_alike = len(elsewhere) == len(CLIENTS) and len(set(map(addresses_of, elsewhere.values()))) == 1
             if elsewhere and not (all_alike and has_own_topic):
                 found[name] = self._of(elsewhere, has_own_topic=has_own_topic)
         return found
@@ -95,7 +75,7 @@ class ClientClusterLook:
                 remedy = f"write them into {OVERRIDES[client]}"
                 continue
             try:
-                ids[client] = self._id_of(text)
+                ids[client] = self._others.id_of(text)
             except EosError as error:
                 problem = f"the Kafka cluster of its {client}, {text}, is not known: {error.found}"
                 remedy = "make these brokers answer here without a login"
@@ -108,30 +88,3 @@ class ClientClusterLook:
             problem=problem,
             remedy=remedy,
         )
-
-    def _id_of(self, text: str) -> str:
-        addresses = _addresses(text)
-        if addresses not in self._ids:
-            try:
-                with Session(KafkaSettings.of(text, _without_login(self._kafka.settings.properties))) as other:
-                    self._ids[addresses] = other.cluster_id()
-            except EosError as error:
-                self._ids[addresses] = error
-        found = self._ids[addresses]
-        if isinstance(found, EosError):
-            raise found
-        return found
-
-
-def _addresses(text: str) -> Addresses:
-    return frozenset(address.strip() for address in text.split(","))
-
-
-def _without_login(properties: Mapping[str, str]) -> dict[str, str]:
-    """Client properties without password, token or certificate of this client; TLS stays."""
-    kept = {name: value for name, value in properties.items() if not name.startswith("sasl.")}
-    kept = {name: value for name, value in kept.items() if not name.startswith(("ssl.key", "ssl.certificate"))}
-    protocol = kept.get("security.protocol", "")
-    if protocol.upper().startswith("SASL_"):
-        kept["security.protocol"] = protocol[len("SASL_") :]
-    return kept

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.other_kafka import OVERRIDES
 from airflow_eos_provider.rollout.check import Check, failed, inconclusive, passed
-from airflow_eos_provider.rollout.observe.client_clusters import OVERRIDES, ClientClusters
+from airflow_eos_provider.rollout.observe.client_clusters import ClientClusters
 from airflow_eos_provider.rollout.observe.observation import Observation
 
 NAME = "other clusters"
@@ -33,7 +34,7 @@ def other_clusters(clients: Mapping[str, ClientClusters] | None) -> Check:
     if clients is None:
         return passed(NAME, "asked when exactly-once begins")
     for name, found in clients.items():
-        if not found.problem and (problem := _problem(found)) is not None:
+        if not found.problem and (problem := _problem(name, found)) is not None:
             evidence, remedy = problem
             return failed(NAME, f"{name}: {evidence}", f"{remedy}; or stop {name} until that is done")
     for name, found in clients.items():
@@ -44,7 +45,7 @@ def other_clusters(clients: Mapping[str, ClientClusters] | None) -> Check:
     return passed(NAME, "no running source connector has its offsets or its fencing elsewhere")
 
 
-def _problem(found: ClientClusters) -> tuple[str, str] | None:
+def _problem(name: str, found: ClientClusters) -> tuple[str, str] | None:
     """What is wrong, and what to do."""
     if found.admin != found.producer:
         return (
@@ -62,6 +63,6 @@ def _problem(found: ClientClusters) -> tuple[str, str] | None:
         return (
             f"its offsets are in the workers' Kafka cluster {found.workers}; in the mode enabled its tasks read them "
             f"in {found.producer}, find none, and begin anew",
-            "bring its offsets there first ('Connectors on another Kafka cluster' in docs/offsets.md)",
+            f"move its offsets there first: 'eos offsets migrate {name} --to own'",
         )
     return None

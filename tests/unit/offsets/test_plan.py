@@ -104,10 +104,8 @@ def test_a_connector_that_was_at_rest_stays_as_it_is(before: TargetState) -> Non
     assert {plan(before).returns_to(now) for now in TargetState} == {None}
 
 
-def test_a_configuration_is_kept_as_a_digest_and_offsets_in_another_cluster_are_refused() -> None:
+def test_a_configuration_is_kept_as_a_digest() -> None:
     assert "canary" not in str(replace(plan(), look=look(password="canary")).to_dict())
-    with pytest.raises(RefusedError, match=r"producer\.override\.bootstrap\.servers"):
-        look(**{"producer.override.bootstrap.servers": "elsewhere:9092"})
 
 
 def test_the_steps_say_what_happens_to_the_connector() -> None:

@@ -1,0 +1,111 @@
+"""Kafka clusters besides the workers' own, in which source connectors may have their clients.
+
+A client's addresses are those of the connector's override (KIP-458), else those that the worker's file gives all
+producers, consumers or admin clients, else the worker's own (``Worker.baseProducerConfigs`` and its like).
+
+Whoever may configure a connector writes such addresses, so neither password nor token is sent there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from airflow_eos_provider.connect.properties import references
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.session import Session
+
+#: The clients of a source connector: its producers, the consumer of its offsets, and the one that fences its producers.
+CLIENTS = ("producer", "consumer", "admin")
+
+#: By these a connector's clients use other addresses than its workers.
+OVERRIDES = {client: f"{client}.override.bootstrap.servers" for client in CLIENTS}
+
+Addresses = frozenset[str]
+
+
+def addresses_of(text: str) -> Addresses:
+    """Addresses as Connect compares them: by text, in any order."""
+    return frozenset(address.strip() for address in text.split(","))
+
+
+class ClientAddresses:
+    """Which addresses the clients of source connectors use, by the workers' files and the connectors' configurations.
+
+    :param workers: the workers' properties, as far as they are known.
+    :param bootstrap_servers: further addresses of the workers' Kafka cluster.
+    """
+
+    def __init__(self, workers: Iterable[Mapping[str, str]], bootstrap_servers: str) -> None:
+        given = list(workers)
+        self._own = {addresses_of(each["bootstrap.servers"]) for each in given if each.get("bootstrap.servers")}
+        self._own.add(addresses_of(bootstrap_servers))
+        self._defaults = {
+            client: next((each[name] for each in given if each.get(name)), "")
+            for client, name in ((client, f"{client}.bootstrap.servers") for client in CLIENTS)
+        }
+
+    def elsewhere(self, config: Mapping[str, str | None]) -> dict[str, str]:
+        """By client the addresses of a connector that are none of its workers'.
+
+        :param config: of the connector.
+        """
+        given = {client: config.get(OVERRIDES[client]) or self._defaults[client] for client in CLIENTS}
+        return {client: text for client, text in given.items() if text and addresses_of(text) not in self._own}
+
+
+class OtherKafka:
+    """The Kafka clusters behind addresses that connectors name, each asked for its id at most once.
+
+    :param kafka: the workers' Kafka cluster, whose client properties are used without the login.
+    """
+
+    def __init__(self, kafka: Session) -> None:
+        self._kafka = kafka
+        self._ids: dict[Addresses, str | EosError] = {}
+        self._sessions: dict[Addresses, Session] = {}
+
+    def session(self, text: str) -> Session:
+        """The session of the cluster behind some addresses, kept until :meth:`close`."""
+        addresses = addresses_of(text)
+        if addresses not in self._sessions:
+            self._sessions[addresses] = self._new(text)
+        return self._sessions[addresses]
+
+    def id_of(self, text: str) -> str:
+        """The id of the cluster behind some addresses.
+
+        :raises ConfigurationError: a config provider supplies them.
+        :raises EosError: no broker answers there without a login; asked again, the same.
+        """
+        if any(references(text)):
+            raise ConfigurationError("a config provider supplies the addresses")
+        addresses = addresses_of(text)
+        if addresses not in self._ids:
+            try:
+                with self._new(text) as other:
+                    self._ids[addresses] = other.cluster_id()
+            except EosError as error:
+                self._ids[addresses] = error
+        found = self._ids[addresses]
+        if isinstance(found, EosError):
+            raise found
+        return found
+
+    def close(self) -> None:
+        """Close every client."""
+        for session in self._sessions.values():
+            session.close()
+
+    def _new(self, text: str) -> Session:
+        return Session(KafkaSettings.of(text, _without_login(self._kafka.settings.properties)))
+
+
+def _without_login(properties: Mapping[str, str]) -> dict[str, str]:
+    """Client properties without password, token or certificate of this client; TLS stays."""
+    kept = {name: value for name, value in properties.items() if not name.startswith("sasl.")}
+    kept = {name: value for name, value in kept.items() if not name.startswith(("ssl.key", "ssl.certificate"))}
+    protocol = kept.get("security.protocol", "")
+    if protocol.upper().startswith("SASL_"):
+        kept["security.protocol"] = protocol[len("SASL_") :]
+    return kept

@@ -1,0 +1,123 @@
+"""Where a connector has its source offsets: the topic, and the Kafka cluster, which may be another than the workers'.
+
+The rules are those of ``Worker.offsetStoreForRegularSourceTask`` and ``offsetStoreForExactlyOnceSourceTask`` (4.3.1). A
+connector's own topic is in the cluster of its clients. In the mode ``enabled`` a connector whose clients use another
+Kafka cluster has an own topic there in any case: without ``offsets.storage.topic``, one of the global topic's name
+(KIP-618). Below ``enabled`` it has none without that property.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from airflow_eos_provider.connect.internal_topics import OWN_TOPIC, read_worker_files
+from airflow_eos_provider.connect.other_kafka import CLIENTS, OVERRIDES, ClientAddresses
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.errors import EosError, RefusedError
+from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.offsets.mode import runs_exactly_once
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """An offsets topic in a Kafka cluster.
+
+    :param topic: its name there.
+    :param kafka: the session of the cluster.
+    :param cluster_id: of another Kafka cluster than the workers'; empty for theirs.
+    """
+
+    topic: str
+    kafka: Session = field(compare=False, repr=False)
+    cluster_id: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it is called here: the topic; in another Kafka cluster ``<its id>/<topic>``."""
+        return f"{self.cluster_id}/{self.topic}" if self.cluster_id else self.topic
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it is in another Kafka cluster than the workers'."""
+        return bool(self.cluster_id)
+
+
+def topic_of(name: str) -> str:
+    """The topic in the name of a store. No topic has a slash in its name."""
+    return name.rpartition("/")[2]
+
+
+def is_elsewhere(name: str) -> bool:
+    """Whether the store of this name is in another Kafka cluster than the workers'."""
+    return "/" in name
+
+
+class OffsetStores:
+    """Finds the stores of a group's connectors.
+
+    :param session: of the Connect cluster.
+    :param global_topic: the workers' ``offset.storage.topic``.
+    :param exactly_once: whether the workers run in the mode ``enabled``; by default they are asked where it matters.
+    """
+
+    def __init__(
+        self, session: ConnectSession, global_topic: str, exactly_once: Callable[[], bool] | None = None
+    ) -> None:
+        self._session = session
+        self._exactly_once = exactly_once or (lambda: runs_exactly_once(session))
+        self.global_store = Store(global_topic, session.kafka)
+
+    def own(self, connector: str, config: Mapping[str, str | None]) -> Store | None:
+        """The own store of a connector; None if its tasks use the global one.
+
+        :param config: of the connector.
+        :raises RefusedError: it is not known in which Kafka cluster its clients are, or they are in several; or the
+            workers' modes differ.
+        :raises UnreachableError: no broker of the workers' cluster answers, or a worker does not.
+        """
+        topic, global_topic = config.get(OWN_TOPIC) or "", self.global_store.topic
+        here = None if topic in ("", global_topic) else Store(topic, self._session.kafka)
+        elsewhere = self._addresses.elsewhere(config)
+        if not elsewhere or not (topic or self._runs_exactly_once):
+            return here
+        cluster_id = self._cluster_of(connector, elsewhere)
+        if cluster_id == self._own_id:
+            return here
+        return Store(topic or global_topic, self._session.other_kafka.session(elsewhere["producer"]), cluster_id)
+
+    def _cluster_of(self, connector: str, elsewhere: Mapping[str, str]) -> str:
+        """The id of the one Kafka cluster in which all clients of a connector are."""
+        ids = dict.fromkeys(CLIENTS, self._own_id)
+        for client, addresses in elsewhere.items():
+            try:
+                ids[client] = self._session.other_kafka.id_of(addresses)
+            except EosError as error:
+                raise RefusedError(
+                    f"Connector {connector} has its offsets in the Kafka cluster of its {client}, {addresses}, which "
+                    f"is not known: {error.found}.",
+                    expected="brokers that answer here without a login: the cluster file's is not sent to them",
+                ) from error
+        if len(set(ids.values())) > 1:
+            clients = ", ".join(f"{client}: {cluster_id}" for client, cluster_id in ids.items())
+            raise RefusedError(
+                f"The clients of connector {connector} are in different Kafka clusters ({clients}): it reads its "
+                "offsets where it does not write them, or its zombies are not fenced where they write.",
+                expected="the same for all three",
+                remedy=f"Give {', '.join(OVERRIDES.values())} the same addresses.",
+            )
+        return ids["producer"]
+
+    @cached_property
+    def _addresses(self) -> ClientAddresses:
+        files = read_worker_files(self._session.cluster)
+        return ClientAddresses(files.properties.values(), self._session.kafka.settings.bootstrap_servers)
+
+    @cached_property
+    def _own_id(self) -> str:
+        return self._session.kafka.cluster_id()
+
+    @cached_property
+    def _runs_exactly_once(self) -> bool:
+        return self._exactly_once()
