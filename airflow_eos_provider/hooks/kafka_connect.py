@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from airflow_eos_provider.connect.rest import ConnectRest
+    from airflow_eos_provider.offsets.apply import OffsetsChanger
+    from airflow_eos_provider.offsets.fence_round import Fencer
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +42,10 @@ _NOT_FOR_CLIENTS = frozenset(
     {"group.id", "group.instance.id", "auto.offset.reset", "isolation.level", "transactional.id", "acks"}
 )
 _NOT_FOR_CLIENTS_PREFIXES = ("enable.auto.", "enable.idempotence", "max.poll.", "session.timeout", "heartbeat.interval")
+
+
+#: Limit of one question to a worker in a fencing, seconds: a task that is restarted has its own time for a stop before.
+_FENCE_ANSWER_SECONDS = 30.0
 
 
 class KafkaConnectHook(BaseHook):
@@ -102,6 +109,47 @@ class KafkaConnectHook(BaseHook):
         """
         cluster = self.get_cluster()
         return self._rest_client(cluster, cluster.worker(worker).url)
+
+    @contextmanager
+    def offsets(
+        self,
+        *,
+        config_topic: str = "",
+        offsets_topic: str = "",
+        report: Callable[[str], None] = lambda line: None,
+    ) -> Iterator[OffsetsChanger]:
+        """What plans and applies changes of source offsets, as ``eos offsets`` does; its clients end with the block.
+
+        :param config_topic: the workers' ``config.storage.topic``; empty: as their properties files say.
+        :param offsets_topic: the workers' ``offset.storage.topic``; likewise.
+        :param report: receives one line of progress at a time.
+        :raises ConfigurationError: as :meth:`get_cluster`; or no worker's properties file can be read here, and a topic
+            is not named.
+        """
+        from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, read_worker_files
+        from airflow_eos_provider.connect.session import ConnectSession
+        from airflow_eos_provider.offsets.apply import OffsetsChanger
+
+        cluster = self.get_cluster()
+        files = read_worker_files(cluster)
+        topics = (config_topic or files.common(CONFIGS), offsets_topic or files.common(OFFSETS))
+        with ConnectSession(cluster) as session:
+            yield OffsetsChanger(session, *topics, report=report)
+
+    @contextmanager
+    def fencer(self, *, config_topic: str = "", report: Callable[[str], None] = lambda line: None) -> Iterator[Fencer]:
+        """What looks at fencing rounds and carries them out, as ``eos fence`` does; its clients end with the block.
+
+        Parameters and errors as in :meth:`offsets`.
+        """
+        from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
+        from airflow_eos_provider.connect.session import ConnectSession
+        from airflow_eos_provider.offsets.fence_round import Fencer
+
+        cluster = self.get_cluster()
+        topic = config_topic or read_worker_files(cluster).common(CONFIGS)
+        with ConnectSession(cluster, answer_seconds=_FENCE_ANSWER_SECONDS) as session:
+            yield Fencer(session, topic, report=report)
 
     def test_connection(self) -> tuple[bool, str]:
         """The *Test* button: brokers, group and every worker's REST API, each with its own answer.

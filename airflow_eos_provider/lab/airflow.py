@@ -253,7 +253,9 @@ class AirflowLab:
             "AIRFLOW__API__PORT": str(port),
             "AIRFLOW__API__BASE_URL": url,
             "AIRFLOW__API__WORKERS": "1",
+            # New and changed files are looked for, and parsed at once; others need not be parsed every half minute.
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",
             # Several labs live side by side, so these need ports of their own as well.
             "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(worker_log_port),
             "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(trigger_log_port),

@@ -84,6 +84,7 @@ class OffsetsChanger:
     :param report: receives one line of progress at a time.
     :param progress: called with a topic's name, offsets passed and offsets in all, while it is read.
     :param settle_seconds: how long a stop, or the way back, may take.
+    :ivar session: as given.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class OffsetsChanger:
         progress: Progress | None = None,
         settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
-        self._session = session
+        self.session = session
         self._config_topic = config_topic
         self._offsets_topic = offsets_topic
         self._report = report
@@ -109,7 +110,7 @@ class OffsetsChanger:
     @property
     def kafka_cluster_id(self) -> str:
         """The id of the Kafka cluster."""
-        return self._session.kafka.cluster_id()
+        return self.session.kafka.cluster_id()
 
     def plan(self, request: OffsetsRequest) -> OffsetsPlan:
         """What a change would write.
@@ -171,7 +172,7 @@ class OffsetsChanger:
         :raises ConfigurationError: it does not.
         """
         given = {name: value for name, value in config.items() if value is not None}
-        errors = self._session.ask(lambda rest: rest.validate(given["connector.class"], given)).errors
+        errors = self.session.ask(lambda rest: rest.validate(given["connector.class"], given)).errors
         if errors:
             raise ConfigurationError(
                 f"Connect does not take {given.get('name')} with {OWN_TOPIC}={given.get(OWN_TOPIC, 'unset')}: "
@@ -180,7 +181,7 @@ class OffsetsChanger:
             )
 
     def _stores(self, *, exactly_once: bool) -> OffsetStores:
-        return OffsetStores(self._session, self._offsets_topic, lambda: exactly_once)
+        return OffsetStores(self.session, self._offsets_topic, lambda: exactly_once)
 
     def _reader(self, stores: OffsetStores, state: ClusterState) -> OffsetsReader:
         partitions = self._own_topic("").partitions
@@ -191,7 +192,7 @@ class OffsetsChanger:
     def deleted(self) -> list[str]:
         """The connectors that have left offsets in the global topic and do not exist any more."""
         state = self._config()
-        stores = OffsetStores(self._session, self._offsets_topic)
+        stores = OffsetStores(self.session, self._offsets_topic)
         found = self._reader(stores, state).global_topic().committed
         return sorted(
             connector
@@ -205,17 +206,17 @@ class OffsetsChanger:
 
         :raises ConfigurationError: another version of this package has made it.
         """
-        found = read_journal(self._session.kafka, self.group_id).open_change
+        found = read_journal(self.session.kafka, self.group_id).open_change
         if found is None or (found.plan.get("kind"), found.plan.get("request")) != (KIND, request.to_dict()):
             return None
         return OffsetsPlan.from_dict(found.plan)
 
     def exactly_once(self) -> bool:
         """Whether all workers run in the mode ``enabled``, see :func:`runs_exactly_once`."""
-        return runs_exactly_once(self._session)
+        return runs_exactly_once(self.session)
 
     def _config(self) -> ClusterState:
-        return read_cluster_state(self._session.kafka, self._config_topic)
+        return read_cluster_state(self.session.kafka, self._config_topic)
 
     # acting
 
@@ -269,7 +270,7 @@ class OffsetsChanger:
         self._report(f"topic {planned.name} is created: {planned.partitions} partitions.")
 
     def _own_topic(self, name: str) -> WantedTopic:
-        return read_worker_files(self._session.cluster).wanted(Role.OWN, name)
+        return read_worker_files(self.session.cluster).wanted(Role.OWN, name)
 
     def _done_already(self, plan: OffsetsPlan) -> ChangeRecord | None:
         """The change that has carried this plan out; its caller may have been killed.
@@ -281,7 +282,7 @@ class OffsetsChanger:
         return done[-1] if done else None
 
     def _closed(self, connector: str) -> list[ChangeRecord]:
-        return read_journal(self._session.kafka, self.group_id).closed_changes(KIND, connector)
+        return read_journal(self.session.kafka, self.group_id).closed_changes(KIND, connector)
 
     def _may_have_gone_on(self, change: GroupChange, plan: OffsetsPlan) -> bool:
         """Whether a migration that is taken up has to move the offsets once more.
@@ -330,7 +331,7 @@ class OffsetsChanger:
             return None
         change.confirm("stop")
         self._report(f"{connector}: stopping it, and waiting until no worker runs a task of it.")
-        self._session.ask(lambda rest: rest.stop(connector))
+        self.session.ask(lambda rest: rest.stop(connector))
         self._until(change, lambda: self._is_to_stop(plan), f"the stop of {connector} on record")
         return self._until(change, lambda: self._stopped(plan), f"{connector} to stop")
 
@@ -357,7 +358,7 @@ class OffsetsChanger:
             raise _touched(connector)
         if found is None or found.task_count:
             return None
-        return None if describe_group(self._session.kafka, self.group_id).may_run(connector) else found
+        return None if describe_group(self.session.kafka, self.group_id).may_run(connector) else found
 
     def _fence(self, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> None:
         """Shut out every producer of the connector's tasks, zombies with an open transaction too."""
@@ -378,7 +379,7 @@ class OffsetsChanger:
         :raises PlanMovedError: one is in another Kafka cluster, where the connector's clients are not any more.
         """
         names = {topic.name for topic in plan.topics}
-        found = {name: Store(name, self._session.kafka) for name in names if not is_elsewhere(name)}
+        found = {name: Store(name, self.session.kafka) for name in names if not is_elsewhere(name)}
         if lost := names - found.keys():
             known = self._stores_elsewhere(plan)
             if not lost <= known.keys():
@@ -511,7 +512,7 @@ class OffsetsChanger:
         """
         connector = plan.look.connector
         self._existing(plan)
-        config = self._session.ask(lambda rest: rest.connector_config(connector))
+        config = self.session.ask(lambda rest: rest.connector_config(connector))
         plan.require_own_topic(config.get(OWN_TOPIC, ""))
         if (config.get(OWN_TOPIC) or "") != plan.own_topic:
             change.confirm("configure")
@@ -530,7 +531,7 @@ class OffsetsChanger:
         """
         connector, own_topic = plan.look.connector, plan.own_topic or None
         try:
-            self._session.ask(lambda rest: rest.patch_config(connector, {OWN_TOPIC: own_topic}))
+            self.session.ask(lambda rest: rest.patch_config(connector, {OWN_TOPIC: own_topic}))
         except ConnectRestError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 self._existing(plan)
@@ -538,7 +539,7 @@ class OffsetsChanger:
                 raise
             others = {name: value for name, value in config.items() if name != OWN_TOPIC}
             wanted = {**others, **({OWN_TOPIC: own_topic} if own_topic else {})}
-            self._session.ask(lambda rest: rest.put_config(connector, wanted))
+            self.session.ask(lambda rest: rest.put_config(connector, wanted))
 
     def _is_configured(self, plan: OffsetsPlan) -> bool:
         return self._own_topic_of(plan) == plan.own_topic
@@ -556,7 +557,7 @@ class OffsetsChanger:
             change.confirm("start")
             if plan.returns_to(self._target_state(connector)) is not None:
                 resumes = before is TargetState.STARTED
-                self._session.ask(lambda rest: rest.resume(connector) if resumes else rest.pause(connector))
+                self.session.ask(lambda rest: rest.resume(connector) if resumes else rest.pause(connector))
             now = self._until(change, lambda: self._settled(plan), f"{connector} to be {before} again")
         self._report(f"{connector}: {now}.")
 
@@ -566,7 +567,7 @@ class OffsetsChanger:
         now = self._target_state(connector)
         if now is not wanted:
             return now if plan.returns_to(now) is None else None
-        status = self._session.ask(lambda rest: rest.statuses()).get(connector)
+        status = self.session.ask(lambda rest: rest.statuses()).get(connector)
         is_there = status is not None and status.state == ("RUNNING" if wanted is TargetState.STARTED else "PAUSED")
         return now if is_there else None
 

@@ -115,6 +115,7 @@ class Fencer:
     :param config_topic: the workers' ``config.storage.topic``.
     :param report: receives one line of progress at a time.
     :param wait_seconds: how long Connect has for its own round, and tasks to come up again.
+    :ivar session: as given.
     """
 
     def __init__(
@@ -125,11 +126,11 @@ class Fencer:
         report: Callable[[str], None] = lambda line: None,
         wait_seconds: float = WAIT_SECONDS,
     ) -> None:
-        self._session = session
+        self.session = session
         self._config_topic = config_topic
         self._report = report
         self._wait_seconds = wait_seconds
-        self._group_id = session.cluster.group_id
+        self.group_id = session.cluster.group_id
 
     def look(self, names: Collection[str] = (), *, pending_only: bool = False) -> tuple[FenceLook, Decision]:
         """What there is, and what would be done about it. Changes nothing.
@@ -140,7 +141,7 @@ class Fencer:
         :raises ConfigurationError: there is no such source connector, or the principal may not look.
         :raises UnreachableError: no worker or no broker answers.
         """
-        seen = look(self._session, self._config_topic, names)
+        seen = look(self.session, self._config_topic, names)
         return seen, decide(seen, names, pending_only=pending_only)
 
     def unfinished(self) -> FencePlan | None:
@@ -148,7 +149,7 @@ class Fencer:
 
         :raises ConfigurationError: another version of this package has made it.
         """
-        found = read_journal(self._session.kafka, self._group_id).open_change
+        found = read_journal(self.session.kafka, self.group_id).open_change
         if found is None or found.plan.get("kind") != KIND:
             return None
         return FencePlan.from_dict(found.plan)
@@ -186,7 +187,7 @@ class Fencer:
 
     def _done_already(self, plan: FencePlan) -> ChangeRecord | None:
         """The change that has carried this plan out, if nothing is due now: its caller may have been killed."""
-        closed = read_journal(self._session.kafka, self._group_id).closed_changes(KIND, _about(plan))
+        closed = read_journal(self.session.kafka, self.group_id).closed_changes(KIND, _about(plan))
         done = [c for c in closed if c.state is RolloutState.DONE and c.plan.get("hash") == plan.hash]
         if not done:
             return None
@@ -225,7 +226,7 @@ class Fencer:
             return
         self._require_same_configs(round_)
         ids = {self._id(round_, number): number for number in round_.fence}
-        with change.step(step), self._session.kafka.transactions() as client:
+        with change.step(step), self.session.kafka.transactions() as client:
             change.confirm(step)
             progress.before = client.describe(ids)
             if not round_.pending:  # a task that has started meanwhile has ended the transaction, and is no zombie
@@ -248,9 +249,9 @@ class Fencer:
         with change.step(step):
             change.confirm(step)
             if state.pending_fencing:
-                self._session.ask(lambda rest: rest.restart(round_.connector, include_tasks=True, only_failed=True))
+                self.session.ask(lambda rest: rest.restart(round_.connector, include_tasks=True, only_failed=True))
             else:
-                self._session.ask(lambda rest: _restart_tasks(rest, round_.connector, restart))
+                self.session.ask(lambda rest: _restart_tasks(rest, round_.connector, restart))
             progress.restarted = restart
         self._report(f"{round_.connector}: Connect is asked to restart {len(restart):,} tasks.")
 
@@ -313,7 +314,7 @@ class Fencer:
 
     def _reported(self, round_: ConnectorRound, progress: _Progress, problem: EosError | None) -> RoundReport:
         after = self._described(progress.fenced)
-        config = read_cluster_state(self._session.kafka, self._config_topic).connectors.get(round_.connector)
+        config = read_cluster_state(self.session.kafka, self._config_topic).connectors.get(round_.connector)
         return RoundReport(
             connector=round_.connector,
             ids=tuple(
@@ -331,22 +332,22 @@ class Fencer:
         )
 
     def _described(self, ids: Iterable[str]) -> Mapping[str, TransactionDescription]:
-        with self._session.kafka.transactions() as client:
+        with self.session.kafka.transactions() as client:
             return client.describe(ids)
 
     def _state(self, round_: ConnectorRound) -> ConnectorConfigState:
-        config = read_cluster_state(self._session.kafka, self._config_topic)
+        config = read_cluster_state(self.session.kafka, self._config_topic)
         found = config.connectors.get(round_.connector)
         if found is None:
             raise RefusedError(f"The connector {round_.connector} was deleted in mid-round.")
         return found
 
     def _tasks(self, connector: str) -> tuple[TaskStatus, ...]:
-        status = self._session.ask(lambda rest: rest.statuses()).get(connector)
+        status = self.session.ask(lambda rest: rest.statuses()).get(connector)
         return status.tasks if status else ()
 
     def _id(self, round_: ConnectorRound, number: int) -> str:
-        return f"{self._group_id}-{round_.connector}-{number}"
+        return f"{self.group_id}-{round_.connector}-{number}"
 
 
 class _NotUpError(EosError):

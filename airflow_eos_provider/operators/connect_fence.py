@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -23,11 +23,7 @@ from airflow_eos_provider.operators.rolling_upgrade import (
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_eos_provider.connect.session import ConnectSession
     from airflow_eos_provider.offsets.fence_round import Fencer
-
-#: Limit of one question to a worker, seconds: a task that is restarted has its own time for a stop before.
-_ANSWER_SECONDS = 30.0
 
 
 class _FenceOperator(BaseOperator):
@@ -46,17 +42,9 @@ class _FenceOperator(BaseOperator):
         self.conn_id = conn_id
         self.config_topic = config_topic
 
-    @contextmanager
-    def fencer(self) -> Iterator[tuple[ConnectSession, Fencer]]:
-        """The cluster's session, and what fences there."""
-        from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
-        from airflow_eos_provider.connect.session import ConnectSession
-        from airflow_eos_provider.offsets.fence_round import Fencer
-
-        cluster = KafkaConnectHook(self.conn_id).get_cluster()
-        config_topic = self.config_topic or read_worker_files(cluster).common(CONFIGS)
-        with ConnectSession(cluster, answer_seconds=_ANSWER_SECONDS) as session:
-            yield session, Fencer(session, config_topic, report=self._report)
+    def fencer(self) -> AbstractContextManager[Fencer]:
+        """What fences in the cluster."""
+        return KafkaConnectHook(self.conn_id).fencer(config_topic=self.config_topic, report=self._report)
 
     def _report(self, line: str) -> None:
         self.log.info("%s", one_line(line, LINE_CHARACTERS))
@@ -83,7 +71,7 @@ class ConnectFencePlanOperator(_FenceOperator):
         self.pending = pending
 
     def execute(self, context: Context) -> dict[str, Any]:
-        with no_retry_where_pointless(), self.fencer() as (_, fencer):
+        with no_retry_where_pointless(), self.fencer() as fencer:
             plan, why = fencer.unfinished(), ""
             if plan is None:
                 _, decision = fencer.look(self._names(), pending_only=is_true(self.pending))
@@ -134,10 +122,10 @@ class ConnectFenceOperator(_FenceOperator):
         with no_retry_where_pointless():
             plan = FencePlan.from_dict(self.plan)
             require_approved(self.approval, plan.hash)
-            with self.fencer() as (session, fencer):
+            with self.fencer() as fencer:
                 journal = change_journal(
-                    session.kafka,
-                    session.cluster.group_id,
+                    fencer.session.kafka,
+                    fencer.group_id,
                     actor=actor_of(self.approval, context),
                     reason=self.reason,
                     report=self._report,

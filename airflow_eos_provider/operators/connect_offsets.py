@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -25,7 +25,6 @@ from airflow_eos_provider.operators.rolling_upgrade import (
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_eos_provider.connect.session import ConnectSession
     from airflow_eos_provider.offsets.apply import OffsetsChanger
     from airflow_eos_provider.offsets.request import OffsetsRequest
 
@@ -53,19 +52,10 @@ class _OffsetsOperator(BaseOperator):
         self.config_topic = config_topic
         self.offsets_topic = offsets_topic
 
-    @contextmanager
-    def changer(self) -> Iterator[tuple[ConnectSession, OffsetsChanger]]:
-        """The cluster's session, and what changes offsets there."""
-        from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, read_worker_files
-        from airflow_eos_provider.connect.session import ConnectSession
-        from airflow_eos_provider.offsets.apply import OffsetsChanger
-
-        cluster = KafkaConnectHook(self.conn_id).get_cluster()
-        files = read_worker_files(cluster)
-        config_topic = self.config_topic or files.common(CONFIGS)
-        offsets_topic = self.offsets_topic or files.common(OFFSETS)
-        with ConnectSession(cluster) as session:
-            yield session, OffsetsChanger(session, config_topic, offsets_topic, report=self._report)
+    def changer(self) -> AbstractContextManager[OffsetsChanger]:
+        """What changes offsets of the cluster."""
+        hook = KafkaConnectHook(self.conn_id)
+        return hook.offsets(config_topic=self.config_topic, offsets_topic=self.offsets_topic, report=self._report)
 
     def _report(self, line: str) -> None:
         self.log.info("%s", one_line(line, LINE_CHARACTERS))
@@ -123,8 +113,8 @@ class ConnectOffsetsPlanOperator(_OffsetsOperator):
         self.topic = topic
 
     def execute(self, context: Context) -> dict[str, Any]:
-        with no_retry_where_pointless(), self.changer() as (session, changer):
-            request = self._request(session.cluster.group_id)
+        with no_retry_where_pointless(), self.changer() as changer:
+            request = self._request(changer.group_id)
             plan = changer.unfinished(request) or changer.plan(request)
         if plan.nothing_to_do:
             raise AirflowSkipException(f"Nothing to do: the offsets of {one_line(self.connector)} are as asked for.")
@@ -192,10 +182,10 @@ class ConnectOffsetsOperator(_OffsetsOperator):
         with no_retry_where_pointless():
             plan = OffsetsPlan.from_dict(self.plan)
             require_approved(self.approval, plan.hash)
-            with self.changer() as (session, changer):
+            with self.changer() as changer:
                 journal = change_journal(
-                    session.kafka,
-                    session.cluster.group_id,
+                    changer.session.kafka,
+                    changer.group_id,
                     actor=actor_of(self.approval, context),
                     reason=self.reason,
                     report=self._report,

@@ -16,9 +16,13 @@ if "AIRFLOW_HOME" not in os.environ:
 
 import pytest
 
+from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.lab.airflow import free_ports
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.offsets.changes import Wanted
+from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
 
 
 def connect_to(lab: Lab, monkeypatch: pytest.MonkeyPatch, **changes: object) -> KafkaConnectHook:
@@ -64,3 +68,30 @@ def test_the_client_is_that_of_a_worker_which_answers(disabled_lab: Lab, monkeyp
     with hook.get_conn() as client:
         assert client.root().version == "4.3.1"
         assert client.url == disabled_lab.connect_urls[0]
+
+
+def test_offsets_are_changed_and_fencing_is_looked_at_with_the_topics_that_are_named(
+    disabled_lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook, group = connect_to(disabled_lab, monkeypatch), disabled_lab.group_id
+    topics = {"config_topic": f"{group}-configs", "offsets_topic": f"{group}-offsets"}
+    with hook.offsets(**topics) as offsets:
+        request = OffsetsRequest(Verb.ALTER, "hooked", wanted=(Wanted({"file": "a"}, {"n": 1}),))
+        plan = offsets.plan(request)
+        journal = change_journal(offsets.session.kafka, offsets.group_id, actor="a test")
+        assert offsets.apply(plan, journal).written == 1
+        assert offsets.plan(request).nothing_to_do
+        assert offsets.deleted() == ["hooked"]
+    with hook.fencer(config_topic=topics["config_topic"]) as fencer:
+        _, decision = fencer.look()
+        assert decision.plan.nothing_to_do
+
+
+def test_without_workers_files_a_topic_that_is_not_named_is_asked_for(
+    disabled_lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = connect_to(disabled_lab, monkeypatch)
+    with pytest.raises(ConfigurationError, match=r"config\.storage\.topic is not known"), hook.offsets():
+        pass
+    with pytest.raises(ConfigurationError, match=r"config\.storage\.topic is not known"), hook.fencer():
+        pass
