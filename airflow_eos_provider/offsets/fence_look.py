@@ -12,13 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from airflow_eos_provider.connect.config_topic import ClusterState, ConnectorConfigState, read_cluster_state
-from airflow_eos_provider.connect.internal_topics import OTHER_CLUSTER, read_worker_files
+from airflow_eos_provider.connect.internal_topics import read_worker_files
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import probe
 from airflow_eos_provider.connect.rest import ConnectorStatus, TaskStatus
 from airflow_eos_provider.connect.session import ANSWER_SECONDS, ConnectSession
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.transactions import TransactionDescription
+from airflow_eos_provider.offsets.producers import ProducerCluster, Producers
 
 #: An open transaction that has neither ended nor made place for another one within so many seconds is called held.
 HELD_SECONDS = 1.0
@@ -47,13 +49,15 @@ class ConnectorLook:
     :param state: as the config topic has it.
     :param ids: those of the last task count record, and further ones with an open transaction; by number.
     :param tasks: as the workers report them.
-    :param elsewhere: the property by which its ids are on another Kafka cluster; empty if they are on this one.
+    :param cluster_id: of the Kafka cluster of its ids; empty if that is the workers'.
+    :param unknown: why that is not known; empty if it is.
     """
 
     state: ConnectorConfigState
     ids: tuple[FenceId, ...] = ()
     tasks: tuple[TaskStatus, ...] = ()
-    elsewhere: str = ""
+    cluster_id: str = ""
+    unknown: str = ""
 
     @property
     def name(self) -> str:
@@ -90,7 +94,16 @@ def look(session: ConnectSession, config_topic: str, names: Collection[str] = ()
     config = read_cluster_state(session.kafka, config_topic)
     statuses = session.ask(lambda rest: rest.statuses())
     chosen = _chosen(config, statuses, names, group_id)
-    ids = _ids(session, group_id, chosen) if True in enabled.values() else {}
+    ids: dict[str, tuple[FenceId, ...]] = {}
+    clusters, unknown = _clusters(session, chosen) if True in enabled.values() else ({}, {})
+    for cluster_id in {cluster.cluster_id for cluster in clusters.values()}:
+        there = [state for state in chosen if state.name in clusters and clusters[state.name].cluster_id == cluster_id]
+        try:
+            ids |= _ids(clusters[there[0].name].kafka, group_id, there)
+        except EosError as error:
+            if not cluster_id:
+                raise
+            unknown |= dict.fromkeys((state.name for state in there), error.found)
     return FenceLook(
         at=time.time(),
         group_id=group_id,
@@ -101,11 +114,25 @@ def look(session: ConnectSession, config_topic: str, names: Collection[str] = ()
                 state=state,
                 ids=ids.get(state.name, ()),
                 tasks=statuses[state.name].tasks if state.name in statuses else (),
-                elsewhere=_elsewhere(state, session.cluster.kafka.bootstrap_servers),
+                cluster_id=clusters[state.name].cluster_id if state.name in clusters else "",
+                unknown=unknown.get(state.name, ""),
             )
             for state in chosen
         ),
     )
+
+
+def _clusters(
+    session: ConnectSession, connectors: Sequence[ConnectorConfigState]
+) -> tuple[dict[str, ProducerCluster], dict[str, str]]:
+    """By connector the Kafka cluster of its ids; and of those for which it is not known, why."""
+    producers, found, unknown = Producers(session), dict[str, ProducerCluster](), dict[str, str]()
+    for state in connectors:
+        try:
+            found[state.name] = producers.of(state.config)
+        except EosError as error:
+            unknown[state.name] = error.found
+    return found, unknown
 
 
 def _chosen(
@@ -126,25 +153,10 @@ def _chosen(
     return [state for name, state in sources.items() if not names or name in names]
 
 
-def _elsewhere(state: ConnectorConfigState, bootstrap_servers: str) -> str:
-    own = _addresses(bootstrap_servers)
-    for name in OTHER_CLUSTER:
-        value = state.config.get(name)
-        if value and _addresses(value) != own:  # by text, as Connect compares them: another name may be the same broker
-            return name
-    return ""
-
-
-def _addresses(bootstrap_servers: str) -> set[str]:
-    return {address.strip() for address in bootstrap_servers.split(",")}
-
-
-def _ids(
-    session: ConnectSession, group_id: str, connectors: Sequence[ConnectorConfigState]
-) -> dict[str, tuple[FenceId, ...]]:
-    """By connector its ids; which transactions are held is known after :data:`HELD_SECONDS` at most."""
-    with session.kafka.transactions() as client:
-        open_ids = client.open_transactions(f"{group_id}-") if connectors else ()
+def _ids(kafka: Session, group_id: str, connectors: Sequence[ConnectorConfigState]) -> dict[str, tuple[FenceId, ...]]:
+    """By connector its ids in one Kafka cluster; held transactions are known after :data:`HELD_SECONDS` at most."""
+    with kafka.transactions() as client:
+        open_ids = client.open_transactions(f"{group_id}-")
         numbers = {
             state.name: sorted(
                 {*range(state.task_count_record or 0), *_open_numbers(f"{group_id}-{state.name}-", open_ids)}

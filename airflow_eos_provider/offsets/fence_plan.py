@@ -233,8 +233,8 @@ def decide_connector(seen: ConnectorLook, *, named: bool) -> ConnectorRound:
     :param named: end what a running task holds open, too.
     """
     state = seen.state
-    if seen.elsewhere:
-        return _round(seen, f"{seen.elsewhere} puts its ids on another Kafka cluster: not looked at from here")
+    if seen.unknown:
+        return _round(seen, f"its ids may be in another Kafka cluster, which is not known: {seen.unknown}")
     return _pending(seen) if state.pending_fencing else _not_pending(seen, named=named)
 
 
@@ -300,7 +300,7 @@ def _round(seen: ConnectorLook, why: str, **what: Any) -> ConnectorRound:
     known = {each.number: each.known for each in seen.ids if each.held and each.known}
     return ConnectorRound(
         connector=seen.name,
-        why=why,
+        why=f"in the Kafka cluster {seen.cluster_id}, {why}" if seen.cluster_id else why,
         pending=state.pending_fencing,
         target_state=state.target_state,
         config_offset=state.config_offset,

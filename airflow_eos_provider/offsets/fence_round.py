@@ -20,6 +20,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedE
 from airflow_eos_provider.journal.change import GroupChange, group_change
 from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
+from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.transactions import Fenced, TransactionDescription
 from airflow_eos_provider.offsets.fence_look import FenceLook, look
 from airflow_eos_provider.offsets.fence_plan import (
@@ -31,6 +32,7 @@ from airflow_eos_provider.offsets.fence_plan import (
     decide,
     to_restart,
 )
+from airflow_eos_provider.offsets.producers import Producers
 
 #: Connect's leader has 90 s for a round; before it come a rebalance, and the restart of the tasks.
 WAIT_SECONDS = 180.0
@@ -130,6 +132,7 @@ class Fencer:
         self._config_topic = config_topic
         self._report = report
         self._wait_seconds = wait_seconds
+        self._producers = Producers(session)
         self.group_id = session.cluster.group_id
 
     def look(self, names: Collection[str] = (), *, pending_only: bool = False) -> tuple[FenceLook, Decision]:
@@ -224,9 +227,9 @@ class Fencer:
         step = f"{round_.connector}: fence"
         if not round_.fence or change.is_done(step):
             return
-        self._require_same_configs(round_)
+        state = self._require_same_configs(round_)
         ids = {self._id(round_, number): number for number in round_.fence}
-        with change.step(step), self.session.kafka.transactions() as client:
+        with change.step(step), self._kafka(state).transactions() as client:
             change.confirm(step)
             progress.before = client.describe(ids)
             if not round_.pending:  # a task that has started meanwhile has ended the transaction, and is no zombie
@@ -293,7 +296,7 @@ class Fencer:
             return ""
         ids = {number: self._id(round_, number) for number in progress.restarted}
         ids = {number: id_ for number, id_ in ids.items() if id_ in progress.fenced}
-        known = self._described(ids.values())
+        known = self._described(state, ids.values())
         left = [number for number, id_ in ids.items() if _producer(known.get(id_)) == tuple(progress.fenced[id_])]
         return f"the start of {len(left)} tasks ({', '.join(map(str, left[:5]))})" if left else ""
 
@@ -313,8 +316,8 @@ class Fencer:
         return state
 
     def _reported(self, round_: ConnectorRound, progress: _Progress, problem: EosError | None) -> RoundReport:
-        after = self._described(progress.fenced)
         config = read_cluster_state(self.session.kafka, self._config_topic).connectors.get(round_.connector)
+        after = self._described(config, progress.fenced) if config and progress.fenced else {}
         return RoundReport(
             connector=round_.connector,
             ids=tuple(
@@ -331,9 +334,13 @@ class Fencer:
             problem=problem,
         )
 
-    def _described(self, ids: Iterable[str]) -> Mapping[str, TransactionDescription]:
-        with self.session.kafka.transactions() as client:
+    def _described(self, state: ConnectorConfigState, ids: Iterable[str]) -> Mapping[str, TransactionDescription]:
+        with self._kafka(state).transactions() as client:
             return client.describe(ids)
+
+    def _kafka(self, state: ConnectorConfigState) -> Session:
+        """The Kafka cluster of a connector's ids. Errors as in :meth:`Producers.of`."""
+        return self._producers.of(state.config).kafka
 
     def _state(self, round_: ConnectorRound) -> ConnectorConfigState:
         config = read_cluster_state(self.session.kafka, self._config_topic)

@@ -13,11 +13,14 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.offsets.group import read_group_offsets
+from airflow_eos_provider.offsets.stores import OffsetStores
 from tests.integration.offsets_cluster import END, LINES, SECONDS, Cluster, killed
 from tests.system.modes import bring_to
 from tests.waiting import until
@@ -83,12 +86,14 @@ class Both:
 
     def until_stored(self, name: str, position: int) -> None:
         """Its offset is committed: the connector would go on from there."""
+        with ConnectSession(self.here.lab.cluster()) as session:
+            stores = OffsetStores(session, f"{self.here.lab.group_id}-offsets")
 
-        def offsets() -> list[Any]:
-            listed = json.loads(self.eos.run("offsets", "list", name, "--json").stdout)
-            return [one["offset"] for one in listed if one["read"] and one["committed"]]
+            def offsets() -> list[Any]:
+                seen = read_group_offsets(stores, self.here.rest.statuses(), only=[name]).of(name)
+                return [one.offset.record.offset for one in seen if one.offset.is_read and one.written.is_committed]
 
-        until(lambda: offsets() == [{"position": position}], f"{position} of {name}", seconds=SECONDS)
+            until(lambda: offsets() == [{"position": position}], f"{position} of {name}", seconds=SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +146,18 @@ def test_offsets_are_moved_there_before_the_roll_and_all_verbs_work_on_them(both
         assert both.read("moved") == Counter([*LINES, "four", "five"])
         both.until_stored("moved", 24)
         assert both.stores("moved") == {(own, True)}
+
+        # Its ids are there: one that holds a transaction open is fenced, and its task goes on after the last commit.
+        zombie = both.zombie("late", f"{group}-late-0")
+        assert (
+            f"late: in the Kafka cluster {both.there_id}, no round is pending, but id 0"
+            in eos.run("fence", "late").stdout
+        )
+        eos.run("fence", "late", "--yes")
+        with pytest.raises(KafkaException):
+            zombie.commit_transaction(30)
+        both.add("late", "five")
+        assert both.read("late") == Counter([*LINES, "four", "five"])
 
         # A reset shuts out a zombie there, and is undone by a restore.
         both.stop("moved")

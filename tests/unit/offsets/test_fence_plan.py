@@ -102,7 +102,9 @@ def what(round_: ConnectorRound) -> tuple[tuple[int, ...], tuple[int, ...], bool
         pytest.param(connector(held=(7,)), ((7,), (), False), id="held under a number that is no task's"),
         pytest.param(connector(states="URR", held=(0,)), ((0,), (), False), id="Connect starts it by itself"),
         pytest.param(connector(held=(1,)), ((), (), False), id="held by a task that runs: left alone"),
-        pytest.param(connector(held=(1,), elsewhere="admin.override.x"), ((), (), False), id="on another cluster"),
+        pytest.param(
+            connector(held=(1,), unknown="no broker answers"), ((), (), False), id="in a cluster that is not known"
+        ),
     ],
 )
 def test_a_round_is_what_kip_618_says_and_ends_what_is_held_open(

@@ -72,7 +72,7 @@ def wait(
 
     monkeypatch.setattr(fencer, "_tasks", tasks)
     monkeypatch.setattr(fencer, "_state", lambda round_: last if len(left) == 1 else state())
-    monkeypatch.setattr(fencer, "_described", lambda ids: {})
+    monkeypatch.setattr(fencer, "_described", lambda state, ids: {})
     change: Any = Lease()
     fencer._await(change, round_, _Progress(restarted=(0,)))
 
