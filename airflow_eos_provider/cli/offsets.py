@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,7 +36,7 @@ from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.internal_topics import OFFSETS, read_worker_files
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
-from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.kafka.partition_writers import Outcome
 from airflow_eos_provider.offsets import backup
 from airflow_eos_provider.offsets.difference import Difference, difference
@@ -83,7 +83,7 @@ def list_(
     """
     wanted = parse_where(where)
     with ConnectSession(load_cluster(cluster)) as session:
-        found = look(session, connector, offsets_topic, may_be_gone=everything)
+        found = look(session, connector, offsets_topic, may_be_gone=everything, unknown=_warn_of_unknown)
     names = [name for name in ([connector] if connector else found.known()) if name in found.connectors]
     shown = {name: matching(found.of(name), wanted) for name in names}
     if everything:
@@ -115,13 +115,22 @@ def backup_(
     """
     if to is None:
         raise typer.BadParameter("name the file with --to")
-    taken = _now(load_cluster(cluster), connector, offsets_topic)
+    missing = list[str]()
+
+    def unknown(name: str, error: EosError) -> None:
+        _warn_of_unknown(name, error)
+        missing.append(name)
+
+    # Of one connector alone, a backup without what its tasks read would be none.
+    taken = _now(load_cluster(cluster), connector, offsets_topic, unknown if connector is None else None)
     count, digest = backup.write(taken, to)
     if as_json:
         print_json({**taken.header(), "file": str(to), "records": count, "sha256": digest})
     else:
         topics = ", ".join(topic.name for topic in taken.topics)
         console.print(f"{count:,} offsets of {topics} are in {to}, sha256 {digest}", soft_wrap=True)
+    if missing:
+        raise typer.Exit(UnreachableError.exit_code)
 
 
 @offsets_app.command(
@@ -175,10 +184,19 @@ def _only(saved: backup.Backup) -> str | None:
     return saved.connectors[0] if saved.connectors else None
 
 
-def _now(cluster: ConnectCluster, connector: str | None, offsets_topic: str | None) -> backup.Backup:
+def _warn_of_unknown(connector: str, error: EosError) -> None:
+    warn(f"{connector}: the offsets that its tasks read are not among these. {error.found}")
+
+
+def _now(
+    cluster: ConnectCluster,
+    connector: str | None,
+    offsets_topic: str | None,
+    unknown: Callable[[str, EosError], None] | None = None,
+) -> backup.Backup:
     at = time.time()
     with ConnectSession(cluster) as session:
-        offsets = look(session, connector, offsets_topic, headers=True)
+        offsets = look(session, connector, offsets_topic, headers=True, unknown=unknown)
         return backup.take(offsets, session.kafka.cluster_id(), cluster.group_id, at, connector)
 
 
@@ -207,12 +225,14 @@ def look(
     *,
     headers: bool = False,
     may_be_gone: bool = False,
+    unknown: Callable[[str, EosError], None] | None = None,
 ) -> GroupOffsets:
     """The offsets of a described group.
 
     :param connector: of this one only.
     :param headers: read the records' headers, too.
     :param may_be_gone: whether one that does not exist is no error.
+    :param unknown: as :func:`read_group_offsets` takes it.
     :param offsets_topic: the workers' ``offset.storage.topic``, None to look into their files.
     :raises ConfigurationError: there is no such connector, or the topic is not known.
     :raises UnreachableError: no worker answers, or no broker does.
@@ -232,7 +252,7 @@ def look(
         only=only,
         headers=headers,
         progress=print_share_read,
-        unknown=lambda name, error: warn(f"own offsets of {name} are not looked at. {error.found}"),
+        unknown=unknown,
     )
 
 

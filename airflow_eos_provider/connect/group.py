@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 
 from airflow_eos_provider.connect.cluster import worker_id_of
 from airflow_eos_provider.connect.group_bytes import (
@@ -181,14 +181,16 @@ def _describe(admin: QuietAdmin, group_id: str, timeout_seconds: float) -> Worke
     while True:
         groups = _list(admin, group_id, deadline)
         error = groups[0].error if groups else None
-        if error is None or error.code() not in _MOMENTARY:
+        is_listed = bool(groups) and (groups[0].state != "Dead" or bool(groups[0].members))
+        if is_listed and (error is None or error.code() not in _MOMENTARY):
             break
+        if not is_listed and _is_gone(admin, group_id, deadline):
+            known = _of_connect(_list(admin, None, deadline))
+            raise _no_such_group(admin.settings, group_id, tuple(sorted(group.id for group in known)))
         if time.monotonic() >= deadline:
-            raise UnreachableError(f"The coordinator of group {group_id} is not available: {error.str()}.")
+            why = f": {error.str()}" if error is not None else ""
+            raise UnreachableError(f"The coordinator of group {group_id} is not available{why}.")
         admin.client.poll(0.2)  # the pause between two questions
-    if not groups or (groups[0].state == "Dead" and not groups[0].members):
-        known = _of_connect(_list(admin, None, deadline))
-        raise _no_such_group(admin.settings, group_id, tuple(sorted(group.id for group in known)))
     if error is not None:
         raise explain(error, f"describing group {group_id}", admin.settings)
     if groups[0].protocol_type != PROTOCOL_TYPE:
@@ -198,6 +200,25 @@ def _describe(admin: QuietAdmin, group_id: str, timeout_seconds: float) -> Worke
             remedy="Set group_id to the workers' group.id.",
         )
     return worker_group(groups[0])
+
+
+def _is_gone(admin: QuietAdmin, group_id: str, deadline: float) -> bool:
+    """Whether the group's coordinator says that there is no such group.
+
+    A listing asks every broker and takes what they answer: while the coordinator moves, none of them has the group.
+
+    :raises ConfigurationError: the principal may not describe the group.
+    """
+    seconds = max(1.0, deadline - time.monotonic())
+    try:
+        found = admin.client.describe_consumer_groups([group_id], request_timeout=seconds)[group_id].result()
+    except KafkaException as error:
+        code = error.args[0].code()
+        if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            raise admin.explain(error, f"describing group {group_id}") from error
+        # It is there: librdkafka takes consumers' groups only, and says so of a group of workers.
+        return bool(code == KafkaError.GROUP_ID_NOT_FOUND)
+    return found.state is ConsumerGroupState.DEAD and not found.members
 
 
 def connect_groups(kafka: Kafka, timeout_seconds: float = 10.0) -> tuple[str, ...]:

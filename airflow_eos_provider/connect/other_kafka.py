@@ -38,20 +38,20 @@ class ClientAddresses:
 
     def __init__(self, workers: Iterable[Mapping[str, str]], bootstrap_servers: str) -> None:
         given = list(workers)
-        self._own = {addresses_of(each["bootstrap.servers"]) for each in given if each.get("bootstrap.servers")}
-        self._own.add(addresses_of(bootstrap_servers))
+        of_workers = [each["bootstrap.servers"] for each in given if each.get("bootstrap.servers")]
+        self._own = Addresses().union(*map(addresses_of, [*of_workers, bootstrap_servers]))
         self._defaults = {
             client: next((each[name] for each in given if each.get(name)), "")
             for client, name in ((client, f"{client}.bootstrap.servers") for client in CLIENTS)
         }
 
     def elsewhere(self, config: Mapping[str, str | None]) -> dict[str, str]:
-        """By client the addresses of a connector that are none of its workers'.
+        """By client the addresses of a connector that are not all known as its workers'.
 
         :param config: of the connector.
         """
         given = {client: config.get(OVERRIDES[client]) or self._defaults[client] for client in CLIENTS}
-        return {client: text for client, text in given.items() if text and addresses_of(text) not in self._own}
+        return {client: text for client, text in given.items() if text and not addresses_of(text) <= self._own}
 
 
 class OtherKafka:

@@ -7,7 +7,7 @@ fenced id is fenced once more, and what is written is compared with what is ther
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -145,6 +145,8 @@ class OffsetsChanger:
                 self._require_compacted(stores.own(connector, wanted))
                 self._require_valid(wanted)
         writes = request.writes(reader, self.kafka_cluster_id, self.group_id)
+        if own_topic:
+            _require_nothing_elsewhere(writes)
         last_change = closed[-1].change_id if closed else ""
         return OffsetsPlan.of(request, look, reader.topics.values(), writes, own_topic, last_change)
 
@@ -319,6 +321,11 @@ class OffsetsChanger:
         except PlanMovedError:
             self._bring_back(change, plan)
             raise
+        except ConfigurationError:
+            # The principal may not: the connector need not wait for its rights where nothing is written yet.
+            if not change.taken_up and change.record.under_way != "write":
+                self._bring_back(change, plan)
+            raise
 
     def _stop(self, change: GroupChange, plan: OffsetsPlan) -> ConnectorConfigState | None:
         """Stop the connector and wait until no worker has a task of it.
@@ -365,7 +372,7 @@ class OffsetsChanger:
         connector = plan.look.connector
         prefix = f"{self.group_id}-{connector}-"
         count = max(stopped.task_count_record or 0 if stopped else 0, 1)
-        for cluster_id, kafka in self._clusters(plan).items():
+        for cluster_id, kafka in self._clusters(self._own_stores(plan, connector).values()).items():
             with kafka.transactions() as client:
                 ids = {f"{prefix}{number}" for number in range(count)}
                 ids |= {found for found in client.open_transactions(prefix) if found.removeprefix(prefix).isdigit()}
@@ -381,7 +388,7 @@ class OffsetsChanger:
         names = {topic.name for topic in plan.topics}
         found = {name: Store(name, self.session.kafka) for name in names if not is_elsewhere(name)}
         if lost := names - found.keys():
-            known = self._stores_elsewhere(plan)
+            known = {**self._own_stores(plan, plan.request.source), **self._own_stores(plan, plan.look.connector)}
             if not lost <= known.keys():
                 raise PlanMovedError(
                     f"The clients of {plan.look.connector} are not in the Kafka cluster any more in which it has "
@@ -391,22 +398,21 @@ class OffsetsChanger:
             found |= {name: known[name] for name in lost}
         return found
 
-    def _stores_elsewhere(self, plan: OffsetsPlan) -> dict[str, Store]:
-        """By name the own stores that the connectors of a planned change have, or are to have."""
+    def _own_stores(self, plan: OffsetsPlan, connector: str) -> dict[str, Store]:
+        """By name the own stores that a connector of a planned change has, or is to have. No connector has none."""
+        if not connector:
+            return {}
         stores = self._stores(exactly_once=plan.look.exactly_once)
-        connectors = self._config().connectors
-        found = []
-        for name in (plan.look.connector, plan.request.source):
-            if (state := connectors.get(name)) is not None:
-                found.append(stores.own(name, state.config))
-                if plan.own_topic is not None:
-                    found.append(stores.own(name, {**state.config, OWN_TOPIC: plan.own_topic}))
+        state = self._config().connectors.get(connector)
+        config: Mapping[str, str | None] = state.config if state else {}
+        wanted = [config] if plan.own_topic is None else [config, {**config, OWN_TOPIC: plan.own_topic}]
+        found = [stores.own(connector, each) for each in wanted]
         return {store.name: store for store in found if store is not None}
 
-    def _clusters(self, plan: OffsetsPlan) -> dict[str, Session]:
-        """By id the Kafka clusters of a planned change; that of the workers, whose id is empty here, before others."""
-        stores = self._planned_stores(plan).values()
-        return dict(sorted(((store.cluster_id, store.kafka) for store in stores), key=lambda cluster: cluster[0]))
+    def _clusters(self, stores: Iterable[Store]) -> dict[str, Session]:
+        """By id the Kafka clusters of these stores; that of the workers, whose id is empty here, before others."""
+        found = {"": self.session.kafka, **{store.cluster_id: store.kafka for store in stores}}
+        return dict(sorted(found.items()))
 
     def _write(self, change: GroupChange, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> int:
         """Write what is not written yet, and read it back."""
@@ -418,7 +424,7 @@ class OffsetsChanger:
             change.confirm("write")
             # What the tasks read may be in another Kafka cluster than the workers': it is written last.
             stores = self._planned_stores(plan)
-            for cluster_id, kafka in self._clusters(plan).items():
+            for cluster_id, kafka in self._clusters(stores.values()).items():
                 if there := [write for write in left if stores[write.topic].cluster_id == cluster_id]:
                     self._write_there(change, plan, stopped, kafka, there)
         missing = self._left_to_write(plan)
@@ -591,6 +597,22 @@ class OffsetsChanger:
             change.renew()
             time.sleep(_PAUSE_SECONDS)
         return found
+
+
+def _require_nothing_elsewhere(writes: Iterable[Write]) -> None:
+    """Go on only if a migration replaces nothing in another Kafka cluster.
+
+    A group of the same name there may have a connector of the same name, whose tasks read what would be replaced.
+
+    :raises RefusedError: it does.
+    """
+    replaced = sorted({write.topic for write in writes if is_elsewhere(write.topic) and write.before is not None})
+    if replaced:
+        raise RefusedError(
+            f"{replaced[0]}, in another Kafka cluster, has offsets already under keys of this connector: they may be "
+            "those of a connector of the same name there.",
+            remedy="Name another topic with --topic.",
+        )
 
 
 def _kind(verb: str) -> str:

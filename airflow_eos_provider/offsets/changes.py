@@ -167,7 +167,8 @@ def restore(places: Places, backup: Backup) -> list[Write]:
     """Bring a connector's offsets to what a backup has, and remove what it does not have.
 
     :param backup: of this connector, or of all.
-    :raises ConfigurationError: the backup is of other connectors only, or of topics that are none of its own now.
+    :raises ConfigurationError: the backup is of other connectors only, or of topics that are none of its own now; or it
+        does not have a topic in which the connector has offsets now.
     """
     connector = places.connector
     if backup.connectors is not None and connector not in backup.connectors:
@@ -184,6 +185,14 @@ def restore(places: Places, backup: Backup) -> list[Write]:
             remedy="Give the connector that topic again (offsets.storage.topic), or alter its offsets by a file.",
         )
     now = {(r.topic, r.kafka_partition, r.key.raw): r for r in places.live()}
+    if missing := sorted({topic for topic, _, _ in now} - {topic.name for topic in backup.topics}):
+        raise ConfigurationError(
+            f"The backup was taken without {', '.join(missing)}, where {connector} has offsets now: all of them would "
+            "be removed.",
+            expected="a backup that was taken since the connector has that topic, while its brokers answered",
+            remedy=f"If the connector is to begin anew: 'eos offsets reset {connector}'. To give it the offsets of the "
+            "backup, alter them by a file.",
+        )
     writes = [
         Write(*place, _value(now.get(place)), _value(saved.get(place)))
         for place in sorted(now.keys() | saved.keys(), key=lambda place: (place[0], place[2], place[1]))

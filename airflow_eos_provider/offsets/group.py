@@ -20,6 +20,10 @@ from airflow_eos_provider.offsets.topic import OffsetsTopic, read_offsets_topic
 Progress = Callable[[str, int, int], None]
 
 
+#: The name of an own store that is not known.
+UNKNOWN = "?"
+
+
 @dataclass(frozen=True, slots=True)
 class SeenOffset:
     """One source offset, and how it was written.
@@ -135,24 +139,24 @@ def read_group_offsets(
     :param connectors: as the workers' REST API has them, with their configurations.
     :param only: read the own topics of these connectors only.
     :param headers: read the records' headers, too.
-    :param unknown: called with a connector whose own topic is not known, and why; it is read as if it had none.
+    :param unknown: called with a connector whose own topic is not known, or is in another Kafka cluster and cannot be
+        read, and why. What the global topic has of it is then taken as not read by its tasks.
     :raises RefusedError: a connector's own topic is not known, and nobody takes note of it.
     :raises ConfigurationError: the global topic is not there, or a topic may not be read.
     :raises UnreachableError: no broker answers.
     :raises ReadTimeoutError: a topic's read did not go on.
     """
     wanted = connectors if only is None else {name: connectors[name] for name in only if name in connectors}
-    own: dict[str, Store] = {}
+    own, names = dict[str, Store](), dict[str, str]()
     for connector, status in wanted.items():
         try:
             store = None if status.type == "sink" else stores.own(connector, status.config)
         except EosError as error:
-            if unknown is None:
-                raise
-            unknown(connector, error)
+            _take_note(unknown, connector, error)
+            names[connector] = UNKNOWN
             continue
         if store is not None:
-            own[connector] = store
+            own[store.name], names[connector] = store, store.name
 
     def read(store: Store) -> OffsetsTopic:
         return read_offsets_topic(
@@ -164,13 +168,21 @@ def read_group_offsets(
         )
 
     own_topics = {}
-    for name, store in sorted({store.name: store for store in own.values()}.items()):
+    for name, store in sorted(own.items()):
         try:
             own_topics[name] = read(store)
         except UnknownTopicError:  # its first task makes it
             continue
-    names = {connector: store.name for connector, store in own.items()}
+        except EosError as error:
+            for connector in [one for one, its in names.items() if its == name]:
+                _take_note(unknown if store.is_elsewhere else None, connector, error)
     return GroupOffsets(read(stores.global_store), own_topics, dict(connectors), names)
+
+
+def _take_note(unknown: Callable[[str, EosError], None] | None, connector: str, error: EosError) -> None:
+    if unknown is None:
+        raise error
+    unknown(connector, error)
 
 
 def matching(offsets: Iterable[SeenOffset], where: Mapping[str, Any]) -> Iterator[SeenOffset]:

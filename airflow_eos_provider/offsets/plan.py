@@ -232,7 +232,7 @@ class OffsetsPlan:
             raise PlanMovedError(
                 f"The plan {self.short_hash} does not fit any more: {len(foreign)} more offsets would be written, "
                 f"e.g. {keys}.",
-                remedy="Nothing was written. Stop the connector, and make the plan again.",
+                remedy="These were not written. Stop the connector, and make the plan again.",
             )
 
     def to_dict(self) -> dict[str, Any]:

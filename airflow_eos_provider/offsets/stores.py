@@ -15,7 +15,7 @@ from functools import cached_property
 from airflow_eos_provider.connect.internal_topics import OWN_TOPIC, read_worker_files
 from airflow_eos_provider.connect.other_kafka import CLIENTS, OVERRIDES, ClientAddresses
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.errors import EosError, RefusedError
+from airflow_eos_provider.errors import EosError, RefusedError, UnreachableError
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.offsets.mode import runs_exactly_once
 
@@ -75,7 +75,7 @@ class OffsetStores:
         :param config: of the connector.
         :raises RefusedError: it is not known in which Kafka cluster its clients are, or they are in several; or the
             workers' modes differ.
-        :raises UnreachableError: no broker of the workers' cluster answers, or a worker does not.
+        :raises UnreachableError: no broker answers there or in the workers' cluster, or a worker does not.
         """
         topic, global_topic = config.get(OWN_TOPIC) or "", self.global_store.topic
         here = None if topic in ("", global_topic) else Store(topic, self._session.kafka)
@@ -93,11 +93,17 @@ class OffsetStores:
         for client, addresses in elsewhere.items():
             try:
                 ids[client] = self._session.other_kafka.id_of(addresses)
+            except UnreachableError as error:
+                raise UnreachableError(
+                    f"The Kafka cluster of the {client} of connector {connector}, {addresses}, in which its offsets "
+                    f"are, does not answer without a login: {error.found}",
+                    remedy="The login of the cluster file is not sent to addresses that a connector names.",
+                ) from error
             except EosError as error:
                 raise RefusedError(
                     f"Connector {connector} has its offsets in the Kafka cluster of its {client}, {addresses}, which "
                     f"is not known: {error.found}.",
-                    expected="brokers that answer here without a login: the cluster file's is not sent to them",
+                    expected="addresses of brokers that answer here without a login",
                 ) from error
         if len(set(ids.values())) > 1:
             clients = ", ".join(f"{client}: {cluster_id}" for client, cluster_id in ids.items())

@@ -17,10 +17,10 @@ from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.errors import ConnectRestError, PlanMovedError, RefusedError
+from airflow_eos_provider.errors import ConfigurationError, ConnectRestError, PlanMovedError, RefusedError
 from airflow_eos_provider.journal.change import abandon
 from airflow_eos_provider.journal.journal import Journal, read_journal
-from airflow_eos_provider.journal.records import ChangeRecord
+from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.offsets import apply as apply_module
@@ -100,6 +100,25 @@ def add_line(cluster: Cluster, name: str, lines: list[str]) -> None:
         file.write(f"{lines[-1]}\n")
     until(lambda: cluster.read(name)[lines[-1]] > 0, f"{lines[-1]} of {name}", seconds=SECONDS)
     assert cluster.read(name) == Counter(lines)
+
+
+def test_where_fencing_is_not_allowed_the_connector_goes_on_and_the_same_command_too(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refusal is ours: a broker with rights of its own is another lab."""
+
+    def refuse(*_: Any) -> None:
+        raise ConfigurationError("the principal may not")
+
+    cluster.source("denied")
+    with monkeypatch.context() as patch:
+        patch.setattr(OffsetsChanger, "_fence", refuse)
+        with pytest.raises(ConfigurationError, match="may not"):
+            carry_out(cluster.lab, Verb.RESET, "denied")
+    assert cluster.state("denied") == "RUNNING"
+    assert last_change(cluster).state is RolloutState.PAUSED
+    assert apply(cluster.lab, dict(last_change(cluster).plan)).taken_up
+    cluster.until_read("denied", 2)
 
 
 def test_of_two_changes_at_once_one_is_refused_and_its_plan_does_not_fit_later(cluster: Cluster, eos: Any) -> None:

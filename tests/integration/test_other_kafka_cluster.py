@@ -122,6 +122,7 @@ def test_offsets_are_moved_there_before_the_roll_and_all_verbs_work_on_them(both
         assert "other clusters: anew: its offsets are in the workers' Kafka cluster" in refused
         assert "eos offsets migrate anew --to own" in refused
         assert both.stores("moved") == {(f"{group}-offsets", True)}
+        eos.run("offsets", "backup", "moved", "--to", "before.jsonl")
         planned = eos.run("offsets", "migrate", "moved", "--to", "own").stdout
         assert f"create the topic {own}" in planned
         killed(here.lab, "write", "carried-out", "offsets", "migrate", "moved", "--to", "own", "--yes")
@@ -159,8 +160,10 @@ def test_offsets_are_moved_there_before_the_roll_and_all_verbs_work_on_them(both
         both.add("late", "five")
         assert both.read("late") == Counter([*LINES, "four", "five"])
 
-        # A reset shuts out a zombie there, and is undone by a restore.
+        # A reset shuts out a zombie there, and is undone by a restore; by none of before it was moved.
         both.stop("moved")
+        early = eos.run("offsets", "restore", "moved", "before.jsonl", "--yes", expect=2).stderr
+        assert f"without {own}, where moved has offsets now" in early
         eos.run("offsets", "backup", "moved", "--to", "moved.jsonl")
         zombie = both.zombie("moved", f"{group}-moved-1")
         killed(here.lab, "write", "announced", "offsets", "reset", "moved", "--yes")
@@ -194,8 +197,11 @@ def test_where_its_clients_are_not_known_or_in_several_clusters_nothing_is_chang
             here.rest.create(name, {**config, "producer.override.bootstrap.servers": addresses}, "STOPPED")
             until(lambda one=name: one in here.rest.statuses(), "the connector", seconds=SECONDS)  # type: ignore[misc]
         assert "are in different Kafka clusters" in eos.run("offsets", "reset", "split", expect=3).stderr
-        assert "127.0.0.1:1, which is not known" in eos.run("offsets", "reset", "nowhere", expect=3).stderr
-        listed = eos.run("offsets", "list", "nowhere").stderr
-        assert "own offsets of nowhere are not looked at" in listed
+        assert "127.0.0.1:1, in which its offsets are" in eos.run("offsets", "reset", "nowhere", expect=6).stderr
+        not_among = "nowhere: the offsets that its tasks read are not among these"
+        assert not_among in eos.run("offsets", "list", "nowhere").stderr
+        assert not_among in eos.run("offsets", "backup", "--to", "all.jsonl", expect=6).stderr
+        eos.run("offsets", "backup", "nowhere", "--to", "nowhere.jsonl", expect=6)
+        assert "its ids may be in another Kafka cluster" in eos.run("fence", "nowhere").stdout
         for name in ("split", "nowhere"):
             here.rest.delete(name)

@@ -119,6 +119,16 @@ def test_a_restore_brings_back_what_was_and_removes_what_came_since() -> None:
     ]
 
 
+def test_a_backup_without_a_topic_in_which_there_are_offsets_now_is_refused() -> None:
+    """It was taken before the connector had that topic, or while its brokers did not answer."""
+    before, own = backup_of(topic("global", (A, b"1"))), topic("there/own", (A, b"2"))
+    with pytest.raises(ConfigurationError, match="without there/own, where c has offsets now"):
+        restore(Places("c", [own, topic("global")]), before)
+    assert restore(Places("c", [topic("there/own", (A, None)), topic("global")]), before) == [
+        Write("global", home(A), A, None, b"1")
+    ]
+
+
 def test_a_restore_from_a_backup_of_others_or_into_other_topics_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="is of d, not of c"):
         restore(Places("c", [topic("global")]), backup_of(topic("global"), connectors=("d",)))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
+from airflow_eos_provider.offsets.apply import _require_nothing_elsewhere
 from airflow_eos_provider.offsets.changes import Wanted, Write
 from airflow_eos_provider.offsets.plan import ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
 from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
@@ -169,3 +170,20 @@ def test_what_is_right_already_is_planned_only_where_it_may_still_move(state: Ta
     assert len(OffsetsPlan.of(OffsetsRequest(Verb.RESET, "c"), look(state), [], writes).writes) == kept
     same = OffsetsPlan.of(OffsetsRequest(Verb.RESET, "c"), look(state), [], writes[1:])
     assert same.nothing_to_do
+
+
+def test_a_migration_replaces_nothing_in_another_kafka_cluster() -> None:
+    """A group of the same name there may have a connector of the same name."""
+    here, there = (Write(f"{cluster}own", 3, KEY, b"1", b"2") for cluster in ("", "there/"))
+    _require_nothing_elsewhere([here, replace(there, before=None)])
+    with pytest.raises(RefusedError, match="there/own, in another Kafka cluster, has offsets already"):
+        _require_nothing_elsewhere([here, there])
+
+
+def test_a_topic_that_is_missing_elsewhere_is_created_only_if_something_is_written_there() -> None:
+    missing = PlannedTopic("there/offsets", None, 25)
+    without = replace(plan(), topics=(*plan().topics, missing))
+    assert without.created is None
+    written = replace(without, writes=(Write("there/offsets", 3, KEY, None, b"2"),))
+    assert written.created == missing
+    assert replace(without, own_topic="offsets").created == missing

@@ -11,7 +11,7 @@ import pytest
 from airflow_eos_provider.connect.cluster import ConnectCluster, RestSettings, WorkerDescription
 from airflow_eos_provider.connect.other_kafka import OtherKafka
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.errors import RefusedError, UnreachableError
+from airflow_eos_provider.errors import ConfigurationError, RefusedError, UnreachableError
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.offsets.stores import OffsetStores, is_elsewhere, topic_of
@@ -29,6 +29,8 @@ def clients(producer: str, consumer: str = "", admin: str = "") -> dict[str, str
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConnectCluster:
     def id_of(self: OtherKafka, text: str) -> str:
+        if "$" in text:
+            raise ConfigurationError("a config provider supplies the addresses")
         if text not in IDS:
             raise UnreachableError("no broker answers")
         return IDS[text]
@@ -57,6 +59,7 @@ def store(cluster: ConnectCluster, config: dict[str, str], *, exactly_once: bool
         # Other addresses of the workers' Kafka cluster.
         (clients("b2:9092, b1:9092"), None),
         (clients("here:9092"), None),
+        (clients("b2:9092"), None),  # of several
         (clients("alias:9092"), None),
         ({OWN: "own", **clients("alias:9092")}, "own"),
         # Another Kafka cluster.
@@ -101,7 +104,7 @@ def test_the_addresses_that_a_worker_gives_all_clients_count(cluster: ConnectClu
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        (clients("nowhere:9092"), "its producer, nowhere:9092, which is not known: no broker answers"),
+        (clients("${file:x:y}"), "its producer, .*, which is not known: a config provider supplies the addresses"),
         (clients("there:9092", consumer="third:9092"), "producer: there, consumer: third, admin: there"),
         (clients("there:9092", admin="alias:9092"), "producer: there, consumer: there, admin: here"),
         ({"consumer.override.bootstrap.servers": "there:9092"}, "producer: here, consumer: there, admin: here"),
@@ -112,6 +115,11 @@ def test_what_is_not_known_or_not_in_one_cluster_is_refused(
 ) -> None:
     with pytest.raises(RefusedError, match=said):
         store(cluster, config)
+
+
+def test_brokers_that_do_not_answer_are_a_matter_of_time(cluster: ConnectCluster) -> None:
+    with pytest.raises(UnreachableError, match="the producer of connector c, nowhere:9092, in which its offsets are"):
+        store(cluster, clients("nowhere:9092"))
 
 
 def test_its_session_sends_no_login_to_addresses_that_a_connector_names(cluster: ConnectCluster) -> None:

@@ -1,0 +1,70 @@
+"""The offsets of a group, where a connector's own topic is not known or cannot be read."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.connect.offsets import OffsetLog, offset_key
+from airflow_eos_provider.connect.rest import ConnectorStatus
+from airflow_eos_provider.errors import EosError, UnreachableError
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.partition_writers import Outcome, Written
+from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.offsets import group
+from airflow_eos_provider.offsets.group import GroupOffsets, read_group_offsets
+from airflow_eos_provider.offsets.stores import Store
+
+HERE = Session(KafkaSettings.of("here:9092"))
+
+
+def read(*, own: Store | EosError | None, readable: bool = True) -> tuple[GroupOffsets, dict[str, str]]:
+    """Of a connector ``c`` whose offset is in the global topic; and of which one is not known why."""
+
+    def own_of(connector: str, config: Any) -> Store | None:
+        if isinstance(own, EosError):
+            raise own
+        return own
+
+    def read_topic(kafka: Session, topic: str, *, name: str, **_: Any) -> Any:
+        if topic == "own" and not readable:
+            raise UnreachableError("no broker answers")
+        log = OffsetLog(name)
+        if topic == "global":
+            log.take([LogRecord("global", 0, 0, 0, offset_key("c", {}), b"{}")])
+        written = Written(1, 0, Outcome.COMMITTED)
+        return SimpleNamespace(name=name, committed=log.committed(), waiting={}, written=lambda record: written)
+
+    noted: dict[str, str] = {}
+    stores: Any = SimpleNamespace(own=own_of, global_store=Store("global", HERE))
+    connector: Any = SimpleNamespace(type="source", config={})
+    connectors: dict[str, ConnectorStatus] = {"c": connector}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(group, "read_offsets_topic", read_topic)
+        found = read_group_offsets(stores, connectors, unknown=lambda name, why: noted.update({name: why.found}))
+    return found, noted
+
+
+def test_without_an_own_topic_the_global_one_is_read_by_tasks() -> None:
+    found, noted = read(own=None)
+    assert [seen.offset.is_read for seen in found.of("c")] == [True]
+    assert noted == {}
+
+
+@pytest.mark.parametrize(
+    ("own", "readable"), [(UnreachableError("no broker answers"), True), (Store("own", HERE, "there"), False)]
+)
+def test_what_is_not_known_is_noted_and_the_global_topic_is_not_called_read(
+    own: Store | EosError, readable: bool
+) -> None:
+    found, noted = read(own=own, readable=readable)
+    assert [seen.offset.is_read for seen in found.of("c")] == [False]
+    assert noted == {"c": "no broker answers"}
+
+
+def test_a_topic_of_the_workers_own_cluster_that_cannot_be_read_ends_the_look() -> None:
+    with pytest.raises(UnreachableError, match="no broker answers"):
+        read(own=Store("own", HERE), readable=False)
