@@ -39,7 +39,7 @@ from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.kafka.partition_writers import Outcome
 from airflow_eos_provider.offsets import backup
-from airflow_eos_provider.offsets.difference import Difference, difference
+from airflow_eos_provider.offsets.difference import Difference, difference, own_from_global
 from airflow_eos_provider.offsets.group import GroupOffsets, SeenOffset, matching, parse_where, read_group_offsets
 from airflow_eos_provider.offsets.stores import OffsetStores
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_documents, print_json
@@ -134,23 +134,43 @@ def backup_(
 
 
 @offsets_app.command(
-    "diff", epilog=examples("eos offsets diff before.jsonl after.jsonl", "eos offsets diff before.jsonl")
+    "diff",
+    epilog=examples(
+        "eos offsets diff before.jsonl after.jsonl", "eos offsets diff before.jsonl", "eos offsets diff --own orders"
+    ),
 )
 def diff(
-    before: Annotated[Path, typer.Argument(help="A backup.")],
+    before: Annotated[Path | None, typer.Argument(help="A backup.", show_default=False)] = None,
     after: Annotated[Path | None, typer.Argument(help="A later one; default: what stands in Kafka now.")] = None,
+    own: Annotated[
+        str | None,
+        typer.Option(
+            "--own",
+            autocompletion=complete_connector,
+            help="Instead of backups: the global topic and the own topic of this connector.",
+        ),
+    ] = None,
     cluster: ClusterOption = None,
     offsets_topic: OffsetsTopicOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show which offsets differ. Changes nothing; exit code 1 if some do."""
-    first = backup.read(before)
-    second = backup.read(after) if after else _now(load_cluster(cluster), _only(first), offsets_topic)
-    found = difference(first, second)
+    if (before is None) == (own is None):
+        raise typer.BadParameter("name a backup, or a connector with --own")
+    if before is not None:
+        first = backup.read(before)
+        second = backup.read(after) if after else _now(load_cluster(cluster), _only(first), offsets_topic)
+        found = difference(first, second)
+        of_two_groups = _of_two_groups(first, second)
+    else:
+        with ConnectSession(load_cluster(cluster)) as session:
+            found, of_two_groups = own_from_global(look(session, own, offsets_topic), own or ""), ""
     documents = [one.to_dict() for one in found]
     if not print_document(documents, [one["key"] for one in documents], output, as_json=as_json):
-        _show_differences(found, first, second)
+        if of_two_groups:
+            console.print(of_two_groups, style="yellow", soft_wrap=True)
+        _show_differences(found)
     if found:
         raise typer.Exit(1)
 
@@ -171,7 +191,12 @@ offsets_app.command(
     epilog=examples("eos offsets restore orders before.jsonl", "eos offsets restore orders before.jsonl --yes"),
 )(restore_)
 offsets_app.command("prune", epilog=examples("eos offsets prune", "eos offsets prune orders-v1 --yes"))(prune_)
-offsets_app.command("copy", epilog=examples("eos offsets copy orders-v1 orders-v2 --yes"))(copy_)
+offsets_app.command(
+    "copy",
+    epilog=examples(
+        "eos offsets copy orders-v1 orders-v2 --yes", "eos offsets copy orders orders --file of-the-old-group.jsonl"
+    ),
+)(copy_)
 offsets_app.command(
     "migrate",
     epilog=examples(
@@ -200,13 +225,14 @@ def _now(
         return backup.take(offsets, session.kafka.cluster_id(), cluster.group_id, at, connector)
 
 
-def _show_differences(found: list[Difference], first: backup.Backup, second: backup.Backup) -> None:
-    if (first.cluster_id, first.group_id) != (second.cluster_id, second.group_id):
-        console.print(
-            f"of two groups: {first.group_id} on {first.cluster_id}, {second.group_id} on {second.cluster_id}",
-            style="yellow",
-            soft_wrap=True,
-        )
+def _of_two_groups(first: backup.Backup, second: backup.Backup) -> str:
+    """Which ones, if two backups are of two groups."""
+    if (first.cluster_id, first.group_id) == (second.cluster_id, second.group_id):
+        return ""
+    return f"of two groups: {first.group_id} on {first.cluster_id}, {second.group_id} on {second.cluster_id}"
+
+
+def _show_differences(found: list[Difference]) -> None:
     for one in found:
         document = one.to_dict()
         what = document["key"] if document["connector"] is None else _json(document["partition"])

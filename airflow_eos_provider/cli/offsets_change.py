@@ -140,6 +140,9 @@ def copy_(
         ),
     ],
     connector: Annotated[str, typer.Argument(autocompletion=complete_connector, help="The connector that gets them.")],
+    file: Annotated[
+        Path | None, typer.Option("--file", help="A backup that has them, of any group and any Kafka cluster.")
+    ] = None,
     plan_hash: HashOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = None,
@@ -152,10 +155,11 @@ def copy_(
     """Give a connector the offsets of another one, e.g. of the name that it had before. Without --hash or --yes: show
     the plan, change nothing.
 
-    The other one's offsets stay. The steps are those of 'eos offsets reset'.
+    The other one's offsets stay; with --file it may be of another group, and of the same name. The steps are those of
+    'eos offsets reset'.
     """
     _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json).run(
-        OffsetsRequest(Verb.COPY, connector, source=source)
+        OffsetsRequest(Verb.COPY, connector, source=source, file=str(file.absolute()) if file else "")
     )
 
 

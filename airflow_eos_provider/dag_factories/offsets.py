@@ -129,8 +129,9 @@ def _form(actions: list[str]) -> dict[str, Param]:
             'JSON: [{"partition": {"filename": "in.txt"}, "offset": {"position": 0}}]; null as offset removes it.',
         ),
         "file": _text(
-            "Restore: the backup",
-            "Path of what 'eos offsets backup' has written, on each machine that may run the plan or the change.",
+            "Restore, or copy from another group: the backup",
+            "Path of what 'eos offsets backup' has written, on each machine that may run the plan or the change. Empty "
+            "for a copy within this group.",
         ),
         "from_elsewhere": Param(
             False,

@@ -229,6 +229,26 @@ def copy(source: str, now: Sequence[OffsetsTopic], places: Places) -> list[Write
     return [write for key, value in renamed.items() for write in places.put(key, value)]
 
 
+def copy_saved(source: str, backup: Backup, places: Places) -> list[Write]:
+    """The same from a backup, of any group and any Kafka cluster.
+
+    :param source: the connector in the backup.
+    :raises ConfigurationError: the backup has no offsets of it.
+    """
+    own = {topic.name for topic in backup.topics if source in topic.own_of}
+    global_ = {topic.name for topic in backup.topics if not topic.own_of}
+    of_source = sorted((r for r in backup.records if r.key.connector == source), key=lambda record: record.key.raw)
+    # Every record of a backup stands; where the own topic has none yet, the tasks' are those of the global one.
+    read = [r for r in of_source if r.topic in own] or [r for r in of_source if r.topic in global_]
+    if not read:
+        known = sorted({record.key.connector for record in backup.records if record.key.connector})
+        raise ConfigurationError(
+            f"The backup has no offsets of {source}.", expected=f"one of {', '.join(known) or 'none at all'}"
+        )
+    found = {one.record.key.raw: one.record.value for one in combined(read, ())}
+    return [write for raw, value in found.items() for write in places.put(_renamed(raw, places.connector), value)]
+
+
 def _offsets_of(connector: str, topics: Sequence[OffsetsTopic]) -> dict[bytes, bytes | None]:
     """By key the offsets that a connector's tasks read.
 

@@ -1,4 +1,4 @@
-"""What differs between two states of source offsets: two backups, or a backup and now."""
+"""What differs between two states of source offsets: two backups, a backup and now, the global topic and an own one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_eos_provider.connect.offsets import OffsetRecord
+from airflow_eos_provider.connect.offsets import OffsetRecord, combined
+from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.offsets.backup import Backup
+from airflow_eos_provider.offsets.group import GroupOffsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,27 @@ def difference(before: Backup, after: Backup) -> list[Difference]:
         Difference(old.get(place), new.get(place))
         for place in sorted(old.keys() | new.keys())
         if place not in old or place not in new or old[place].value != new[place].value
+    ]
+
+
+def own_from_global(offsets: GroupOffsets, connector: str) -> list[Difference]:
+    """By key, what a connector's own topic has otherwise than the global one; the global one's is the first state.
+
+    :raises ConfigurationError: it has no own topic, or that is not known.
+    """
+    own = offsets.own_topics.get(offsets.own_topic_of.get(connector, ""))
+    if own is None:
+        raise ConfigurationError(
+            f"{connector} has no offsets topic of its own here.", remedy=f"See 'eos offsets list {connector}'."
+        )
+    first, second = (
+        {one.record.key.raw: one.record for one in combined(topic.committed.get(connector, ()), ())}
+        for topic in (offsets.global_topic, own)
+    )
+    return [
+        Difference(first.get(key), second.get(key))
+        for key in sorted(first.keys() | second.keys())
+        if key not in first or key not in second or first[key].value != second[key].value
     ]
 
 

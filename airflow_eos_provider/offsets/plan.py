@@ -117,7 +117,7 @@ class OffsetsPlan:
     @property
     def _moves(self) -> bool:
         """Whether offsets may change between the plan and the write."""
-        return self.verb is Verb.COPY or not self.is_at_rest
+        return (self.verb is Verb.COPY and self.request.carries) or not self.is_at_rest
 
     @property
     def verb(self) -> Verb:
@@ -150,7 +150,7 @@ class OffsetsPlan:
 
     def _hashed(self, write: Write) -> Write:
         before = write.before if self.is_at_rest else None
-        after = b"" if self.verb.carries and self._moves and write.after is not None else write.after
+        after = b"" if self.request.carries and self._moves and write.after is not None else write.after
         return replace(write, before=before, after=after)
 
     @property

@@ -24,11 +24,6 @@ class Verb(StrEnum):
     COPY = "copy"
     PRUNE = "prune"
 
-    @property
-    def carries(self) -> bool:
-        """Whether it writes offsets as they are elsewhere at that moment."""
-        return self in (Verb.MIGRATE, Verb.COPY)
-
 
 @dataclass(frozen=True, slots=True)
 class OffsetsRequest:
@@ -37,7 +32,8 @@ class OffsetsRequest:
     :param connector: whose offsets are changed.
     :param where: of a reset: only source partitions with these members.
     :param wanted: of an alteration: the new offsets.
-    :param file: of a restore: the backup.
+    :param file: of a restore: the backup; of a copy: the backup that has the other connector's offsets, empty for those
+        of this group.
     :param from_elsewhere: of a restore: even from another group, Kafka cluster or topic id.
     :param source: of a copy: the connector whose offsets are taken.
     :param own_topic: of a migration: the connector's own offsets topic afterwards, empty for the global one.
@@ -60,7 +56,7 @@ class OffsetsRequest:
         problem = None
         if not self.connector:
             problem = "no connector is named"
-        elif self.verb is Verb.COPY and self.source in ("", self.connector):
+        elif self.verb is Verb.COPY and self.source in ("", "" if self.file else self.connector):
             problem = "the connector whose offsets are copied has to be another one"
         elif self.verb is Verb.RESTORE and not self.file:
             problem = "no backup is named"
@@ -70,6 +66,11 @@ class OffsetsRequest:
             problem = "it is not said into which topic"
         if problem:
             raise ConfigurationError(f"This is no request to {self.verb} offsets: {problem}.")
+
+    @property
+    def carries(self) -> bool:
+        """Whether it writes offsets as they are elsewhere at that moment."""
+        return self.verb is Verb.MIGRATE or (self.verb is Verb.COPY and not self.file)
 
     def writes(self, reader: OffsetsReader, kafka_cluster_id: str, group_id: str) -> list[Write]:
         """What it writes, from the offsets as they are.
@@ -92,6 +93,8 @@ class OffsetsRequest:
             case Verb.ALTER:
                 return changes.alter(reader.places(name), self.wanted)
             case Verb.COPY:
+                if self.file:
+                    return changes.copy_saved(self.source, backup.read(Path(self.file)), reader.places(name))
                 return changes.copy(self.source, reader.of(self.source), reader.places(name))
             case Verb.MIGRATE:
                 target = reader.place_with(name, self.own_topic or "")

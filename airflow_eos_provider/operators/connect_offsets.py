@@ -70,7 +70,7 @@ class ConnectOffsetsPlanOperator(_OffsetsOperator):
     :param connector: whose offsets are changed.
     :param where: of a reset: a JSON object, only source partitions with these members.
     :param offsets: of an alteration: JSON as ``PATCH /connectors/<name>/offsets`` takes it.
-    :param file: of a restore: the path of a backup on the machine that runs the task.
+    :param file: of a restore, or of a copy from another group: the path of a backup on the machine that runs the task.
     :param from_elsewhere: of a restore: even from another group, Kafka cluster or topic id.
     :param source: of a copy: the connector whose offsets are taken.
     :param to: of a migration: ``own`` or ``global``.
@@ -137,7 +137,7 @@ class ConnectOffsetsPlanOperator(_OffsetsOperator):
             self.connector,
             where=parse_where(self.where or None) if verb is Verb.RESET else {},
             wanted=tuple(wanted),
-            file=self.file if verb is Verb.RESTORE else "",
+            file=self.file if verb in (Verb.RESTORE, Verb.COPY) else "",
             from_elsewhere=verb is Verb.RESTORE and is_true(self.from_elsewhere),
             source=self.source if verb is Verb.COPY else "",
             own_topic=own if verb is Verb.MIGRATE else None,

@@ -127,6 +127,8 @@ def test_an_offset_of_the_global_topic_alone_is_marked_and_goes_nowhere(cluster:
         (str(cluster.file("marked")), True, True),
         ("of-before", False, False),
     ]
+    (only,) = json.loads(eos.run("offsets", "diff", "--own", "marked", "--json", expect=1).stdout)
+    assert (only["partition"], only["change"]) == ({"filename": "of-before"}, "removed")
     eos.run("offsets", "migrate", "marked", "--to", "global", "--yes")
     assert listed(eos, "marked") == [END]
 
@@ -228,6 +230,7 @@ def test_a_migration_there_and_back_under_load_delivers_each_line_once_whatever_
 
 def test_a_copy_lets_a_connector_of_another_name_go_on_where_the_first_one_ended(cluster: Cluster, eos: Any) -> None:
     cluster.source("first")
+    eos.run("offsets", "backup", "first", "--to", "first.jsonl")
     cluster.rest.delete("first")
     eos.run("offsets", "copy", "first", "second", "--yes")
     cluster.file("first").open("a", encoding="utf-8").write("four\n")
@@ -241,6 +244,12 @@ def test_a_copy_lets_a_connector_of_another_name_go_on_where_the_first_one_ended
     eos.run("offsets", "prune", "--yes")
     assert "Nothing to do" in eos.run("offsets", "prune").stdout
     assert listed(eos, "second")
+
+    # The backup may be of any group.
+    cluster.lab.create_topic("third", 1)
+    eos.run("offsets", "copy", "first", "third", "--file", "first.jsonl", "--yes")
+    cluster.rest.create("third", {**config, "topic": "third"})
+    until(lambda: cluster.read("third") == Counter(["four"]), "the fourth line alone", seconds=SECONDS)
 
 
 @pytest.fixture(scope="module")

@@ -73,7 +73,8 @@ def test_the_form_becomes_a_request_and_fields_of_other_actions_do_not_count() -
     assert request(verb="reset", **form) == OffsetsRequest(Verb.RESET, "c", where={"a": 1})
     assert request(verb="alter", **form) == OffsetsRequest(Verb.ALTER, "c", wanted=(Wanted({"a": 1}, None),))
     assert request(verb="restore", **form) == OffsetsRequest(Verb.RESTORE, "c", file="/backup", from_elsewhere=True)
-    assert request(verb="copy", **form) == OffsetsRequest(Verb.COPY, "c", source="d")
+    assert request(verb="copy", **form) == OffsetsRequest(Verb.COPY, "c", source="d", file="/backup")
+    assert request(verb="copy", **{**form, "file": ""}) == OffsetsRequest(Verb.COPY, "c", source="d")
     assert request(verb="migrate", **form) == OffsetsRequest(Verb.MIGRATE, "c", own_topic="g-c-offsets")
     assert request(verb="migrate", **{**form, "to": "global"}) == OffsetsRequest(Verb.MIGRATE, "c", own_topic="")
 

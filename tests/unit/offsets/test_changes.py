@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from airflow_eos_provider.offsets.changes import (
     Write,
     alter,
     copy,
+    copy_saved,
     migrate,
     read_wanted,
     reset,
@@ -185,3 +187,21 @@ def test_another_form_is_refused_with_the_form_that_is_expected(tmp_path: Path, 
     file.write_text(content)
     with pytest.raises(ConfigurationError, match="does not say which offsets are wanted"):
         read_wanted(file)
+
+
+def test_a_copy_from_a_backup_of_another_group_takes_what_the_tasks_read_there() -> None:
+    places = Places("c", [topic("own-here"), topic("global-here", (B, b"9"))])
+    global_, own = topic("global", (A, b"1"), (B, b"2")), topic("own", (A, b"3"))
+    both = backup_of(global_, own)
+    of_own = replace(both, topics=(both.topics[0], replace(both.topics[1], own_of=("c",))))
+    assert copy_saved("c", of_own, places) == [Write("own-here", home(A), A, None, b"3")]
+    assert {(write.topic, write.key, write.after) for write in copy_saved("c", backup_of(global_), places)} == {
+        ("own-here", A, b"1"),
+        ("own-here", B, b"2"),
+        ("global-here", B, b"2"),
+    }
+    renamed = offset_key("d", {"file": "a"})
+    assert [write.key for write in copy_saved("c", of_own, Places("d", [topic("global")]))] == [renamed]
+    with pytest.raises(ConfigurationError, match="no offsets of x") as refused:
+        copy_saved("x", both, places)
+    assert refused.value.expected == "one of c"
