@@ -41,11 +41,9 @@ from airflow_eos_provider.connect.topic_checks import (
     plan_of,
 )
 from airflow_eos_provider.connect.topic_look import Given, InternalTopicsClient
-from airflow_eos_provider.journal.change import change_journal, group_change
+from airflow_eos_provider.journal.change import change_journal
+from airflow_eos_provider.offsets.create_topics import create_topics
 from airflow_eos_provider.output import OutputOption, print_document
-
-#: The kind of its changes in the journal.
-KIND = "topics create"
 
 topics_app = typer.Typer(
     no_args_is_help=True,
@@ -144,9 +142,7 @@ def create(
         if apply:
             plan.require(plan_hash or plan.hash)
             journal = change_journal(session.kafka, look.group_id, actor=actor(), reason=reason, report=report_line)
-            about = ", ".join(change.wanted.name for change in plan.changes)
-            with group_change(journal, KIND, about, plan.to_dict(), take_over=take_over, begins_again=True) as change:
-                client.carry_out(plan, permit=change.confirm)
+            create_topics(client, plan, journal, take_over=take_over)
             look = client.look()
     left = [one for one in findings(look) if apply or not (one.creates or one.mends)]
     document = {

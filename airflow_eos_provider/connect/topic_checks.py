@@ -14,9 +14,12 @@ from airflow_eos_provider.connect.internal_topics import BROKERS_DEFAULT, OTHER_
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.rest_calls import ConnectorStatus
 from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
-from airflow_eos_provider.errors import PlanMovedError
+from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
 from airflow_eos_provider.kafka.topics import needed_in_sync, settings_of_new
 from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
+
+#: Of a plan's document.
+KIND, SCHEMA = "internal-topics", 1
 
 CLEANUP, IN_SYNC = "cleanup.policy", "min.insync.replicas"
 _MENDED_HERE = "'eos topics create' sets it."
@@ -397,12 +400,28 @@ class Change:
         """The same as JSON. Scripts rely on the names."""
         return {
             "topic": self.wanted.name,
+            "role": str(self.wanted.role),
+            "connectors": list(self.wanted.connectors),
             "action": "create" if self.creates else "set",
             "partitions": self.wanted.partitions if self.creates else None,
             "replicas": self.wanted.replicas if self.creates else None,
             "settings": dict(self.settings),
             "before": dict(self.before),
         }
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Change:
+        """Read :meth:`to_dict` back."""
+        settings = dict(document["settings"])
+        wanted = WantedTopic(
+            document["topic"],
+            Role(document["role"]),
+            tuple(document["connectors"]),
+            document["partitions"],
+            document["replicas"],
+            settings,
+        )
+        return cls(wanted, document["action"] == "create", settings, dict(document["before"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,7 +444,33 @@ class TopicPlan:
         return {**self._content(), "hash": self.hash}
 
     def _content(self) -> dict[str, Any]:
-        return {"changes": [change.to_dict() for change in self.changes], "rests_on": self.rests_on}
+        return {
+            "kind": KIND,
+            "schema": SCHEMA,
+            "changes": [change.to_dict() for change in self.changes],
+            "rests_on": self.rests_on,
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> TopicPlan:
+        """Read a plan back.
+
+        :raises ConfigurationError: it has another form, another schema, or content that does not have its hash.
+        """
+        try:
+            if (document["kind"], document["schema"]) != (KIND, SCHEMA):
+                raise ValueError(f"kind {document['kind']}, schema {document['schema']}")
+            plan = cls(tuple(map(Change.of, document["changes"])), document["rests_on"])
+            if plan.hash != document["hash"]:
+                raise ValueError("its content does not have its hash")
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigurationError(f"That is no plan of this version ({type(error).__name__}: {error}).") from error
+        return plan
+
+    @property
+    def group_id(self) -> str:
+        """The group whose topics these are."""
+        return str(self.rests_on["group"])
 
     @property
     def short_hash(self) -> str:

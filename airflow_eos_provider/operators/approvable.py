@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_eos_provider.data_text import code_span, counted, one_line
 
 if TYPE_CHECKING:
+    from airflow_eos_provider.connect.topic_checks import TopicPlan
     from airflow_eos_provider.offsets.fence_plan import FencePlan
     from airflow_eos_provider.offsets.plan import OffsetsPlan
     from airflow_eos_provider.rollout.plan.plan import Plan
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 #: So many offsets are shown above the buttons; all of them are in the task's log.
 SHOWN_OFFSETS = 6
 
-#: So many lines of a fencing.
+#: So many lines of a fencing, or of changes of topics.
 SHOWN_LINES = 12
 
 
@@ -41,9 +42,10 @@ class Approvable:
 def approvable(document: Mapping[str, Any]) -> Approvable:
     """The plan of a task that came before.
 
-    :param document: ``to_dict`` of a plan of a roll, of a change of source offsets, or of a fencing.
+    :param document: ``to_dict`` of a plan of a roll, of a change of source offsets or internal topics, or of a fencing.
     :raises ConfigurationError: it is none, or its content does not have its hash.
     """
+    from airflow_eos_provider.connect import topic_checks
     from airflow_eos_provider.offsets import fence_plan
     from airflow_eos_provider.offsets.plan import KIND, OffsetsPlan
     from airflow_eos_provider.rollout.plan.plan import Plan
@@ -53,6 +55,8 @@ def approvable(document: Mapping[str, Any]) -> Approvable:
         return of_offsets(OffsetsPlan.from_dict(document))
     if kind == fence_plan.KIND:
         return of_fencing(fence_plan.FencePlan.from_dict(document))
+    if kind == topic_checks.KIND:
+        return of_topics(topic_checks.TopicPlan.from_dict(document))
     return of_roll(Plan.from_dict(document))
 
 
@@ -112,5 +116,26 @@ def of_fencing(plan: FencePlan) -> Approvable:
             *([f"- and {more:,} more lines"] if more > 0 else []),
         ),
         in_the_log="What is done for each connector is in this task's log (tab Logs).",
+        whole="\n".join(lines),
+    )
+
+
+def of_topics(plan: TopicPlan) -> Approvable:
+    """Internal topics that are created or mended."""
+    lines = plan.diff()
+    shown = [f"- {code_span(line)}" for line in lines[:SHOWN_LINES]]
+    more = len(lines) - len(shown)
+    return Approvable(
+        hash=plan.hash,
+        short_hash=plan.short_hash,
+        question=f"Create or mend {counted(len(plan.changes), 'internal topic')} of Kafka Connect group "
+        f"{one_line(plan.group_id)}? (plan {plan.short_hash})",
+        summary=(
+            f"**Create or mend internal topics of group {code_span(plan.group_id)}**:",
+            "",
+            *shown,
+            *([f"- and {more:,} more lines"] if more > 0 else []),
+        ),
+        in_the_log="All lines are in this task's log (tab Logs).",
         whole="\n".join(lines),
     )

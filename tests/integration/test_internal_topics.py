@@ -13,7 +13,6 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
-from airflow_eos_provider.cli.topics import KIND
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.properties import parse, set_property
 from airflow_eos_provider.connect.rest import ConnectRest
@@ -23,6 +22,7 @@ from airflow_eos_provider.journal.records import RolloutState
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.offsets.create_topics import KIND
 from airflow_eos_provider.offsets.topic import read_offsets_topic
 from tests.waiting import until
 

@@ -26,6 +26,7 @@ from airflow_eos_provider.errors import LeaseHeldError, UnreachableError
 from airflow_eos_provider.journal.journal import JournalContent, read_journal
 from airflow_eos_provider.journal.records import Lease, RolloutState
 from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.airflow import AirflowLab, AirflowOptions, wait_for_dag
 from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
 from airflow_eos_provider.lab.lab import Lab
@@ -42,6 +43,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 DAG_ID = "deferred_upgrade"
 AUDIT, SENSOR, OFFSETS, FENCE = "connect_audit", "drift_sensor", "connect_offsets", "connect_fence"
+TOPICS = "connect_topics"
 DEADLINE_SECONDS = 240.0
 
 DAG_FILES = (
@@ -50,6 +52,7 @@ DAG_FILES = (
     Path(__file__).parents[2] / "dags" / "connect_audit.py",
     Path(__file__).parents[2] / "dags" / "connect_offsets.py",
     Path(__file__).parents[2] / "dags" / "connect_fence.py",
+    Path(__file__).parents[2] / "dags" / "connect_topics.py",
 )
 
 
@@ -219,7 +222,7 @@ def airflow(lab: Lab, postgres: Postgres, tmp_path_factory: pytest.TempPathFacto
         )
     )
     try:
-        for dag_id in (DAG_ID, AUDIT, SENSOR, OFFSETS, FENCE):
+        for dag_id in (DAG_ID, AUDIT, SENSOR, OFFSETS, FENCE, TOPICS):
             wait_for_dag(airflow, dag_id, 300)
         with airflow.rest() as rest:
             rest.unpause(DAG_ID)
@@ -475,6 +478,28 @@ def test_a_zombie_is_fenced_from_the_form_and_where_there_is_none_nothing_is_ask
         with pytest.raises(KafkaException):
             zombie.commit_transaction(30)
         connect.delete(name)
+
+
+def test_an_own_topic_is_created_from_the_form_and_where_all_is_well_nothing_is_asked(
+    lab: Lab, rest: AirflowRest
+) -> None:
+    rest.unpause(TOPICS)
+    asked_for = {"own_topics": "to-be-own", "partitions": 3}
+    run = rest.trigger(TOPICS, asked_for)
+    (action,) = wait_for("the question", lambda: rest.required_actions(TOPICS, run))
+    assert "Create or mend 1 internal topic of Kafka Connect group" in action.subject
+    assert "to-be-own (own offsets topic)" in action.body
+    rest.answer(TOPICS, run, action, "Approve")
+    wait_for("the run to succeed", lambda: rest.run_state(TOPICS, run) in FINAL_STATES)
+    result = rest.xcom(TOPICS, run, "create")
+    assert [change["topic"] for change in result["changes"]] == ["to-be-own"]
+    topics = Topics(lab.cluster().kafka)
+    assert topics.find(["to-be-own"])["to-be-own"].partitions == 3
+    assert topics.settings_of(["to-be-own"])["to-be-own"]["cleanup.policy"] == "compact"
+
+    run = rest.trigger(TOPICS, asked_for)
+    wait_for("the run to end", lambda: rest.run_state(TOPICS, run) in FINAL_STATES)
+    assert {task.state for task in rest.task_instances(TOPICS, run)} == {"skipped"}
 
 
 @contextlib.contextmanager

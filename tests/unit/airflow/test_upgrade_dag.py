@@ -19,6 +19,7 @@ from airflow_eos_provider.dag_factories import (
     fence_dag,
     interval_run_dag,
     offsets_dag,
+    topics_dag,
     upgrade_dag,
 )
 from airflow_eos_provider.operators.approval import PlanApprovalOperator
@@ -113,6 +114,7 @@ FACTORIES = {
     "intervals": lambda: interval_run_dag(pipeline="p", function="module:function", dag_id="of_intervals"),
     "fence": lambda: fence_dag(dag_id="of_fencing"),
     "offsets": lambda: offsets_dag(dag_id="of_offsets"),
+    "topics": lambda: topics_dag(dag_id="of_topics"),
 }
 
 

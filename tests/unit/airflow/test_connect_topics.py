@@ -1,0 +1,105 @@
+"""The DAG of internal topics: its form, and what an approver sees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_eos_provider.connect.internal_topics import Role, WantedTopic
+from airflow_eos_provider.connect.topic_checks import Change, TopicPlan
+from airflow_eos_provider.dag_factories import topics_dag
+from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.offsets import create_topics
+from airflow_eos_provider.operators.approvable import approvable
+from airflow_eos_provider.operators.approval import approval_body
+from airflow_eos_provider.operators.connect_topics import ConnectTopicsOperator, ConnectTopicsPlanOperator
+
+COMPACT = {"cleanup.policy": "compact"}
+
+
+def created(name: str) -> Change:
+    wanted = WantedTopic(name, Role.OWN, ("c",), 25, 3)
+    return Change(wanted, True, {**COMPACT, "min.insync.replicas": "2"}, {})
+
+
+MENDED = Change(WantedTopic("status", Role.STATUS), False, COMPACT, {"cleanup.policy": "delete"})
+PLAN = TopicPlan((*(created(f"own-{n}") for n in range(8)), MENDED), {"group": "g", "topics": {}})
+
+
+@pytest.fixture(scope="module")
+def dag() -> DAG:
+    return topics_dag(conn_id="cluster_7", dag_id="topics_7", status_topic="my-status")
+
+
+def test_nothing_is_created_without_plan_and_approval(dag: DAG) -> None:
+    assert [task.task_id for task in dag.topological_sort()] == ["plan", "approve", "create"]
+    create = dag.get_task("create")
+    assert isinstance(create, ConnectTopicsOperator)
+    assert (create.conn_id, create.status_topic) == ("cluster_7", "my-status")
+    assert create.upstream_task_ids == {"plan", "approve"}
+    assert create.approval.operator.task_id == "approve"
+
+
+def test_the_form_becomes_what_is_said_besides_the_workers_files(dag: DAG) -> None:
+    assert set(dag.params) == {"own_topics", "partitions", "replication_factor", "reason", "take_over"}
+    plan: Any = dag.get_task("plan")
+    empty = {"params": {"own_topics": None, "partitions": None, "replication_factor": None}}
+    assert plan.render_template(plan.own_topics, empty) == plan.render_template(plan.partitions, empty) == ""
+    operator = ConnectTopicsPlanOperator(task_id="plan", own_topics=" a, b ,", partitions="5", config_topic="configs")
+    given = operator.given()
+    assert (given.own, given.partitions, given.replicas) == (("a", "b"), 5, None)
+    assert given.names == {Role.CONFIGS: "configs"}
+    for wrong in ("0", "many", "-1"):
+        with pytest.raises(ConfigurationError, match=f"replication_factor is {wrong}"):
+            ConnectTopicsPlanOperator(task_id="plan", replication_factor=wrong).given()
+
+
+def test_a_plan_is_read_back_and_one_that_was_edited_is_refused() -> None:
+    assert TopicPlan.from_dict(PLAN.to_dict()) == replace(
+        PLAN, changes=tuple(Change.of(change.to_dict()) for change in PLAN.changes)
+    )
+    assert TopicPlan.from_dict(PLAN.to_dict()).diff() == PLAN.diff()
+    with pytest.raises(ConfigurationError, match="does not have its hash"):
+        TopicPlan.from_dict({**PLAN.to_dict(), "rests_on": {"group": "other"}})
+
+
+def test_an_approver_sees_some_lines_and_the_log_has_all() -> None:
+    shown = approvable(PLAN.to_dict())
+    assert "Create or mend 9 internal topics of Kafka Connect group g?" in shown.question
+    body = approval_body(shown, "new connectors")
+    assert PLAN.hash in body
+    assert "own-0 (own offsets topic of c)" in body
+    assert "more lines" in body
+    assert len(body.splitlines()) < 30
+    assert "-cleanup.policy=delete" in shown.whole
+
+
+def test_another_plan_than_the_approved_one_is_not_carried_out() -> None:
+    another = replace(PLAN, changes=PLAN.changes[:1])
+    operator = ConnectTopicsOperator(task_id="create", plan=another.to_dict(), approval={"plan_hash": PLAN.hash})
+    with pytest.raises(AirflowFailException, match="not the one that was approved"):
+        operator.execute({})
+
+
+def test_what_is_left_of_a_plan_that_was_cut_off_needs_no_other_approval(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: dict[str, Any] = {}
+    monkeypatch.setattr(create_topics, "read_journal", lambda kafka, group_id: SimpleNamespace(changes=begun))
+
+    def require(now: TopicPlan) -> None:
+        create_topics.require_approved_topics(KafkaSettings.of("b:9092"), PLAN, now)
+
+    left = TopicPlan(PLAN.changes[3:], {"group": "g", "topics": {"own-0": {}}})
+    require(PLAN)
+    with pytest.raises(PlanMovedError):
+        require(left)
+    begun["1"] = SimpleNamespace(kind=create_topics.KIND, plan={"hash": PLAN.hash})
+    require(left)
+    require(replace(left, changes=()))
+    with pytest.raises(PlanMovedError):
+        require(replace(left, changes=(*left.changes, created("another"))))
