@@ -30,10 +30,12 @@ class SeenOffset:
 
     :param offset: as it stands; where it is in an open transaction, as it will stand if that is committed.
     :param written: its producer and its transaction's outcome.
+    :param leftover: whether it belongs to no connector that exists.
     """
 
     offset: Offset
     written: Written
+    leftover: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON. Scripts rely on the names."""
@@ -52,6 +54,7 @@ class SeenOffset:
             "producer_id": self.written.producer_id,
             "committed": self.written.is_committed,
             "outcome": str(self.written.outcome),
+            "leftover": self.leftover,
             "hidden": [str(why) for why in self.offset.hidden],
             "key": record.key.raw.decode(errors="backslashreplace"),
             "under": [_place(other) for other in self.offset.others],
@@ -106,7 +109,7 @@ class GroupOffsets:
         """
         own = (topic for topic in self.own_topics.values() if not is_elsewhere(topic.name))
         return (
-            SeenOffset(Offset(record, own=topic is not self.global_topic), topic.written(record))
+            SeenOffset(Offset(record, own=topic is not self.global_topic), topic.written(record), leftover=True)
             for topic in (self.global_topic, *own)
             for by_connector in (topic.committed, topic.waiting)
             for connector, records in by_connector.items()

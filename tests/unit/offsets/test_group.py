@@ -21,7 +21,9 @@ from airflow_eos_provider.offsets.stores import Store
 HERE = Session(KafkaSettings.of("here:9092"))
 
 
-def read(*, own: Store | EosError | None, readable: bool = True) -> tuple[GroupOffsets, dict[str, str]]:
+def read(
+    *, own: Store | EosError | None, readable: bool = True, exists: bool = True
+) -> tuple[GroupOffsets, dict[str, str]]:
     """Of a connector ``c`` whose offset is in the global topic; and of which one is not known why."""
 
     def own_of(connector: str, config: Any) -> Store | None:
@@ -41,7 +43,7 @@ def read(*, own: Store | EosError | None, readable: bool = True) -> tuple[GroupO
     noted: dict[str, str] = {}
     stores: Any = SimpleNamespace(own=own_of, global_store=Store("global", HERE))
     connector: Any = SimpleNamespace(type="source", config={})
-    connectors: dict[str, ConnectorStatus] = {"c": connector}
+    connectors: dict[str, ConnectorStatus] = {"c": connector} if exists else {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(group, "read_offsets_topic", read_topic)
         found = read_group_offsets(stores, connectors, unknown=lambda name, why: noted.update({name: why.found}))
@@ -68,3 +70,11 @@ def test_what_is_not_known_is_noted_and_the_global_topic_is_not_called_read(
 def test_a_topic_of_the_workers_own_cluster_that_cannot_be_read_ends_the_look() -> None:
     with pytest.raises(UnreachableError, match="no broker answers"):
         read(own=Store("own", HERE), readable=False)
+
+
+def test_what_a_deleted_connector_has_left_is_said_to_be_that() -> None:
+    found, _ = read(own=None)
+    assert [seen.to_dict()["leftover"] for seen in found.of("c")] == [False]
+    assert not list(found.leftovers())
+    found, _ = read(own=None, exists=False)
+    assert [seen.to_dict()["leftover"] for seen in found.leftovers()] == [True]
