@@ -6,6 +6,7 @@ fenced id is fenced once more, and what is written is compared with what is ther
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -113,6 +114,16 @@ class OffsetsChanger:
         return self.session.kafka.cluster_id()
 
     def plan(self, request: OffsetsRequest) -> OffsetsPlan:
+        """What a change would write; of one that was begun and not finished, the plan with which it goes on.
+
+        :raises RefusedError: the workers' modes are mixed or unknown, or the offsets are in another Kafka cluster that
+            is not known.
+        :raises ConfigurationError: the change cannot be made, or a topic is not there.
+        :raises UnreachableError: no worker or no broker answers.
+        """
+        return self.unfinished(request) or self._plan_anew(request)
+
+    def _plan_anew(self, request: OffsetsRequest) -> OffsetsPlan:
         """What a change would write.
 
         :raises RefusedError: the workers' modes are mixed or unknown, or the offsets are in another Kafka cluster.
@@ -145,7 +156,7 @@ class OffsetsChanger:
                 self._require_compacted(stores.own(connector, wanted))
                 self._require_valid(wanted)
         writes = request.writes(reader, self.kafka_cluster_id, self.group_id)
-        if own_topic:
+        if own_topic is not None:
             _require_nothing_elsewhere(writes)
         last_change = closed[-1].change_id if closed else ""
         return OffsetsPlan.of(request, look, reader.topics.values(), writes, own_topic, last_change)
@@ -251,7 +262,7 @@ class OffsetsChanger:
             if change.taken_up:
                 self._report(f"Taking up {change.record}.")
             else:
-                plan.require_unmoved(self.plan(plan.request))
+                plan.require_unmoved(self._plan_anew(plan.request))
             written, stopped = 0, None
             if not change.is_done("write") or self._may_have_gone_on(change, plan):
                 written, stopped = self._stop_and_write(change, plan)
@@ -323,8 +334,9 @@ class OffsetsChanger:
             raise
         except ConfigurationError:
             # The principal may not: the connector need not wait for its rights where nothing is written yet.
-            if not change.taken_up and change.record.under_way != "write":
-                self._bring_back(change, plan)
+            if not change.is_done("fence" if plan.look.exactly_once else "stop"):
+                with contextlib.suppress(EosError):  # the refusal is what is to be mended
+                    self._bring_back(change, plan)
             raise
 
     def _stop(self, change: GroupChange, plan: OffsetsPlan) -> ConnectorConfigState | None:
@@ -606,12 +618,12 @@ def _require_nothing_elsewhere(writes: Iterable[Write]) -> None:
 
     :raises RefusedError: it does.
     """
-    replaced = sorted({write.topic for write in writes if is_elsewhere(write.topic) and write.before is not None})
+    replaced = sorted({w.topic for w in writes if is_elsewhere(w.topic) and w.changes and w.before is not None})
     if replaced:
         raise RefusedError(
             f"{replaced[0]}, in another Kafka cluster, has offsets already under keys of this connector: they may be "
             "those of a connector of the same name there.",
-            remedy="Name another topic with --topic.",
+            remedy="Name another topic ('--to own --topic …').",
         )
 
 

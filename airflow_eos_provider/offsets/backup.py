@@ -65,6 +65,7 @@ class Backup:
     :param connectors: those that were backed up, None for the whole of each topic.
     :param records: the newest committed record of each key and partition, removals left out. Those of a backup that is
         :func:`taken <take>` are made while they are iterated, since there may be more than memory has room for.
+    :param without: the connectors whose own topic could not be read, so that what their tasks read is not in it.
     """
 
     cluster_id: str
@@ -73,6 +74,7 @@ class Backup:
     connectors: tuple[str, ...] | None
     topics: tuple[BackedUpTopic, ...]
     records: Iterable[OffsetRecord] = field(repr=False)
+    without: tuple[str, ...] = ()
 
     def header(self) -> dict[str, Any]:
         """What the file's first line says."""
@@ -84,7 +86,19 @@ class Backup:
             "taken_at": datetime.fromtimestamp(self.taken_at, UTC).isoformat(),
             "connectors": None if self.connectors is None else list(self.connectors),
             "topics": [topic.to_dict() for topic in self.topics],
+            **({"without": list(self.without)} if self.without else {}),
         }
+
+    def require_read(self, connector: str) -> None:
+        """Go on only if it has what the tasks of a connector read.
+
+        :raises ConfigurationError: it does not.
+        """
+        if connector in self.without:
+            raise ConfigurationError(
+                f"The backup is without the own offsets topic of {connector}: it could not be read when it was taken.",
+                remedy="Take the offsets from another backup.",
+            )
 
 
 def take(
@@ -104,6 +118,7 @@ def take(
         connectors=None if connector is None else (connector,),
         topics=tuple(BackedUpTopic(topic.name, topic.id, topic.ends, own_of) for topic, own_of in topics),
         records=_Standing(tuple(topic for topic, _ in topics), connector),
+        without=tuple(sorted(offsets.not_read)),
     )
 
 
@@ -184,6 +199,7 @@ def _read(lines: Iterable[bytes], file: Path) -> Backup:
         connectors=None if header["connectors"] is None else tuple(header["connectors"]),
         topics=tuple(map(BackedUpTopic.from_dict, header["topics"])),
         records=tuple(records),
+        without=tuple(header.get("without", ())),
     )
 
 

@@ -168,9 +168,10 @@ def restore(places: Places, backup: Backup) -> list[Write]:
 
     :param backup: of this connector, or of all.
     :raises ConfigurationError: the backup is of other connectors only, or of topics that are none of its own now; or it
-        does not have a topic in which the connector has offsets now.
+        does not have a topic of its offsets.
     """
     connector = places.connector
+    backup.require_read(connector)
     if backup.connectors is not None and connector not in backup.connectors:
         raise ConfigurationError(
             f"The backup is of {', '.join(backup.connectors)}, not of {connector}.",
@@ -184,15 +185,15 @@ def restore(places: Places, backup: Backup) -> list[Write]:
             expected=" or ".join(sorted(names)),
             remedy="Give the connector that topic again (offsets.storage.topic), or alter its offsets by a file.",
         )
-    now = {(r.topic, r.kafka_partition, r.key.raw): r for r in places.live()}
-    if missing := sorted({topic for topic, _, _ in now} - {topic.name for topic in backup.topics}):
+    if missing := sorted(names - {topic.name for topic in backup.topics}):
         raise ConfigurationError(
-            f"The backup was taken without {', '.join(missing)}, where {connector} has offsets now: all of them would "
-            "be removed.",
+            f"The backup was taken without {', '.join(missing)}, where {connector} has its offsets now: all of them "
+            "would be removed.",
             expected="a backup that was taken since the connector has that topic, while its brokers answered",
             remedy=f"If the connector is to begin anew: 'eos offsets reset {connector}'. To give it the offsets of the "
-            "backup, alter them by a file.",
+            f"backup: 'eos offsets copy {connector} {connector} --file …'.",
         )
+    now = {(r.topic, r.kafka_partition, r.key.raw): r for r in places.live()}
     writes = [
         Write(*place, _value(now.get(place)), _value(saved.get(place)))
         for place in sorted(now.keys() | saved.keys(), key=lambda place: (place[0], place[2], place[1]))
@@ -233,8 +234,9 @@ def copy_saved(source: str, backup: Backup, places: Places) -> list[Write]:
     """The same from a backup, of any group and any Kafka cluster.
 
     :param source: the connector in the backup.
-    :raises ConfigurationError: the backup has no offsets of it.
+    :raises ConfigurationError: the backup has no offsets of it, or not those that its tasks read.
     """
+    backup.require_read(source)
     own = {topic.name for topic in backup.topics if source in topic.own_of}
     global_ = {topic.name for topic in backup.topics if not topic.own_of}
     of_source = sorted((r for r in backup.records if r.key.connector == source), key=lambda record: record.key.raw)

@@ -43,6 +43,7 @@ class ConnectorRound:
     :param record: the last task count record; None if there is none.
     :param record_offset: its position.
     :param held: by number, the producer (id and epoch) that holds a transaction open.
+    :param cluster_id: of the Kafka cluster of its ids; empty if that is the workers'.
     """
 
     connector: str
@@ -58,6 +59,7 @@ class ConnectorRound:
     record: int | None = None
     record_offset: int | None = None
     held: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    cluster_id: str = ""
 
     @property
     def nothing_to_do(self) -> bool:
@@ -88,7 +90,10 @@ class ConnectorRound:
 
     def document(self) -> dict[str, Any]:
         """The same as JSON."""
-        return {**asdict(self), "held": {str(number): list(producer) for number, producer in self.held.items()}}
+        found = {**asdict(self), "held": {str(number): list(producer) for number, producer in self.held.items()}}
+        if not self.cluster_id:  # a plan without it has the hash that it had before there was such a field
+            del found["cluster_id"]
+        return found
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> ConnectorRound:
@@ -308,6 +313,7 @@ def _round(seen: ConnectorLook, why: str, **what: Any) -> ConnectorRound:
         record=state.task_count_record,
         record_offset=state.task_count_record_offset,
         held={number: (one.producer_id, one.producer_epoch) for number, one in known.items()},
+        cluster_id=seen.cluster_id,
         **what,
     )
 

@@ -229,7 +229,7 @@ class Fencer:
             return
         state = self._require_same_configs(round_)
         ids = {self._id(round_, number): number for number in round_.fence}
-        with change.step(step), self._kafka(state).transactions() as client:
+        with change.step(step), self._kafka(round_, state).transactions() as client:
             change.confirm(step)
             progress.before = client.describe(ids)
             if not round_.pending:  # a task that has started meanwhile has ended the transaction, and is no zombie
@@ -296,7 +296,7 @@ class Fencer:
             return ""
         ids = {number: self._id(round_, number) for number in progress.restarted}
         ids = {number: id_ for number, id_ in ids.items() if id_ in progress.fenced}
-        known = self._described(state, ids.values())
+        known = self._described(round_, state, ids.values())
         left = [number for number, id_ in ids.items() if _producer(known.get(id_)) == tuple(progress.fenced[id_])]
         return f"the start of {len(left)} tasks ({', '.join(map(str, left[:5]))})" if left else ""
 
@@ -317,7 +317,7 @@ class Fencer:
 
     def _reported(self, round_: ConnectorRound, progress: _Progress, problem: EosError | None) -> RoundReport:
         config = read_cluster_state(self.session.kafka, self._config_topic).connectors.get(round_.connector)
-        after = self._described(config, progress.fenced) if config and progress.fenced else {}
+        after = self._described(round_, config, progress.fenced) if config and progress.fenced else {}
         return RoundReport(
             connector=round_.connector,
             ids=tuple(
@@ -334,13 +334,26 @@ class Fencer:
             problem=problem,
         )
 
-    def _described(self, state: ConnectorConfigState, ids: Iterable[str]) -> Mapping[str, TransactionDescription]:
-        with self._kafka(state).transactions() as client:
+    def _described(
+        self, round_: ConnectorRound, state: ConnectorConfigState, ids: Iterable[str]
+    ) -> Mapping[str, TransactionDescription]:
+        with self._kafka(round_, state).transactions() as client:
             return client.describe(ids)
 
-    def _kafka(self, state: ConnectorConfigState) -> Session:
-        """The Kafka cluster of a connector's ids. Errors as in :meth:`Producers.of`."""
-        return self._producers.of(state.config).kafka
+    def _kafka(self, round_: ConnectorRound, state: ConnectorConfigState) -> Session:
+        """The Kafka cluster of a connector's ids. Errors as in :meth:`Producers.of`, and
+
+        :raises RefusedError: it is not the planned one, since the workers' files or the addresses' names say another.
+        """
+        found = self._producers.of(state.config)
+        if found.cluster_id != round_.cluster_id:
+            raise RefusedError(
+                f"The producers of {round_.connector} are in the Kafka cluster "
+                f"{found.cluster_id or 'of the workers'} by what is known here.",
+                expected=f"{round_.cluster_id or 'that of the workers'}, as planned",
+                remedy="Look again ('eos fence'), where the workers' files can be read.",
+            )
+        return found.kafka
 
     def _state(self, round_: ConnectorRound) -> ConnectorConfigState:
         config = read_cluster_state(self.session.kafka, self._config_topic)

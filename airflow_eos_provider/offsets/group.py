@@ -79,12 +79,14 @@ class GroupOffsets:
     :param own_topics: by their stores' names those that connectors have of their own.
     :param connectors: by name the connectors that exist.
     :param own_topic_of: by connector the name of its own store, of those that have one.
+    :param not_read: the connectors whose own topic is not known, or could not be read.
     """
 
     global_topic: OffsetsTopic
     own_topics: Mapping[str, OffsetsTopic]
     connectors: Mapping[str, ConnectorStatus]
     own_topic_of: Mapping[str, str]
+    not_read: frozenset[str] = frozenset()
 
     def of(self, connector: str) -> Iterator[SeenOffset]:
         """A connector's offsets by key, then what open transactions hold of them."""
@@ -150,13 +152,14 @@ def read_group_offsets(
     :raises ReadTimeoutError: a topic's read did not go on.
     """
     wanted = connectors if only is None else {name: connectors[name] for name in only if name in connectors}
-    own, names = dict[str, Store](), dict[str, str]()
+    own, names, not_read = dict[str, Store](), dict[str, str](), set[str]()
     for connector, status in wanted.items():
         try:
             store = None if status.type == "sink" else stores.own(connector, status.config)
         except EosError as error:
             _take_note(unknown, connector, error)
             names[connector] = UNKNOWN
+            not_read.add(connector)
             continue
         if store is not None:
             own[store.name], names[connector] = store, store.name
@@ -179,7 +182,8 @@ def read_group_offsets(
         except EosError as error:
             for connector in [one for one, its in names.items() if its == name]:
                 _take_note(unknown if store.is_elsewhere else None, connector, error)
-    return GroupOffsets(read(stores.global_store), own_topics, dict(connectors), names)
+                not_read.add(connector)
+    return GroupOffsets(read(stores.global_store), own_topics, dict(connectors), names, frozenset(not_read))
 
 
 def _take_note(unknown: Callable[[str, EosError], None] | None, connector: str, error: EosError) -> None:

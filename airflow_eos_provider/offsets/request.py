@@ -89,7 +89,8 @@ class OffsetsRequest:
                         f"Connector {name} exists: its offsets are not leftovers.",
                         remedy=f"To let it begin anew: 'eos offsets reset {name}'.",
                     )
-                return changes.reset(reader.places(name), {})
+                # In another Kafka cluster the topic may be that of another group, too.
+                return changes.reset(changes.Places(name, [reader.global_topic()]), {})
             case Verb.ALTER:
                 return changes.alter(reader.places(name), self.wanted)
             case Verb.COPY:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_eos_provider.connect.session import ConnectSession
-    from airflow_eos_provider.connect.topic_checks import Finding
+    from airflow_eos_provider.connect.topic_checks import Finding, TopicsLook
     from airflow_eos_provider.connect.topic_look import Given, InternalTopicsClient
 
 
@@ -120,7 +120,7 @@ class ConnectTopicsPlanOperator(_TopicsOperator):
         from airflow_eos_provider.connect.topic_checks import findings, plan_of
 
         with no_retry_where_pointless(), self.client() as (_, client):
-            look = client.look()
+            look = _whole_look(client)
         plan = plan_of(look)
         self._warn_of([one for one in findings(look) if not (one.creates or one.mends)])
         for what in look.not_checked:
@@ -169,7 +169,8 @@ class ConnectTopicsOperator(_TopicsOperator):
             approved = TopicPlan.from_dict(self.plan)
             require_approved(self.approval, approved.hash)
             with self.client() as (session, client):
-                plan = plan_of(client.look())
+                of_connectors = any(change.wanted.connectors for change in approved.changes)
+                plan = plan_of(_whole_look(client, needs_workers=of_connectors))
                 require_approved_topics(session.kafka, approved, plan)
                 journal = change_journal(
                     session.kafka,
@@ -178,7 +179,7 @@ class ConnectTopicsOperator(_TopicsOperator):
                     reason=self.reason,
                     report=self._report,
                 )
-                create_topics(client, plan, journal, take_over=is_true(self.take_over))
+                create_topics(client, plan, journal, approved=approved.hash, take_over=is_true(self.take_over))
                 left = findings(client.look())
         self._warn_of(left)
         return {
@@ -186,6 +187,18 @@ class ConnectTopicsOperator(_TopicsOperator):
             "changes": [change.to_dict() for change in approved.changes],
             "findings": [one.to_dict() for one in left],
         }
+
+
+def _whole_look(client: InternalTopicsClient, *, needs_workers: bool = False) -> TopicsLook:
+    """A look that knows connectors' own topics, unless the group has no worker, as before its first start.
+
+    :param needs_workers: whether one is needed even then.
+    :raises EosError: no worker answers; the error of the last one.
+    """
+    look = client.look()
+    if client.unreachable is not None and (look.workers_run or needs_workers):
+        raise client.unreachable
+    return look
 
 
 def _number(name: str, value: int | str) -> int | None:

@@ -163,7 +163,7 @@ def test_offsets_are_moved_there_before_the_roll_and_all_verbs_work_on_them(both
         # A reset shuts out a zombie there, and is undone by a restore; by none of before it was moved.
         both.stop("moved")
         early = eos.run("offsets", "restore", "moved", "before.jsonl", "--yes", expect=2).stderr
-        assert f"without {own}, where moved has offsets now" in early
+        assert f"without {own}, where moved has its offsets now" in early
         eos.run("offsets", "backup", "moved", "--to", "moved.jsonl")
         zombie = both.zombie("moved", f"{group}-moved-1")
         killed(here.lab, "write", "announced", "offsets", "reset", "moved", "--yes")

@@ -14,6 +14,7 @@ from airflow_eos_provider.connect.internal_topics import Role, WantedTopic
 from airflow_eos_provider.connect.topic_checks import Change, TopicPlan
 from airflow_eos_provider.dag_factories import topics_dag
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
+from airflow_eos_provider.journal.records import RolloutState
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.offsets import create_topics
 from airflow_eos_provider.operators.approvable import approvable
@@ -98,8 +99,16 @@ def test_what_is_left_of_a_plan_that_was_cut_off_needs_no_other_approval(monkeyp
     require(PLAN)
     with pytest.raises(PlanMovedError):
         require(left)
-    begun["1"] = SimpleNamespace(kind=create_topics.KIND, plan={"hash": PLAN.hash})
-    require(left)
+    for document in ({"hash": PLAN.hash}, {"hash": "of the rest", "approved": PLAN.hash}):
+        begun["1"] = SimpleNamespace(kind=create_topics.KIND, plan=document, state=RolloutState.RUNNING)
+        require(left)
+        require(replace(left, changes=()))
+        with pytest.raises(PlanMovedError):
+            require(replace(left, changes=(*left.changes, created("another"))))
+    begun["1"].state = RolloutState.DONE  # its task was killed before it could say so
     require(replace(left, changes=()))
     with pytest.raises(PlanMovedError):
-        require(replace(left, changes=(*left.changes, created("another"))))
+        require(left)
+    begun["1"].state = RolloutState.ABORTED
+    with pytest.raises(PlanMovedError):
+        require(left)

@@ -38,6 +38,12 @@ def test_what_is_read_is_what_was_written(backup: Backup, tmp_path: Path) -> Non
     assert [file.name for file in tmp_path.iterdir()] == ["b.jsonl"]
 
 
+def test_what_could_not_be_read_is_said_in_the_first_line(backup: Backup, tmp_path: Path) -> None:
+    write(replace(backup, without=("c",)), tmp_path / "b.jsonl")
+    assert read(tmp_path / "b.jsonl").without == ("c",)
+    assert "without" not in backup.header()
+
+
 def test_a_person_can_read_it(backup: Backup, tmp_path: Path) -> None:
     write(backup, tmp_path / "b.jsonl")
     header, first, *_, end = map(json.loads, (tmp_path / "b.jsonl").read_text(encoding="utf-8").split("\n")[:-1])

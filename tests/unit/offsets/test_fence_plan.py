@@ -185,3 +185,13 @@ def test_a_round_that_may_be_too_long_for_connect_says_what_helps() -> None:
     assert not any("retry.backoff" in line for line in few.lines())
     assert any("retry.backoff.max.ms" in line for line in many.lines())
     assert any(f"fence ids 0 to {SLOW_IDS}" in line for line in many.lines())
+
+
+def test_the_kafka_cluster_of_the_ids_counts_and_a_plan_without_another_has_the_form_that_it_had() -> None:
+    here = decide_connector(connector(held=(1,)), named=True)
+    there = decide_connector(connector(held=(1,), cluster_id="kafka-2"), named=True)
+    assert "in the Kafka cluster kafka-2" in there.why
+    plans = [FencePlan("g", "kafka-1", (round_,)) for round_ in (here, there)]
+    assert plans[0].hash != plans[1].hash
+    assert [FencePlan.from_dict(plan.to_dict()) for plan in plans] == plans
+    assert "cluster_id" not in here.document()

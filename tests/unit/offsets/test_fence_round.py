@@ -14,6 +14,7 @@ from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.offsets import fence_round
 from airflow_eos_provider.offsets.fence_plan import SLOW_IDS, SLOW_REMEDY, ConnectorRound
 from airflow_eos_provider.offsets.fence_round import Fencer, RoundReport, _Progress, combined_problem
+from airflow_eos_provider.offsets.producers import ProducerCluster
 
 TRACE = "org.apache.kafka.connect.errors.ConnectException: Failed to perform round of zombie fencing"
 ROUND = ConnectorRound(
@@ -72,7 +73,7 @@ def wait(
 
     monkeypatch.setattr(fencer, "_tasks", tasks)
     monkeypatch.setattr(fencer, "_state", lambda round_: last if len(left) == 1 else state())
-    monkeypatch.setattr(fencer, "_described", lambda state, ids: {})
+    monkeypatch.setattr(fencer, "_described", lambda round_, state, ids: {})
     change: Any = Lease()
     fencer._await(change, round_, _Progress(restarted=(0,)))
 
@@ -118,3 +119,11 @@ def test_one_problem_is_the_commands_own_and_several_are_reported_together() -> 
     both = combined_problem([RoundReport("a", problem=refused), RoundReport("b", problem=wrong)])
     assert both is not None
     assert "moved; no ACL" in both.found
+
+
+def test_ids_are_fenced_in_the_planned_kafka_cluster_only(fencer: Fencer, monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka: Any = object()
+    monkeypatch.setattr(fencer._producers, "of", lambda config: ProducerCluster(kafka, "kafka-2"))
+    assert fencer._kafka(replace(ROUND, cluster_id="kafka-2"), state()) is kafka
+    with pytest.raises(RefusedError, match="are in the Kafka cluster kafka-2 by what is known here"):
+        fencer._kafka(ROUND, state())

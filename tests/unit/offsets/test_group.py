@@ -14,7 +14,7 @@ from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.partition_writers import Outcome, Written
 from airflow_eos_provider.kafka.read import LogRecord
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.offsets import group
+from airflow_eos_provider.offsets import backup, group
 from airflow_eos_provider.offsets.group import GroupOffsets, read_group_offsets
 from airflow_eos_provider.offsets.stores import Store
 
@@ -38,7 +38,9 @@ def read(
         if topic == "global":
             log.take([LogRecord("global", 0, 0, 0, offset_key("c", {}), b"{}")])
         written = Written(1, 0, Outcome.COMMITTED)
-        return SimpleNamespace(name=name, committed=log.committed(), waiting={}, written=lambda record: written)
+        return SimpleNamespace(
+            name=name, id=None, ends={}, committed=log.committed(), waiting={}, written=lambda record: written
+        )
 
     noted: dict[str, str] = {}
     stores: Any = SimpleNamespace(own=own_of, global_store=Store("global", HERE))
@@ -65,6 +67,7 @@ def test_what_is_not_known_is_noted_and_the_global_topic_is_not_called_read(
     found, noted = read(own=own, readable=readable)
     assert [seen.offset.is_read for seen in found.of("c")] == [False]
     assert noted == {"c": "no broker answers"}
+    assert backup.take(found, "here", "g", 0.0).without == ("c",)
 
 
 def test_a_topic_of_the_workers_own_cluster_that_cannot_be_read_ends_the_look() -> None:

@@ -175,7 +175,7 @@ def test_what_is_right_already_is_planned_only_where_it_may_still_move(state: Ta
 def test_a_migration_replaces_nothing_in_another_kafka_cluster() -> None:
     """A group of the same name there may have a connector of the same name."""
     here, there = (Write(f"{cluster}own", 3, KEY, b"1", b"2") for cluster in ("", "there/"))
-    _require_nothing_elsewhere([here, replace(there, before=None)])
+    _require_nothing_elsewhere([here, replace(there, before=None), replace(there, before=b"2")])
     with pytest.raises(RefusedError, match="there/own, in another Kafka cluster, has offsets already"):
         _require_nothing_elsewhere([here, there])
 

@@ -1,0 +1,46 @@
+"""What a request writes, where that is not one decision of ``changes``."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.connect.offsets import OffsetLog, offset_key
+from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.kafka.partitioner import partition_of
+from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.writers import TopicWriters
+from airflow_eos_provider.offsets.changes import Write
+from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
+from airflow_eos_provider.offsets.topic import OffsetsTopic
+
+KEY = offset_key("gone", {"file": "a"})
+
+
+def reader(*, exists: bool) -> Any:
+    """It has the global topic alone; where else a deleted connector may have offsets is not asked."""
+    ends = dict.fromkeys(range(5), 1)
+    log = OffsetLog("global")
+    log.take([LogRecord("global", partition_of(KEY, 5), 0, 0, KEY, b"1")])
+    topic = OffsetsTopic("global", "id", ends, log.committed(), {}, TopicWriters(None, {}, ends, {}))
+    return SimpleNamespace(exists=lambda connector: exists, global_topic=lambda: topic)
+
+
+def test_only_the_global_topic_is_pruned_and_of_deleted_connectors_only() -> None:
+    prune = OffsetsRequest(Verb.PRUNE, "gone")
+    written = Write("global", partition_of(KEY, 5), KEY, b"1", None)
+    assert prune.writes(reader(exists=False), "kafka-1", "g") == [written]
+    with pytest.raises(RefusedError, match="its offsets are not leftovers"):
+        prune.writes(reader(exists=True), "kafka-1", "g")
+
+
+def test_a_copy_to_the_same_name_needs_a_backup() -> None:
+    with pytest.raises(ConfigurationError, match="has to be another one"):
+        OffsetsRequest(Verb.COPY, "c", source="c")
+    with pytest.raises(ConfigurationError, match="has to be another one"):
+        OffsetsRequest(Verb.COPY, "c", file="b.jsonl")
+    copy = OffsetsRequest(Verb.COPY, "c", source="c", file="b.jsonl")
+    assert OffsetsRequest.from_dict(copy.to_dict()) == copy
+    assert not copy.carries, "its values are those of the file, and count"
