@@ -128,6 +128,13 @@ def _kafka_connect_connection() -> dict[str, Any]:
                 "worker's host belong in the cluster file, unless [eos] allow_host_commands_in_connection is on.",
                 "schema": {"type": ["array", "null"], "items": {"type": "object"}},
             },
+            "other_kafka": {
+                "label": "Other Kafka clusters",
+                "description": "Those in which source connectors have their clients, if their brokers want a login: "
+                'one entry each, such as [{"kafka_conn_id": "kafka_of_target"}], or bootstrap_servers, client and '
+                "client_secrets.",
+                "schema": {"type": ["array", "null"], "items": {"type": "object"}},
+            },
         },
     }
 

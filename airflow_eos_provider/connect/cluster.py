@@ -15,7 +15,8 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.redaction import remember, secrets_of
 
-_TOP_LEVEL = {"bootstrap_servers", "kafka_conn_id", "client", "group_id", "rest", "workers"}
+_TOP_LEVEL = {"bootstrap_servers", "kafka_conn_id", "client", "group_id", "rest", "workers", "other_kafka"}
+_OTHER_KAFKA = {"bootstrap_servers", "client"}
 _WORKER = {"url", "host", "config", "log", "pid_file", "start", "cwd", "env"}
 _REST = {"username", "password", "token", "ca", "verify", "client_certificate", "client_key", "timeout_seconds"}
 HOST_KINDS = ("process",)
@@ -85,12 +86,14 @@ class ConnectCluster:
     :param group_id: the workers' ``group.id``.
     :param rest: settings for the workers' REST API.
     :param workers: the workers that are known, in the order in which they are written down.
+    :param other_kafka: settings of other Kafka clusters, in which source connectors have their clients.
     """
 
     kafka: KafkaSettings
     group_id: str
     rest: RestSettings
     workers: tuple[WorkerDescription, ...]
+    other_kafka: tuple[KafkaSettings, ...] = ()
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any], *, base: Path | None = None) -> ConnectCluster:
@@ -124,6 +127,7 @@ class ConnectCluster:
             group_id=_text(mapping, "group_id", required=True),
             rest=_rest(_mapping(mapping, "rest"), base),
             workers=described,
+            other_kafka=other_kafka_of(mapping),
         )
 
     @classmethod
@@ -153,7 +157,7 @@ class ConnectCluster:
     def holds_secrets(self) -> bool:
         """Whether something in the description must not be read by everybody."""
         settings: list[Mapping[str, object]] = [
-            dict(self.kafka.properties),
+            *(each.properties for each in (self.kafka, *self.other_kafka)),
             {"password": self.rest.password, "token": self.rest.token},
         ]
         for worker in self.workers:
@@ -199,10 +203,10 @@ def _only_known(mapping: Mapping[str, Any], known: set[str], where: str) -> None
         )
 
 
-def _mapping(mapping: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _mapping(mapping: Mapping[str, Any], key: str, *, where: str = "") -> Mapping[str, Any]:
     value = mapping.get(key) or {}
     if not isinstance(value, Mapping):
-        raise ConfigurationError(f"{key} is not a mapping.", expected=f"{key}: {{name: value, …}}")
+        raise ConfigurationError(f"{where}{key} is not a mapping.", expected=f"{key}: {{name: value, …}}")
     return value
 
 
@@ -215,6 +219,25 @@ def _text(mapping: Mapping[str, Any], key: str, *, required: bool = False, where
     if isinstance(value, (list, dict)):
         raise ConfigurationError(f"{where}{key} is a {type(value).__name__}.", expected="text")
     return str(value).strip()
+
+
+def other_kafka_of(mapping: Mapping[str, Any]) -> tuple[KafkaSettings, ...]:
+    """The settings of the other Kafka clusters in a description.
+
+    :raises ConfigurationError: with the name of the key that is missing, unknown or of the wrong kind.
+    """
+    entries = mapping.get("other_kafka") or []
+    if not isinstance(entries, list):
+        raise ConfigurationError("other_kafka is not a list.", expected="[{bootstrap_servers: …, client: {…}}, …]")
+    found = []
+    for number, entry in enumerate(entries, start=1):
+        where = f"other_kafka[{number}]"
+        if not isinstance(entry, Mapping):
+            raise ConfigurationError(f"{where} is not a mapping.", expected="{bootstrap_servers: …, client: {…}}")
+        _only_known(entry, _OTHER_KAFKA, where)
+        addresses = _text(entry, "bootstrap_servers", required=True, where=f"{where}.")
+        found.append(KafkaSettings.of(addresses, _mapping(entry, "client", where=f"{where}.")))
+    return tuple(found)
 
 
 def _path(mapping: Mapping[str, Any], key: str, base: Path | None, where: str = "") -> Path | None:

@@ -3,12 +3,13 @@
 A client's addresses are those of the connector's override (KIP-458), else those that the worker's file gives all
 producers, consumers or admin clients, else the worker's own (``Worker.baseProducerConfigs`` and its like).
 
-Whoever may configure a connector writes such addresses, so neither password nor token is sent there.
+Whoever may configure a connector writes such addresses, so neither password nor token is sent there, unless the
+cluster description has them under ``other_kafka``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.errors import ConfigurationError, EosError
@@ -58,10 +59,12 @@ class OtherKafka:
     """The Kafka clusters behind addresses that connectors name, each asked for its id at most once.
 
     :param kafka: the workers' Kafka cluster, whose client properties are used without the login.
+    :param described: settings of clusters that are described. Those are used for addresses that are all in one of them.
     """
 
-    def __init__(self, kafka: Session) -> None:
+    def __init__(self, kafka: Session, described: Sequence[KafkaSettings] = ()) -> None:
         self._kafka = kafka
+        self._described = described
         self._ids: dict[Addresses, str | EosError] = {}
         self._sessions: dict[Addresses, Session] = {}
 
@@ -76,7 +79,8 @@ class OtherKafka:
         """The id of the cluster behind some addresses.
 
         :raises ConfigurationError: a config provider supplies them.
-        :raises EosError: no broker answers there without a login; asked again, the same.
+        :raises UnreachableError: no broker answers there; asked again, the same.
+        :raises EosError: its brokers refuse the login, or an answer.
         """
         if any(references(text)):
             raise ConfigurationError("a config provider supplies the addresses")
@@ -97,8 +101,25 @@ class OtherKafka:
         for session in self._sessions.values():
             session.close()
 
+    def remedy(self, text: str) -> str:
+        """What to do if the id of the cluster behind some addresses is not found."""
+        if any(references(text)):
+            return "write the addresses into the connector's configuration"
+        if self._description(text) is not None:
+            return "see these brokers, and what the cluster description says of them under other_kafka"
+        return (
+            "if these brokers want a login, describe them under other_kafka in the cluster description: the login of "
+            "the workers' brokers is not sent to addresses that a connector names"
+        )
+
     def _new(self, text: str) -> Session:
-        return Session(KafkaSettings.of(text, _without_login(self._kafka.settings.properties)))
+        described = self._description(text)
+        properties = _without_login(self._kafka.settings.properties) if described is None else described.properties
+        return Session(KafkaSettings.of(text, properties))
+
+    def _description(self, text: str) -> KafkaSettings | None:
+        addresses = addresses_of(text)
+        return next((each for each in self._described if addresses <= addresses_of(each.bootstrap_servers)), None)
 
 
 def _without_login(properties: Mapping[str, str]) -> dict[str, str]:

@@ -36,7 +36,7 @@ class ConnectSession:
     def __init__(self, cluster: ConnectCluster, *, answer_seconds: float = ANSWER_SECONDS) -> None:
         self.cluster = cluster
         self.kafka = Session(cluster.kafka, answer_seconds=answer_seconds)
-        self.other_kafka = OtherKafka(self.kafka)
+        self.other_kafka = OtherKafka(self.kafka, cluster.other_kafka)
         self._answer_seconds = answer_seconds
 
     def __enter__(self) -> Self:

@@ -14,7 +14,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.configuration import conf
 from airflow.sdk.log import mask_secret
 
-from airflow_eos_provider.connect.cluster import ConnectCluster, exposed_file
+from airflow_eos_provider.connect.cluster import ConnectCluster, exposed_file, other_kafka_of
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.hooks.shown_extra import (
     HOST_COMMANDS_OPTION,
@@ -35,7 +35,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: Keys of the extra that the form or a user may leave empty, and that hold structures.
-_STRUCTURES: dict[str, type] = {"client": dict, "client_secrets": dict, "rest": dict, "workers": list}
+_STRUCTURES: dict[str, type] = {
+    "client": dict,
+    "client_secrets": dict,
+    "rest": dict,
+    "workers": list,
+    "other_kafka": list,
+}
 
 #: What a ``kafka`` connection says about its consumers and producers, which has no meaning for an admin client.
 _NOT_FOR_CLIENTS = frozenset(
@@ -52,9 +58,10 @@ class KafkaConnectHook(BaseHook):
     """One Kafka Connect cluster, described by a connection of type ``kafka_connect``.
 
     The extra is the mapping of ``eos.yaml`` (``docs/cluster-file.md``), with some keys more: ``cluster_file``, the path
-    of such a file; ``kafka_conn_id``, a connection of type ``kafka``; and ``client_secrets``, and ``env_secrets`` of a
-    worker, which join ``client`` and ``env`` and are hidden by Airflow as a whole. Host gives the bootstrap servers
-    where the extra has none; login and password are for basic authentication with the workers' REST API.
+    of such a file; ``kafka_conn_id``, a connection of type ``kafka``, also in an entry of ``other_kafka``; and
+    ``client_secrets``, also there, and ``env_secrets`` of a worker, which join ``client`` and ``env`` and are hidden by
+    Airflow as a whole. Host gives the bootstrap servers where the extra has none; login and password are for basic
+    authentication with the workers' REST API.
 
     What a connection may hold is bounded (``docs/security.md``): nothing secret where Airflow shows it, and nothing
     that this machine would run, write or kill, unless the deployment allows that.
@@ -161,9 +168,11 @@ class KafkaConnectHook(BaseHook):
         except EosError as error:
             return False, str(error)
         answers = [
-            _answer("Kafka", lambda: _ask_brokers(cluster)),
+            _answer("Kafka", lambda: _ask_brokers(cluster.kafka)),
             _answer(f"group {cluster.group_id}", lambda: _ask_group(cluster)),
         ]
+        for other in cluster.other_kafka:
+            answers.append(_answer(f"Kafka at {other.bootstrap_servers}", partial(_ask_brokers, other)))
         for worker in cluster.workers:
             answers.append(_answer(f"worker {worker.worker_id}", partial(self._ask_worker, cluster, worker.url)))
         return all(ok for ok, _ in answers), "; ".join(text for _, text in answers)
@@ -172,23 +181,38 @@ class KafkaConnectHook(BaseHook):
         extra = _extra(connection)
         _require_hidden_secrets(extra)
         _require_no_host_commands(extra)
-        extra = _joined(extra)
+        extra = self._with_kafka_connections(_joined(extra))
         rest = dict(extra.get("rest") or {})
         if connection.login and "username" not in rest:
             rest |= {"username": connection.login, "password": connection.password}
         client = dict(extra.get("client") or {})
         bootstrap_servers = extra.get("bootstrap_servers") or connection.host
-        kafka_conn_id = extra.pop("kafka_conn_id", None)
-        if kafka_conn_id:
-            properties = self._kafka_properties(str(kafka_conn_id))
-            bootstrap_servers = extra.get("bootstrap_servers") or properties.get("bootstrap.servers")
-            client = {**{k: v for k, v in properties.items() if k != "bootstrap.servers"}, **client}
-        mask({"rest": rest, "client": client, "workers": extra.get("workers")})
+        mask({"rest": rest, "client": client, "workers": extra.get("workers"), "other_kafka": extra.get("other_kafka")})
         cluster_file = extra.pop("cluster_file", None)
         if cluster_file:
             return _from_file(Path(str(cluster_file)), extra, bootstrap_servers, client, rest)
         mapping = {**extra, "bootstrap_servers": bootstrap_servers, "client": client, "rest": rest}
         return ConnectCluster.from_mapping(mapping)
+
+    def _with_kafka_connections(self, extra: Mapping[str, Any]) -> dict[str, Any]:
+        """The extra with what its connections of type ``kafka`` say, wherever it names one."""
+        joined = self._with_kafka_connection(extra)
+        if "other_kafka" in joined:
+            joined["other_kafka"] = [
+                self._with_kafka_connection(entry) if isinstance(entry, Mapping) else entry
+                for entry in joined["other_kafka"]
+            ]
+        return joined
+
+    def _with_kafka_connection(self, mapping: Mapping[str, Any]) -> dict[str, Any]:
+        joined = dict(mapping)
+        conn_id = joined.pop("kafka_conn_id", None)
+        if not conn_id:
+            return joined
+        properties = self._kafka_properties(str(conn_id))
+        addresses = properties.pop("bootstrap.servers", None)
+        client = {**properties, **(joined.get("client") or {})}
+        return {**joined, "client": client, "bootstrap_servers": joined.get("bootstrap_servers") or addresses}
 
     def _kafka_properties(self, conn_id: str) -> dict[str, Any]:
         """The librdkafka properties of a ``kafka`` connection, without those of consumers and producers."""
@@ -257,8 +281,8 @@ def _require_hidden_secrets(extra: Mapping[str, Any]) -> None:
         raise ConfigurationError(
             f"Airflow would show the secret in {', '.join(shown)} to whoever may see connections.",
             expected="secrets under names that Airflow hides, as text: a password of digits in quotes",
-            remedy="Move client properties to 'client_secrets' and a worker's variables to its 'env_secrets', or keep "
-            "the description in a cluster_file; then change these secrets.",
+            remedy="Move client properties to 'client_secrets' beside 'client', a worker's variables to its "
+            "'env_secrets', or keep the description in a cluster_file; then change these secrets.",
         )
 
 
@@ -281,25 +305,30 @@ def _refuse_host_commands(found: Collection[str]) -> None:
 
 def _joined(extra: Mapping[str, Any]) -> dict[str, Any]:
     """The extra with its separate secrets where they belong."""
-    joined = {key: value for key, value in extra.items() if key != "client_secrets"}
-    if "client_secrets" in extra:
-        joined["client"] = {**(extra.get("client") or {}), **extra["client_secrets"]}
+    joined: dict[str, Any] = _joined_pair(dict(extra), "client")
+    if "other_kafka" in extra:
+        joined["other_kafka"] = [_joined_pair(entry, "client") for entry in extra["other_kafka"]]
     if "workers" in extra:
-        joined["workers"] = [_joined_worker(entry) for entry in extra["workers"]]
+        joined["workers"] = [_joined_pair(entry, "env") for entry in extra["workers"]]
     return joined
 
 
-def _joined_worker(entry: Any) -> Any:
-    if not isinstance(entry, Mapping) or not isinstance(entry.get("env_secrets"), Mapping):
+def _joined_pair(entry: Any, key: str) -> Any:
+    """A mapping whose ``<key>_secrets`` are among those of the key."""
+    secret = f"{key}_secrets"
+    if not isinstance(entry, Mapping) or not isinstance(entry.get(secret), Mapping):
         return entry
-    worker = {key: value for key, value in entry.items() if key != "env_secrets"}
-    return {**worker, "env": {**(entry.get("env") or {}), **entry["env_secrets"]}}
+    kept = {name: value for name, value in entry.items() if name != secret}
+    return {**kept, key: {**(entry.get(key) or {}), **entry[secret]}}
 
 
 def _from_file(
     path: Path, extra: Mapping[str, Any], bootstrap_servers: Any, client: Mapping[str, Any], rest: Mapping[str, Any]
 ) -> ConnectCluster:
-    """The file describes the cluster; the connection may say otherwise only about addresses and credentials."""
+    """The file describes the cluster; the connection may say otherwise only about addresses and credentials.
+
+    Of two descriptions of another Kafka cluster the connection's is used.
+    """
     clash = sorted(key for key in extra if key in ("group_id", "workers"))
     if clash:
         raise ConfigurationError(
@@ -312,6 +341,7 @@ def _from_file(
     if bootstrap_servers or client:
         servers = str(bootstrap_servers or cluster.kafka.bootstrap_servers)
         cluster = replace(cluster, kafka=KafkaSettings.of(servers, {**cluster.kafka.properties, **client}))
+    cluster = replace(cluster, other_kafka=(*other_kafka_of(extra), *cluster.other_kafka))
     if rest:
         described = {"group_id": cluster.group_id, "workers": [{"url": worker.url} for worker in cluster.workers]}
         stated = ConnectCluster.from_mapping(
@@ -322,7 +352,8 @@ def _from_file(
             cluster, rest=replace(cluster.rest, **{name: getattr(stated, name) for name in names & rest.keys()})
         )
     mask({"rest": {"password": cluster.rest.password, "token": cluster.rest.token}})
-    mask({"client": dict(cluster.kafka.properties), "workers": [{"env": dict(w.env)} for w in cluster.workers]})
+    mask([dict(each.properties) for each in (cluster.kafka, *cluster.other_kafka)])
+    mask({"workers": [{"env": dict(w.env)} for w in cluster.workers]})
     return cluster
 
 
@@ -346,10 +377,10 @@ def _answer(what: str, ask: Callable[[], str]) -> tuple[bool, str]:
         return False, f"{what}: FAILED. {error.found}"
 
 
-def _ask_brokers(cluster: ConnectCluster) -> str:
+def _ask_brokers(kafka: KafkaSettings) -> str:
     from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
 
-    admin = QuietAdmin(cluster.kafka)
+    admin = QuietAdmin(kafka)
     described = admin.answer(admin.client.describe_cluster(request_timeout=CONNECT_SECONDS), "which brokers it has")
     return f"{len(described.nodes)} broker{'' if len(described.nodes) == 1 else 's'}"
 

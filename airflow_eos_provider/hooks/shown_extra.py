@@ -50,8 +50,10 @@ def host_commands_in(extra: Mapping[str, Any]) -> tuple[str, ...]:
     """The keys of worker entries and client properties that make a machine run, write or stop something, by name."""
     entries = [entry for entry in extra.get("workers") or () if isinstance(entry, Mapping)]
     found = {str(key) for entry in entries for key in entry if key not in _HARMLESS}
-    for key in ("client", "client_secrets"):
-        found |= commands_in_client(extra.get(key) or {})
+    others = [entry for entry in extra.get("other_kafka") or () if isinstance(entry, Mapping)]
+    for holder in (extra, *others):
+        for key in ("client", "client_secrets"):
+            found |= commands_in_client(holder.get(key) or {})
     return tuple(sorted(found))
 
 

@@ -38,7 +38,7 @@ class Producers:
 
         :param config: of the connector.
         :raises ConfigurationError: a config provider supplies its addresses.
-        :raises EosError: no broker answers there without a login.
+        :raises EosError: as :meth:`OtherKafka.id_of`.
         """
         elsewhere = self._addresses.elsewhere(config).get("producer")
         if elsewhere is not None:

@@ -91,19 +91,21 @@ class OffsetStores:
         """The id of the one Kafka cluster in which all clients of a connector are."""
         ids = dict.fromkeys(CLIENTS, self._own_id)
         for client, addresses in elsewhere.items():
+            remedy = self._session.other_kafka.remedy(addresses)
             try:
                 ids[client] = self._session.other_kafka.id_of(addresses)
             except UnreachableError as error:
                 raise UnreachableError(
                     f"The Kafka cluster of the {client} of connector {connector}, {addresses}, in which its offsets "
-                    f"are, does not answer without a login: {error.found}",
-                    remedy="The login of the cluster file is not sent to addresses that a connector names.",
+                    f"are, does not answer: {error.found}",
+                    remedy=f"{remedy[:1].upper()}{remedy[1:]}.",
                 ) from error
             except EosError as error:
                 raise RefusedError(
                     f"Connector {connector} has its offsets in the Kafka cluster of its {client}, {addresses}, which "
                     f"is not known: {error.found}.",
-                    expected="addresses of brokers that answer here without a login",
+                    expected="addresses of brokers that answer here",
+                    remedy=f"{remedy[:1].upper()}{remedy[1:]}.",
                 ) from error
         if len(set(ids.values())) > 1:
             clients = ", ".join(f"{client}: {cluster_id}" for client, cluster_id in ids.items())

@@ -47,7 +47,7 @@ class Planner:
         self.cluster = cluster
         self.observer = Observer(cluster, hosts=hosts)
         self.settings = settings
-        self._clients = ClientClusterLook(self.observer.session.kafka)
+        self._clients = ClientClusterLook(self.observer.session.kafka, self.observer.session.other_kafka)
         self._searched: Observation | None = None
 
     def __enter__(self) -> Self:

@@ -65,9 +65,16 @@ class Cluster:
 
     def removals(self, name: str) -> int:
         """How many records in the global topic remove the connector's offset."""
-        key = json.dumps([name, {"filename": str(self.file(name))}], separators=(",", ":")).encode()
+        return self.values(name).count(None)
+
+    def values(self, name: str, file_of: str = "") -> list[Any]:
+        """Every offset that the global topic has ever got for a connector; None where one was removed.
+
+        :param file_of: the connector whose file it reads, if that is another.
+        """
+        key = json.dumps([name, {"filename": str(self.file(file_of or name))}], separators=(",", ":")).encode()
         records = read_to_end(self.lab.cluster().kafka, f"{self.lab.group_id}-offsets").records
-        return [record.value is None for record in records if record.key == key].count(True)
+        return [record.value and json.loads(record.value) for record in records if record.key == key]
 
     def state(self, name: str) -> str:
         return self.rest.statuses()[name].state

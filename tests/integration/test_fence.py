@@ -35,11 +35,10 @@ from airflow_eos_provider.journal.journal import Journal, RolloutState, read_jou
 from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionDescription, TransactionsClient
-from airflow_eos_provider.lab.broker import Broker
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.offsets.fence_plan import FencePlan
 from airflow_eos_provider.offsets.fence_round import Fencer, RoundReport
+from tests.integration.named_listener import NamedListener
 from tests.integration.offsets_cluster import killed
 from tests.waiting import until
 
@@ -63,25 +62,12 @@ def lab(lab_factory: Callable[..., Lab]) -> Iterator[Lab]:
 
     The broker has a second listener, for those who say who they are.
     """
-    plain = Broker.properties
-    (port,) = free_ports(1)
-
-    def properties(self: Broker) -> dict[str, str]:
-        found = plain(self)
-        login = "org.apache.kafka.common.security.plain.PlainLoginModule"
-        return {
-            **found,
-            "listeners": f"{found['listeners']},NAMED://127.0.0.1:{port}",
-            "advertised.listeners": f"{found['advertised.listeners']},NAMED://127.0.0.1:{port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,NAMED:SASL_PLAINTEXT",
-            "listener.name.named.sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.named.plain.sasl.jaas.config": f'{login} required user_{OPERATOR}="{PASSWORD}";',
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "allow.everyone.if.no.acl.found": "true",
-        }
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Broker, "properties", properties)
+    authorizer = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    named = NamedListener(OPERATOR, PASSWORD, authorizer)
+    with named.given():
         lab = lab_factory(name="fence", mode=Mode.ENABLED, workers=1, test_connectors=True)
         for name in (IDLE, BUSY):
             lab.create_topic(name, 1)
@@ -91,7 +77,7 @@ def lab(lab_factory: Callable[..., Lab]) -> Iterator[Lab]:
             rest.create(BUSY, _busy_config(3))
         _wait_for("both run", lambda: _runs(lab, IDLE, 1) and _runs(lab, BUSY, 3))
         _wait_for("the file is read", lambda: _delivered(lab) == ["one", "two"])
-        _write_operators_cluster_file(lab, port)
+        _write_operators_cluster_file(lab, named)
         yield lab
 
 
@@ -99,12 +85,11 @@ def _operators_cluster_file(lab: Lab) -> Path:
     return lab.data_dir / "operator.yaml"
 
 
-def _write_operators_cluster_file(lab: Lab, port: int) -> None:
+def _write_operators_cluster_file(lab: Lab, named: NamedListener) -> None:
     """The lab's cluster as the operator reaches it."""
     cluster = yaml.safe_load(lab.cluster_file.read_text(encoding="utf-8"))
-    cluster["bootstrap_servers"] = f"127.0.0.1:{port}"
-    named = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-    cluster["client"] = {**named, "sasl.username": OPERATOR, "sasl.password": PASSWORD}
+    cluster["bootstrap_servers"] = named.bootstrap_servers
+    cluster["client"] = named.client
     file = _operators_cluster_file(lab)
     file.touch(mode=0o600)
     file.write_text(yaml.safe_dump(cluster), encoding="utf-8")

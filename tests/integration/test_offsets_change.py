@@ -210,6 +210,53 @@ def test_a_reset_that_is_killed_at_each_step_goes_on_and_writes_once(cluster: Cl
     assert [one["state"] for one in changes if one["about"] == "killed"] == ["done"]
 
 
+def go_on_after_kills(cluster: Cluster, eos: Any, points: tuple[tuple[str, str], ...], *verb: str) -> None:
+    """Carry out a plan with one process after the other, each killed but the last."""
+    plan_hash = json.loads(eos.run("offsets", *verb, "--json").stdout)["hash"]
+    for step, point in points:
+        killed(cluster.lab, step, point, "offsets", *verb, "--hash", plan_hash)
+    eos.run("offsets", *verb, "--hash", plan_hash)
+
+
+#: The steps of a change of offsets that no connector uses.
+KILLED_AT_REST = tuple((step, point) for step, point in KILLED_AT if step in ("fence", "write"))
+
+
+def test_an_alteration_and_a_restore_that_are_killed_at_each_step_write_once(
+    cluster: Cluster, eos: Any, tmp_path: Path
+) -> None:
+    name = "killed-alter"
+    cluster.source(name)
+    partition = json.dumps({"filename": str(cluster.file(name))})
+    altered = ("alter", name, "--partition", partition, "--offset", '{"position": 4}')
+    go_on_after_kills(cluster, eos, KILLED_AT, *altered)
+    until(lambda: cluster.read(name) == Counter({"one": 1, "two": 2, "three": 2}), "the second line", seconds=SECONDS)
+    assert cluster.values(name).count({"position": 4}) == 1
+
+    until(lambda: cluster.committed(name) == END, "the end to be committed", seconds=SECONDS)
+    file = str(tmp_path / "end.jsonl")
+    eos.run("offsets", "backup", name, "--to", file)
+    eos.run("offsets", *altered, "--yes")
+    until(lambda: cluster.committed(name) == END, "the end to be committed again", seconds=SECONDS)
+    with cluster.file(name).open("a", encoding="utf-8") as lines:
+        lines.write("four\n")
+    until(lambda: cluster.read(name)["four"] == 1, "the fourth line", seconds=SECONDS)
+    until(lambda: cluster.committed(name) == {"position": 19}, "its offset", seconds=SECONDS)
+    before = cluster.values(name).count(END)
+    go_on_after_kills(cluster, eos, KILLED_AT, "restore", name, file)
+    until(lambda: cluster.read(name)["four"] == 2, "the fourth line again", seconds=SECONDS)
+    assert cluster.values(name).count(END) == before + 1
+
+
+def test_a_copy_and_a_prune_that_are_killed_at_each_step_write_once(cluster: Cluster, eos: Any) -> None:
+    cluster.source("killed-from")
+    go_on_after_kills(cluster, eos, KILLED_AT_REST, "copy", "killed-from", "killed-to")
+    assert cluster.values("killed-to", "killed-from") == [END]
+    go_on_after_kills(cluster, eos, KILLED_AT_REST, "prune", "killed-to")
+    assert cluster.values("killed-to", "killed-from") == [END, None]
+    assert cluster.read("killed-from") == Counter(LINES)
+
+
 def test_a_migration_there_and_back_under_load_delivers_each_line_once_whatever_is_killed(
     cluster: Cluster, eos: Any, load_on: Callable[[Lab, str], Any]
 ) -> None:
@@ -260,11 +307,31 @@ def plain(lab_factory: Callable[..., Lab]) -> Iterator[Cluster]:
         yield found
 
 
-def test_where_exactly_once_is_off_a_reset_says_what_it_cannot_promise_and_works(
+def test_where_exactly_once_is_off_each_verb_says_what_it_cannot_promise_and_works(
     plain: Cluster, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]
 ) -> None:
     eos = eos_of(plain.lab, tmp_path)
     plain.source("plain")
-    assert "without a transaction" in eos.run("offsets", "reset", "plain").stdout
-    eos.run("offsets", "reset", "plain", "--yes")
+
+    def change(*verb: str) -> None:
+        assert "without a transaction" in eos.run("offsets", *verb).stdout
+        eos.run("offsets", *verb, "--yes")
+
+    change("reset", "plain")
     plain.until_read("plain", 2)
+    eos.run("offsets", "backup", "plain", "--to", "end.jsonl")
+    partition = json.dumps({"filename": str(plain.file("plain"))})
+    change("alter", "plain", "--partition", partition, "--offset", '{"position": 4}')
+    once_more = Counter({"one": 2, "two": 3, "three": 3})
+    until(lambda: plain.read("plain") == once_more, "the lines from position 4 on", seconds=SECONDS)
+    change("migrate", "plain", "--to", "own")
+    change("migrate", "plain", "--to", "global")
+    change("copy", "plain", "other")
+    change("prune", "other")
+    assert listed(eos, "plain") == [END]
+    plain.rest.stop("plain")
+    until(lambda: plain.state("plain") == "STOPPED", "the stop", seconds=SECONDS)
+    eos.run("offsets", "reset", "plain", "--yes")
+    change("restore", "plain", "end.jsonl")
+    assert listed(eos, "plain") == [END]
+    assert plain.read("plain") == once_more

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from confluent_kafka import KafkaException, Producer
 
 from airflow_eos_provider.connect.mode import Mode
@@ -21,6 +22,7 @@ from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.offsets.group import read_group_offsets
 from airflow_eos_provider.offsets.stores import OffsetStores
+from tests.integration.named_listener import NamedListener
 from tests.integration.offsets_cluster import END, LINES, SECONDS, Cluster, killed
 from tests.system.modes import bring_to
 from tests.waiting import until
@@ -31,21 +33,41 @@ CLIENTS = ("producer", "consumer", "admin")
 
 
 class Both:
-    """The workers with their Kafka cluster, and another one, to which their connectors write."""
+    """The workers with their Kafka cluster, and another one, to which their connectors write.
 
-    def __init__(self, here: Lab, there: Lab, eos: Any) -> None:
-        self.here, self.there, self.eos = Cluster(here), there, eos
+    :param named: a listener there that wants a login.
+    """
+
+    def __init__(self, here: Lab, there: Lab, named: NamedListener, eos: Any) -> None:
+        self.here, self.there, self.named, self.eos = Cluster(here), there, named, eos
         self.kafka = KafkaSettings.of(there.bootstrap_servers)
         with Session(self.kafka) as session:
             self.there_id = session.cluster_id()
 
-    def start(self, name: str) -> None:
-        """A connector whose clients are all there; the end of its file is committed."""
+    def start(self, name: str, *, login: bool = False) -> None:
+        """A connector whose clients are all there; the end of its file is committed.
+
+        :param login: whether they use the listener that wants one.
+        """
         self.there.create_topic(name, 1)
-        overrides = {f"{client}.override.bootstrap.servers": self.there.bootstrap_servers for client in CLIENTS}
-        self.here.start(name, **overrides)
+        properties = {"bootstrap.servers": self.there.bootstrap_servers}
+        if login:
+            properties = {"bootstrap.servers": self.named.bootstrap_servers, **self.named.java_client}
+        self.here.start(
+            name, **{f"{client}.override.{key}": value for client in CLIENTS for key, value in properties.items()}
+        )
         until(lambda: self.here.committed(name) == END, f"the end of {name} to be committed", seconds=SECONDS)
         assert self.read(name) == Counter(LINES)
+
+    def describe(self, **client: str) -> None:
+        """Say in the cluster file how the brokers with a login are reached.
+
+        :param client: properties, with underscores for dots, besides the right ones.
+        """
+        file = self.here.lab.cluster_file
+        more = {name.replace("_", "."): value for name, value in client.items()}
+        entry = {"bootstrap_servers": self.named.bootstrap_servers, "client": {**self.named.client, **more}}
+        file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "other_kafka": [entry]}))
 
     def read(self, name: str) -> Counter[str]:
         return Counter((record.value or b"").decode() for record in read_to_end(self.kafka, name).records)
@@ -102,7 +124,10 @@ def both(
 ) -> Both:
     options = {"rebalance_delay_ms": 200, "session_timeout_ms": 6000}
     here = lab_factory(LabOptions(name="here", workers=2, mode=Mode.PREPARING, **options))
-    return Both(here, lab_factory(name="there", workers=0), eos_of(here, tmp_path_factory.mktemp("eos")))
+    named = NamedListener("connect", "canary-81d7")
+    with named.given():
+        there = lab_factory(name="there", workers=0)
+    return Both(here, there, named, eos_of(here, tmp_path_factory.mktemp("eos")))
 
 
 def test_offsets_are_moved_there_before_the_roll_and_all_verbs_work_on_them(both: Both) -> None:
@@ -114,7 +139,7 @@ def test_offsets_are_moved_there_before_the_roll_and_all_verbs_work_on_them(both
         alias = here.lab.bootstrap_servers.replace("127.0.0.1", "localhost")
         here.start("alias", **{"producer.override.bootstrap.servers": alias})
         both.start("anew")
-        both.start("moved")
+        both.start("moved", login=True)
         both.start("late")
 
         # Below enabled its offsets are here, and a roll would have it begin anew.
@@ -123,6 +148,15 @@ def test_offsets_are_moved_there_before_the_roll_and_all_verbs_work_on_them(both
         assert "eos offsets migrate anew --to own" in refused
         assert both.stores("moved") == {(f"{group}-offsets", True)}
         eos.run("offsets", "backup", "moved", "--to", "before.jsonl")
+
+        # Its brokers want a login, which is nobody's to take from what a connector says.
+        nameless = eos.run("offsets", "migrate", "moved", "--to", "own", expect=6).stderr
+        assert "If these brokers want a login, describe them under other_kafka" in nameless
+        both.describe(sasl_password="canary-9e02")
+        refused = eos.run("offsets", "migrate", "moved", "--to", "own", expect=3).stderr
+        assert "what the cluster description says of them under other_kafka" in refused
+        assert "canary" not in refused
+        both.describe()
         planned = eos.run("offsets", "migrate", "moved", "--to", "own").stdout
         assert f"create the topic {own}" in planned
         killed(here.lab, "write", "carried-out", "offsets", "migrate", "moved", "--to", "own", "--yes")

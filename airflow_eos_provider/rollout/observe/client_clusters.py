@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
-from airflow_eos_provider.connect.other_kafka import CLIENTS, OVERRIDES, ClientAddresses, OtherKafka, addresses_of
-from airflow_eos_provider.connect.properties import references
+from airflow_eos_provider.connect.other_kafka import CLIENTS, ClientAddresses, OtherKafka, addresses_of
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.rollout.observe.observation import Observation
@@ -35,14 +34,15 @@ class ClientClusters:
 
 
 class ClientClusterLook:
-    """Asks brokers for the id of their cluster, each at most once, and without a login.
+    """Asks brokers for the id of their cluster, each at most once.
 
     :param kafka: the workers' Kafka cluster.
+    :param others: the other ones.
     """
 
-    def __init__(self, kafka: Session) -> None:
+    def __init__(self, kafka: Session, others: OtherKafka) -> None:
         self._kafka = kafka
-        self._others = OtherKafka(kafka)
+        self._others = others
 
     def look(self, observation: Observation) -> dict[str, ClientClusters]:
         """By name, the source connectors that are not stopped and whose clients have addresses of their own.
@@ -70,15 +70,11 @@ class ClientClusterLook:
         own = self._kafka.cluster_id()
         ids, problem, remedy = dict.fromkeys(CLIENTS, own), "", ""
         for client, text in elsewhere.items():
-            if any(references(text)):
-                problem = f"a config provider supplies the addresses of its {client}"
-                remedy = f"write them into {OVERRIDES[client]}"
-                continue
             try:
                 ids[client] = self._others.id_of(text)
             except EosError as error:
                 problem = f"the Kafka cluster of its {client}, {text}, is not known: {error.found}"
-                remedy = "make these brokers answer here without a login"
+                remedy = self._others.remedy(text)
         return ClientClusters(
             workers=own,
             producer=ids["producer"],

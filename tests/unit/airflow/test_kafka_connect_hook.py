@@ -108,6 +108,28 @@ def test_a_cluster_file_describes_the_cluster_and_the_connection_its_credentials
     assert dict(cluster.kafka.properties) == {"bootstrap.servers": "f:9092", "security.protocol": "SASL_SSL"}
 
 
+def test_another_kafka_cluster_has_a_connection_of_its_own_also_beside_a_cluster_file(
+    connection: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "eos.yaml"
+    file.write_text(
+        "bootstrap_servers: f:9092\ngroup_id: g\nworkers: [{url: 'http://w1:8083'}]\n"
+        "other_kafka: [{bootstrap_servers: 't:9092', client: {sasl.username: file}}, {bootstrap_servers: 'u:9092'}]\n"
+    )
+    properties = {"bootstrap.servers": "t:9092", "sasl.password": "canary-7d10", "group.id": "mine"}
+    connection("target", conn_type="kafka", extra=properties)
+    entry = {"kafka_conn_id": "target", "client": {"sasl.username": "connection"}}
+    connection(extra={"cluster_file": str(file), "other_kafka": [entry]})
+    first, *others = KafkaConnectHook().get_cluster().other_kafka
+    assert dict(first.properties) == {
+        "bootstrap.servers": "t:9092",
+        "sasl.username": "connection",
+        "sasl.password": "canary-7d10",
+    }
+    assert [each.bootstrap_servers for each in others] == ["t:9092", "u:9092"]
+    assert secrets_masker.redact("canary-7d10") == "***"
+
+
 def test_a_cluster_file_beside_workers_is_refused_since_one_would_be_ignored(connection: Any, tmp_path: Path) -> None:
     connection(extra={"cluster_file": str(tmp_path / "eos.yaml"), "workers": WORKERS})
     with pytest.raises(ConfigurationError, match="cluster_file and also workers"):
@@ -179,6 +201,7 @@ def airflow_shows(extra: dict[str, Any]) -> str:
         {"workers": [{"url": "http://w1:8083", "env": {"CONNECT_SASL_JAAS_CONFIG": "c4n4ry-9f"}}]},
         {"workers": [{"url": "http://w1:8083", "start": ["java", "-Dstore.password=c4n4ry-9f"]}]},
         {"workers": [{"url": "http://w1:8083", "env": {"BASIC_AUTH": "c4n4ry-9f"}}]},
+        {"other_kafka": [{"bootstrap_servers": "t:9092", "client": {"ssl.key.pem": "c4n4ry-9f"}}]},
     ],
 )
 def test_a_secret_that_airflow_would_show_is_refused_and_not_repeated(secret: dict[str, Any], connection: Any) -> None:
@@ -212,6 +235,13 @@ def test_the_same_secrets_have_a_place_that_airflow_hides_as_a_whole(connection:
         "workers": [
             {"url": "http://w1:8083", "env": {"HEAP": "1g"}, "env_secrets": {"KAFKA_OPTS": "-Dx.password=c4n4ry-9f"}}
         ],
+        "other_kafka": [
+            {
+                "bootstrap_servers": "t:9092",
+                "client": {"sasl.username": "visible"},
+                "client_secrets": {"ssl.key.pem": "c4n4ry-9f"},
+            }
+        ],
     }
     shown = airflow_shows(extra)
     assert "c4n4ry-9f" not in shown
@@ -222,6 +252,11 @@ def test_the_same_secrets_have_a_place_that_airflow_hides_as_a_whole(connection:
     assert cluster.kafka.properties["ssl.key.pem"] == "c4n4ry-9f"
     assert cluster.kafka.properties["sasl.password"] == "8316402"
     assert cluster.workers[0].env == {"HEAP": "1g", "KAFKA_OPTS": "-Dx.password=c4n4ry-9f"}
+    assert dict(cluster.other_kafka[0].properties) == {
+        "bootstrap.servers": "t:9092",
+        "sasl.username": "visible",
+        "ssl.key.pem": "c4n4ry-9f",
+    }
 
 
 def test_a_name_that_the_deployment_hides_is_hidden(connection: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +272,7 @@ def test_what_we_take_for_hidden_is_what_this_airflow_hides() -> None:
     assert set(HIDDEN_BY_AIRFLOW) <= set(DEFAULT_SENSITIVE_FIELDS)
 
 
-@pytest.mark.parametrize("key", ["client", "client_secrets", "rest", "workers"])
+@pytest.mark.parametrize("key", ["client", "client_secrets", "rest", "workers", "other_kafka"])
 def test_a_structure_as_text_is_refused_since_airflow_shows_all_of_it(key: str, connection: Any) -> None:
     extra = {"group_id": "g", "workers": WORKERS, key: json.dumps({"sasl.password": "c4n4ry-9f"})}
     connection(host="b:9092", extra=extra)
@@ -255,6 +290,7 @@ def test_a_structure_as_text_is_refused_since_airflow_shows_all_of_it(key: str, 
         {"workers": [{"url": "http://w1:8083", "env": {"LD_PRELOAD": "/tmp/evil.so"}}]},
         {"client": {"plugin.library.paths": "/tmp/evil.so"}},
         {"client_secrets": {"sasl.kerberos.kinit.cmd": "touch /tmp/was-here"}},
+        {"other_kafka": [{"bootstrap_servers": "t:9092", "client": {"plugin.library.paths": "/tmp/evil.so"}}]},
     ],
 )
 def test_a_connection_runs_nothing_on_this_machine_unless_the_deployment_allows_it(
@@ -298,12 +334,18 @@ def test_the_test_button_says_of_each_part_that_it_does_not_answer(
 ) -> None:
     for module in (clients, group):
         monkeypatch.setattr(module, "CONNECT_SECONDS", 0.5)
-    broker, worker = closed_port(), closed_port()
-    connection(host=f"127.0.0.1:{broker}", extra={"group_id": "g", "workers": [{"url": f"http://127.0.0.1:{worker}"}]})
+    broker, worker, other = closed_port(), closed_port(), closed_port()
+    extra = {
+        "group_id": "g",
+        "workers": [{"url": f"http://127.0.0.1:{worker}"}],
+        "other_kafka": [{"bootstrap_servers": f"127.0.0.1:{other}"}],
+    }
+    connection(host=f"127.0.0.1:{broker}", extra=extra)
     works, message = KafkaConnectHook().test_connection()
     assert not works
     assert "Kafka: FAILED" in message
     assert "group g: FAILED" in message
+    assert f"Kafka at 127.0.0.1:{other}: FAILED" in message
     assert f"worker 127.0.0.1:{worker}: FAILED" in message
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_eos_provider.connect.other_kafka import OtherKafka
 from airflow_eos_provider.errors import UnreachableError
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.session import Session
@@ -48,7 +49,8 @@ def look(cluster: Any, **configs: dict[str, str]) -> dict[str, ClientClusters]:
     for name, config in configs.items():
         cluster.configs[name] = replace(cluster.configs[name], config=config)
     observation = cluster.observe()
-    looks = ClientClusterLook(Session(KafkaSettings(LOGIN)))
+    kafka = Session(KafkaSettings(LOGIN))
+    looks = ClientClusterLook(kafka, OtherKafka(kafka))
     first = looks.look(observation)
     assert looks.look(observation) == first
     return first
@@ -97,7 +99,11 @@ def test_the_addresses_that_a_worker_gives_all_clients_count_where_a_connector_g
     ("addresses", "problem"),
     [
         ("nowhere:9092", "the Kafka cluster of its producer, nowhere:9092, is not known: no broker answers"),
-        ("${file:/etc/kafka:servers}", "a config provider supplies the addresses of its producer"),
+        (
+            "${file:/etc/kafka:servers}",
+            "the Kafka cluster of its producer, ${file:/etc/kafka:servers}, is not known: a config provider supplies "
+            "the addresses",
+        ),
     ],
 )
 def test_what_is_not_known_is_said(cluster: Any, asked: list[str], addresses: str, problem: str) -> None:

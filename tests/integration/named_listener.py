@@ -1,0 +1,65 @@
+"""A second listener of a lab's brokers, on which clients say who they are, by SASL/PLAIN."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from airflow_eos_provider.lab.broker import Broker
+from airflow_eos_provider.lab.ports import free_ports
+
+_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+class NamedListener:
+    """The listener of brokers that start while :meth:`given` lasts.
+
+    :param user: who may use it.
+    :param password: the user's.
+    :param more: further properties of the brokers.
+    """
+
+    def __init__(self, user: str, password: str, more: dict[str, str] | None = None) -> None:
+        (port,) = free_ports(1)
+        self._user, self._password, self._more = user, password, more or {}
+        self._listener = f"NAMED://127.0.0.1:{port}"
+        self.bootstrap_servers = f"127.0.0.1:{port}"
+
+    @property
+    def client(self) -> dict[str, str]:
+        """Properties of librdkafka's clients."""
+        return {**self._mechanism, "sasl.username": self._user, "sasl.password": self._password}
+
+    @property
+    def java_client(self) -> dict[str, str]:
+        """Properties of Java's clients."""
+        login = f'{_MODULE} required username="{self._user}" password="{self._password}";'
+        return {**self._mechanism, "sasl.jaas.config": login}
+
+    @property
+    def _mechanism(self) -> dict[str, str]:
+        return {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+
+    @contextmanager
+    def given(self) -> Iterator[None]:
+        """Brokers that start meanwhile have it."""
+        plain = Broker.properties
+        login = f'{_MODULE} required user_{self._user}="{self._password}";'
+
+        def properties(broker: Broker) -> dict[str, str]:
+            found = plain(broker)
+            return {
+                **found,
+                "listeners": f"{found['listeners']},{self._listener}",
+                "advertised.listeners": f"{found['advertised.listeners']},{self._listener}",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,NAMED:SASL_PLAINTEXT",
+                "listener.name.named.sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.named.plain.sasl.jaas.config": login,
+                **self._more,
+            }
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Broker, "properties", properties)
+            yield
