@@ -40,9 +40,9 @@ from airflow_eos_provider.connect.topic_checks import (
     findings,
     plan_of,
 )
-from airflow_eos_provider.connect.topic_look import Given, InternalTopicsClient
 from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.offsets.create_topics import create_topics
+from airflow_eos_provider.offsets.topics_look import Given, InternalTopicsClient
 from airflow_eos_provider.output import OutputOption, print_document
 
 topics_app = typer.Typer(
@@ -84,8 +84,8 @@ def check(
     """Check the three internal topics and every connector's own. Changes nothing; exit code 1 if a check does not hold.
 
     Whether they exist; that they are compacted alone; their partitions, replicas and settings against the workers'
-    files and the brokers; and who else writes to them. Exit code 6 if no worker answers, so that own topics are not
-    known.
+    files and the brokers; and who else writes to them. Own topics in other Kafka clusters are checked there. Exit code
+    6 if no worker answers, or no broker of such a cluster, so that own topics are not known.
     """
     given = _given(config_topic, offsets_topic, status_topic, own_topic, partitions, replication_factor)
     with ConnectSession(load_cluster(cluster)) as session:

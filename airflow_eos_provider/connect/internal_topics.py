@@ -15,10 +15,6 @@ CONFIGS, OFFSETS, STATUS = "config.storage.topic", "offset.storage.topic", "stat
 #: A connector's own offsets topic (KIP-618).
 OWN_TOPIC = "offsets.storage.topic"
 
-#: By these a connector's clients use another Kafka cluster than its workers, and with them its own offsets topic, also
-#: one that its config does not name (KIP-618).
-OTHER_CLUSTER = ("producer.override.bootstrap.servers", "admin.override.bootstrap.servers")
-
 #: What a number of partitions or replicas is where the brokers' default is wanted (KIP-464).
 BROKERS_DEFAULT = -1
 

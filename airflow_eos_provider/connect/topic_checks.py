@@ -10,9 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from airflow_eos_provider.connect.internal_topics import BROKERS_DEFAULT, OTHER_CLUSTER, OWN_TOPIC, Role, WantedTopic
-from airflow_eos_provider.connect.properties import references
-from airflow_eos_provider.connect.rest_calls import ConnectorStatus
+from airflow_eos_provider.connect.internal_topics import BROKERS_DEFAULT, OWN_TOPIC, Role, WantedTopic
 from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
 from airflow_eos_provider.kafka.topics import needed_in_sync, settings_of_new
@@ -45,13 +43,15 @@ class FoundTopic:
 class TopicsLook:
     """The internal topics of a group, as they were found.
 
-    :param brokers: how many are there now.
+    :param brokers: how many are there now; where connectors have their topics in other Kafka clusters, those there are
+        in ``brokers_elsewhere``.
     :param wanted: every internal topic once.
     :param found: by name, those that exist.
-    :param own: by connector the offsets topic that its config names.
+    :param own: by connector its own offsets topic; in another Kafka cluster ``<its id>/<topic>``.
     :param foreign_ids: by topic the transactional ids of others than the group that have written to it lately.
     :param workers_run: whether a worker answers, or is in the group.
     :param not_checked: what could not be seen, and why.
+    :param brokers_elsewhere: by the id of another Kafka cluster how many brokers are there now.
     """
 
     group_id: str
@@ -63,6 +63,11 @@ class TopicsLook:
     foreign_ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     workers_run: bool = True
     not_checked: tuple[str, ...] = ()
+    brokers_elsewhere: Mapping[str, int] = field(default_factory=dict)
+
+    def brokers_of(self, topic: str) -> int:
+        """How many brokers the Kafka cluster of a topic has now."""
+        return self.brokers_elsewhere.get(topic.rpartition("/")[0], self.brokers)
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON, with its findings. Scripts rely on the names."""
@@ -93,29 +98,6 @@ class TopicsLook:
                 "settings": dict(wanted.settings),
             },
         }
-
-
-def own_topics(connectors: Mapping[str, ConnectorStatus]) -> tuple[dict[str, str], list[str]]:
-    """The offsets topics that connectors name.
-
-    :param connectors: by name, with their configs.
-    :returns: by connector its topic, of those that are surely on this Kafka cluster; and what is not known, in words.
-    """
-    own, unknown = dict[str, str](), list[str]()
-    for name, status in sorted(connectors.items()):
-        topic = status.config.get(OWN_TOPIC) or ""
-        elsewhere = [each for each in OTHER_CLUSTER if status.config.get(each)]
-        if status.type == "sink":
-            continue
-        if elsewhere:
-            unknown.append(
-                f"the offsets topic of {name}: by {' and '.join(elsewhere)} it may be on another Kafka cluster"
-            )
-        elif any(references(topic)):
-            unknown.append(f"the offsets topic of {name}: a config provider supplies its name")
-        elif topic:
-            own[name] = topic
-    return own, unknown
 
 
 def users_of(own: Mapping[str, str]) -> dict[str, list[str]]:
@@ -163,7 +145,7 @@ def _each(look: TopicsLook) -> Iterator[Finding]:
         else:
             yield from _policy(wanted, found)
             yield from _partitions(wanted, found)
-            yield from _replicas(wanted, found, look.brokers)
+            yield from _replicas(wanted, found, look.brokers_of(wanted.name))
             yield from _in_sync(wanted, found)
             yield from _settings(wanted, found)
     yield from _one_topic_for_two_uses(look)
@@ -214,9 +196,10 @@ def _obstacle(wanted: WantedTopic, look: TopicsLook) -> str | None:
             f"{_creator(wanted)} create it."
         )
     replicas = wanted.replicas or BROKERS_DEFAULT
-    if replicas > look.brokers:
+    brokers = look.brokers_of(wanted.name)
+    if replicas > brokers:
         return (
-            f"There are {look.brokers} brokers now, and {prefix}replication.factor is {replicas}: a worker cannot "
+            f"There are {brokers} brokers now, and {prefix}replication.factor is {replicas}: a worker cannot "
             "create it either. Start the other brokers, or lower the setting (here: --replication-factor)."
         )
     in_sync = _number(wanted.settings.get(IN_SYNC))
@@ -330,6 +313,8 @@ def _one_topic_for_two_uses(look: TopicsLook) -> Iterator[Finding]:
 
 def _own_topics(look: TopicsLook) -> Iterator[Finding]:
     internal = {wanted.name: wanted.role for wanted in look.wanted if wanted.role is not Role.OWN}
+    # In another Kafka cluster connectors without an own topic share one of the global topic's name, as they do here.
+    shared = {name for name, role in internal.items() if role is Role.OFFSETS}
     for topic, connectors in users_of(look.own).items():
         names = ", ".join(connectors)
         if topic in internal:
@@ -341,7 +326,7 @@ def _own_topics(look: TopicsLook) -> Iterator[Finding]:
                 f"Name another in {OWN_TOPIC}, or none"
                 + (": this one is used anyway." if harmless else "; its offsets do not belong there."),
             )
-        elif len(connectors) > 1:
+        elif len(connectors) > 1 and topic.rpartition("/")[2] not in shared:
             yield Finding(
                 topic,
                 f"Topic {topic} is {OWN_TOPIC} of {names}.",

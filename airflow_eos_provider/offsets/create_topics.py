@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from airflow_eos_provider.connect.topic_checks import TopicPlan
-from airflow_eos_provider.connect.topic_look import InternalTopicsClient
 from airflow_eos_provider.journal.change import group_change
 from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import RolloutState
 from airflow_eos_provider.kafka.session import Kafka
+from airflow_eos_provider.offsets.topics_look import InternalTopicsClient
 
 #: The kind of its changes in the journal.
 KIND = "topics create"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from airflow_eos_provider.connect.session import ConnectSession
     from airflow_eos_provider.connect.topic_checks import Finding, TopicsLook
-    from airflow_eos_provider.connect.topic_look import Given, InternalTopicsClient
+    from airflow_eos_provider.offsets.topics_look import Given, InternalTopicsClient
 
 
 class _TopicsOperator(BaseOperator):
@@ -71,7 +71,7 @@ class _TopicsOperator(BaseOperator):
     def client(self) -> Iterator[tuple[ConnectSession, InternalTopicsClient]]:
         """The cluster's session, and what looks at the topics and changes them."""
         from airflow_eos_provider.connect.session import ConnectSession
-        from airflow_eos_provider.connect.topic_look import InternalTopicsClient
+        from airflow_eos_provider.offsets.topics_look import InternalTopicsClient
 
         given = self.given()
         with ConnectSession(KafkaConnectHook(self.conn_id).get_cluster()) as session:
@@ -83,7 +83,7 @@ class _TopicsOperator(BaseOperator):
         :raises ConfigurationError: a number is none.
         """
         from airflow_eos_provider.connect.internal_topics import Role
-        from airflow_eos_provider.connect.topic_look import Given
+        from airflow_eos_provider.offsets.topics_look import Given
 
         names = {Role.CONFIGS: self.config_topic, Role.OFFSETS: self.offsets_topic, Role.STATUS: self.status_topic}
         return Given(
@@ -169,8 +169,8 @@ class ConnectTopicsOperator(_TopicsOperator):
             approved = TopicPlan.from_dict(self.plan)
             require_approved(self.approval, approved.hash)
             with self.client() as (session, client):
-                of_connectors = any(change.wanted.connectors for change in approved.changes)
-                plan = plan_of(_whole_look(client, needs_workers=of_connectors))
+                connectors = {name for change in approved.changes for name in change.wanted.connectors}
+                plan = plan_of(_whole_look(client, connectors))
                 require_approved_topics(session.kafka, approved, plan)
                 journal = change_journal(
                     session.kafka,
@@ -189,15 +189,18 @@ class ConnectTopicsOperator(_TopicsOperator):
         }
 
 
-def _whole_look(client: InternalTopicsClient, *, needs_workers: bool = False) -> TopicsLook:
+def _whole_look(client: InternalTopicsClient, connectors: Collection[str] = ()) -> TopicsLook:
     """A look that knows connectors' own topics, unless the group has no worker, as before its first start.
 
-    :param needs_workers: whether one is needed even then.
-    :raises EosError: no worker answers; the error of the last one.
+    :param connectors: whose topics are needed even then.
+    :raises EosError: no worker answers, the error of the last one; or the brokers of another Kafka cluster do not; or a
+        topic that is needed is not known.
     """
     look = client.look()
-    if client.unreachable is not None and (look.workers_run or needs_workers):
+    if client.unreachable is not None and (look.workers_run or connectors):
         raise client.unreachable
+    for name in sorted(client.unknown.keys() & set(connectors)):
+        raise client.unknown[name]
     return look
 
 

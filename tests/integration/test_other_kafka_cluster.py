@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from confluent_kafka import KafkaException, Producer
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.kafka.session import Session
@@ -50,14 +52,16 @@ class Both:
         :param login: whether they use the listener that wants one.
         """
         self.there.create_topic(name, 1)
+        self.here.start(name, **self.overrides(login=login))
+        until(lambda: self.here.committed(name) == END, f"the end of {name} to be committed", seconds=SECONDS)
+        assert self.read(name) == Counter(LINES)
+
+    def overrides(self, *, login: bool) -> dict[str, str]:
+        """By which all clients of a connector are there."""
         properties = {"bootstrap.servers": self.there.bootstrap_servers}
         if login:
             properties = {"bootstrap.servers": self.named.bootstrap_servers, **self.named.java_client}
-        self.here.start(
-            name, **{f"{client}.override.{key}": value for client in CLIENTS for key, value in properties.items()}
-        )
-        until(lambda: self.here.committed(name) == END, f"the end of {name} to be committed", seconds=SECONDS)
-        assert self.read(name) == Counter(LINES)
+        return {f"{client}.override.{key}": value for client in CLIENTS for key, value in properties.items()}
 
     def describe(self, **client: str) -> None:
         """Say in the cluster file how the brokers with a login are reached.
@@ -239,3 +243,39 @@ def test_where_its_clients_are_not_known_or_in_several_clusters_nothing_is_chang
         assert "its ids may be in another Kafka cluster" in eos.run("fence", "nowhere").stdout
         for name in ("split", "nowhere"):
             here.rest.delete(name)
+
+
+def test_an_own_topic_there_is_checked_created_and_mended_there(both: Both) -> None:
+    here, eos, topics = both.here, both.eos, Topics(both.kafka)
+    topic = "planned-offsets"
+    name = f"{both.there_id}/{topic}"
+    both.describe()
+    with here.rest:
+        overrides = {**both.overrides(login=True), "offsets.storage.topic": topic}
+        here.rest.create("planned", {**here.config("planned"), **overrides}, "STOPPED")
+        until(lambda: topics.find([topic]), "the worker's topic", seconds=SECONDS)
+        workers = topics.describe([topic])[topic]
+        topics.change(topic, {"cleanup.policy": "delete"})
+        topics.await_settings(topic, {"cleanup.policy": "delete"})
+
+        document = json.loads(eos.run("topics", "check", "--json", expect=1).stdout)
+        (finding,) = (one for one in document["findings"] if one["topic"] == name)
+        assert finding["mends"] == {"cleanup.policy": "compact"}
+        eos.run("topics", "create", "--yes")
+        assert topics.settings_of([topic])[topic]["cleanup.policy"] == "compact"
+
+        admin = QuietAdmin(both.kafka)
+        admin.answer(admin.client.delete_topics([topic])[topic], "deleting the topic")
+        until(lambda: not topics.find([topic]), "its end", seconds=SECONDS)
+        assert f"+++ {name} (own offsets topic of planned)" in eos.run("topics", "create").stdout
+        eos.run("topics", "create", "--yes")
+        assert replace(topics.describe([topic])[topic], id=workers.id) == workers
+        here.rest.delete("planned")
+
+        # Brokers that do not answer are no topic without a fault.
+        nowhere = {f"{client}.override.bootstrap.servers": "127.0.0.1:1" for client in CLIENTS}
+        here.rest.create("unseen", {**here.config("unseen"), **nowhere, "offsets.storage.topic": topic}, "STOPPED")
+        until(lambda: "unseen" in here.rest.statuses(), "the connector", seconds=SECONDS)
+        unseen = eos.run("topics", "check", expect=6)
+        assert "Not checked: the offsets topic of unseen: The Kafka cluster of the producer" in unseen.stdout
+        here.rest.delete("unseen")

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.internal_topics import BROKERS_DEFAULT, Role, WantedTopic
-from airflow_eos_provider.connect.rest_calls import ConnectorStatus
 from airflow_eos_provider.connect.topic_checks import (
     Finding,
     FoundTopic,
     TopicsLook,
     findings,
-    own_topics,
     plan_of,
 )
 from airflow_eos_provider.errors import PlanMovedError
@@ -171,28 +169,6 @@ def test_what_cannot_be_created_says_what_helps(wanted: WantedTopic, brokers: in
     assert (words in one.remedy, one.creates, plan_of(seen).changes) == (True, False, ())
 
 
-def test_an_own_topic_is_one_that_a_source_connector_names_on_this_kafka_cluster() -> None:
-    configs = {
-        "named": {"offsets.storage.topic": "t"},
-        "without": {},
-        "sink": {"offsets.storage.topic": "t"},
-        "elsewhere": {"offsets.storage.topic": "t", "producer.override.bootstrap.servers": "other:9092"},
-        "implicit": {"admin.override.bootstrap.servers": "other:9092"},
-        "provided": {"offsets.storage.topic": "${env:TOPIC}"},
-    }
-    connectors = {
-        name: ConnectorStatus(name, "sink" if name == "sink" else "source", "RUNNING", "w1:8083", config=config)
-        for name, config in configs.items()
-    }
-    own, unknown = own_topics(connectors)
-    assert own == {"named": "t"}
-    assert [words.partition(":")[0] for words in unknown] == [
-        "the offsets topic of elsewhere",
-        "the offsets topic of implicit",
-        "the offsets topic of provided",
-    ]
-
-
 def test_an_own_topic_belongs_to_one_connector_and_is_none_of_the_groups() -> None:
     shared = look(wanted=(CONFIGS, replace(OWN, connectors=("a", "b"))), own={"a": "own", "b": "own"})
     assert only(shared).found == "Topic own is offsets.storage.topic of a, b."
@@ -200,6 +176,24 @@ def test_an_own_topic_belongs_to_one_connector_and_is_none_of_the_groups() -> No
     assert ("offsets topic offsets is also" in is_global.found, "used anyway" in is_global.remedy) == (True, True)
     is_configs = only(look(wanted=(CONFIGS,), own={"a": "configs"}))
     assert ("config topic configs is also" in is_configs.found, "do not belong" in is_configs.remedy) == (True, True)
+
+
+def test_in_another_kafka_cluster_the_topic_of_the_global_ones_name_is_shared_and_an_own_one_is_not() -> None:
+    def shared(topic: str) -> tuple[Finding, ...]:
+        own = replace(OWN, name=f"id/{topic}", connectors=("a", "b"))
+        seen = look({own.name: found(3)}, wanted=(OFFSETS, own), own=dict.fromkeys("ab", own.name))
+        return findings(seen)
+
+    assert shared("offsets") == ()
+    (one,) = shared("own")
+    assert one.found == "Topic id/own is offsets.storage.topic of a, b."
+
+
+def test_the_brokers_that_count_are_those_of_the_topics_kafka_cluster() -> None:
+    own = replace(OWN, name="id/own")
+    missing = look({"own": None}, wanted=(own,), own={"a": "id/own"}, brokers_elsewhere={"id": 2})
+    assert "There are 2 brokers now" in only(missing).remedy
+    assert only(replace(missing, brokers=1, brokers_elsewhere={"id": 3})).creates
 
 
 def test_each_topic_of_the_group_has_a_use_of_its_own_and_is_changed_once() -> None:

@@ -10,17 +10,21 @@ from airflow_eos_provider.connect.group import connect_groups, describe_group, i
 from airflow_eos_provider.connect.internal_topics import (
     CONFIGS,
     OFFSETS,
+    OWN_TOPIC,
     STATUS,
     Role,
     WantedTopic,
     WorkerFiles,
     read_worker_files,
 )
+from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.connect.topic_checks import FoundTopic, TopicPlan, TopicsLook, own_topics, users_of
-from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError
+from airflow_eos_provider.connect.topic_checks import FoundTopic, TopicPlan, TopicsLook, users_of
+from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError, UnreachableError
+from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.offsets.stores import OffsetStores, Store, topic_of
 
 #: Limit of the one request for all connectors, seconds.
 _REST_SECONDS = 30.0
@@ -45,19 +49,22 @@ class Given:
 
 
 class InternalTopicsClient:
-    """Looks at the internal topics of one group, and changes them.
+    """Looks at the internal topics of one group, and changes them, also those in other Kafka clusters.
 
     :param session: of the Connect cluster.
     :param given: what is said about the topics besides the workers' files.
-    :ivar unreachable: after a look the error of a worker, if none answered.
+    :ivar unreachable: after a look the error of a worker, if none answered; else that of brokers of another Kafka
+        cluster that did not.
+    :ivar unknown: after a look by connector why its own topic is not known.
     """
 
     def __init__(self, session: ConnectSession, given: Given = Given()) -> None:
         self._session = session
         self._given = given
-        self._topics = Topics(session.cluster.kafka)
+        self._kafka = {"": session.kafka}
         self._not_checked: list[str] = []
         self.unreachable: EosError | None = None
+        self.unknown: dict[str, EosError] = {}
 
     def look(self) -> TopicsLook:
         """Look at the group's topics and at every connector's own. Changes nothing.
@@ -70,21 +77,24 @@ class InternalTopicsClient:
         files = read_worker_files(self._session.cluster)
         names = {role: self._given.names.get(role) or files.common(name) for role, name in _NAMES.items()}
         connectors = self._connectors()
-        own, unknown = own_topics(connectors or {})
-        self._not_checked += unknown
+        stores = self._own(connectors or {}, names[Role.OFFSETS])
+        self._kafka = {"": self._session.kafka} | {store.cluster_id: store.kafka for store in stores.values()}
+        own = {connector: store.name for connector, store in stores.items()}
         members = self._members()
         wanted = self._wanted(files, names, own)
         found = self._found([topic.name for topic in wanted])
+        brokers = {cluster_id: self._topics(cluster_id).brokers() for cluster_id in self._kafka}
         return TopicsLook(
             group_id=self._session.cluster.group_id,
             kafka_cluster_id=self._session.kafka.cluster_id(),
-            brokers=self._topics.brokers(),
+            brokers=brokers.pop(""),
             wanted=wanted,
             found=found,
             own=own,
             foreign_ids=self._foreign_ids(found),
             workers_run=connectors is not None or members,
             not_checked=tuple(self._not_checked),
+            brokers_elsewhere=brokers,
         )
 
     def carry_out(self, plan: TopicPlan, permit: Callable[[str], None] = lambda topic: None) -> None:
@@ -101,15 +111,48 @@ class InternalTopicsClient:
             permit(wanted.name)
             if change.creates:
                 assert wanted.partitions is not None  # else it is not planned
-                if not self._topics.create(wanted.name, wanted.partitions, change.settings, wanted.replicas):
+                topics, name = self._topics(_cluster_of(wanted.name)), topic_of(wanted.name)
+                if not topics.create(name, wanted.partitions, change.settings, wanted.replicas):
                     raise PlanMovedError(
                         f"Topic {wanted} has just been created, by another tool or by a worker.",
                         remedy="See with 'eos topics check' whether it is as it should be.",
                     )
             else:
-                self._topics.change(wanted.name, change.settings)
+                self._topics(_cluster_of(wanted.name)).change(topic_of(wanted.name), change.settings)
         for change in plan.changes:
-            self._topics.await_settings(change.wanted.name, change.settings)
+            name = change.wanted.name
+            self._topics(_cluster_of(name)).await_settings(topic_of(name), change.settings)
+
+    def _topics(self, cluster_id: str) -> Topics:
+        """The topics of a Kafka cluster.
+
+        :param cluster_id: of another one than the workers'; empty for theirs.
+        """
+        return Topics(self._kafka[cluster_id].settings)
+
+    def _own(self, connectors: Mapping[str, ConnectorStatus], global_topic: str) -> dict[str, Store]:
+        """By source connector the offsets topic that it has for itself, or with others in another Kafka cluster."""
+        stores, own = OffsetStores(self._session, global_topic), dict[str, Store]()
+        self.unknown = {}
+        for name, status in sorted(connectors.items()):
+            if status.type == "sink":
+                continue
+            named = status.config.get(OWN_TOPIC) or ""
+            try:
+                if any(references(named)):
+                    raise ConfigurationError("a config provider supplies its name")
+                found = stores.own(name, status.config)
+            except EosError as error:
+                self.unknown[name] = error
+                self._not_checked.append(f"the offsets topic of {name}: {error.found}")
+                if isinstance(error, UnreachableError):
+                    self.unreachable = self.unreachable or error
+                continue
+            if found is None and named == global_topic:
+                found = stores.global_store
+            if found is not None:
+                own[name] = found
+        return own
 
     def _connectors(self) -> Mapping[str, ConnectorStatus] | None:
         self.unreachable = None
@@ -149,12 +192,14 @@ class InternalTopicsClient:
         return (*group, *owned)
 
     def _found(self, names: Collection[str]) -> dict[str, FoundTopic]:
-        described = self._topics.find(sorted(set(names)))
-        settings = self._topics.settings_of(list(described)) if described else {}
-        return {
-            name: FoundTopic(topic.id, topic.partitions, topic.least_replicas, settings[name])
-            for name, topic in described.items()
-        }
+        found = {}
+        for cluster_id in self._kafka:
+            topics, there = self._topics(cluster_id), {topic_of(n): n for n in names if _cluster_of(n) == cluster_id}
+            described = topics.find(sorted(there))
+            settings = topics.settings_of(list(described)) if described else {}
+            for topic, each in described.items():
+                found[there[topic]] = FoundTopic(each.id, each.partitions, each.least_replicas, settings[topic])
+        return found
 
     def _foreign_ids(self, found: Mapping[str, FoundTopic]) -> dict[str, tuple[str, ...]]:
         """By topic the transactional ids of others, as far as brokers remember the producers (a day by default)."""
@@ -166,15 +211,24 @@ class InternalTopicsClient:
                     f"the topics of the Connect groups {', '.join(others_there)}: no protocol says them. One that "
                     "writes to these topics in transactions is found, one that does not is not"
                 )
-        writers = self._or_not_checked("who writes to the topics in transactions")
-        with writers, self._session.kafka.transactions() as client:
+        for cluster_id, kafka in self._kafka.items():
+            there = f" in the Kafka cluster {cluster_id}" * bool(cluster_id)
+            with self._or_not_checked(f"who writes to the topics{there} in transactions"):
+                mine = {name: topic for name, topic in found.items() if _cluster_of(name) == cluster_id}
+                foreign |= self._foreign_ids_in(kafka, mine)
+        return foreign
+
+    def _foreign_ids_in(self, kafka: Session, found: Mapping[str, FoundTopic]) -> dict[str, tuple[str, ...]]:
+        """Those of the topics of one Kafka cluster."""
+        foreign: dict[str, tuple[str, ...]] = {}
+        with kafka.transactions() as client:
             others = {
                 listed.producer_id: listed.transactional_id
                 for listed in client.list()
-                if not is_of_group(listed.transactional_id, group_id)
+                if not is_of_group(listed.transactional_id, self._session.cluster.group_id)
             }
             for name, topic in found.items():
-                active = client.active_producers(name, range(topic.partitions)) if others else ()
+                active = client.active_producers(topic_of(name), range(topic.partitions)) if others else ()
                 ids = {others[producer.producer_id] for producer in active if producer.producer_id in others}
                 if ids:
                     foreign[name] = tuple(sorted(ids))
@@ -186,3 +240,8 @@ class InternalTopicsClient:
             yield
         except EosError as error:
             self._not_checked.append(f"{what}: {error.found}")
+
+
+def _cluster_of(name: str) -> str:
+    """The id of another Kafka cluster in the name of a store; empty for the workers' own."""
+    return name.rpartition("/")[0]
