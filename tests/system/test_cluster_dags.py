@@ -178,15 +178,7 @@ class Upgrade:
         self.change(f"/dagRuns/{self.run_id}/taskInstances/{task_id}", {"new_state": "failed"})
 
     def clear(self, task_id: str) -> None:
-        content = {
-            "dry_run": False,
-            "dag_run_id": self.run_id,
-            "task_ids": [task_id],
-            "include_downstream": True,
-            "only_failed": False,
-            "reset_dag_runs": True,
-        }
-        self.rest._write("POST", f"/api/v2/dags/{DAG_ID}/clearTaskInstances", content=content)
+        clear(self.rest, DAG_ID, self.run_id, task_id)
 
 
 @pytest.fixture(scope="module")
@@ -411,25 +403,19 @@ def test_offsets_are_reset_from_the_form_and_a_killed_task_takes_its_change_up(
     assert "position" in action.body
     wait_for("the end of the process that asks", lambda: has_heard_of_the_end(airflow, run, "approve"))
 
-    def begun() -> Lease | None:
-        content = read_journal(lab.cluster().kafka, lab.group_id)
-        return content.lease if content.open_change is not None else None
-
-    with contextlib.ExitStack() as suspension:
-        # The task asks each worker about its mode once the change is begun: there it stays while they are suspended.
-        workers = [lab.worker_process(index) for index in range(len(lab.connect_urls))]
-        for worker in filter(None, workers):  # another test has added one, and stopped it
-            suspension.enter_context(suspended(psutil.Process(worker.pid)))
-        rest.answer(OFFSETS, run, action, "Approve")
-        lease = wait_for("the change to begin", begun)
-        task = identify(lease.owner.pid)
-        assert task is not None
-        task.stop(kill=True)
-
+    lease = kill_in_its_change(lab, lambda: rest.answer(OFFSETS, run, action, "Approve"))
     wait_for("the run to succeed", lambda: rest.run_state(OFFSETS, run) in FINAL_STATES)
     result = rest.xcom(OFFSETS, run, "change")
     assert (result["change_id"], result["taken_up"], result["written"]) == (lease.rollout_id, True, 1)
-    wait_for("each line twice", lambda: delivered() == [b"one", b"one", b"two", b"two"])
+    twice = [b"one", b"one", b"two", b"two"]
+    wait_for("each line twice", lambda: delivered() == twice)
+
+    # Clear carries an approved plan out once.
+    clear(rest, OFFSETS, run, "change")
+    wait_for("the run to succeed again", lambda: rest.run_state(OFFSETS, run) in FINAL_STATES)
+    result = rest.xcom(OFFSETS, run, "change")
+    assert (result["change_id"], result["taken_up"], result["written"]) == (lease.rollout_id, True, 0)
+    assert delivered() == twice
     with ConnectRest(lab.connect_urls[0], retry_seconds=60) as connect:
         connect.delete("lines")
 
@@ -471,12 +457,20 @@ def test_a_zombie_is_fenced_from_the_form_and_where_there_is_none_nothing_is_ask
         run = rest.trigger(FENCE, {"connectors": name})
         (action,) = wait_for("the question", lambda: rest.required_actions(FENCE, run))
         assert "task 0 runs and would be fenced" in action.body
-        rest.answer(FENCE, run, action, "Approve")
+        lease = kill_in_its_change(lab, lambda: rest.answer(FENCE, run, action, "Approve"))
         wait_for("the run to succeed", lambda: rest.run_state(FENCE, run) in FINAL_STATES)
         (report,) = rest.xcom(FENCE, run, "fence")
         assert (report["restarted"], report["problem"]) == ([0], None)
         with pytest.raises(KafkaException):
             zombie.commit_transaction(30)
+
+        # Clear carries an approved plan out once.
+        clear(rest, FENCE, run, "fence")
+        wait_for("the run to succeed again", lambda: rest.run_state(FENCE, run) in FINAL_STATES)
+        (report,) = rest.xcom(FENCE, run, "fence")
+        assert (report["ids"], report["problem"]) == ([], None)
+        changes = read_journal(lab.cluster().kafka, lab.group_id).changes
+        assert [one.change_id for one in changes.values() if one.about == name] == [lease.rollout_id]
         connect.delete(name)
 
 
@@ -497,9 +491,50 @@ def test_an_own_topic_is_created_from_the_form_and_where_all_is_well_nothing_is_
     assert topics.find(["to-be-own"])["to-be-own"].partitions == 3
     assert topics.settings_of(["to-be-own"])["to-be-own"]["cleanup.policy"] == "compact"
 
+    clear(rest, TOPICS, run, "create")
+    wait_for("the run to succeed again", lambda: rest.run_state(TOPICS, run) in FINAL_STATES)
+    assert rest.xcom(TOPICS, run, "create")["plan"] == result["plan"]
+
     run = rest.trigger(TOPICS, asked_for)
     wait_for("the run to end", lambda: rest.run_state(TOPICS, run) in FINAL_STATES)
     assert {task.state for task in rest.task_instances(TOPICS, run)} == {"skipped"}
+
+
+def clear(rest: AirflowRest, dag_id: str, run_id: str, task_id: str) -> None:
+    """What *Clear* does to a task and to those after it."""
+    content = {
+        "dry_run": False,
+        "dag_run_id": run_id,
+        "task_ids": [task_id],
+        "include_downstream": True,
+        "only_failed": False,
+        "reset_dag_runs": True,
+    }
+    rest._write("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", content=content)
+
+
+def kill_in_its_change(lab: Lab, approve: Callable[[], None]) -> Lease:
+    """Kill the task that carries out what is approved, once its change is begun.
+
+    It asks the workers then, and stays there, since they are suspended.
+
+    :returns: the lease that it held.
+    """
+
+    def begun() -> Lease | None:
+        content = read_journal(lab.cluster().kafka, lab.group_id)
+        return content.lease if content.open_change is not None else None
+
+    with contextlib.ExitStack() as suspension:
+        workers = [lab.worker_process(index) for index in range(len(lab.connect_urls))]
+        for worker in filter(None, workers):  # another test has added one, and stopped it
+            suspension.enter_context(suspended(psutil.Process(worker.pid)))
+        approve()
+        lease = wait_for("the change to begin", begun)
+        task = identify(lease.owner.pid)
+        assert task is not None
+        task.stop(kill=True)
+    return lease  # type: ignore[no-any-return]
 
 
 @contextlib.contextmanager
