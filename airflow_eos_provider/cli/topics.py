@@ -40,6 +40,7 @@ from airflow_eos_provider.connect.topic_checks import (
     findings,
     plan_of,
 )
+from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.offsets.create_topics import create_topics
 from airflow_eos_provider.offsets.topics_look import Given, InternalTopicsClient
@@ -85,7 +86,7 @@ def check(
 
     Whether they exist; that they are compacted alone; their partitions, replicas and settings against the workers'
     files and the brokers; and who else writes to them. Own topics in other Kafka clusters are checked there. Exit code
-    6 if no worker answers, or no broker of such a cluster, so that own topics are not known.
+    6 if no worker answers, or no broker of such a cluster, so that own topics are not known; 3 if one is refused.
     """
     given = _given(config_topic, offsets_topic, status_topic, own_topic, partitions, replication_factor)
     with ConnectSession(load_cluster(cluster)) as session:
@@ -99,8 +100,7 @@ def check(
             _show_not_checked(look)
     if found:
         raise typer.Exit(1)
-    if client.unreachable:
-        raise client.unreachable
+    _require_known(client)
 
 
 @topics_app.command(
@@ -140,6 +140,8 @@ def create(
         plan = plan_of(look)
         apply = bool(plan.changes) and (yes or plan_hash is not None)
         if apply:
+            if plan_hash is None:
+                _require_hash(plan)
             plan.require(plan_hash or plan.hash)
             journal = change_journal(session.kafka, look.group_id, actor=actor(), reason=reason, report=report_line)
             create_topics(client, plan, journal, take_over=take_over)
@@ -154,13 +156,36 @@ def create(
         "findings": [one.to_dict() for one in left],
         "not_checked": list(look.not_checked),
     }
-    if print_document(document, [change.wanted.name for change in plan.changes], output, as_json=as_json):
-        return
-    _show_plan(plan, _again(plan, cluster, given), applied=apply)
-    if left:
-        console.print("What is not mended here:", style="bold")
-    _show_findings(left)
-    _show_not_checked(look)
+    if not print_document(document, [change.wanted.name for change in plan.changes], output, as_json=as_json):
+        _show_plan(plan, _again(plan, cluster, given), applied=apply)
+        if left:
+            console.print("What is not mended here:", style="bold")
+        _show_findings(left)
+        _show_not_checked(look)
+    for error in client.unknown.values():
+        raise error
+
+
+def _require_known(client: InternalTopicsClient) -> None:
+    """End with the error of what could not be looked at.
+
+    :raises EosError: no worker answered, or the own topic of a connector is not known.
+    """
+    for error in filter(None, (client.unreachable, *client.unknown.values())):
+        raise error
+
+
+def _require_hash(plan: TopicPlan) -> None:
+    """Another Kafka cluster's topic is changed only if a person has seen it: a connector's author names it.
+
+    :raises RefusedError: the plan changes settings of one.
+    """
+    for change in plan.changes:
+        if change.wanted.addresses and not change.creates:
+            raise RefusedError(
+                f"The plan changes settings of {change.wanted}, which a connector names: --yes is not enough for that.",
+                remedy=f"See that it is an offsets topic of this connector, then give --hash {plan.short_hash}.",
+            )
 
 
 def _given(
@@ -224,4 +249,4 @@ def _show_findings(found: Iterable[Finding]) -> None:
 
 def _show_not_checked(look: TopicsLook) -> None:
     for what in look.not_checked:
-        console.print(Text(f"Not checked: {what}.", "dim"), soft_wrap=True)
+        console.print(Text(f"Not checked: {what.rstrip('.')}.", "dim"), soft_wrap=True)

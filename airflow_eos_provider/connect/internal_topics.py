@@ -61,6 +61,7 @@ class WantedTopic:
     :param replicas: copies of each partition, in the same way.
     :param settings: of the topic, by their names in Kafka.
     :param unknown: the workers' settings of it that a config provider supplies.
+    :param addresses: of the brokers of another Kafka cluster that it is in; empty for the workers'.
     """
 
     name: str
@@ -70,6 +71,7 @@ class WantedTopic:
     replicas: int | None = None
     settings: Mapping[str, str] = field(default_factory=lambda: dict(_COMPACT))
     unknown: tuple[str, ...] = ()
+    addresses: str = ""
 
     @property
     def use(self) -> str:
@@ -77,7 +79,7 @@ class WantedTopic:
         return f"{self.role}{' of ' if self.connectors else ''}{', '.join(self.connectors)}"
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.use})"
+        return f"{self.name} ({self.use}{', at ' if self.addresses else ''}{self.addresses})"
 
 
 @dataclass(frozen=True, slots=True)

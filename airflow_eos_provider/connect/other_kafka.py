@@ -9,10 +9,11 @@ cluster description has them under ``other_kafka``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from airflow_eos_provider.connect.properties import references
-from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.session import Session
 
@@ -24,10 +25,12 @@ OVERRIDES = {client: f"{client}.override.bootstrap.servers" for client in CLIENT
 
 Addresses = frozenset[str]
 
+_CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
 
 def addresses_of(text: str) -> Addresses:
     """Addresses as Connect compares them: by text, in any order."""
-    return frozenset(address.strip() for address in text.split(","))
+    return frozenset(address.strip() for address in text.split(",") if address.strip())
 
 
 class ClientAddresses:
@@ -88,7 +91,7 @@ class OtherKafka:
         if addresses not in self._ids:
             try:
                 with self._new(text) as other:
-                    self._ids[addresses] = other.cluster_id()
+                    self._ids[addresses] = _checked(other.cluster_id(), text)
             except EosError as error:
                 self._ids[addresses] = error
         found = self._ids[addresses]
@@ -104,13 +107,24 @@ class OtherKafka:
     def remedy(self, text: str) -> str:
         """What to do if the id of the cluster behind some addresses is not found."""
         if any(references(text)):
-            return "write the addresses into the connector's configuration"
-        if self._description(text) is not None:
-            return "see these brokers, and what the cluster description says of them under other_kafka"
+            return f"write the addresses into {', '.join(OVERRIDES.values())} of the connector"
+        if self.describes(text):
+            return "check that these brokers run, and their entry under other_kafka in the cluster description"
+        addresses = addresses_of(text)
+        for each in self._described:
+            if addresses & (known := addresses_of(each.bootstrap_servers)):
+                missing = ", ".join(sorted(addresses - known))
+                return (
+                    f"add {missing} to the entry under other_kafka that has the other addresses, if they belong to it"
+                )
         return (
-            "if these brokers want a login, describe them under other_kafka in the cluster description: the login of "
-            "the workers' brokers is not sent to addresses that a connector names"
+            "if these brokers want a login, or another TLS than the workers' brokers, describe them under other_kafka "
+            "in the cluster description (no login is sent to addresses that a connector names)"
         )
+
+    def describes(self, text: str) -> bool:
+        """Whether one entry of the description has all of some addresses."""
+        return self._description(text) is not None
 
     def _new(self, text: str) -> Session:
         described = self._description(text)
@@ -120,6 +134,16 @@ class OtherKafka:
     def _description(self, text: str) -> KafkaSettings | None:
         addresses = addresses_of(text)
         return next((each for each in self._described if addresses <= addresses_of(each.bootstrap_servers)), None)
+
+
+def _checked(cluster_id: str, text: str) -> str:
+    """A cluster id, if it is one: brokers of anybody may say anything.
+
+    :raises RefusedError: it is none.
+    """
+    if not _CLUSTER_ID.fullmatch(cluster_id or ""):
+        raise RefusedError(f"The brokers at {text} say a cluster id that is none: {cluster_id!r}.")
+    return cluster_id
 
 
 def _without_login(properties: Mapping[str, str]) -> dict[str, str]:

@@ -43,15 +43,14 @@ class FoundTopic:
 class TopicsLook:
     """The internal topics of a group, as they were found.
 
-    :param brokers: how many are there now; where connectors have their topics in other Kafka clusters, those there are
-        in ``brokers_elsewhere``.
+    :param brokers: how many the workers' Kafka cluster has now.
     :param wanted: every internal topic once.
     :param found: by name, those that exist.
     :param own: by connector its own offsets topic; in another Kafka cluster ``<its id>/<topic>``.
     :param foreign_ids: by topic the transactional ids of others than the group that have written to it lately.
     :param workers_run: whether a worker answers, or is in the group.
     :param not_checked: what could not be seen, and why.
-    :param brokers_elsewhere: by the id of another Kafka cluster how many brokers are there now.
+    :param brokers_elsewhere: by topic, of those in other Kafka clusters, how many brokers are there now.
     """
 
     group_id: str
@@ -67,7 +66,7 @@ class TopicsLook:
 
     def brokers_of(self, topic: str) -> int:
         """How many brokers the Kafka cluster of a topic has now."""
-        return self.brokers_elsewhere.get(topic.rpartition("/")[0], self.brokers)
+        return self.brokers_elsewhere.get(topic, self.brokers)
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON, with its findings. Scripts rely on the names."""
@@ -88,6 +87,8 @@ class TopicsLook:
             "topic": wanted.name,
             "role": str(wanted.role),
             "connectors": list(wanted.connectors),
+            "addresses": wanted.addresses,
+            "brokers": self.brokers_of(wanted.name),
             "id": found and found.id,
             "partitions": found and found.partitions,
             "replicas": found and found.replicas,
@@ -387,6 +388,7 @@ class Change:
             "topic": self.wanted.name,
             "role": str(self.wanted.role),
             "connectors": list(self.wanted.connectors),
+            "addresses": self.wanted.addresses,
             "action": "create" if self.creates else "set",
             "partitions": self.wanted.partitions if self.creates else None,
             "replicas": self.wanted.replicas if self.creates else None,
@@ -405,6 +407,7 @@ class Change:
             document["partitions"],
             document["replicas"],
             settings,
+            addresses=document.get("addresses", ""),
         )
         return cls(wanted, document["action"] == "create", settings, dict(document["before"]))
 

@@ -15,6 +15,7 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.log import mask_secret
 
 from airflow_eos_provider.connect.cluster import ConnectCluster, exposed_file, other_kafka_of
+from airflow_eos_provider.connect.other_kafka import addresses_of
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.hooks.shown_extra import (
     HOST_COMMANDS_OPTION,
@@ -271,7 +272,24 @@ def _extra(connection: Connection) -> dict[str, Any]:
             )
         if key in extra and not isinstance(value, kind):
             raise ConfigurationError(f"{key} in the extra is a {type(value).__name__}.", expected=kind.__name__)
+    if "other_kafka" in extra:
+        extra["other_kafka"] = [_other_kafka(entry, number) for number, entry in enumerate(extra["other_kafka"], 1)]
     return extra
+
+
+def _other_kafka(entry: Any, number: int) -> dict[str, Any]:
+    """An entry of ``other_kafka`` without its empty fields.
+
+    :raises ConfigurationError: it is no mapping, or a structure in it is none.
+    """
+    where = f"other_kafka[{number}]"
+    if not isinstance(entry, Mapping):
+        raise ConfigurationError(f"{where} is not a mapping.", expected="{bootstrap_servers: …, client: {…}}")
+    kept = {key: value for key, value in entry.items() if value not in (None, "", {}, [])}
+    for key in ("client", "client_secrets"):
+        if not isinstance(kept.get(key, {}), Mapping):
+            raise ConfigurationError(f"{where}.{key} is not a mapping.", expected="{name: value, …}")
+    return kept
 
 
 def _require_hidden_secrets(extra: Mapping[str, Any]) -> None:
@@ -325,10 +343,7 @@ def _joined_pair(entry: Any, key: str) -> Any:
 def _from_file(
     path: Path, extra: Mapping[str, Any], bootstrap_servers: Any, client: Mapping[str, Any], rest: Mapping[str, Any]
 ) -> ConnectCluster:
-    """The file describes the cluster; the connection may say otherwise only about addresses and credentials.
-
-    Of two descriptions of another Kafka cluster the connection's is used.
-    """
+    """The file describes the cluster; the connection may say otherwise only about addresses and credentials."""
     clash = sorted(key for key in extra if key in ("group_id", "workers"))
     if clash:
         raise ConfigurationError(
@@ -341,7 +356,7 @@ def _from_file(
     if bootstrap_servers or client:
         servers = str(bootstrap_servers or cluster.kafka.bootstrap_servers)
         cluster = replace(cluster, kafka=KafkaSettings.of(servers, {**cluster.kafka.properties, **client}))
-    cluster = replace(cluster, other_kafka=(*other_kafka_of(extra), *cluster.other_kafka))
+    cluster = replace(cluster, other_kafka=_joined_settings(other_kafka_of(extra), cluster.other_kafka))
     if rest:
         described = {"group_id": cluster.group_id, "workers": [{"url": worker.url} for worker in cluster.workers]}
         stated = ConnectCluster.from_mapping(
@@ -355,6 +370,18 @@ def _from_file(
     mask([dict(each.properties) for each in (cluster.kafka, *cluster.other_kafka)])
     mask({"workers": [{"env": dict(w.env)} for w in cluster.workers]})
     return cluster
+
+
+def _joined_settings(
+    stated: Collection[KafkaSettings], in_file: Collection[KafkaSettings]
+) -> tuple[KafkaSettings, ...]:
+    """Other Kafka clusters of a connection and of its file; what both have with the same addresses is joined."""
+    joined = {addresses_of(each.bootstrap_servers): each for each in in_file}
+    for each in stated:
+        addresses = addresses_of(each.bootstrap_servers)
+        before = joined[addresses].properties if addresses in joined else {}
+        joined[addresses] = KafkaSettings.of(each.bootstrap_servers, {**before, **each.properties})
+    return tuple(joined.values())
 
 
 def mask(value: Any) -> None:

@@ -7,6 +7,7 @@ known.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ _REPLICAS = 3
 #: What brokers without topic ids answer, and the alphabet of Kafka's own tools.
 _NO_ID = "A" * 22
 _URL_SAFE = str.maketrans("+/", "-_")
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +198,17 @@ class Topics:
                     spelled(str(answer.topic_id)), len(answer.partitions), max(copies), min(copies)
                 )
         return found
+
+
+def require_topic_name(name: str) -> None:
+    """Refuse what no topic can be called (``Topic.validate``).
+
+    :raises ConfigurationError: with the name.
+    """
+    if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+        raise ConfigurationError(
+            f"No topic can be called {name!r}.", expected="up to 249 letters, digits, dots, dashes and underscores"
+        )
 
 
 def missing_topic(name: str, settings: KafkaSettings) -> ConfigurationError:

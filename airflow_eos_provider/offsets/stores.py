@@ -14,9 +14,11 @@ from functools import cached_property
 
 from airflow_eos_provider.connect.internal_topics import OWN_TOPIC, read_worker_files
 from airflow_eos_provider.connect.other_kafka import CLIENTS, OVERRIDES, ClientAddresses
+from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import EosError, RefusedError, UnreachableError
 from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.topics import require_topic_name
 from airflow_eos_provider.offsets.mode import runs_exactly_once
 
 
@@ -75,9 +77,12 @@ class OffsetStores:
         :param config: of the connector.
         :raises RefusedError: it is not known in which Kafka cluster its clients are, or they are in several; or the
             workers' modes differ.
+        :raises ConfigurationError: no topic can have the name that its configuration gives.
         :raises UnreachableError: no broker answers there or in the workers' cluster, or a worker does not.
         """
         topic, global_topic = config.get(OWN_TOPIC) or "", self.global_store.topic
+        if topic and not any(references(topic)):
+            require_topic_name(topic)
         here = None if topic in ("", global_topic) else Store(topic, self._session.kafka)
         elsewhere = self._addresses.elsewhere(config)
         if not elsewhere or not (topic or self._runs_exactly_once):
@@ -103,7 +108,7 @@ class OffsetStores:
             except EosError as error:
                 raise RefusedError(
                     f"Connector {connector} has its offsets in the Kafka cluster of its {client}, {addresses}, which "
-                    f"is not known: {error.found}.",
+                    f"is not known: {error.found.rstrip('.')}.",
                     expected="addresses of brokers that answer here",
                     remedy=f"{remedy[:1].upper()}{remedy[1:]}.",
                 ) from error
@@ -126,6 +131,16 @@ class OffsetStores:
     def _own_id(self) -> str:
         return self._session.kafka.cluster_id()
 
-    @cached_property
+    @property
     def _runs_exactly_once(self) -> bool:
-        return self._exactly_once()
+        """Asked once, also where it is not known."""
+        if isinstance(self._mode, EosError):
+            raise self._mode
+        return self._mode
+
+    @cached_property
+    def _mode(self) -> bool | EosError:
+        try:
+            return self._exactly_once()
+        except EosError as error:
+            return error

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airflow_eos_provider.connect.group import connect_groups, describe_group, is_of_group
 from airflow_eos_provider.connect.internal_topics import (
@@ -21,10 +21,10 @@ from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topic_checks import FoundTopic, TopicPlan, TopicsLook, users_of
-from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError, UnreachableError
+from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.offsets.stores import OffsetStores, Store, topic_of
+from airflow_eos_provider.kafka.topics import Topics, require_topic_name
+from airflow_eos_provider.offsets.stores import OffsetStores, Store
 
 #: Limit of the one request for all connectors, seconds.
 _REST_SECONDS = 30.0
@@ -48,20 +48,31 @@ class Given:
     replicas: int | None = None
 
 
+@dataclass(slots=True)
+class _Elsewhere:
+    """Own topics in other Kafka clusters, by name.
+
+    :param brokers: how many brokers its cluster has.
+    """
+
+    found: dict[str, FoundTopic] = field(default_factory=dict)
+    brokers: dict[str, int] = field(default_factory=dict)
+
+
 class InternalTopicsClient:
     """Looks at the internal topics of one group, and changes them, also those in other Kafka clusters.
 
     :param session: of the Connect cluster.
     :param given: what is said about the topics besides the workers' files.
-    :ivar unreachable: after a look the error of a worker, if none answered; else that of brokers of another Kafka
-        cluster that did not.
+    :ivar unreachable: after a look the error of a worker, if none answered.
     :ivar unknown: after a look by connector why its own topic is not known.
     """
 
     def __init__(self, session: ConnectSession, given: Given = Given()) -> None:
         self._session = session
         self._given = given
-        self._kafka = {"": session.kafka}
+        self._topics_of: dict[Session, Topics] = {}
+        self._stores: dict[str, Store] = {}
         self._not_checked: list[str] = []
         self.unreachable: EosError | None = None
         self.unknown: dict[str, EosError] = {}
@@ -76,25 +87,28 @@ class InternalTopicsClient:
         self._not_checked = []
         files = read_worker_files(self._session.cluster)
         names = {role: self._given.names.get(role) or files.common(name) for role, name in _NAMES.items()}
+        for name in (*names.values(), *self._given.own):
+            require_topic_name(name)
         connectors = self._connectors()
-        stores = self._own(connectors or {}, names[Role.OFFSETS])
-        self._kafka = {"": self._session.kafka} | {store.cluster_id: store.kafka for store in stores.values()}
-        own = {connector: store.name for connector, store in stores.items()}
+        own = self._own(connectors or {}, names[Role.OFFSETS])
+        there = self._look_elsewhere(own)
+        here = self._session.kafka
         members = self._members()
-        wanted = self._wanted(files, names, own)
-        found = self._found([topic.name for topic in wanted])
-        brokers = {cluster_id: self._topics(cluster_id).brokers() for cluster_id in self._kafka}
+        wanted = self._wanted(files, names, {connector: store.name for connector, store in own.items()})
+        in_workers = {one.name: Store(one.name, here) for one in wanted if one.name not in self._stores}
+        self._stores |= in_workers
+        found = {**self._found(here, in_workers.values()), **there.found}
         return TopicsLook(
             group_id=self._session.cluster.group_id,
-            kafka_cluster_id=self._session.kafka.cluster_id(),
-            brokers=brokers.pop(""),
+            kafka_cluster_id=here.cluster_id(),
+            brokers=self._topics(here).brokers(),
             wanted=wanted,
             found=found,
-            own=own,
+            own={connector: store.name for connector, store in own.items()},
             foreign_ids=self._foreign_ids(found),
             workers_run=connectors is not None or members,
             not_checked=tuple(self._not_checked),
-            brokers_elsewhere=brokers,
+            brokers_elsewhere=there.brokers,
         )
 
     def carry_out(self, plan: TopicPlan, permit: Callable[[str], None] = lambda topic: None) -> None:
@@ -109,50 +123,84 @@ class InternalTopicsClient:
         for change in plan.changes:
             wanted = change.wanted
             permit(wanted.name)
+            store = self._stores[wanted.name]
+            topics = self._topics(store.kafka)
             if change.creates:
                 assert wanted.partitions is not None  # else it is not planned
-                topics, name = self._topics(_cluster_of(wanted.name)), topic_of(wanted.name)
-                if not topics.create(name, wanted.partitions, change.settings, wanted.replicas):
+                if not topics.create(store.topic, wanted.partitions, change.settings, wanted.replicas):
                     raise PlanMovedError(
                         f"Topic {wanted} has just been created, by another tool or by a worker.",
                         remedy="See with 'eos topics check' whether it is as it should be.",
                     )
             else:
-                self._topics(_cluster_of(wanted.name)).change(topic_of(wanted.name), change.settings)
+                topics.change(store.topic, change.settings)
         for change in plan.changes:
-            name = change.wanted.name
-            self._topics(_cluster_of(name)).await_settings(topic_of(name), change.settings)
+            store = self._stores[change.wanted.name]
+            self._topics(store.kafka).await_settings(store.topic, change.settings)
 
-    def _topics(self, cluster_id: str) -> Topics:
-        """The topics of a Kafka cluster.
-
-        :param cluster_id: of another one than the workers'; empty for theirs.
-        """
-        return Topics(self._kafka[cluster_id].settings)
+    def _topics(self, kafka: Session) -> Topics:
+        return self._topics_of.setdefault(kafka, Topics(kafka.settings))
 
     def _own(self, connectors: Mapping[str, ConnectorStatus], global_topic: str) -> dict[str, Store]:
         """By source connector the offsets topic that it has for itself, or with others in another Kafka cluster."""
         stores, own = OffsetStores(self._session, global_topic), dict[str, Store]()
         self.unknown = {}
         for name, status in sorted(connectors.items()):
+            named = status.config.get(OWN_TOPIC) or ""
             if status.type == "sink":
                 continue
-            named = status.config.get(OWN_TOPIC) or ""
+            if any(references(named)):
+                self._not_checked.append(f"the offsets topic of {name}: a config provider supplies its name")
+                continue
             try:
-                if any(references(named)):
-                    raise ConfigurationError("a config provider supplies its name")
                 found = stores.own(name, status.config)
             except EosError as error:
-                self.unknown[name] = error
-                self._not_checked.append(f"the offsets topic of {name}: {error.found}")
-                if isinstance(error, UnreachableError):
-                    self.unreachable = self.unreachable or error
+                self._take_note(name, error)
                 continue
             if found is None and named == global_topic:
                 found = stores.global_store
             if found is not None:
                 own[name] = found
         return own
+
+    def _take_note(self, connector: str, error: EosError) -> None:
+        """Its own topic is not known."""
+        self.unknown[connector] = error
+        said = error.found if error.remedy is None else f"{error.found} {error.remedy}"
+        self._not_checked.append(f"the offsets topic of {connector}: {said}")
+
+    def _look_elsewhere(self, own: dict[str, Store]) -> _Elsewhere:
+        """Look at the own topics in other Kafka clusters.
+
+        :param own: by connector; those whose brokers refuse an answer are taken out.
+        """
+        there = _Elsewhere()
+        self._stores = {}
+        for kafka, connectors in self._sessions(own):
+            theirs = {connector: own[connector] for connector in connectors}
+            try:
+                found, brokers = self._found(kafka, theirs.values()), self._topics(kafka).brokers()
+            except EosError as error:
+                for connector in theirs:
+                    del own[connector]
+                    self._take_note(connector, error)
+                continue
+            # Of several addresses whose brokers say the same cluster id, those that are described count.
+            for store in theirs.values():
+                if store.name not in self._stores:
+                    self._stores[store.name] = store
+                    there.brokers[store.name] = brokers
+                    there.found |= {name: topic for name, topic in found.items() if name == store.name}
+        return there
+
+    def _sessions(self, own: Mapping[str, Store]) -> list[tuple[Session, list[str]]]:
+        """The sessions of other Kafka clusters, those that are described first, with the connectors of each."""
+        connectors: dict[Session, list[str]] = {}
+        for connector, store in own.items():
+            if store.is_elsewhere:
+                connectors.setdefault(store.kafka, []).append(connector)
+        others = self._session.other_kafka
+        return sorted(connectors.items(), key=lambda each: not others.describes(each[0].settings.bootstrap_servers))
 
     def _connectors(self) -> Mapping[str, ConnectorStatus] | None:
         self.unreachable = None
@@ -182,7 +230,10 @@ class InternalTopicsClient:
         ]
         users = {**dict.fromkeys(self._given.own, ()), **users_of(own)}
         owned = [
-            files.wanted(Role.OWN, topic, tuple(who), partitions=partitions, replicas=replicas)
+            replace(
+                files.wanted(Role.OWN, topic, tuple(who), partitions=partitions, replicas=replicas),
+                addresses=self._addresses(topic),
+            )
             for topic, who in sorted(users.items())
             if topic not in names.values()
         ]
@@ -191,15 +242,19 @@ class InternalTopicsClient:
                 self._not_checked.append(f"{one.name} against {', '.join(one.unknown)}: not known here")
         return (*group, *owned)
 
-    def _found(self, names: Collection[str]) -> dict[str, FoundTopic]:
-        found = {}
-        for cluster_id in self._kafka:
-            topics, there = self._topics(cluster_id), {topic_of(n): n for n in names if _cluster_of(n) == cluster_id}
-            described = topics.find(sorted(there))
-            settings = topics.settings_of(list(described)) if described else {}
-            for topic, each in described.items():
-                found[there[topic]] = FoundTopic(each.id, each.partitions, each.least_replicas, settings[topic])
-        return found
+    def _addresses(self, name: str) -> str:
+        """By which a topic in another Kafka cluster is reached; empty for one in the workers'."""
+        return self._stores[name].kafka.settings.bootstrap_servers if name in self._stores else ""
+
+    def _found(self, kafka: Session, stores: Iterable[Store]) -> dict[str, FoundTopic]:
+        """By name those of some stores in one Kafka cluster whose topics exist."""
+        topics, names = self._topics(kafka), {store.topic: store.name for store in stores}
+        described = topics.find(sorted(names))
+        settings = topics.settings_of(list(described)) if described else {}
+        return {
+            names[topic]: FoundTopic(each.id, each.partitions, each.least_replicas, settings[topic])
+            for topic, each in described.items()
+        }
 
     def _foreign_ids(self, found: Mapping[str, FoundTopic]) -> dict[str, tuple[str, ...]]:
         """By topic the transactional ids of others, as far as brokers remember the producers (a day by default)."""
@@ -211,11 +266,13 @@ class InternalTopicsClient:
                     f"the topics of the Connect groups {', '.join(others_there)}: no protocol says them. One that "
                     "writes to these topics in transactions is found, one that does not is not"
                 )
-        for cluster_id, kafka in self._kafka.items():
-            there = f" in the Kafka cluster {cluster_id}" * bool(cluster_id)
-            with self._or_not_checked(f"who writes to the topics{there} in transactions"):
-                mine = {name: topic for name, topic in found.items() if _cluster_of(name) == cluster_id}
-                foreign |= self._foreign_ids_in(kafka, mine)
+        by_kafka: dict[Session, dict[str, FoundTopic]] = {}
+        for name, topic in found.items():
+            by_kafka.setdefault(self._stores[name].kafka, {})[name] = topic
+        for kafka, theirs in by_kafka.items():
+            where = "" if kafka is self._session.kafka else f" at {kafka.settings.bootstrap_servers}"
+            with self._or_not_checked(f"who writes to the topics{where} in transactions"):
+                foreign |= self._foreign_ids_in(kafka, theirs)
         return foreign
 
     def _foreign_ids_in(self, kafka: Session, found: Mapping[str, FoundTopic]) -> dict[str, tuple[str, ...]]:
@@ -228,7 +285,7 @@ class InternalTopicsClient:
                 if not is_of_group(listed.transactional_id, self._session.cluster.group_id)
             }
             for name, topic in found.items():
-                active = client.active_producers(topic_of(name), range(topic.partitions)) if others else ()
+                active = client.active_producers(self._stores[name].topic, range(topic.partitions)) if others else ()
                 ids = {others[producer.producer_id] for producer in active if producer.producer_id in others}
                 if ids:
                     foreign[name] = tuple(sorted(ids))
@@ -240,8 +297,3 @@ class InternalTopicsClient:
             yield
         except EosError as error:
             self._not_checked.append(f"{what}: {error.found}")
-
-
-def _cluster_of(name: str) -> str:
-    """The id of another Kafka cluster in the name of a store; empty for the workers' own."""
-    return name.rpartition("/")[0]

@@ -193,8 +193,7 @@ def _whole_look(client: InternalTopicsClient, connectors: Collection[str] = ()) 
     """A look that knows connectors' own topics, unless the group has no worker, as before its first start.
 
     :param connectors: whose topics are needed even then.
-    :raises EosError: no worker answers, the error of the last one; or the brokers of another Kafka cluster do not; or a
-        topic that is needed is not known.
+    :raises EosError: no worker answers, the error of the last one; or a topic that is needed is not known.
     """
     look = client.look()
     if client.unreachable is not None and (look.workers_run or connectors):

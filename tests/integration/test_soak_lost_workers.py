@@ -48,7 +48,7 @@ pytestmark = [
 ]
 
 #: Words of the lines that tell of each step: at one of them the leader is killed.
-STEPS = ("stopping it", "are fenced", "written, and read back", "offsets.storage.topic is")
+STEPS = ("stopping it", "transactional id", "written, and read back", "offsets.storage.topic is")
 
 SECONDS = 120.0
 
@@ -271,7 +271,7 @@ def test_migrations_there_and_back_under_load_deliver_each_record_once(cluster: 
             own = "" if number % 2 else f"own-{number}"
             restarts_broker = number % 4 == 2
             # No transaction may be open when the broker is restarted: none is while the mirror is stopped.
-            step = "are fenced" if restarts_broker else chance.choice(STEPS)
+            step = "transactional id" if restarts_broker else chance.choice(STEPS)
             if restarts_broker:
                 session.ask(lambda rest: rest.stop(TABLE))
                 cluster.until_running(MIRROR)

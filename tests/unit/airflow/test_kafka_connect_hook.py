@@ -114,20 +114,38 @@ def test_another_kafka_cluster_has_a_connection_of_its_own_also_beside_a_cluster
     file = tmp_path / "eos.yaml"
     file.write_text(
         "bootstrap_servers: f:9092\ngroup_id: g\nworkers: [{url: 'http://w1:8083'}]\n"
-        "other_kafka: [{bootstrap_servers: 't:9092', client: {sasl.username: file}}, {bootstrap_servers: 'u:9092'}]\n"
+        "other_kafka: [{bootstrap_servers: 't:9092', client: {sasl.username: file, security.protocol: SASL_SSL}}, "
+        "{bootstrap_servers: 'u:9092'}]\n"
     )
     properties = {"bootstrap.servers": "t:9092", "sasl.password": "canary-7d10", "group.id": "mine"}
     connection("target", conn_type="kafka", extra=properties)
     entry = {"kafka_conn_id": "target", "client": {"sasl.username": "connection"}}
     connection(extra={"cluster_file": str(file), "other_kafka": [entry]})
-    first, *others = KafkaConnectHook().get_cluster().other_kafka
+    first, second = KafkaConnectHook().get_cluster().other_kafka
     assert dict(first.properties) == {
         "bootstrap.servers": "t:9092",
+        "security.protocol": "SASL_SSL",
         "sasl.username": "connection",
         "sasl.password": "canary-7d10",
     }
-    assert [each.bootstrap_servers for each in others] == ["t:9092", "u:9092"]
+    assert dict(second.properties) == {"bootstrap.servers": "u:9092"}
     assert secrets_masker.redact("canary-7d10") == "***"
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("t:9092", "is not a mapping"),
+        ({"bootstrap_servers": "t:9092", "client": "canary-41aa", "client_secrets": {}}, "client is not a mapping"),
+        ({"bootstrap_servers": "t:9092", "client_secrets": "canary-41aa"}, "client_secrets is not a mapping"),
+        ({"client": {}, "client_secrets": None}, "bootstrap_servers is missing"),
+    ],
+)
+def test_a_wrong_entry_of_another_kafka_cluster_is_named(connection: Any, entry: Any, said: str) -> None:
+    connection(host="b:9092", extra={"group_id": "g", "workers": WORKERS, "other_kafka": [entry]})
+    with pytest.raises(ConfigurationError, match=rf"other_kafka\[1\]\.?.*{said}") as refused:
+        KafkaConnectHook().get_cluster()
+    assert "canary" not in str(refused.value)
 
 
 def test_a_cluster_file_beside_workers_is_refused_since_one_would_be_ignored(connection: Any, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.errors import ConfigurationError, UnreachableError
+from airflow_eos_provider.errors import ConfigurationError, RefusedError, UnreachableError
 from airflow_eos_provider.kafka.session import Session
 
 LOGIN = {"security.protocol": "SASL_SSL", "sasl.username": "there", "sasl.password": "canary-5b3e"}
@@ -33,6 +33,7 @@ def cluster(**more: Any) -> ConnectCluster:
         ("t1:9092,t2:9092", LOGIN),
         ("t2:9092", LOGIN),
         (" t2:9092 , t1:9092", LOGIN),
+        ("t2:9092,", LOGIN),
         ("second:9092", {"sasl.username": "second"}),
         # Whoever configures a connector gets no login by naming one's own address beside a described one.
         ("t1:9092,elsewhere:9092", WITHOUT),
@@ -53,9 +54,13 @@ def test_a_login_goes_only_to_addresses_that_are_all_described_with_it(addresses
 @pytest.mark.parametrize(
     ("addresses", "said"),
     [
-        ("t1:9092", "see these brokers, and what the cluster description says of them under other_kafka"),
-        ("t2:9092", "if these brokers want a login, describe them under other_kafka in the cluster description: "),
-        ("${file:x:y}", "write the addresses into the connector's configuration"),
+        ("t1:9092", "check that these brokers run, and their entry under other_kafka"),
+        ("t2:9092", "if these brokers want a login, or another TLS than the workers' brokers, describe them under"),
+        ("t1:9092,t2:9092,", "add t2:9092 to the entry under other_kafka that has the other addresses"),
+        (
+            "${file:x:y}",
+            "write the addresses into producer.override.bootstrap.servers, consumer.override.bootstrap.servers, ",
+        ),
     ],
 )
 def test_what_to_do_where_no_id_is_found(addresses: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,6 +72,13 @@ def test_what_to_do_where_no_id_is_found(addresses: str, said: str, monkeypatch:
         with pytest.raises((UnreachableError, ConfigurationError)):
             session.other_kafka.id_of(addresses)
         assert session.other_kafka.remedy(addresses).startswith(said)
+
+
+@pytest.mark.parametrize("said", ["", "a/b", "x" * 65])
+def test_what_brokers_say_is_a_cluster_id_or_refused(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Session, "cluster_id", lambda self: said)
+    with ConnectSession(cluster()) as session, pytest.raises(RefusedError, match="a cluster id that is none"):
+        session.other_kafka.id_of("t1:9092")
 
 
 def test_a_description_with_a_password_there_holds_a_secret() -> None:

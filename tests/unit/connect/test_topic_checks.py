@@ -191,9 +191,9 @@ def test_in_another_kafka_cluster_the_topic_of_the_global_ones_name_is_shared_an
 
 def test_the_brokers_that_count_are_those_of_the_topics_kafka_cluster() -> None:
     own = replace(OWN, name="id/own")
-    missing = look({"own": None}, wanted=(own,), own={"a": "id/own"}, brokers_elsewhere={"id": 2})
+    missing = look({"own": None}, wanted=(own,), own={"a": "id/own"}, brokers_elsewhere={"id/own": 2})
     assert "There are 2 brokers now" in only(missing).remedy
-    assert only(replace(missing, brokers=1, brokers_elsewhere={"id": 3})).creates
+    assert only(replace(missing, brokers=1, brokers_elsewhere={"id/own": 3})).creates
 
 
 def test_each_topic_of_the_group_has_a_use_of_its_own_and_is_changed_once() -> None:

@@ -117,6 +117,26 @@ def test_what_is_not_known_or_not_in_one_cluster_is_refused(
         store(cluster, config)
 
 
+def test_no_topic_has_a_slash_in_its_name_and_no_name_says_another_cluster(cluster: ConnectCluster) -> None:
+    with pytest.raises(ConfigurationError, match="No topic can be called 'there/business'"):
+        store(cluster, {OWN: "there/business"})
+
+
+def test_the_workers_are_asked_for_their_mode_once_also_where_it_is_not_known(cluster: ConnectCluster) -> None:
+    asked = []
+
+    def mode() -> bool:
+        asked.append(1)
+        raise RefusedError("they differ")
+
+    with ConnectSession(cluster) as session:
+        stores = OffsetStores(session, "global", mode)
+        for _ in range(2):
+            with pytest.raises(RefusedError, match="they differ"):
+                stores.own("c", clients("there:9092"))
+    assert asked == [1]
+
+
 def test_brokers_that_do_not_answer_are_a_matter_of_time(cluster: ConnectCluster) -> None:
     with pytest.raises(UnreachableError, match="the producer of connector c, nowhere:9092, in which its offsets are"):
         store(cluster, clients("nowhere:9092"))
