@@ -130,9 +130,9 @@ def _kafka_connect_connection() -> dict[str, Any]:
             },
             "other_kafka": {
                 "label": "Other Kafka clusters",
-                "description": "Those in which source connectors have their clients, if their brokers want a login: "
-                'one entry each, such as [{"kafka_conn_id": "kafka_of_target"}], or bootstrap_servers, client and '
-                "client_secrets.",
+                "description": "Those in which source connectors have their clients, if their brokers want a login or "
+                'other TLS: one entry each, such as [{"kafka_conn_id": "kafka_of_target"}], or bootstrap_servers, '
+                "client and client_secrets.",
                 "schema": {"type": ["array", "null"], "items": {"type": "object"}},
             },
         },

@@ -179,6 +179,7 @@ offsets_app.command(
     "alter",
     epilog=examples(
         'eos offsets alter orders --partition \'{"filename": "/data/in.txt"}\' --offset \'{"position": 0}\'',
+        'eos offsets alter orders --where \'{"cluster": "eu"}\' --offset null',
         "eos offsets alter orders --file wanted.json --hash 3f1c09ab77d2",
     ),
 )(alter_)

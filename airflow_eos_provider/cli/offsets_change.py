@@ -84,6 +84,10 @@ def alter_(
     offset: Annotated[
         str | None, typer.Option("--offset", metavar="JSON", help="Its offset, as a JSON object; null to remove it.")
     ] = None,
+    where: WhereOption = None,
+    each: Annotated[
+        bool, typer.Option("--all", help="The one offset is for every source partition that has an offset.")
+    ] = False,
     plan_hash: HashOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = None,
@@ -95,14 +99,27 @@ def alter_(
 ) -> None:
     """Give source partitions other offsets. Without --hash or --yes: show the plan, change nothing.
 
-    An offset is written under the key that the connector's tasks look for, however it is spelt. The steps are those of
-    'eos offsets reset'.
+    Which: those of --file; the one of --partition; with --where each that matches, with --all each. An offset is
+    written under the key that the connector's tasks look for, however it is spelt. The steps are those of 'eos offsets
+    reset'.
     """
-    if (file is None) == (partition is None) or (partition is None) != (offset is None):
-        raise typer.BadParameter("name the offsets with --file, or one with --partition and --offset")
-    wanted = changes.read_wanted(file) if file else [changes.parse_wanted(partition or "", offset or "")]
+    chosen = [file is not None, partition is not None, where is not None, each]
+    if chosen.count(True) != 1 or (file is None) != (offset is not None):
+        raise typer.BadParameter("name the offsets with --file; or --offset and one of --partition, --where and --all")
+    if file is not None:
+        wanted = changes.read_wanted(file)
+    elif partition is not None:
+        wanted = [changes.parse_wanted(partition, offset or "")]
+    else:
+        wanted = [changes.Wanted(None, changes.parse_offset(offset or ""))]
     _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json).run(
-        OffsetsRequest(Verb.ALTER, connector, wanted=tuple(wanted))
+        OffsetsRequest(
+            Verb.ALTER,
+            connector,
+            where=parse_where(where),
+            wanted=tuple(wanted),
+            each=each or where is not None,
+        )
     )
 
 

@@ -121,12 +121,13 @@ def _form(actions: list[str]) -> dict[str, Param]:
             None, title="Connector", type="string", minLength=1, description="The connector whose offsets are changed."
         ),
         "where": _text(
-            "Reset: only these source partitions",
+            "Reset, or alter to one offset: only these source partitions",
             'Those with these members, as a JSON object: {"filename": "in.txt"}; empty for all.',
         ),
         "offsets": _text(
             "Alter: the new offsets",
-            'JSON: [{"partition": {"filename": "in.txt"}, "offset": {"position": 0}}]; null as offset removes it.',
+            'JSON: [{"partition": {"filename": "in.txt"}, "offset": {"position": 0}}]; null as offset removes it. '
+            '{"offset": {"position": 0}} is for each source partition that has one.',
         ),
         "file": _text(
             "Restore, or copy from another group: the backup",

@@ -140,6 +140,19 @@ def alter(places: Places, wanted: Iterable[Wanted]) -> list[Write]:
     return writes
 
 
+def one_for_each(places: Places, where: Mapping[str, Any], offset: Mapping[str, Any] | None) -> list[Wanted]:
+    """The same offset for each source partition that has one.
+
+    :param where: only for those with these members; none at all for every one.
+    """
+    partitions = {
+        json.dumps(record.key.partition, sort_keys=True): record.key.partition
+        for record in places.live()
+        if record.key.partition is not None and is_within(record.key, where)
+    }
+    return [Wanted(partition, offset) for _, partition in sorted(partitions.items())]
+
+
 def require_same_origin(backup: Backup, kafka_cluster_id: str, group_id: str, topics: Sequence[OffsetsTopic]) -> None:
     """Go on only if a backup was taken from this very group and these very topics.
 
@@ -311,6 +324,23 @@ def wanted_of(document: Any, name: str) -> list[Wanted]:
             f"{name} does not say which offsets are wanted.",
             expected='[{"partition": {…}, "offset": {…}}, …], with null for an offset that is to be removed',
         ) from error
+
+
+def parse_offset(offset: str) -> dict[str, Any] | None:
+    """One source offset of a command line or a form.
+
+    :param offset: a JSON object, or ``null``.
+    :raises ConfigurationError: it is something else.
+    """
+    try:
+        found = json.loads(offset)
+    except ValueError:
+        found = offset
+    if found is not None and not isinstance(found, dict):
+        raise ConfigurationError(
+            f"The offset {offset} is no JSON object.", expected='for example {"position": 0}, or null to remove it'
+        )
+    return found
 
 
 def parse_wanted(partition: str, offset: str) -> Wanted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -30,8 +30,10 @@ class OffsetsRequest:
     """A change that is asked for.
 
     :param connector: whose offsets are changed.
-    :param where: of a reset: only source partitions with these members.
+    :param where: of a reset, and of an alteration with ``each``: only source partitions with these members.
     :param wanted: of an alteration: the new offsets.
+    :param each: of an alteration: the one offset of ``wanted`` is for each source partition that has an offset; its
+        ``partition`` is None.
     :param file: of a restore: the backup; of a copy: the backup that has the other connector's offsets, empty for those
         of this group.
     :param from_elsewhere: of a restore: even from another group, Kafka cluster or topic id.
@@ -47,6 +49,7 @@ class OffsetsRequest:
     from_elsewhere: bool = False
     source: str = ""
     own_topic: str | None = None
+    each: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.
@@ -62,6 +65,8 @@ class OffsetsRequest:
             problem = "no backup is named"
         elif self.verb is Verb.ALTER and not self.wanted:
             problem = "no new offset is named"
+        elif self.each and (self.verb is not Verb.ALTER or [one.partition for one in self.wanted] != [None]):
+            problem = "one offset for each source partition is for an alteration, without a partition"
         elif self.verb is Verb.MIGRATE and self.own_topic is None:
             problem = "it is not said into which topic"
         if problem:
@@ -92,7 +97,8 @@ class OffsetsRequest:
                 # In another Kafka cluster the topic may be that of another group, too.
                 return changes.reset(changes.Places(name, [reader.global_topic()]), {})
             case Verb.ALTER:
-                return changes.alter(reader.places(name), self.wanted)
+                places = reader.places(name)
+                return changes.alter(places, self._wanted_of(places))
             case Verb.COPY:
                 if self.file:
                     return changes.copy_saved(self.source, backup.read(Path(self.file)), reader.places(name))
@@ -106,6 +112,10 @@ class OffsetsRequest:
                     changes.require_same_origin(saved, kafka_cluster_id, group_id, places.topics)
                 return changes.restore(places, saved)
 
+    def _wanted_of(self, places: changes.Places) -> Sequence[Wanted]:
+        """The offsets of an alteration."""
+        return changes.one_for_each(places, self.where, self.wanted[0].offset) if self.each else self.wanted
+
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON."""
         return {
@@ -117,6 +127,8 @@ class OffsetsRequest:
             "from_elsewhere": self.from_elsewhere,
             "source": self.source,
             "own_topic": self.own_topic,
+            # A plan without it has the hash that it had before there was such a field.
+            **({"each": True} if self.each else {}),
         }
 
     @classmethod

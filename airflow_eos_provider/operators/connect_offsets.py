@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_eos_provider.offsets.apply import OffsetsChanger
+    from airflow_eos_provider.offsets.changes import Wanted
     from airflow_eos_provider.offsets.request import OffsetsRequest
 
 
@@ -68,8 +69,10 @@ class ConnectOffsetsPlanOperator(_OffsetsOperator):
 
     :param verb: ``alter``, ``reset``, ``restore``, ``migrate``, ``copy`` or ``prune``.
     :param connector: whose offsets are changed.
-    :param where: of a reset: a JSON object, only source partitions with these members.
-    :param offsets: of an alteration: JSON as ``PATCH /connectors/<name>/offsets`` takes it.
+    :param where: of a reset, and of an alteration to one offset: a JSON object, only source partitions with these
+        members.
+    :param offsets: of an alteration: JSON as ``PATCH /connectors/<name>/offsets`` takes it; or ``{"offset": …}``, one
+        offset for each source partition that has one.
     :param file: of a restore, or of a copy from another group: the path of a backup on the machine that runs the task.
     :param from_elsewhere: of a restore: even from another group, Kafka cluster or topic id.
     :param source: of a copy: the connector whose offsets are taken.
@@ -125,23 +128,34 @@ class ConnectOffsetsPlanOperator(_OffsetsOperator):
 
     def _request(self, group_id: str) -> OffsetsRequest:
         from airflow_eos_provider.connect.internal_topics import own_topic_name
-        from airflow_eos_provider.offsets.changes import wanted_of
         from airflow_eos_provider.offsets.group import parse_where
         from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
 
         verb = Verb(self.verb)
-        wanted = wanted_of(_json("offsets", self.offsets), "offsets") if verb is Verb.ALTER else []
+        wanted, each = self._wanted() if verb is Verb.ALTER else ([], False)
         own = (self.topic or own_topic_name(group_id, self.connector)) if self.to == "own" else ""
         return OffsetsRequest(
             verb,
             self.connector,
-            where=parse_where(self.where or None) if verb is Verb.RESET else {},
+            where=parse_where(self.where or None) if verb is Verb.RESET or each else {},
             wanted=tuple(wanted),
+            each=each,
             file=self.file if verb in (Verb.RESTORE, Verb.COPY) else "",
             from_elsewhere=verb is Verb.RESTORE and is_true(self.from_elsewhere),
             source=self.source if verb is Verb.COPY else "",
             own_topic=own if verb is Verb.MIGRATE else None,
         )
+
+    def _wanted(self) -> tuple[list[Wanted], bool]:
+        """The offsets of an alteration, and whether the one is for each source partition."""
+        from airflow_eos_provider.offsets.changes import Wanted, wanted_of
+
+        document = _json("offsets", self.offsets)
+        if isinstance(document, dict) and document.keys() == {"offset"}:
+            offset = document["offset"]
+            if offset is None or isinstance(offset, dict):
+                return [Wanted(None, offset)], True
+        return wanted_of(document, "offsets"), False
 
 
 class ConnectOffsetsOperator(_OffsetsOperator):

@@ -13,13 +13,17 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.topic import journal_topic, prepare_journal
 from airflow_eos_provider.kafka.clients import ClientErrors, quiet_producer
+from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
+from tests.integration.offsets_cluster import FILE_SOURCE
 from tests.seen import files, modes, pids
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -91,6 +95,7 @@ def test_a_roll_is_paused_resumed_and_taken_back_and_its_history_shows_it(lab: L
     assert len(through) == 1
     assert (answer["state"], answer["answered"], answer["half_done"]) == ("paused", True, list(through))
 
+    no_other_change_begins(lab, eos, answer["rollout_id"])
     report = json.loads(eos.run("rollout", "resume", "--json").stdout)
 
     assert report["resumed"] is True
@@ -202,6 +207,22 @@ def answer_in_the_first_restart(eos: Any, roll: Any, verb: str, reason: str) -> 
         assert asking.returncode == 0, errors
         _, progress = roll.communicate(timeout=300)
     return json.loads(output), progress
+
+
+def no_other_change_begins(lab: Lab, eos: Any, rollout_id: str) -> None:
+    """In the midst of a roll neither offsets nor topics change."""
+    name = "idle"
+    config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": name, "file": str(lab.data_dir / name)}
+    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+        rest.create(name, config, "STOPPED")
+        until(lambda: name in rest.statuses(), "the connector", seconds=60)
+        alter = ("alter", name, "--partition", '{"filename": "idle"}', "--offset", '{"position": 4}')
+        for command in (("offsets", *alter), ("topics", "create", "--own-topic", "idle-offsets")):
+            refused = eos.run(*command, "--yes", expect=REFUSED).stderr
+            assert rollout_id in refused, refused
+        assert eos.run("offsets", "list", name, "--json").stdout.strip() == "[]"
+        assert not Topics(lab.cluster().kafka).find(["idle-offsets"])
+        rest.delete(name)
 
 
 def kill_in_mid_roll(eos: Any, plan: str) -> None:

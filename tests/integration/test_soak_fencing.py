@@ -40,7 +40,7 @@ DEADLINE_SECONDS = 400.0
 
 @pytest.fixture(scope="module")
 def lab(lab_factory: Callable[..., Lab]) -> Lab:
-    return lab_factory(name="many", mode=Mode.ENABLED, workers=1, test_connectors=True)
+    return lab_factory(name="many", mode=Mode.ENABLED, workers=1 + TASKS // 80, test_connectors=True)
 
 
 def test_javas_client_fences_three_hundred_ids_in_a_third_of_connects_time_with_a_short_back_off(lab: Lab) -> None:

@@ -72,6 +72,8 @@ def test_the_form_becomes_a_request_and_fields_of_other_actions_do_not_count() -
     }
     assert request(verb="reset", **form) == OffsetsRequest(Verb.RESET, "c", where={"a": 1})
     assert request(verb="alter", **form) == OffsetsRequest(Verb.ALTER, "c", wanted=(Wanted({"a": 1}, None),))
+    each = request(verb="alter", **{**form, "offsets": '{"offset": {"n": 1}}'})
+    assert each == OffsetsRequest(Verb.ALTER, "c", where={"a": 1}, wanted=(Wanted(None, {"n": 1}),), each=True)
     assert request(verb="restore", **form) == OffsetsRequest(Verb.RESTORE, "c", file="/backup", from_elsewhere=True)
     assert request(verb="copy", **form) == OffsetsRequest(Verb.COPY, "c", source="d", file="/backup")
     assert request(verb="copy", **{**form, "file": ""}) == OffsetsRequest(Verb.COPY, "c", source="d")
@@ -79,7 +81,7 @@ def test_the_form_becomes_a_request_and_fields_of_other_actions_do_not_count() -
     assert request(verb="migrate", **{**form, "to": "global"}) == OffsetsRequest(Verb.MIGRATE, "c", own_topic="")
 
 
-@pytest.mark.parametrize("offsets", ["", "{", "[1]"])
+@pytest.mark.parametrize("offsets", ["", "{", "[1]", '{"offset": 1}'])
 def test_offsets_that_are_none_are_refused_with_their_form(offsets: str) -> None:
     with pytest.raises(ConfigurationError, match="offsets"):
         request(verb="alter", connector="c", offsets=offsets)

@@ -22,6 +22,7 @@ from airflow_eos_provider.offsets.changes import (
     copy,
     copy_saved,
     migrate,
+    one_for_each,
     read_wanted,
     reset,
     restore,
@@ -79,6 +80,15 @@ def test_an_altered_offset_is_written_where_tasks_look_first_and_replaced_where_
     assert alter(Places("c", [own, global_]), [Wanted({"file": "b"}, {"n": 5})]) == [
         Write("own", home(B), B, None, b'{"n":5}')
     ]
+
+
+def test_one_offset_for_each_source_partition_is_for_those_that_have_one_within_a_filter() -> None:
+    broken = b"no key"
+    places = Places("c", [topic("own", (A, b"1")), topic("global", (A, b"1"), (B, b"2"), (ODD, b"3"), (broken, b"4"))])
+    every = [{"a": "2", "z": "1"}, {"file": "a"}, {"file": "b"}]
+    assert one_for_each(places, {}, {"n": 0}) == [Wanted(partition, {"n": 0}) for partition in every]
+    assert one_for_each(places, {"file": "b"}, None) == [Wanted({"file": "b"}, None)]
+    assert one_for_each(places, {"file": "x"}, None) == []
 
 
 def test_an_altered_offset_keeps_the_spelling_of_its_key() -> None:
