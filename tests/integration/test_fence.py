@@ -57,16 +57,21 @@ OPERATOR, PASSWORD = "operator", "canary-4c1e"
 
 
 @pytest.fixture(scope="module")
-def lab(lab_factory: Callable[..., Lab]) -> Iterator[Lab]:
-    """One enabled worker, and a broker with an authorizer that allows everything until there are rules.
-
-    The broker has a second listener, for those who say who they are.
-    """
+def named() -> NamedListener:
+    """The listener of those who say who they are, of brokers with an authorizer."""
     authorizer = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
     }
-    named = NamedListener(OPERATOR, PASSWORD, authorizer)
+    return NamedListener(OPERATOR, PASSWORD, authorizer)
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: Callable[..., Lab], named: NamedListener) -> Iterator[Lab]:
+    """One enabled worker, and a broker with an authorizer that allows everything until there are rules.
+
+    The broker has a second listener, for those who say who they are.
+    """
     with named.given():
         lab = lab_factory(name="fence", mode=Mode.ENABLED, workers=1, test_connectors=True)
         for name in (IDLE, BUSY):
@@ -426,6 +431,36 @@ def test_a_round_that_is_denied_only_to_who_asks_for_it_names_the_principal_and_
         assert [one["id"] for one in report["ids"]] == sorted(before)
         rest.resume(BUSY)
         _wait_for("its tasks run again", lambda: _runs(lab, BUSY, tasks))
+    _assert_busy_moves(lab)
+    _assert_busy_is_exact(lab)
+
+
+def test_a_round_that_is_denied_only_to_the_connectors_admin_principal_fails_and_is_done_once_that_is_granted(
+    lab: Lab, named: NamedListener
+) -> None:
+    """Its producers write as somebody else, and so does who asks for the round."""
+    admin = {"bootstrap.servers": named.bootstrap_servers, **named.java_client}
+    overrides = {f"admin.override.{name}": value for name, value in admin.items()}
+    _ensure_three_tasks(lab)
+    with _rest(lab) as rest:
+        rest.stop(BUSY)
+        _wait_for("it has stopped", lambda: _is_stopped(lab))
+        deny = _rule(lab, f"User:{OPERATOR}", AclOperation.WRITE, AclPermissionType.DENY)
+        _create_rules(lab, deny, _rule(lab, "User:*", AclOperation.ALL, AclPermissionType.ALLOW))
+        _wait_for("the rule holds", lambda: _is_denied(ConnectCluster.from_file(_operators_cluster_file(lab))))
+        rest.put_config(BUSY, {**_busy_config(2), **overrides})
+        rest.resume(BUSY)
+    _wait_for("the round has failed", lambda: _has_failed(lab, 2))
+
+    output, problem = _eos(lab, "fence", "--pending", "--yes", expect=1)
+    assert "3 ids fenced, 2 tasks restarted, task count record 3" in output
+    assert "its admin client (admin.override.*, else the workers'), by which Connect fences" in problem
+    assert PASSWORD not in output + problem
+
+    _delete_rules(lab, 2)
+    _wait_for("the rule is gone", lambda: not _is_denied(ConnectCluster.from_file(_operators_cluster_file(lab))))
+    _eos(lab, "fence", "--pending", "--yes")
+    _wait_for("two tasks run", lambda: _runs(lab, BUSY, 2))
     _assert_busy_moves(lab)
     _assert_busy_is_exact(lab)
 

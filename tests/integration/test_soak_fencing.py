@@ -19,6 +19,7 @@ from airflow_eos_provider.connect.config_topic import read_cluster_state
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import UnreachableError
+from airflow_eos_provider.lab import worker
 from airflow_eos_provider.lab.lab import Lab
 from tests.benchmarks.java_peer import run_java
 
@@ -40,7 +41,9 @@ DEADLINE_SECONDS = 400.0
 
 @pytest.fixture(scope="module")
 def lab(lab_factory: Callable[..., Lab]) -> Lab:
-    return lab_factory(name="many", mode=Mode.ENABLED, workers=1 + TASKS // 80, test_connectors=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker, "HEAP_MEGABYTES", 3000)  # each task has its producer
+        return lab_factory(name="many", mode=Mode.ENABLED, workers=1, test_connectors=True)
 
 
 def test_javas_client_fences_three_hundred_ids_in_a_third_of_connects_time_with_a_short_back_off(lab: Lab) -> None:
