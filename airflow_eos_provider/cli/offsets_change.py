@@ -106,6 +106,8 @@ def alter_(
     chosen = [file is not None, partition is not None, where is not None, each]
     if chosen.count(True) != 1 or (file is None) != (offset is not None):
         raise typer.BadParameter("name the offsets with --file; or --offset and one of --partition, --where and --all")
+    if where is not None and not parse_where(where):
+        raise typer.BadParameter("--where is empty: say --all for every source partition")
     if file is not None:
         wanted = changes.read_wanted(file)
     elif partition is not None:

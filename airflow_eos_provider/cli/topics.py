@@ -130,6 +130,7 @@ def create(
 
     New topics get what a worker gives them. Nothing is deleted, and no data moves; what it cannot mend is listed
     with a remedy. It holds the group's lease, as a roll does. Killed and called again, it begins from what is there.
+    If the own topic of a connector is not known, the exit code says so at the end, as that of the check.
     """
     require_enough_digits(plan_hash)
     given = _given(config_topic, offsets_topic, status_topic, own_topic, partitions, replication_factor)

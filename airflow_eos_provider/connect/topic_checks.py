@@ -388,7 +388,8 @@ class Change:
             "topic": self.wanted.name,
             "role": str(self.wanted.role),
             "connectors": list(self.wanted.connectors),
-            "addresses": self.wanted.addresses,
+            # A plan without it has the hash that it had before there was such a field.
+            **({"addresses": self.wanted.addresses} if self.wanted.addresses else {}),
             "action": "create" if self.creates else "set",
             "partitions": self.wanted.partitions if self.creates else None,
             "replicas": self.wanted.replicas if self.creates else None,

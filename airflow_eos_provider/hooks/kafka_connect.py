@@ -375,13 +375,18 @@ def _from_file(
 def _joined_settings(
     stated: Collection[KafkaSettings], in_file: Collection[KafkaSettings]
 ) -> tuple[KafkaSettings, ...]:
-    """Other Kafka clusters of a connection and of its file; what both have with the same addresses is joined."""
-    joined = {addresses_of(each.bootstrap_servers): each for each in in_file}
+    """Other Kafka clusters of a connection, then those of its file.
+
+    What both have with the same addresses is joined. The first one that has all addresses of a connector is used.
+    """
+    of_file: dict[frozenset[str], KafkaSettings] = {}
+    for each in in_file:
+        of_file.setdefault(addresses_of(each.bootstrap_servers), each)
+    first = []
     for each in stated:
-        addresses = addresses_of(each.bootstrap_servers)
-        before = joined[addresses].properties if addresses in joined else {}
-        joined[addresses] = KafkaSettings.of(each.bootstrap_servers, {**before, **each.properties})
-    return tuple(joined.values())
+        same = of_file.get(addresses_of(each.bootstrap_servers), each)
+        first.append(KafkaSettings.of(each.bootstrap_servers, {**same.properties, **each.properties}))
+    return (*first, *in_file)
 
 
 def mask(value: Any) -> None:

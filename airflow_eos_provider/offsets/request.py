@@ -65,6 +65,8 @@ class OffsetsRequest:
             problem = "no backup is named"
         elif self.verb is Verb.ALTER and not self.wanted:
             problem = "no new offset is named"
+        elif self.verb is Verb.ALTER and self.where and not self.each:
+            problem = "a filter is for one offset, not for a list of them"
         elif self.each and (self.verb is not Verb.ALTER or [one.partition for one in self.wanted] != [None]):
             problem = "one offset for each source partition is for an alteration, without a partition"
         elif self.verb is Verb.MIGRATE and self.own_topic is None:

@@ -178,20 +178,42 @@ class InternalTopicsClient:
         self._stores = {}
         for kafka, connectors in self._sessions(own):
             theirs = {connector: own[connector] for connector in connectors}
-            try:
-                found, brokers = self._found(kafka, theirs.values()), self._topics(kafka).brokers()
-            except EosError as error:
-                for connector in theirs:
-                    del own[connector]
-                    self._take_note(connector, error)
-                continue
-            # Of several addresses whose brokers say the same cluster id, those that are described count.
-            for store in theirs.values():
+            found, refused = self._found_or_refused(kafka, theirs)
+            for connector, error in refused.items():
+                del own[connector]
+                self._take_note(connector, error)
+            for store in (store for connector, store in theirs.items() if connector not in refused):
+                # Of several addresses whose brokers say the same cluster id, those that are described count.
                 if store.name not in self._stores:
                     self._stores[store.name] = store
-                    there.brokers[store.name] = brokers
-                    there.found |= {name: topic for name, topic in found.items() if name == store.name}
+                    there.brokers[store.name] = found.brokers[store.name]
+                    there.found |= {name: topic for name, topic in found.found.items() if name == store.name}
         return there
+
+    def _found_or_refused(self, kafka: Session, stores: Mapping[str, Store]) -> tuple[_Elsewhere, dict[str, EosError]]:
+        """What brokers of one other Kafka cluster say of own topics, and by connector what they do not say.
+
+        :param stores: by connector.
+        """
+        try:
+            brokers = self._topics(kafka).brokers()
+            there = _Elsewhere(self._found(kafka, stores.values()))
+            there.brokers = {store.name: brokers for store in stores.values()}
+        except ConfigurationError as error:
+            if len(stores) == 1:
+                return _Elsewhere(), dict.fromkeys(stores, error)
+        except EosError as error:
+            return _Elsewhere(), dict.fromkeys(stores, error)
+        else:
+            return there, {}
+        # A right is missing on one topic: it holds up no other.
+        there, refused = _Elsewhere(), dict[str, EosError]()
+        for connector, store in stores.items():
+            one, not_said = self._found_or_refused(kafka, {connector: store})
+            there.found |= one.found
+            there.brokers |= one.brokers
+            refused |= not_said
+        return there, refused
 
     def _sessions(self, own: Mapping[str, Store]) -> list[tuple[Session, list[str]]]:
         """The sessions of other Kafka clusters, those that are described first, with the connectors of each."""

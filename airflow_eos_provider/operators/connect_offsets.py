@@ -137,7 +137,7 @@ class ConnectOffsetsPlanOperator(_OffsetsOperator):
         return OffsetsRequest(
             verb,
             self.connector,
-            where=parse_where(self.where or None) if verb is Verb.RESET or each else {},
+            where=parse_where(self.where or None) if verb in (Verb.RESET, Verb.ALTER) else {},
             wanted=tuple(wanted),
             each=each,
             file=self.file if verb in (Verb.RESTORE, Verb.COPY) else "",

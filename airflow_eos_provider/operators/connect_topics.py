@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
 from airflow_eos_provider.errors import ConfigurationError
@@ -109,6 +109,7 @@ class ConnectTopicsPlanOperator(_TopicsOperator):
     :returns: the plan, as ``TopicPlan.to_dict`` gives it.
     :raises AirflowSkipException: there is nothing to do.
     :raises AirflowFailException: the topics cannot be looked at; with the reason.
+    :raises AirflowException: nothing is to be done but for own topics that are not known.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -126,6 +127,8 @@ class ConnectTopicsPlanOperator(_TopicsOperator):
         for what in look.not_checked:
             self._report(f"Not checked: {what}.")
         if not plan.changes:
+            for error in client.unknown.values():
+                raise AirflowException(f"An own topic is not known, so this is not all: {error.found}") from error
             raise AirflowSkipException("Nothing to do: no internal topic is missing, and none is to be mended here.")
         self.log.info("Plan %s", plan.hash)
         for line in plan.diff():
@@ -143,7 +146,7 @@ class ConnectTopicsOperator(_TopicsOperator):
         hash must be the plan's.
     :param reason: why, for the journal.
     :param take_over: fence a controller though its lease still runs; a template gives the words ``True`` or ``False``.
-    :returns: ``plan`` (its hash), ``changes``, and ``findings``, which are left.
+    :returns: ``plan`` (its hash), ``changes``, ``findings``, which are left, and ``not_checked``.
     :raises AirflowFailException: refused, or moved since it was planned.
     """
 
@@ -180,12 +183,16 @@ class ConnectTopicsOperator(_TopicsOperator):
                     report=self._report,
                 )
                 create_topics(client, plan, journal, approved=approved.hash, take_over=is_true(self.take_over))
-                left = findings(client.look())
+                look = client.look()
+        left = findings(look)
         self._warn_of(left)
+        for what in look.not_checked:
+            self.log.warning("Not checked: %s", one_line(what, LINE_CHARACTERS))
         return {
             "plan": approved.hash,
             "changes": [change.to_dict() for change in approved.changes],
             "findings": [one.to_dict() for one in left],
+            "not_checked": list(look.not_checked),
         }
 
 

@@ -1,6 +1,6 @@
 """A connector of so many tasks that Connect cannot fence them in its own time, and what helps.
 
-Some minutes, so only on request: ``EOS_SOAK_FENCE_TASKS=120 pytest -n0 -s tests/integration/test_soak_fencing.py``.
+Some minutes, so only on request: ``EOS_SOAK_FENCE_TASKS=300 pytest -n0 -s tests/integration/test_soak_fencing.py``.
 """
 
 from __future__ import annotations

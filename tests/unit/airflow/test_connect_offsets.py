@@ -71,7 +71,10 @@ def test_the_form_becomes_a_request_and_fields_of_other_actions_do_not_count() -
         "topic": "",
     }
     assert request(verb="reset", **form) == OffsetsRequest(Verb.RESET, "c", where={"a": 1})
-    assert request(verb="alter", **form) == OffsetsRequest(Verb.ALTER, "c", wanted=(Wanted({"a": 1}, None),))
+    listed = request(verb="alter", **{**form, "where": ""})
+    assert listed == OffsetsRequest(Verb.ALTER, "c", wanted=(Wanted({"a": 1}, None),))
+    with pytest.raises(ConfigurationError, match="a filter is for one offset"):
+        request(verb="alter", **form)
     each = request(verb="alter", **{**form, "offsets": '{"offset": {"n": 1}}'})
     assert each == OffsetsRequest(Verb.ALTER, "c", where={"a": 1}, wanted=(Wanted(None, {"n": 1}),), each=True)
     assert request(verb="restore", **form) == OffsetsRequest(Verb.RESTORE, "c", file="/backup", from_elsewhere=True)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from airflow_eos_provider.connect.internal_topics import Role, WantedTopic
-from airflow_eos_provider.connect.topic_checks import Change, TopicPlan
+from airflow_eos_provider.connect.topic_checks import Change, TopicPlan, TopicsLook
 from airflow_eos_provider.dag_factories import topics_dag
-from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
+from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError, UnreachableError
 from airflow_eos_provider.journal.records import RolloutState
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.offsets import create_topics
@@ -79,6 +80,19 @@ def test_an_approver_sees_some_lines_and_the_log_has_all() -> None:
     assert "more lines" in body
     assert len(body.splitlines()) < 30
     assert "-cleanup.policy=delete" in shown.whole
+
+
+def test_where_an_own_topic_is_not_known_the_plan_does_not_say_that_there_is_nothing_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unknown: dict[str, EosError] = {"c": UnreachableError("no broker at t:9092 answers")}
+    client = SimpleNamespace(look=lambda: TopicsLook("g", "k", 3, (), {}), unreachable=None, unknown=unknown)
+    monkeypatch.setattr(ConnectTopicsPlanOperator, "client", lambda self: nullcontext((None, client)))
+    with pytest.raises(AirflowException, match="no broker at t:9092 answers"):
+        ConnectTopicsPlanOperator(task_id="plan").execute({})
+    unknown.clear()
+    with pytest.raises(AirflowSkipException, match="Nothing to do"):
+        ConnectTopicsPlanOperator(task_id="plan").execute({})
 
 
 def test_another_plan_than_the_approved_one_is_not_carried_out() -> None:

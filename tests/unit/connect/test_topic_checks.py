@@ -12,6 +12,7 @@ from airflow_eos_provider.connect.internal_topics import BROKERS_DEFAULT, Role, 
 from airflow_eos_provider.connect.topic_checks import (
     Finding,
     FoundTopic,
+    TopicPlan,
     TopicsLook,
     findings,
     plan_of,
@@ -240,3 +241,11 @@ def test_a_hash_is_refused_when_what_it_was_made_from_has_moved() -> None:
     ):
         with pytest.raises(PlanMovedError, match=plan_of(moved).short_hash):
             plan_of(moved).require(plan.short_hash)
+
+
+def test_a_plan_has_the_hash_that_it_had_before_topics_had_addresses() -> None:
+    here = plan_of(look({"own": None}))
+    assert "addresses" not in str(here.to_dict()["changes"])
+    there = plan_of(look({"own": None}, wanted=(replace(OWN, addresses="t:9092"),)))
+    read = TopicPlan.from_dict(there.to_dict())
+    assert (read.hash, read.changes[0].wanted.addresses) == (there.hash, "t:9092")

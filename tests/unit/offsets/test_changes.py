@@ -83,12 +83,15 @@ def test_an_altered_offset_is_written_where_tasks_look_first_and_replaced_where_
 
 
 def test_one_offset_for_each_source_partition_is_for_those_that_have_one_within_a_filter() -> None:
-    broken = b"no key"
-    places = Places("c", [topic("own", (A, b"1")), topic("global", (A, b"1"), (B, b"2"), (ODD, b"3"), (broken, b"4"))])
-    every = [{"a": "2", "z": "1"}, {"file": "a"}, {"file": "b"}]
-    assert one_for_each(places, {}, {"n": 0}) == [Wanted(partition, {"n": 0}) for partition in every]
-    assert one_for_each(places, {"file": "b"}, None) == [Wanted({"file": "b"}, None)]
-    assert one_for_each(places, {"file": "x"}, None) == []
+    below = topic("global", (A, b"1"), (B, b"2"), (ODD, b"3"), (offset_key("c", None), b"4"))
+    every = [None, {"a": "2", "z": "1"}, {"file": "a"}, {"file": "b"}]
+    assert one_for_each(Places("c", [below]), {}, {"n": 0}) == [Wanted(partition, {"n": 0}) for partition in every]
+    assert one_for_each(Places("c", [below]), {"file": "b"}, {"n": 0}) == [Wanted({"file": "b"}, {"n": 0})]
+    assert one_for_each(Places("c", [below]), {"file": "x"}, None) == []
+    # The tasks read the own topic alone; a removal is of all there is.
+    both = Places("c", [topic("own", (A, b"1"), (B, None)), below])
+    assert one_for_each(both, {}, {"n": 0}) == [Wanted({"file": "a"}, {"n": 0})]
+    assert one_for_each(both, {}, None) == [Wanted(partition, None) for partition in every]
 
 
 def test_an_altered_offset_keeps_the_spelling_of_its_key() -> None:
