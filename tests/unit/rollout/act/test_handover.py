@@ -276,7 +276,8 @@ class Elsewhere:
         monkeypatch.setattr(module, "read_journal", lambda *_: self.content)
 
     def look(self, gate: GateState) -> GateLook:
-        look = GateLook(SimpleNamespace(kafka=None, group_id="lab", workers=()), gate, TASK)  # type: ignore[arg-type]
+        cluster = SimpleNamespace(kafka=None, other_kafka=(), group_id="lab", workers=())
+        look = GateLook(cluster, gate, TASK)  # type: ignore[arg-type]
         look._observer.observe = self.observe  # type: ignore[method-assign]
         return look
 

@@ -52,7 +52,7 @@ def test_what_a_rollout_of_a_newer_version_has_left_is_a_doubt_and_no_finding(
         unreadable={"r2": Unreadable("was written by a newer version", appended_at_ms=int(NOW + 9) * 1000)},
     )
     monkeypatch.setattr(drift_watch, "read_journal", lambda *_: journal)
-    described: Any = SimpleNamespace(kafka=None, group_id="lab", workers=(), rest=None)
+    described: Any = SimpleNamespace(kafka=None, other_kafka=(), group_id="lab", workers=(), rest=None)
     watch = drift_watch.DriftWatch(described)
     watch._observer.observe = cluster_in(Mode.ENABLED).observe  # type: ignore[method-assign]
     drift = watch.look(stable_seconds=0.0)
