@@ -43,6 +43,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def sentence(phrase: str) -> str:
+    """``see its log`` -> ``See its log.``"""
+    return f"{phrase[:1].upper()}{phrase[1:]}."
+
+
 def code_span(value: object, limit: int = VALUE_CHARACTERS) -> str:
     """A value as a Markdown code span, in which nothing else is Markdown; it also fits into a cell of a table.
 

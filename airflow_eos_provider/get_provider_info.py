@@ -108,8 +108,8 @@ def _kafka_connect_connection() -> dict[str, Any]:
         "conn-fields": {
             "cluster_file": _field(
                 "Cluster file",
-                "A file (eos.yaml) on the Airflow workers that describes the cluster. Host, client and REST settings "
-                "may be given beside it; Group and Workers may not.",
+                "A file (eos.yaml) on the Airflow workers that describes the cluster. Host, client, REST settings and "
+                "other Kafka clusters may be given beside it; Group and Workers may not.",
             ),
             "group_id": _field("Group", "The workers' group.id."),
             "kafka_conn_id": _field("Kafka connection", "A connection of type kafka that knows the brokers."),

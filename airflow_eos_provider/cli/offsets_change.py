@@ -99,9 +99,9 @@ def alter_(
 ) -> None:
     """Give source partitions other offsets. Without --hash or --yes: show the plan, change nothing.
 
-    Which: those of --file; the one of --partition; with --where each that matches, with --all each. An offset is
-    written under the key that the connector's tasks look for, however it is spelt. The steps are those of 'eos offsets
-    reset'.
+    --file has several offsets. --offset is for the source partition of --partition, for each that --where matches, or
+    for --all. An offset is written under the key that the connector's tasks look for, however it is spelt. The steps
+    are those of 'eos offsets reset'.
     """
     chosen = [file is not None, partition is not None, where is not None, each]
     if chosen.count(True) != 1 or (file is None) != (offset is not None):

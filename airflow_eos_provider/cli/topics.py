@@ -100,7 +100,9 @@ def check(
             _show_not_checked(look)
     if found:
         raise typer.Exit(1)
-    _require_known(client)
+    if client.unreachable:
+        raise client.unreachable
+    client.require_own_topics()
 
 
 @topics_app.command(
@@ -163,17 +165,7 @@ def create(
             console.print("What is not mended here:", style="bold")
         _show_findings(left)
         _show_not_checked(look)
-    for error in client.unknown.values():
-        raise error
-
-
-def _require_known(client: InternalTopicsClient) -> None:
-    """End with the error of what could not be looked at.
-
-    :raises EosError: no worker answered, or the own topic of a connector is not known.
-    """
-    for error in filter(None, (client.unreachable, *client.unknown.values())):
-        raise error
+    client.require_own_topics()
 
 
 def _require_hash(plan: TopicPlan) -> None:

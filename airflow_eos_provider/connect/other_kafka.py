@@ -90,8 +90,7 @@ class OtherKafka:
         addresses = addresses_of(text)
         if addresses not in self._ids:
             try:
-                with self._new(text) as other:
-                    self._ids[addresses] = _checked(other.cluster_id(), text)
+                self._ids[addresses] = _checked(self.session(text).cluster_id(), text)
             except EosError as error:
                 self._ids[addresses] = error
         found = self._ids[addresses]

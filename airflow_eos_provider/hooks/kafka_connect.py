@@ -199,10 +199,7 @@ class KafkaConnectHook(BaseHook):
         """The extra with what its connections of type ``kafka`` say, wherever it names one."""
         joined = self._with_kafka_connection(extra)
         if "other_kafka" in joined:
-            joined["other_kafka"] = [
-                self._with_kafka_connection(entry) if isinstance(entry, Mapping) else entry
-                for entry in joined["other_kafka"]
-            ]
+            joined["other_kafka"] = [self._with_kafka_connection(entry) for entry in joined["other_kafka"]]
         return joined
 
     def _with_kafka_connection(self, mapping: Mapping[str, Any]) -> dict[str, Any]:
@@ -261,7 +258,7 @@ def _extra(connection: Connection) -> dict[str, Any]:
 
     :raises ConfigurationError: a structure is given as text, which Airflow shows as it is, passwords included.
     """
-    extra = {key: value for key, value in connection.extra_dejson.items() if value not in (None, "", {}, [])}
+    extra = _filled(connection.extra_dejson)
     for key, kind in _STRUCTURES.items():
         value = extra.get(key)
         if isinstance(value, str):
@@ -277,6 +274,11 @@ def _extra(connection: Connection) -> dict[str, Any]:
     return extra
 
 
+def _filled(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """What a form or a user has not left empty."""
+    return {key: value for key, value in mapping.items() if value not in (None, "", {}, [])}
+
+
 def _other_kafka(entry: Any, number: int) -> dict[str, Any]:
     """An entry of ``other_kafka`` without its empty fields.
 
@@ -285,7 +287,7 @@ def _other_kafka(entry: Any, number: int) -> dict[str, Any]:
     where = f"other_kafka[{number}]"
     if not isinstance(entry, Mapping):
         raise ConfigurationError(f"{where} is not a mapping.", expected="{bootstrap_servers: …, client: {…}}")
-    kept = {key: value for key, value in entry.items() if value not in (None, "", {}, [])}
+    kept = _filled(entry)
     for key in ("client", "client_secrets"):
         if not isinstance(kept.get(key, {}), Mapping):
             raise ConfigurationError(f"{where}.{key} is not a mapping.", expected="{name: value, …}")

@@ -146,11 +146,11 @@ def one_for_each(places: Places, where: Mapping[str, Any], offset: Mapping[str, 
     :param where: only for those with these members; none at all for every one.
     :param offset: None to remove all there are, also those that the tasks do not read.
     """
-    read = {record.topic for record in places.live()} if offset is None else {places.topics[0].name}
+    read = places.topics[0].name
     partitions = {
         json.dumps(record.key.partition, sort_keys=True): record.key.partition
         for record in places.live()
-        if record.topic in read and is_within(record.key, where)
+        if (offset is None or record.topic == read) and is_within(record.key, where)
     }
     return [Wanted(partition, offset) for _, partition in sorted(partitions.items())]
 

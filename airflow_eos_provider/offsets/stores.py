@@ -16,6 +16,7 @@ from airflow_eos_provider.connect.internal_topics import OWN_TOPIC, read_worker_
 from airflow_eos_provider.connect.other_kafka import CLIENTS, OVERRIDES, ClientAddresses
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.data_text import sentence
 from airflow_eos_provider.errors import EosError, RefusedError, UnreachableError
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import require_topic_name
@@ -96,21 +97,20 @@ class OffsetStores:
         """The id of the one Kafka cluster in which all clients of a connector are."""
         ids = dict.fromkeys(CLIENTS, self._own_id)
         for client, addresses in elsewhere.items():
-            remedy = self._session.other_kafka.remedy(addresses)
             try:
                 ids[client] = self._session.other_kafka.id_of(addresses)
             except UnreachableError as error:
                 raise UnreachableError(
                     f"The Kafka cluster of the {client} of connector {connector}, {addresses}, in which its offsets "
                     f"are, does not answer: {error.found}",
-                    remedy=f"{remedy[:1].upper()}{remedy[1:]}.",
+                    remedy=sentence(self._session.other_kafka.remedy(addresses)),
                 ) from error
             except EosError as error:
                 raise RefusedError(
                     f"Connector {connector} has its offsets in the Kafka cluster of its {client}, {addresses}, which "
                     f"is not known: {error.found.rstrip('.')}.",
                     expected="addresses of brokers that answer here",
-                    remedy=f"{remedy[:1].upper()}{remedy[1:]}.",
+                    remedy=sentence(self._session.other_kafka.remedy(addresses)),
                 ) from error
         if len(set(ids.values())) > 1:
             clients = ", ".join(f"{client}: {cluster_id}" for client, cluster_id in ids.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -90,11 +90,12 @@ class InternalTopicsClient:
         for name in (*names.values(), *self._given.own):
             require_topic_name(name)
         connectors = self._connectors()
-        own = self._own(connectors or {}, names[Role.OFFSETS])
-        there = self._look_elsewhere(own)
+        stores = self._own(connectors or {}, names[Role.OFFSETS])
+        there = self._look_elsewhere(stores)
+        own = {connector: store.name for connector, store in stores.items()}
         here = self._session.kafka
         members = self._members()
-        wanted = self._wanted(files, names, {connector: store.name for connector, store in own.items()})
+        wanted = self._wanted(files, names, own)
         in_workers = {one.name: Store(one.name, here) for one in wanted if one.name not in self._stores}
         self._stores |= in_workers
         found = {**self._found(here, in_workers.values()), **there.found}
@@ -104,12 +105,22 @@ class InternalTopicsClient:
             brokers=self._topics(here).brokers(),
             wanted=wanted,
             found=found,
-            own={connector: store.name for connector, store in own.items()},
+            own=own,
             foreign_ids=self._foreign_ids(found),
             workers_run=connectors is not None or members,
             not_checked=tuple(self._not_checked),
             brokers_elsewhere=there.brokers,
         )
+
+    def require_own_topics(self, connectors: Collection[str] | None = None) -> None:
+        """Go on only if the own topics of connectors are known since the last look.
+
+        :param connectors: their names; None for all.
+        :raises EosError: why one is not.
+        """
+        for connector, error in self.unknown.items():
+            if connectors is None or connector in connectors:
+                raise error
 
     def carry_out(self, plan: TopicPlan, permit: Callable[[str], None] = lambda topic: None) -> None:
         """Create and change topics as planned; returns when the brokers say that it is so.
@@ -139,7 +150,9 @@ class InternalTopicsClient:
             self._topics(store.kafka).await_settings(store.topic, change.settings)
 
     def _topics(self, kafka: Session) -> Topics:
-        return self._topics_of.setdefault(kafka, Topics(kafka.settings))
+        if kafka not in self._topics_of:
+            self._topics_of[kafka] = Topics(kafka.settings)
+        return self._topics_of[kafka]
 
     def _own(self, connectors: Mapping[str, ConnectorStatus], global_topic: str) -> dict[str, Store]:
         """By source connector the offsets topic that it has for itself, or with others in another Kafka cluster."""
@@ -182,12 +195,13 @@ class InternalTopicsClient:
             for connector, error in refused.items():
                 del own[connector]
                 self._take_note(connector, error)
-            for store in (store for connector, store in theirs.items() if connector not in refused):
-                # Of several addresses whose brokers say the same cluster id, those that are described count.
-                if store.name not in self._stores:
-                    self._stores[store.name] = store
-                    there.brokers[store.name] = found.brokers[store.name]
-                    there.found |= {name: topic for name, topic in found.found.items() if name == store.name}
+                del theirs[connector]
+            # Of several addresses whose brokers say the same cluster id, those that are described count, also if only
+            # the others say that they have the topic.
+            new = {store.name: store for store in theirs.values() if store.name not in self._stores}
+            there.found |= {name: topic for name, topic in found.found.items() if name in new}
+            there.brokers |= {name: brokers for name, brokers in found.brokers.items() if name in new}
+            self._stores |= new
         return there
 
     def _found_or_refused(self, kafka: Session, stores: Mapping[str, Store]) -> tuple[_Elsewhere, dict[str, EosError]]:

@@ -10,7 +10,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
-from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.operators.approved import actor_of, is_true, require_approved
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
@@ -127,7 +127,9 @@ class ConnectTopicsPlanOperator(_TopicsOperator):
         for what in look.not_checked:
             self._report(f"Not checked: {what}.")
         if not plan.changes:
-            for error in client.unknown.values():
+            try:
+                client.require_own_topics()
+            except EosError as error:
                 raise AirflowException(f"An own topic is not known, so this is not all: {error.found}") from error
             raise AirflowSkipException("Nothing to do: no internal topic is missing, and none is to be mended here.")
         self.log.info("Plan %s", plan.hash)
@@ -205,8 +207,7 @@ def _whole_look(client: InternalTopicsClient, connectors: Collection[str] = ()) 
     look = client.look()
     if client.unreachable is not None and (look.workers_run or connectors):
         raise client.unreachable
-    for name in sorted(client.unknown.keys() & set(connectors)):
-        raise client.unknown[name]
+    client.require_own_topics(connectors)
     return look
 
 

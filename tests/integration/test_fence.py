@@ -438,7 +438,7 @@ def test_a_round_that_is_denied_only_to_who_asks_for_it_names_the_principal_and_
 def test_a_round_that_is_denied_only_to_the_connectors_admin_principal_fails_and_is_done_once_that_is_granted(
     lab: Lab, named: NamedListener
 ) -> None:
-    """Its producers write as somebody else, and so does who asks for the round."""
+    """The producers and the operator have another principal, which is denied nothing."""
     admin = {"bootstrap.servers": named.bootstrap_servers, **named.java_client}
     overrides = {f"admin.override.{name}": value for name, value in admin.items()}
     _ensure_three_tasks(lab)

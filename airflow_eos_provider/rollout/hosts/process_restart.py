@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.connect.properties import parse
+from airflow_eos_provider.data_text import sentence
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.process_start import ProcessStart
 from airflow_eos_provider.processes import ProcessIdentity
@@ -130,7 +131,7 @@ class ProcessRestart:
         if found:
             raise RefusedError(
                 f"{worker.worker_id} may not be restarted from here: {found[0].what}. Nothing was stopped.",
-                remedy=f"{found[0].remedy[:1].upper()}{found[0].remedy[1:]}.",
+                remedy=sentence(found[0].remedy),
             )
 
     def _spec(

@@ -11,13 +11,16 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.internal_topics import Role, WantedTopic
+from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topic_checks import Change, TopicPlan, TopicsLook
 from airflow_eos_provider.dag_factories import topics_dag
-from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError, UnreachableError
+from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, UnreachableError
 from airflow_eos_provider.journal.records import RolloutState
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.offsets import create_topics
+from airflow_eos_provider.offsets.topics_look import InternalTopicsClient
 from airflow_eos_provider.operators.approvable import approvable
 from airflow_eos_provider.operators.approval import approval_body
 from airflow_eos_provider.operators.connect_topics import ConnectTopicsOperator, ConnectTopicsPlanOperator
@@ -85,12 +88,14 @@ def test_an_approver_sees_some_lines_and_the_log_has_all() -> None:
 def test_where_an_own_topic_is_not_known_the_plan_does_not_say_that_there_is_nothing_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    unknown: dict[str, EosError] = {"c": UnreachableError("no broker at t:9092 answers")}
-    client = SimpleNamespace(look=lambda: TopicsLook("g", "k", 3, (), {}), unreachable=None, unknown=unknown)
+    monkeypatch.setattr(InternalTopicsClient, "look", lambda self: TopicsLook("g", "k", 3, (), {}))
+    description = {"bootstrap_servers": "b:9092", "group_id": "g", "workers": [{"url": "http://w1:8083"}]}
+    client = InternalTopicsClient(ConnectSession(ConnectCluster.from_mapping(description)))
+    client.unknown = {"c": UnreachableError("no broker at t:9092 answers")}
     monkeypatch.setattr(ConnectTopicsPlanOperator, "client", lambda self: nullcontext((None, client)))
     with pytest.raises(AirflowException, match="no broker at t:9092 answers"):
         ConnectTopicsPlanOperator(task_id="plan").execute({})
-    unknown.clear()
+    client.unknown = {}
     with pytest.raises(AirflowSkipException, match="Nothing to do"):
         ConnectTopicsPlanOperator(task_id="plan").execute({})
 
