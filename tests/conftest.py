@@ -81,9 +81,21 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.failed:
         for log in [worker.log for lab in _STARTED for worker in lab.workers if worker.log.exists()]:
             lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-            problems = [line for line in lines if " WARN " in line or " ERROR " in line]
-            report.sections.append((f"the last warnings and errors in {log}", "\n".join(problems[-_LOG_LINES:])))
+            shown = "\n".join(_problems(lines)[-_LOG_LINES:])
+            report.sections.append((f"the last warnings and errors in {log}", shown))
     return report
+
+
+def _problems(lines: list[str]) -> list[str]:
+    """Warnings and errors, with the exceptions behind them and without the frames of their stacks."""
+    problems: list[str] = []
+    is_part = False
+    for line in lines:
+        if line.startswith("["):
+            is_part = " WARN " in line or " ERROR " in line
+        if is_part and not line.startswith("\t"):
+            problems.append(line)
+    return problems
 
 
 @pytest.fixture

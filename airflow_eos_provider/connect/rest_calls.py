@@ -32,6 +32,14 @@ _REBALANCE_FIRST = "Request cannot be completed because a rebalance is expected"
 #: How Connect's words begin where a request did not get to the leader, or its answer not back.
 _NOT_FORWARDED = "IO Error trying to forward REST request"
 
+#: How Connect's words begin where the leader may not write the config topic any more, since another worker that leads,
+#: or led, has fenced its producer (``DistributedHerder.writeToConfigTopicAsLeader``), and until it has joined the group
+#: again and, if it still leads, claimed the right anew (``KafkaConfigBackingStore.sendPrivileged``).
+_NOT_WRITTEN = (
+    "Failed to write to config topic",
+    "Cannot produce to config topic without claiming write privileges first",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -68,10 +76,12 @@ class Answer:
 
     @property
     def is_momentary(self) -> bool:
-        """The group is rebalancing or its leader is not known yet, and nothing was done: the same request has another
-        answer soon."""
+        """The group is rebalancing, its leader is not known yet, or was just fenced by another one, and nothing was
+        done: the same request has another answer soon."""
         words = self.message() or ""
-        return (self.status == 409 and _EXISTS not in words) or (self.status == 500 and words == _REBALANCE_FIRST)
+        return (self.status == 409 and _EXISTS not in words) or (
+            self.status == 500 and (words == _REBALANCE_FIRST or words.startswith(_NOT_WRITTEN))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +142,11 @@ class Call(Generic[T]):
         )
 
     def _remedy(self, answer: Answer, message: str | None) -> str | None:
+        if message is not None and message.startswith(_NOT_WRITTEN):
+            return (
+                "The leader's log says why: another worker leads too, or a right is missing on the config topic or on "
+                "the transactional id connect-cluster-<group>."
+            )
         if answer.is_momentary:
             return "Try again when the group is stable."
         if answer.status == 400 and message is None and ("%2F" in self.path or "%25" in self.path):

@@ -30,7 +30,7 @@ from airflow_eos_provider.connect.config_topic import ConnectorConfigState, read
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError, RefusedError
+from airflow_eos_provider.errors import ConfigurationError, ConnectRestError, EosError, PlanMovedError, RefusedError
 from airflow_eos_provider.journal.journal import Journal, RolloutState, read_journal
 from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.kafka.transaction_state import TransactionState
@@ -360,6 +360,23 @@ def test_a_fencing_that_is_killed_between_fence_and_restart_is_taken_up_and_the_
     with pytest.raises(KafkaException):
         zombie.commit_transaction(30)
     _assert_idle_goes_on(lab, "after-the-kill")
+
+
+def test_a_leader_that_was_fenced_itself_hears_a_request_again(lab: Lab) -> None:
+    """As when two workers lead for a moment: the one that is fenced answers 500, and claims the right anew."""
+
+    def fence_the_leader() -> None:
+        leader = {"bootstrap.servers": lab.bootstrap_servers, "transactional.id": f"connect-cluster-{lab.group_id}"}
+        Producer(leader).init_transactions(30)
+
+    with ConnectRest(lab.connect_urls[0], retry_seconds=0) as at_once, _rest(lab) as rest:
+        fence_the_leader()
+        with pytest.raises(ConnectRestError, match="Failed to write to config topic"):
+            at_once.put_config("short-lived", _idle_config(lab))
+        rest.put_config("short-lived", _idle_config(lab))
+        fence_the_leader()
+        rest.delete("short-lived")
+        assert "short-lived" not in rest.connectors()
 
 
 def test_a_round_that_an_acl_has_failed_names_it_and_is_done_once_that_is_granted(lab: Lab) -> None:

@@ -42,6 +42,15 @@ LEADER_IS_GONE = {
     "error_code": 500,
     "message": "IO Error trying to forward REST request: java.net.ConnectException: Connection refused",
 }
+LEADER_WAS_FENCED = {
+    "error_code": 500,
+    "message": "Failed to write to config topic; this may be due to a transient error and the request can be safely "
+    "retried",
+}
+LEADER_HAS_NO_RIGHT_YET = {
+    "error_code": 500,
+    "message": "Cannot produce to config topic without claiming write privileges first",
+}
 CANARY = "canary-7f3a"
 
 
@@ -242,6 +251,19 @@ class TestRetries:
         worker.says("GET", "/connectors/a/config", (500, REBALANCE_FIRST), (409, REBALANCE), (200, {"name": "a"}))
         assert rest.connector_config("a") == {"name": "a"}
         assert len(worker.requests) == 3
+
+    def test_a_leader_that_was_fenced_claims_its_right_anew_and_hears_the_request_again(
+        self, worker: Worker, rest: ConnectRest
+    ) -> None:
+        worker.says("DELETE", "/connectors/a", (500, LEADER_WAS_FENCED), (500, LEADER_HAS_NO_RIGHT_YET), (204, None))
+        rest.delete("a")
+        assert len(worker.requests) == 3
+
+    def test_a_leader_that_never_may_write_is_named_with_what_it_may_lack(self, worker: Worker) -> None:
+        worker.says("DELETE", "/connectors/a", (500, LEADER_WAS_FENCED))
+        with ConnectRest(worker.url, retry_seconds=0) as rest, pytest.raises(ConnectRestError) as caught:
+            rest.delete("a")
+        assert "connect-cluster-<group>" in caught.value.remedy
 
     def test_a_rebalance_without_end_becomes_an_error_in_time(self, worker: Worker) -> None:
         worker.says("PUT", "/connectors/a/stop", (409, REBALANCE))
