@@ -20,6 +20,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.demo.oracle import Comparison, compare, drain, expected_from_file
 from airflow_eos_provider.lab.lab import Lab
+from tests.forked import FORKS
 
 
 class Eos:
@@ -29,6 +30,10 @@ class Eos:
         self.lab = lab
         self.folder = folder
 
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "COLUMNS": "200", "EOS_CLUSTER": str(self.lab.cluster_file)}
+
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-m", "airflow_eos_provider.cli", *arguments],
@@ -36,19 +41,16 @@ class Eos:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "COLUMNS": "200", "EOS_CLUSTER": str(self.lab.cluster_file)},
+            env=self._environment,
         )
 
     def run(self, *arguments: str, expect: int | tuple[int, ...] = 0) -> subprocess.CompletedProcess[str]:
-        process = self.start(*arguments)
-        try:
-            output, errors = process.communicate(timeout=400)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
+        done = FORKS.run(
+            "airflow_eos_provider.cli", arguments, folder=self.folder, environment=self._environment, seconds=400
+        )
         codes = expect if isinstance(expect, tuple) else (expect,)
-        assert process.returncode in codes, f"exit {process.returncode}\n{output}\n{errors}"
-        return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
+        assert done.returncode in codes, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
 
     def plan(self, to: Mode) -> str:
         return str(json.loads(self.run("plan", "--to", to, "--json").stdout)["hash"])
@@ -86,6 +88,13 @@ class Eos:
             yield
         finally:
             process.send_signal(signal.SIGCONT)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forks_end(nothing_is_left_running: None) -> Iterator[None]:
+    """End the process that forks for the tests' commands."""
+    yield
+    FORKS.close()
 
 
 @pytest.fixture(scope="session")

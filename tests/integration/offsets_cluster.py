@@ -16,6 +16,7 @@ from typing import Any
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.lab.lab import Lab
+from tests.forked import FORKS
 from tests.waiting import until
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
@@ -80,23 +81,20 @@ class Cluster:
         return self.rest.statuses()[name].state
 
 
-def signalled(lab: Lab, name: str, step: str, point: str, *arguments: str) -> subprocess.Popen[str]:
-    """``eos``, which sends itself a signal at this point of a step."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.integration.signalled_at", name, step, point, *arguments],
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "EOS_CLUSTER": str(lab.cluster_file)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+#: ``eos`` that sends itself a signal.
+_SIGNALLED = "tests.integration.signalled_at"
+_FOLDER = Path(__file__).parents[2]
 
 
 def killed(lab: Lab, step: str, point: str, *arguments: str) -> None:
     """``eos``, which kills itself at this point of a step."""
-    process = signalled(lab, "SIGKILL", step, point, *arguments)
-    output, errors = process.communicate(timeout=120)
-    assert process.returncode == -signal.SIGKILL, f"{step} {point}: {process.returncode}\n{output}\n{errors}"
+    all_arguments = ("SIGKILL", step, point, *arguments)
+    done = FORKS.run(_SIGNALLED, all_arguments, folder=_FOLDER, environment=_environment(lab), seconds=120)
+    assert done.returncode == -signal.SIGKILL, f"{step} {point}: {done}"
+
+
+def _environment(lab: Lab) -> dict[str, str]:
+    return {**os.environ, "EOS_CLUSTER": str(lab.cluster_file)}
 
 
 class SuspendedChange:
@@ -137,7 +135,14 @@ def suspended(lab: Lab, steps: str, *arguments: str) -> Iterator[SuspendedChange
 
     :param steps: where, separated by commas.
     """
-    process = signalled(lab, "SIGSTOP", steps, "announced", *arguments)
+    process = subprocess.Popen(
+        [sys.executable, "-m", _SIGNALLED, "SIGSTOP", steps, "announced", *arguments],
+        cwd=_FOLDER,
+        env=_environment(lab),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         change = SuspendedChange(process)
         change.await_step()

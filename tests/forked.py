@@ -1,0 +1,143 @@
+"""Commands in processes that are forked from one that has imported them.
+
+A test's ``eos`` is a process of its own: folder, environment, standard streams, signals, exit code. Its imports take
+half a second of CPU, and a full run has hundreds of it, so one process imports them once and forks for each command,
+as a forking server does. It starts no thread and makes no client, so that nothing is cut in half by a fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import pkgutil
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+#: A request with all of an environment is far smaller.
+_REQUEST_BYTES = 128 * 1024
+
+
+class Forks:
+    """The process that forks, started by the first command."""
+
+    def __init__(self) -> None:
+        self._server: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+
+    def run(
+        self, module: str, arguments: tuple[str, ...], *, folder: Path, environment: Mapping[str, str], seconds: float
+    ) -> subprocess.CompletedProcess[str]:
+        """What ``python -m module arguments`` does.
+
+        :param environment: all of it.
+        :param seconds: it is killed after these.
+        :raises TimeoutError: it had to be killed.
+        """
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with ours:
+                with theirs:
+                    request = json.dumps([module, arguments, str(folder), dict(environment)]).encode()
+                    assert len(request) <= _REQUEST_BYTES
+                    socket.send_fds(self._socket(), [request], [output.fileno(), errors.fileno(), theirs.fileno()])
+                pid = int(ours.recv(100))
+                ours.settimeout(seconds)
+                try:
+                    code = int(ours.recv(100))
+                except TimeoutError:
+                    os.kill(pid, signal.SIGKILL)
+                    raise
+            texts = []
+            for file in (output, errors):
+                file.seek(0)
+                texts.append(file.read().decode())
+        return subprocess.CompletedProcess(arguments, code, *texts)
+
+    def close(self) -> None:
+        """End the process that forks."""
+        if self._server is not None:
+            process, connection = self._server
+            connection.close()
+            assert process.wait(timeout=120) == 0
+            self._server = None
+
+    def _socket(self) -> socket.socket:
+        if self._server is None:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "tests.forked", str(theirs.fileno())],
+                    cwd=Path(__file__).parents[1],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                )
+            self._server = process, ours
+        return self._server[1]
+
+
+#: For the tests of this process; :meth:`Forks.close` ends it.
+FORKS = Forks()
+
+
+def _serve(requests: socket.socket) -> None:
+    """Fork for each request, until the other side is closed."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody here waits for who attends to a request
+    while True:
+        request, files, _, _ = socket.recv_fds(requests, _REQUEST_BYTES, 3)
+        if not request:
+            return
+        assert len([*Path("/proc/self/task").iterdir()]) == 1, "an import has started a thread, which a fork would lose"
+        if os.fork() == 0:
+            requests.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _attend(json.loads(request), *files)
+        for file in files:
+            os.close(file)
+
+
+def _attend(request: tuple[str, list[str], str, dict[str, str]], output: int, errors: int, answers: int) -> None:
+    """Fork once more, and report pid and exit code of the command; returns in its process only when it is over."""
+    pid = os.fork()
+    if pid:
+        with socket.socket(fileno=answers) as connection, contextlib.suppress(BrokenPipeError):
+            connection.send(str(pid).encode())
+            _, status = os.waitpid(pid, 0)
+            connection.send(str(os.waitstatus_to_exitcode(status)).encode())
+        os._exit(0)
+    module, arguments, folder, environment = request
+    os.close(answers)
+    for file, number in ((output, 1), (errors, 2)):
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    sys.exit()
+
+
+def _import_all(package: ModuleType) -> None:
+    """Everything in a package that starts nothing when it is imported."""
+    for _, name, is_package in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        if name.rpartition(".")[2] != "__main__":
+            module = import_module(name)
+            if is_package:
+                _import_all(module)
+
+
+if __name__ == "__main__":
+    for each in ("cli", "connect", "journal", "kafka", "offsets", "rollout"):
+        parent = import_module(f"airflow_eos_provider.{each}")
+        _import_all(parent)
+    gc.freeze()
+    _serve(socket.socket(fileno=int(sys.argv[1])))
