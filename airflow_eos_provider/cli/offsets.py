@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,15 +33,14 @@ from airflow_eos_provider.cli.offsets_change import (
     restore_,
 )
 from airflow_eos_provider.connect.cluster import ConnectCluster
-from airflow_eos_provider.connect.internal_topics import OFFSETS, read_worker_files
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
-from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.kafka.partition_writers import Outcome
 from airflow_eos_provider.offsets import backup
 from airflow_eos_provider.offsets.difference import Difference, difference, own_from_global
-from airflow_eos_provider.offsets.group import GroupOffsets, SeenOffset, matching, parse_where, read_group_offsets
-from airflow_eos_provider.offsets.stores import OffsetStores
+from airflow_eos_provider.offsets.group import SeenOffset, matching, parse_where
+from airflow_eos_provider.offsets.look import OffsetsLook
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_documents, print_json
 
 offsets_app = typer.Typer(
@@ -50,9 +49,6 @@ offsets_app = typer.Typer(
     rich_markup_mode="rich",
     help="Source offsets: list, back up, compare, alter, reset, restore, copy, migrate and prune them.",
 )
-
-#: Limit of the one request for all connectors, seconds.
-_REST_SECONDS = 30.0
 
 
 @offsets_app.command(
@@ -83,7 +79,8 @@ def list_(
     """
     wanted = parse_where(where)
     with ConnectSession(load_cluster(cluster)) as session:
-        found = look(session, connector, offsets_topic, may_be_gone=everything, unknown=_warn_of_unknown)
+        look = _look(session, offsets_topic)
+        found = look.now(connector or "", may_be_gone=everything, unknown=_warn_of_unknown)
     names = [name for name in ([connector] if connector else found.known()) if name in found.connectors]
     shown = {name: matching(found.of(name), wanted) for name in names}
     if everything:
@@ -115,21 +112,19 @@ def backup_(
     """
     if to is None:
         raise typer.BadParameter("name the file with --to")
-    missing = list[str]()
-
-    def unknown(name: str, error: EosError) -> None:
+    with ConnectSession(load_cluster(cluster)) as session:
+        report = _look(session, offsets_topic).backup(to, connector or "")
+    for name, error in report.unknown.items():
         _warn_of_unknown(name, error)
-        missing.append(name)
-
-    # Of one connector alone, a backup without what its tasks read would be none.
-    taken = _now(load_cluster(cluster), connector, offsets_topic, unknown if connector is None else None)
-    count, digest = backup.write(taken, to)
     if as_json:
-        print_json({**taken.header(), "file": str(to), "records": count, "sha256": digest})
+        print_json(dict(report.document))
     else:
-        topics = ", ".join(topic.name for topic in taken.topics)
-        console.print(f"{count:,} offsets of {topics} are in {to}, sha256 {digest}", soft_wrap=True)
-    if missing:
+        topics = ", ".join(topic["name"] for topic in report.document["topics"])
+        console.print(
+            f"{report.document['records']:,} offsets of {topics} are in {to}, sha256 {report.document['sha256']}",
+            soft_wrap=True,
+        )
+    if report.unknown:
         raise typer.Exit(UnreachableError.exit_code)
 
 
@@ -165,7 +160,7 @@ def diff(
         of_two_groups = _of_two_groups(first, second)
     else:
         with ConnectSession(load_cluster(cluster)) as session:
-            found, of_two_groups = own_from_global(look(session, own, offsets_topic), own or ""), ""
+            found, of_two_groups = own_from_global(_look(session, offsets_topic).now(own or ""), own or ""), ""
     documents = [one.to_dict() for one in found]
     if not print_document(documents, [one["key"] for one in documents], output, as_json=as_json):
         if of_two_groups:
@@ -214,16 +209,13 @@ def _warn_of_unknown(connector: str, error: EosError) -> None:
     warn(f"{connector}: the offsets that its tasks read are not among these. {error.found}")
 
 
-def _now(
-    cluster: ConnectCluster,
-    connector: str | None,
-    offsets_topic: str | None,
-    unknown: Callable[[str, EosError], None] | None = None,
-) -> backup.Backup:
-    at = time.time()
+def _look(session: ConnectSession, offsets_topic: str | None) -> OffsetsLook:
+    return OffsetsLook(session, offsets_topic or "", print_share_read)
+
+
+def _now(cluster: ConnectCluster, connector: str | None, offsets_topic: str | None) -> backup.Backup:
     with ConnectSession(cluster) as session:
-        offsets = look(session, connector, offsets_topic, headers=True, unknown=unknown)
-        return backup.take(offsets, session.kafka.cluster_id(), cluster.group_id, at, connector)
+        return _look(session, offsets_topic).take(connector or "")
 
 
 def _of_two_groups(first: backup.Backup, second: backup.Backup) -> str:
@@ -243,44 +235,6 @@ def _show_differences(found: list[Difference]) -> None:
         )
         console.print(f"  {what}: {before} → {after} ({document['change']})", soft_wrap=True)
     console.print(f"{len(found):,} offsets differ." if found else "No offset differs.")
-
-
-def look(
-    session: ConnectSession,
-    connector: str | None,
-    offsets_topic: str | None,
-    *,
-    headers: bool = False,
-    may_be_gone: bool = False,
-    unknown: Callable[[str, EosError], None] | None = None,
-) -> GroupOffsets:
-    """The offsets of a described group.
-
-    :param connector: of this one only.
-    :param headers: read the records' headers, too.
-    :param may_be_gone: whether one that does not exist is no error.
-    :param unknown: as :func:`read_group_offsets` takes it.
-    :param offsets_topic: the workers' ``offset.storage.topic``, None to look into their files.
-    :raises ConfigurationError: there is no such connector, or the topic is not known.
-    :raises UnreachableError: no worker answers, or no broker does.
-    """
-    topic = offsets_topic or read_worker_files(session.cluster).common(OFFSETS)
-    connectors = session.first_answer(lambda rest: rest.statuses(), seconds=_REST_SECONDS)
-    if connector is not None and connector not in connectors and not may_be_gone:
-        raise ConfigurationError(
-            f"There is no connector {connector} in the group {session.cluster.group_id}.",
-            expected=f"one of {', '.join(sorted(connectors)) or 'none at all'}",
-            remedy=f"What a deleted connector has left: 'eos offsets list {connector} --all'.",
-        )
-    only = None if connector is None else [connector]
-    return read_group_offsets(
-        OffsetStores(session, topic),
-        connectors,
-        only=only,
-        headers=headers,
-        progress=print_share_read,
-        unknown=unknown,
-    )
 
 
 def _key(seen: SeenOffset) -> str:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from airflow_eos_provider.connect.rest import ConnectRest
     from airflow_eos_provider.offsets.apply import OffsetsChanger
     from airflow_eos_provider.offsets.fence_round import Fencer
+    from airflow_eos_provider.offsets.look import OffsetsLook
 
 logger = logging.getLogger(__name__)
 
@@ -143,6 +144,18 @@ class KafkaConnectHook(BaseHook):
         topics = (config_topic or files.common(CONFIGS), offsets_topic or files.common(OFFSETS))
         with ConnectSession(cluster) as session:
             yield OffsetsChanger(session, *topics, report=report)
+
+    @contextmanager
+    def source_offsets(self, *, offsets_topic: str = "") -> Iterator[OffsetsLook]:
+        """What reads source offsets and takes backups of them, as ``eos offsets list`` and ``backup`` do.
+
+        Its clients end with the block. Parameters and errors as in :meth:`offsets`.
+        """
+        from airflow_eos_provider.connect.session import ConnectSession
+        from airflow_eos_provider.offsets.look import OffsetsLook
+
+        with ConnectSession(self.get_cluster()) as session:
+            yield OffsetsLook(session, offsets_topic)
 
     @contextmanager
     def fencer(self, *, config_topic: str = "", report: Callable[[str], None] = lambda line: None) -> Iterator[Fencer]:

@@ -126,7 +126,8 @@ class OffsetsChanger:
     def _plan_anew(self, request: OffsetsRequest) -> OffsetsPlan:
         """What a change would write.
 
-        :raises RefusedError: the workers' modes are mixed or unknown, or the offsets are in another Kafka cluster.
+        :raises RefusedError: the workers' modes are mixed or unknown, the offsets are in another Kafka cluster, or the
+            tasks might not find what is written.
         :raises ConfigurationError: the change cannot be made, or a topic is not there.
         :raises UnreachableError: no worker or no broker answers.
         """
@@ -156,6 +157,7 @@ class OffsetsChanger:
                 self._require_compacted(stores.own(connector, wanted))
                 self._require_valid(wanted)
         writes = request.writes(reader, self.kafka_cluster_id, self.group_id)
+        request.require_one_place(reader)
         if own_topic is not None:
             _require_nothing_elsewhere(writes)
         last_change = closed[-1].change_id if closed else ""

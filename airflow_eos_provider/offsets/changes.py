@@ -1,8 +1,9 @@
 """What a change of source offsets writes, decided from the offsets as they are: alter, reset, restore, migrate, copy.
 
 Every key keeps its bytes: a record is removed under the key that it has, however it is spelt, and in every partition
-that has one. A connector's own topic and the global one are changed together: tasks read the own one alone, and the
-other is what they read once the connector has no such topic any more.
+that has one (in the topic that the tasks read it may have one only, see :func:`require_one_place`). A connector's own
+topic and the global one are changed together: tasks read the own one alone, and the other is what they read once the
+connector has no such topic any more.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from airflow_eos_provider.connect.jackson import encode
 from airflow_eos_provider.connect.offsets import OffsetKey, OffsetRecord, combined, offset_key, offset_value
+from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.offsets.backup import Backup
@@ -105,6 +107,31 @@ class Places:
                 after = value if kafka_partition == belongs else None
                 writes.append(Write(topic.name, kafka_partition, key, before, after))
         return [write for write in writes if write.before is not None or write.after is not None]
+
+
+def require_one_place(connector: str, topic: OffsetsTopic) -> None:
+    """Go on only if each key of a connector stands in one partition of the topic that its tasks read.
+
+    A key whose partition moved, since the topic got more partitions, stands in its former one too. A task that starts
+    reads the partitions in any order and holds what it reads last (``KafkaOffsetBackingStore``): what stands in the
+    former one, also a removal, would now and then come over the offset that its predecessor has committed.
+
+    :param topic: the one that the tasks read afterwards.
+    :raises RefusedError: one stands in another partition than its hash says.
+    """
+    partitions = len(topic.ends)
+    records = topic.committed.get(connector, ())
+    strayed = {r.key.raw for r in records if r.kafka_partition != partition_of(r.key.raw, partitions)}
+    if strayed:
+        raise RefusedError(
+            f"{counted(len(strayed), 'key')} of {connector} {'stands' if len(strayed) == 1 else 'stand'} in another "
+            f"partition of {topic.name} than its hash says, as where the topic got more partitions. A task that starts "
+            "may take what is there, also a removal, for the newest offset.",
+            expected="each key in one partition of the topic that the tasks read",
+            remedy=f"Move the connector into a topic of its own, new and empty: 'eos offsets migrate {connector} --to "
+            "own', with --topic if it has one already. The newest offset of each key goes along, and any change after "
+            "that is made there.",
+        )
 
 
 def reset(places: Places, where: Mapping[str, Any]) -> list[Write]:

@@ -162,7 +162,9 @@ def read_group_offsets(
             not_read.add(connector)
             continue
         if store is not None:
-            own[store.name], names[connector] = store, store.name
+            names[connector] = store.name
+            if store.name not in own or (store.is_described and not own[store.name].is_described):
+                own[store.name] = store
 
     def read(store: Store) -> OffsetsTopic:
         return read_offsets_topic(

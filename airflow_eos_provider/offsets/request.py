@@ -12,6 +12,7 @@ from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.offsets import backup, changes
 from airflow_eos_provider.offsets.changes import Wanted, Write
 from airflow_eos_provider.offsets.reader import OffsetsReader
+from airflow_eos_provider.offsets.topic import OffsetsTopic
 
 
 class Verb(StrEnum):
@@ -87,32 +88,42 @@ class OffsetsRequest:
         :raises RefusedError: the backup is from elsewhere, or what is to be pruned is in use.
         """
         name = self.connector
+        if self.verb is Verb.PRUNE:
+            if reader.exists(name):
+                raise RefusedError(
+                    f"Connector {name} exists: its offsets are not leftovers.",
+                    remedy=f"To let it begin anew: 'eos offsets reset {name}'.",
+                )
+            # In another Kafka cluster the topic may be that of another group, too.
+            return changes.reset(changes.Places(name, [reader.global_topic()]), {})
+        if self.verb is Verb.MIGRATE:
+            return changes.migrate(name, reader.of(name), self._target(reader))
+        places = reader.places(name)
         match self.verb:
             case Verb.RESET:
-                return changes.reset(reader.places(name), self.where)
-            case Verb.PRUNE:
-                if reader.exists(name):
-                    raise RefusedError(
-                        f"Connector {name} exists: its offsets are not leftovers.",
-                        remedy=f"To let it begin anew: 'eos offsets reset {name}'.",
-                    )
-                # In another Kafka cluster the topic may be that of another group, too.
-                return changes.reset(changes.Places(name, [reader.global_topic()]), {})
+                return changes.reset(places, self.where)
             case Verb.ALTER:
-                places = reader.places(name)
                 return changes.alter(places, self._wanted_of(places))
             case Verb.COPY:
                 if self.file:
-                    return changes.copy_saved(self.source, backup.read(Path(self.file)), reader.places(name))
-                return changes.copy(self.source, reader.of(self.source), reader.places(name))
-            case Verb.MIGRATE:
-                target = reader.place_with(name, self.own_topic or "")
-                return changes.migrate(name, reader.of(name), target)
+                    return changes.copy_saved(self.source, backup.read(Path(self.file)), places)
+                return changes.copy(self.source, reader.of(self.source), places)
             case Verb.RESTORE:
-                saved, places = backup.read(Path(self.file)), reader.places(name)
+                saved = backup.read(Path(self.file))
                 if not self.from_elsewhere:
                     changes.require_same_origin(saved, kafka_cluster_id, group_id, places.topics)
                 return changes.restore(places, saved)
+
+    def require_one_place(self, reader: OffsetsReader) -> None:
+        """Go on only if the tasks will find what it writes, see :func:`changes.require_one_place`."""
+        if self.verb is not Verb.PRUNE:
+            changes.require_one_place(self.connector, self._target(reader))
+
+    def _target(self, reader: OffsetsReader) -> OffsetsTopic:
+        """The topic that the connector's tasks read afterwards."""
+        if self.verb is Verb.MIGRATE:
+            return reader.place_with(self.connector, self.own_topic or "")
+        return reader.of(self.connector)[0]
 
     def _wanted_of(self, places: changes.Places) -> Sequence[Wanted]:
         """The offsets of an alteration."""

@@ -30,11 +30,14 @@ class Store:
     :param topic: its name there.
     :param kafka: the session of the cluster.
     :param cluster_id: of another Kafka cluster than the workers'; empty for theirs.
+    :param is_described: whether the cluster description has the addresses by which it is reached. Anybody's brokers may
+        say any cluster id: of two stores with one name the one that is described counts.
     """
 
     topic: str
     kafka: Session = field(compare=False, repr=False)
     cluster_id: str = ""
+    is_described: bool = field(default=True, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -91,7 +94,8 @@ class OffsetStores:
         cluster_id = self._cluster_of(connector, elsewhere)
         if cluster_id == self._own_id:
             return here
-        return Store(topic or global_topic, self._session.other_kafka.session(elsewhere["producer"]), cluster_id)
+        addresses, others = elsewhere["producer"], self._session.other_kafka
+        return Store(topic or global_topic, others.session(addresses), cluster_id, others.describes(addresses))
 
     def _cluster_of(self, connector: str, elsewhere: Mapping[str, str]) -> str:
         """The id of the one Kafka cluster in which all clients of a connector are."""

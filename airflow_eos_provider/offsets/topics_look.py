@@ -235,8 +235,7 @@ class InternalTopicsClient:
         for connector, store in own.items():
             if store.is_elsewhere:
                 connectors.setdefault(store.kafka, []).append(connector)
-        others = self._session.other_kafka
-        return sorted(connectors.items(), key=lambda each: not others.describes(each[0].settings.bootstrap_servers))
+        return sorted(connectors.items(), key=lambda each: not own[each[1][0]].is_described)
 
     def _connectors(self) -> Mapping[str, ConnectorStatus] | None:
         self.unreachable = None

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
 from airflow_eos_provider.errors import ConfigurationError
@@ -60,6 +61,51 @@ class _OffsetsOperator(BaseOperator):
 
     def _report(self, line: str) -> None:
         self.log.info("%s", one_line(line, LINE_CHARACTERS))
+
+
+class ConnectOffsetsBackupOperator(BaseOperator):
+    """Write a group's source offsets into a backup, as ``eos offsets backup`` does. Changes nothing in Kafka.
+
+    :param file: where to write, on the machine that runs the task; a template, such as ``/backups/{{ ds }}.jsonl``.
+    :param connector: of this one only; empty for all.
+    :param conn_id: a connection of type ``kafka_connect``.
+    :param offsets_topic: the workers' ``offset.storage.topic``; empty: as their properties files say.
+    :returns: ``file``, ``records``, ``sha256``, and the header of the backup: group, cluster, topics with positions.
+    :raises AirflowFailException: the offsets cannot be looked at; with the reason.
+    :raises AirflowException: the file is written, but lacks what the tasks of a connector read, since its Kafka cluster
+        is not known or does not answer.
+    """
+
+    template_fields: Sequence[str] = ("file", "connector", "conn_id", "offsets_topic")
+
+    def __init__(
+        self,
+        *,
+        file: str,
+        connector: str = "",
+        conn_id: str = KafkaConnectHook.default_conn_name,
+        offsets_topic: str = "",
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("retries", LOOK_RETRIES)
+        kwargs.setdefault("retry_delay", LOOK_RETRY_DELAY)
+        super().__init__(**kwargs)
+        self.file = file
+        self.connector = connector
+        self.conn_id = conn_id
+        self.offsets_topic = offsets_topic
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        with (
+            no_retry_where_pointless(),
+            KafkaConnectHook(self.conn_id).source_offsets(offsets_topic=self.offsets_topic) as offsets,
+        ):
+            report = offsets.backup(Path(self.file), self.connector)
+        records, file, digest = (report.document[key] for key in ("records", "file", "sha256"))
+        self.log.info("%d offsets are in %s, sha256 %s", records, file, digest)
+        for name, error in report.unknown.items():
+            raise AirflowException(f"The backup is without what the tasks of {name} read: {error.found}") from error
+        return dict(report.document)
 
 
 class ConnectOffsetsPlanOperator(_OffsetsOperator):

@@ -14,6 +14,8 @@ if "AIRFLOW_HOME" not in os.environ:
     atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
     os.environ["AIRFLOW_HOME"] = _HOME
 
+from pathlib import Path
+
 import pytest
 
 from airflow_eos_provider.errors import ConfigurationError
@@ -21,8 +23,10 @@ from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.lab.airflow import free_ports
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.offsets.backup import read
 from airflow_eos_provider.offsets.changes import Wanted
 from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
+from airflow_eos_provider.operators.connect_offsets import ConnectOffsetsBackupOperator
 
 
 def connect_to(lab: Lab, monkeypatch: pytest.MonkeyPatch, **changes: object) -> KafkaConnectHook:
@@ -71,7 +75,7 @@ def test_the_client_is_that_of_a_worker_which_answers(disabled_lab: Lab, monkeyp
 
 
 def test_offsets_are_changed_and_fencing_is_looked_at_with_the_topics_that_are_named(
-    disabled_lab: Lab, monkeypatch: pytest.MonkeyPatch
+    disabled_lab: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     hook, group = connect_to(disabled_lab, monkeypatch), disabled_lab.group_id
     topics = {"config_topic": f"{group}-configs", "offsets_topic": f"{group}-offsets"}
@@ -82,6 +86,13 @@ def test_offsets_are_changed_and_fencing_is_looked_at_with_the_topics_that_are_n
         assert offsets.apply(plan, journal).written == 1
         assert offsets.plan(request).nothing_to_do
         assert offsets.deleted() == ["hooked"]
+    with hook.source_offsets(offsets_topic=topics["offsets_topic"]) as source:
+        left = [one.offset.record for one in source.now().leftovers()]
+        assert [(record.key.connector, record.offset) for record in left] == [("hooked", {"n": 1})]
+    file = tmp_path / "backup.jsonl"
+    operator = ConnectOffsetsBackupOperator(task_id="backup", file=str(file), offsets_topic=topics["offsets_topic"])
+    assert operator.execute({})["records"] == 1
+    assert [record.offset for record in read(file).records] == [{"n": 1}]
     with hook.fencer(config_topic=topics["config_topic"]) as fencer:
         _, decision = fencer.look()
         assert decision.plan.nothing_to_do

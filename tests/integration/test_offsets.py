@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.offsets import offset_key
 from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.offsets.backup import read
 
@@ -88,6 +89,43 @@ def test_offsets_altered_in_the_global_topic_do_not_move_a_connector_with_a_topi
     one = _listed(eos, "shared")[_key(lab, "shared").decode()]
     assert (one["offset"], one["own"], one["topic"]) == (_end(lab, "shared"), False, f"{lab.group_id}-offsets")
     assert "position" in eos.run("offsets", "list", "own", "-o", "wide").stdout
+
+
+#: What a source of three subreddits has read, each a source partition of its own.
+SUBREDDITS = {"apachekafka": 4761, "CatsStandingUp": 2169, "grilledcheese": 489}
+
+
+def test_of_three_offsets_in_both_topics_the_own_ones_count_and_both_verbs_change_both(lab: Lab, eos: Any) -> None:
+    name, topic = "reddit", "reddit-offsets"
+    config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": name, "offsets.storage.topic": topic}
+    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+        rest.create(name, config, "STOPPED")
+        _wait_for(lambda: Topics(lab.cluster().kafka).find([topic]))
+    keys = {subreddit: offset_key(name, {"subreddit": subreddit}) for subreddit in SUBREDDITS}
+    for subreddit, position in SUBREDDITS.items():
+        _write(lab, topic, keys[subreddit], json.dumps({"position": position}).encode())
+        _write(lab, f"{lab.group_id}-offsets", keys[subreddit], b'{"position":1}')
+
+    def both() -> dict[str, tuple[Any, Any]]:
+        """By subreddit the offset of the own topic, which the tasks read, and that of the global one."""
+        listed = _listed(eos, name)
+        assert {one["topic"] for one in listed.values()} <= {topic}
+        found = {subreddit: listed[key.decode()] for subreddit, key in keys.items() if key.decode() in listed}
+        return {
+            subreddit: (one["offset"]["position"], [under["offset"]["position"] for under in one["under"]])
+            for subreddit, one in found.items()
+        }
+
+    assert both() == {subreddit: (position, [1]) for subreddit, position in SUBREDDITS.items()}
+    assert len(json.loads(eos.run("offsets", "diff", "--own", name, "--json", expect=1).stdout)) == len(SUBREDDITS)
+    altered = ("--where", '{"subreddit": "grilledcheese"}', "--offset", '{"position": 490}')
+    eos.run("offsets", "alter", name, *altered, "--yes")
+    assert both() == {"apachekafka": (4761, [1]), "CatsStandingUp": (2169, [1]), "grilledcheese": (490, [490])}
+    eos.run("offsets", "reset", name, "--yes")
+    assert _listed(eos, name) == {}
+    assert "No offset differs" in eos.run("offsets", "diff", "--own", name).stdout
+    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+        rest.delete(name)
 
 
 def test_what_rest_hides_is_there_and_says_why_and_leftovers_are_shown_on_request(lab: Lab, eos: Any) -> None:

@@ -285,7 +285,7 @@ def test_a_connector_that_is_deleted_or_created_in_the_midst_stays_so_with_its_o
     assert cluster.removals("gone") == 0
 
 
-def test_a_topic_that_gets_more_partitions_in_the_midst_takes_no_offset_and_the_next_plan_does(
+def test_a_topic_that_gets_more_partitions_in_the_midst_takes_no_offset_and_a_new_topic_does(
     cluster: Cluster, eos: Any
 ) -> None:
     cluster.start("raised", **{"offsets.storage.topic": "raised-offsets"})
@@ -301,6 +301,9 @@ def test_a_topic_that_gets_more_partitions_in_the_midst_takes_no_offset_and_the_
     assert (last_change(cluster).state, cluster.state("raised")) == ("aborted", "RUNNING")
     (offset,) = json.loads(eos.run("offsets", "list", "raised", "--json").stdout)
     assert offset["offset"] == END
+    refused = eos.run("offsets", "reset", "raised", "--yes", expect=3).stderr
+    assert "1 key of raised stands in another partition of raised-offsets" in " ".join(refused.split())
+    eos.run("offsets", "migrate", "raised", "--to", "own", "--topic", "raised-anew", "--yes")
     eos.run("offsets", "reset", "raised", "--yes")
     wanted = Counter(dict.fromkeys(LINES, 2))
     until(lambda: cluster.read("raised") == wanted, "each line a second time", seconds=SECONDS)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_eos_provider.connect.offsets import OffsetLog, offset_key
-from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.kafka.read import LogRecord
 from airflow_eos_provider.kafka.writers import TopicWriters
@@ -24,6 +24,7 @@ from airflow_eos_provider.offsets.changes import (
     migrate,
     one_for_each,
     read_wanted,
+    require_one_place,
     reset,
     restore,
 )
@@ -69,6 +70,14 @@ def test_a_key_that_stands_in_two_partitions_is_removed_from_both() -> None:
     assert {(write.kafka_partition, write.after) for write in reset(places, {})} == {(home(A), None), (elsewhere, None)}
     (gone,) = (w for w in alter(places, [Wanted({"file": "a"}, {"n": 7})]) if w.kafka_partition == elsewhere)
     assert gone.after is None
+
+
+@pytest.mark.parametrize("value", [b"2", None], ids=["an offset", "a removal"])
+def test_where_a_key_has_strayed_tasks_might_read_what_is_there(value: bytes | None) -> None:
+    require_one_place("c", topic("global", (A, b"1"), (B, None)))
+    with pytest.raises(RefusedError, match="1 key of c stands in another partition of global") as caught:
+        require_one_place("c", topic("global", (A, b"1"), (A, value, (home(A) + 1) % PARTITIONS), (B, b"1")))
+    assert "eos offsets migrate c --to own" in str(caught.value.remedy)
 
 
 def test_an_altered_offset_is_written_where_tasks_look_first_and_replaced_where_it_stands_below() -> None:

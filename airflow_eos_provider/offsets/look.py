@@ -1,0 +1,103 @@
+"""The source offsets of a described group as they are now: looked at, or taken as a backup."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_eos_provider.connect.internal_topics import OFFSETS, read_worker_files
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.offsets import backup
+from airflow_eos_provider.offsets.group import GroupOffsets, Progress, read_group_offsets
+from airflow_eos_provider.offsets.stores import OffsetStores
+
+#: Limit of the one request for all connectors, seconds.
+_REST_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """What a backup has.
+
+    :param document: its header, ``file``, ``records`` and ``sha256``; scripts rely on the names.
+    :param unknown: by connector why it does not have what its tasks read.
+    """
+
+    document: Mapping[str, Any]
+    unknown: Mapping[str, EosError]
+
+
+class OffsetsLook:
+    """Reads the source offsets of one group. Changes nothing.
+
+    :param session: of the Connect cluster.
+    :param offsets_topic: the workers' ``offset.storage.topic``; empty: as their properties files say.
+    :param progress: called with a topic's name, offsets passed and offsets in all, while it is read.
+    """
+
+    def __init__(self, session: ConnectSession, offsets_topic: str = "", progress: Progress | None = None) -> None:
+        self._session = session
+        self._offsets_topic = offsets_topic
+        self._progress = progress
+
+    def now(
+        self,
+        connector: str = "",
+        *,
+        headers: bool = False,
+        may_be_gone: bool = False,
+        unknown: Callable[[str, EosError], None] | None = None,
+    ) -> GroupOffsets:
+        """The offsets as they are.
+
+        :param connector: of this one only; empty for all.
+        :param headers: read the records' headers, too.
+        :param may_be_gone: whether one that does not exist is no error.
+        :param unknown: as :func:`read_group_offsets` takes it.
+        :raises ConfigurationError: there is no such connector, or the topic is not known.
+        :raises RefusedError: a connector's own topic is not known, and nobody takes note of it.
+        :raises UnreachableError: no worker answers, or no broker does.
+        """
+        session = self._session
+        topic = self._offsets_topic or read_worker_files(session.cluster).common(OFFSETS)
+        connectors = session.first_answer(lambda rest: rest.statuses(), seconds=_REST_SECONDS)
+        if connector and connector not in connectors and not may_be_gone:
+            raise ConfigurationError(
+                f"There is no connector {connector} in the group {session.cluster.group_id}.",
+                expected=f"one of {', '.join(sorted(connectors)) or 'none at all'}",
+                remedy=f"What a deleted connector has left: 'eos offsets list {connector} --all'.",
+            )
+        return read_group_offsets(
+            OffsetStores(session, topic),
+            connectors,
+            only=[connector] if connector else None,
+            headers=headers,
+            progress=self._progress,
+            unknown=unknown,
+        )
+
+    def take(self, connector: str = "", unknown: Callable[[str, EosError], None] | None = None) -> backup.Backup:
+        """A backup. Parameters and errors as in :meth:`now`."""
+        at = time.time()
+        offsets = self.now(connector, headers=True, unknown=unknown)
+        session = self._session
+        return backup.take(offsets, session.kafka.cluster_id(), session.cluster.group_id, at, connector or None)
+
+    def backup(self, to: Path, connector: str = "") -> BackupReport:
+        """Write a backup into a file of JSON lines.
+
+        Of one connector alone, a backup without what its tasks read would be none: that is an error. One of all is
+        written, and says of which connectors it does not have what their tasks read.
+
+        :param to: the file.
+        :param connector: of this one only; empty for all.
+        :raises EosError: as in :meth:`now`.
+        """
+        unknown = dict[str, EosError]()
+        taken = self.take(connector, None if connector else unknown.__setitem__)
+        count, digest = backup.write(taken, to)
+        return BackupReport({**taken.header(), "file": str(to), "records": count, "sha256": digest}, unknown)
