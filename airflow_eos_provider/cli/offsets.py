@@ -184,7 +184,7 @@ offsets_app.command(
 )(reset_)
 offsets_app.command(
     "restore",
-    epilog=examples("eos offsets restore orders before.jsonl", "eos offsets restore orders before.jsonl --yes"),
+    epilog=examples("eos offsets restore orders before.jsonl", "eos offsets restore --all before.jsonl --yes"),
 )(restore_)
 offsets_app.command("prune", epilog=examples("eos offsets prune", "eos offsets prune orders-v1 --yes"))(prune_)
 offsets_app.command(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -32,9 +32,10 @@ from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, own_t
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import PlanMovedError
 from airflow_eos_provider.journal.change import change_journal
-from airflow_eos_provider.offsets import changes
+from airflow_eos_provider.offsets import backup, changes
 from airflow_eos_provider.offsets.apply import OffsetsChanger
 from airflow_eos_provider.offsets.group import parse_where
+from airflow_eos_provider.offsets.leftovers import Leftovers
 from airflow_eos_provider.offsets.plan import OffsetsPlan
 from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
 from airflow_eos_provider.output import print_json
@@ -126,8 +127,18 @@ def alter_(
 
 
 def restore_(
-    connector: ConnectorArgument,
-    file: Annotated[Path, typer.Argument(help="What 'eos offsets backup' has written.")],
+    connector: Annotated[
+        str,
+        typer.Argument(
+            metavar="[CONNECTOR]", autocompletion=complete_connector, help="The connector; none with --all."
+        ),
+    ],
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", show_default=False, help="What 'eos offsets backup' has written.")
+    ] = None,
+    each: Annotated[
+        bool, typer.Option("--all", help="Every connector of which the backup has offsets, one after the other.")
+    ] = False,
     from_elsewhere: Annotated[
         bool,
         typer.Option("--from-elsewhere", help="Even if it is of another group, Kafka cluster or topic of that name."),
@@ -144,11 +155,17 @@ def restore_(
     """Bring a connector's offsets to what a backup has; what came since is removed. Without --hash or --yes: show the
     plan, change nothing.
 
-    The steps are those of 'eos offsets reset'.
+    The steps are those of 'eos offsets reset'. With --all a connector of which the backup has no offsets stays as it
+    is; if one cannot be restored, the command ends there, and the same command goes on.
     """
-    _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json).run(
-        OffsetsRequest(Verb.RESTORE, connector, file=str(file.absolute()), from_elsewhere=from_elsewhere)
-    )
+    if each == (file is not None):
+        raise typer.BadParameter("name a connector and a backup; or --all and a backup")
+    if each and plan_hash is not None:
+        raise typer.BadParameter("a hash is of one connector: name it")
+    saved = (file or Path(connector)).absolute()
+    command = _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json)
+    for name in backup.read(saved).connectors_with_offsets() if each else [connector]:
+        command.run(OffsetsRequest(Verb.RESTORE, name, file=str(saved), from_elsewhere=from_elsewhere))
 
 
 def copy_(
@@ -197,17 +214,34 @@ def prune_(
 ) -> None:
     """Remove the offsets of connectors that are deleted: one that is made anew under the name would go on there.
 
-    Without --hash or --yes: show the plans, change nothing. Only the global topic is looked through; an own topic that
-    no connector names any more is better deleted as a whole, with Kafka's own tools.
+    Without --hash or --yes: show the plans, and what else such connectors have left; change nothing. A transaction that
+    one has left open is ended. Only the global topic is looked through; an own topic that no connector names any more
+    is better deleted as a whole, with Kafka's own tools.
     """
     if connector is None and plan_hash is not None:
         raise typer.BadParameter("a hash is of one connector: name it")
     command = _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json)
-    names = [connector] if connector is not None else command.deleted()
-    if not names:
+    if connector is not None:
+        command.run(OffsetsRequest(Verb.PRUNE, connector))
+        return
+    removable, left = command.left()
+    if not removable:
         console.print("Nothing to do: every offset belongs to a connector that exists.")
-    for name in names:
+    for name in removable:
         command.run(OffsetsRequest(Verb.PRUNE, name))
+    if not (yes or as_json):
+        _show_what_stays(left.values())
+
+
+def _show_what_stays(left: Iterable[Leftovers]) -> None:
+    """What deleted connectors have left besides their offsets."""
+    if not (lines := [f"  {each.connector}: {line}" for each in left for line in each.lines()]):
+        return
+    console.print("Deleted connectors have also left:")
+    for line in lines[:_SHOWN]:
+        console.print(line, soft_wrap=True, highlight=False)
+    if len(lines) > _SHOWN:
+        console.print(f"  … and {len(lines) - _SHOWN:,} more.")
 
 
 class Whose(StrEnum):
@@ -287,10 +321,11 @@ class _Command:
         else:
             console.print(f"{what}: done, {report.written:,} records written ({report.change_id}).")
 
-    def deleted(self) -> list[str]:
-        """The connectors that are deleted and have left offsets."""
+    def left(self) -> tuple[list[str], dict[str, Leftovers]]:
+        """The deleted connectors that have left what a prune removes, and what all deleted ones have left."""
         with self._changer() as (_, changer):
-            return changer.deleted()
+            left = changer.leftovers()
+            return changer.deleted(left), left
 
     @contextmanager
     def _changer(self) -> Iterator[tuple[ConnectSession, OffsetsChanger]]:

@@ -30,12 +30,14 @@ from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.offsets.changes import Write
 from airflow_eos_provider.offsets.group import Progress
+from airflow_eos_provider.offsets.leftovers import Leftovers, find_leftovers
 from airflow_eos_provider.offsets.mode import runs_exactly_once
 from airflow_eos_provider.offsets.plan import KIND, ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
 from airflow_eos_provider.offsets.reader import OffsetsReader
-from airflow_eos_provider.offsets.request import OffsetsRequest
+from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
 from airflow_eos_provider.offsets.stores import OffsetStores, Store, is_elsewhere, topic_of
 from airflow_eos_provider.offsets.write import write_in_transaction, write_plainly
 
@@ -161,7 +163,13 @@ class OffsetsChanger:
         if own_topic is not None:
             _require_nothing_elsewhere(writes)
         last_change = closed[-1].change_id if closed else ""
-        return OffsetsPlan.of(request, look, reader.topics.values(), writes, own_topic, last_change)
+        ended = self._open_ids(connector) if request.verb is Verb.PRUNE and look.exactly_once else ()
+        return OffsetsPlan.of(request, look, reader.topics.values(), writes, own_topic, last_change, ended)
+
+    def _open_ids(self, connector: str) -> tuple[str, ...]:
+        """The transactional ids of a connector, in the workers' Kafka cluster, that have an open transaction."""
+        with self.session.kafka.transactions() as client:
+            return _open_ids(client, f"{self.group_id}-{connector}-")
 
     def _require_compacted(self, own: Store | None) -> None:
         """Go on only if an own topic that is there already keeps the newest offset of each key.
@@ -204,17 +212,23 @@ class OffsetsChanger:
             partitions = Role.OWN.default_partitions
         return OffsetsReader(stores, state, self._progress, partitions)
 
-    def deleted(self) -> list[str]:
-        """The connectors that have left offsets in the global topic and do not exist any more."""
+    def deleted(self, leftovers: Mapping[str, Leftovers] | None = None) -> list[str]:
+        """The connectors that do not exist any more and have left what a prune removes.
+
+        That are offsets in the global topic, or, where exactly-once is on, an open transaction.
+
+        :param leftovers: as :meth:`leftovers` has just found them.
+        """
+        exactly_once = self.exactly_once()
+        found = self.leftovers() if leftovers is None else leftovers
+        return [name for name, left in found.items() if left.offsets or (exactly_once and left.is_open)]
+
+    def leftovers(self) -> dict[str, Leftovers]:
+        """By name what connectors have left that do not exist any more, in the workers' Kafka cluster."""
         state = self._config()
-        stores = OffsetStores(self.session, self._offsets_topic)
-        found = self._reader(stores, state).global_topic().committed
-        return sorted(
-            connector
-            for connector, records in found.items()
-            if connector is not None and connector not in state.connectors
-            if not all(record.is_removed for record in records)
-        )
+        global_topic = self._reader(OffsetStores(self.session, self._offsets_topic), state).global_topic()
+        with self.session.kafka.transactions() as client:
+            return find_leftovers(self.group_id, state, global_topic, client)
 
     def unfinished(self, request: OffsetsRequest) -> OffsetsPlan | None:
         """The plan of this very command's change that was begun and not finished; None if there is none.
@@ -328,7 +342,7 @@ class OffsetsChanger:
             if plan.look.exactly_once:
                 with change.step("fence"):
                     self._require_still_stopped(plan, stopped)  # what runs now is no zombie
-                    self._fence(plan, stopped)
+                    self._fence(plan)
             with change.step("write"):
                 return self._write(change, plan, stopped), stopped
         except PlanMovedError:
@@ -381,15 +395,16 @@ class OffsetsChanger:
             return None
         return None if describe_group(self.session.kafka, self.group_id).may_run(connector) else found
 
-    def _fence(self, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> None:
+    def _fence(self, plan: OffsetsPlan) -> None:
         """Shut out every producer of the connector's tasks, zombies with an open transaction too."""
         connector = plan.look.connector
         prefix = f"{self.group_id}-{connector}-"
-        count = max(stopped.task_count_record or 0 if stopped else 0, 1)
+        record = self._config().task_count_records.get(connector)  # it outlives its connector
+        count = max(record.count if record else 0, 1)
         for cluster_id, kafka in self._clusters(self._own_stores(plan, connector).values()).items():
             with kafka.transactions() as client:
                 ids = {f"{prefix}{number}" for number in range(count)}
-                ids |= {found for found in client.open_transactions(prefix) if found.removeprefix(prefix).isdigit()}
+                ids.update(_open_ids(client, prefix))
                 client.fence(ids)
             where = f" in the Kafka cluster {cluster_id}" if cluster_id else ""
             self._report(f"{connector}: {counted(len(ids), 'transactional id')} fenced{where}.")
@@ -627,6 +642,11 @@ def _require_nothing_elsewhere(writes: Iterable[Write]) -> None:
             "those of a connector of the same name there.",
             remedy="Name another topic ('--to own --topic …').",
         )
+
+
+def _open_ids(client: TransactionsClient, prefix: str) -> tuple[str, ...]:
+    """The ids of a connector's tasks that have a transaction open; numbers behind the prefix, as tasks have."""
+    return tuple(id_ for id_ in client.open_transactions(prefix) if id_.removeprefix(prefix).isdigit())
 
 
 def _kind(verb: str) -> str:

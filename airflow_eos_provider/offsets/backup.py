@@ -89,6 +89,10 @@ class Backup:
             **({"without": list(self.without)} if self.without else {}),
         }
 
+    def connectors_with_offsets(self) -> list[str]:
+        """Those of which it has an offset."""
+        return sorted({record.key.connector for record in self.records if record.key.connector is not None})
+
     def require_read(self, connector: str) -> None:
         """Go on only if it has what the tasks of a connector read.
 

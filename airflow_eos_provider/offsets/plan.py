@@ -85,6 +85,7 @@ class OffsetsPlan:
     :param own_topic: the connector's own offsets topic afterwards, empty for none; None if that does not change.
     :param last_change: the id of the connector's change that was closed last, empty if there is none. The offsets of a
         running connector do not count, so without it the same plan could be carried out twice.
+    :param ended: of a prune: the transactional ids whose open transactions the fencing ends.
     """
 
     request: OffsetsRequest
@@ -93,6 +94,7 @@ class OffsetsPlan:
     writes: tuple[Write, ...] = field(repr=False)
     own_topic: str | None = None
     last_change: str = ""
+    ended: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -103,9 +105,10 @@ class OffsetsPlan:
         writes: Sequence[Write],
         own_topic: str | None = None,
         last_change: str = "",
+        ended: tuple[str, ...] = (),
     ) -> OffsetsPlan:
         planned = tuple(PlannedTopic(topic.name, topic.id, len(topic.ends)) for topic in topics)
-        made = cls(request, look, planned, tuple(writes), own_topic, last_change)
+        made = cls(request, look, planned, tuple(writes), own_topic, last_change, ended)
         # What has the right value now may have another one once a running connector is stopped.
         return made if made._moves else replace(made, writes=tuple(write for write in writes if write.changes))
 
@@ -125,7 +128,7 @@ class OffsetsPlan:
 
     @property
     def nothing_to_do(self) -> bool:
-        return self.own_topic is None and not any(write.changes for write in self.writes)
+        return self.own_topic is None and not self.ended and not any(write.changes for write in self.writes)
 
     @property
     def created(self) -> PlannedTopic | None:
@@ -248,8 +251,9 @@ class OffsetsPlan:
             "topics": [asdict(topic) for topic in self.topics],
             "writes": [_write_document(write) for write in self.writes],
             "own_topic": self.own_topic,
-            # A plan without it has the hash that it had before there was such a field.
+            # A plan without one of these has the hash that it had before there was such a field.
             **({"last_change": self.last_change} if self.last_change else {}),
+            **({"ended": list(self.ended)} if self.ended else {}),
         }
 
     @classmethod
@@ -269,6 +273,7 @@ class OffsetsPlan:
                 tuple(_write(write) for write in document["writes"]),
                 document["own_topic"],
                 document.get("last_change", ""),
+                tuple(document.get("ended", ())),
             )
             if plan.hash != document["hash"]:
                 raise ValueError("its content does not have its hash")
@@ -301,7 +306,8 @@ class OffsetsPlan:
         if look.target_state in (TargetState.STARTED, TargetState.PAUSED):
             steps.append(f"stop the connector (now {look.target_state}); its tasks do nothing until the end")
         if look.exactly_once:
-            steps.append(f"fence its transactional ids ({look.group_id}-{look.connector}-0 and so on)")
+            ends = f", which ends the open transaction of {', '.join(self.ended)}" if self.ended else ""
+            steps.append(f"fence its transactional ids ({look.group_id}-{look.connector}-0 and so on){ends}")
             clusters = {write.topic.rpartition("/")[0] for write in self.writes}
             steps.append(
                 "write all records in one transaction: every one is there, or none"

@@ -1,7 +1,8 @@
 """``eos`` that sends itself a signal at one point of a change: ``python -m … SIGKILL write announced offsets reset c``.
 
 The points of a step are ``announced`` (on record, its body not begun) and ``carried-out`` (its body over, and that not
-on record yet). Several steps are separated by commas: a signal that suspends it comes at each of them.
+on record yet). Several steps are separated by commas: a signal that suspends it comes at each of them. The step
+``topic`` is the creation of a topic.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from typing import Any
 
 from airflow_eos_provider.cli import main
 from airflow_eos_provider.journal.journal import Journal
 from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
+from airflow_eos_provider.kafka.topics import Topics
 
 _write_change = Journal.write_change
+_create = Topics.create
 
 
 def _signalled(number: int, steps: list[str], point: str) -> None:
@@ -26,7 +30,16 @@ def _signalled(number: int, steps: list[str], point: str) -> None:
         if point == "announced" and is_announced and change.under_way in steps:
             os.kill(os.getpid(), number)
 
+    def create(self: Topics, *arguments: Any) -> bool:
+        if "topic" in steps and point == "announced":
+            os.kill(os.getpid(), number)
+        is_new = _create(self, *arguments)
+        if "topic" in steps and point == "carried-out":
+            os.kill(os.getpid(), number)
+        return is_new
+
     Journal.write_change = write_change  # type: ignore[method-assign]
+    Topics.create = create  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

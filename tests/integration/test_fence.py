@@ -267,6 +267,33 @@ def test_where_nothing_is_pending_and_nothing_open_nothing_is_done(lab: Lab) -> 
     assert "one of busy, idle" in _eos(lab, "fence", "busi", expect=2)[1]
 
 
+def test_a_first_start_and_one_task_for_one_need_no_round(lab: Lab) -> None:
+    """Connect fences by a round only where there were several tasks, or are to be: one task fences the one before."""
+    name = "young"
+    config = _idle_config(lab, topic=name)
+    lab.create_topic(name, 1)
+
+    def looked() -> tuple[bool, bool, int | None, list[str]]:
+        document, young = _look(lab, name)
+        ids = [
+            f"{one['id'].rpartition('-')[2]} {one['state']}" for one in young["ids"] if one["producer_id"] is not None
+        ]
+        return document["nothing_to_do"], young["pending_fencing"], young["task_count_record"], ids
+
+    with _rest(lab) as rest:
+        rest.create(name, config, "STOPPED")
+        _wait_for("it is on record", lambda: _state(lab, name) is not None)
+        assert looked() == (True, False, None, [])
+        rest.resume(name)
+        _wait_for("its first task runs", lambda: _runs(lab, name, 1))
+        _wait_for("it has delivered", lambda: looked() == (True, False, 1, ["0 CompleteCommit"]))
+        rest.put_config(name, {**config, "batch.size": "7"})
+        _wait_for("it is read", lambda: (state := _state(lab, name)) and state.config.get("batch.size") == "7")
+        _wait_for("its second task runs", lambda: _runs(lab, name, 1))
+        _wait_for("it has the id", lambda: looked() == (True, False, 1, ["0 Empty"]))
+        rest.delete(name)
+
+
 def test_a_zombie_is_fenced_and_the_task_that_it_stood_in_for_goes_on(lab: Lab) -> None:
     zombie = _zombie(lab)
     shown = _eos(lab, "fence", IDLE)[0]
@@ -450,6 +477,42 @@ def test_a_round_that_is_denied_only_to_who_asks_for_it_names_the_principal_and_
         _wait_for("its tasks run again", lambda: _runs(lab, BUSY, tasks))
     _assert_busy_moves(lab)
     _assert_busy_is_exact(lab)
+
+
+def test_a_reset_that_may_not_fence_leaves_the_connector_running_and_goes_on_once_it_may(lab: Lab) -> None:
+    operators = _operators_cluster_file(lab)
+    named = ConnectCluster.from_file(operators)
+    name = f"{BUSY}-denied"  # the rules are about it, too
+    reset = ("offsets", "reset", name, "--yes")
+    lab.create_topic(name, 1)
+    lines = len(_file(lab).read_text(encoding="utf-8").splitlines())
+
+    def delivered() -> int:
+        return len(read_to_end(lab.cluster().kafka, name).records)
+
+    with _rest(lab) as rest:
+        rest.create(name, _idle_config(lab, topic=name))
+        _wait_for("each line", lambda: delivered() == lines)
+        deny = _rule(lab, f"User:{OPERATOR}", AclOperation.WRITE, AclPermissionType.DENY)
+        _create_rules(lab, deny, _rule(lab, "User:*", AclOperation.ALL, AclPermissionType.ALLOW))
+        _wait_for("the rule holds", lambda: _is_denied(named))
+        for _ in range(2):
+            refused = _eos(lab, *reset, expect=2, cluster_file=operators)[1]
+            assert f"User:{OPERATOR}" in refused
+            assert f"Write on TransactionalId {lab.group_id}-{name}-0" in refused
+            assert rest.statuses()[name].state == "RUNNING"
+            change = read_journal(lab.cluster().kafka, lab.group_id).open_change
+            assert change is not None
+            assert (change.about, change.state) == (name, RolloutState.PAUSED)
+        _wait_for("its task runs", lambda: _runs(lab, name, 1))
+        assert delivered() == lines
+
+        _delete_rules(lab, 2)
+        _wait_for("the rule is gone", lambda: not _is_denied(named))
+        report = json.loads(_eos(lab, *reset, "--json", cluster_file=operators)[0])
+        assert (report["taken_up"], report["written"]) == (True, 1)
+        _wait_for("each line again", lambda: delivered() == 2 * lines)
+        rest.delete(name)
 
 
 def test_a_round_that_is_denied_only_to_the_connectors_admin_principal_fails_and_is_done_once_that_is_granted(

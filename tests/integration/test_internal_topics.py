@@ -24,6 +24,7 @@ from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.offsets.create_topics import KIND
 from airflow_eos_provider.offsets.topic import read_offsets_topic
+from tests.integration.offsets_cluster import killed
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -149,9 +150,14 @@ def test_a_missing_own_topic_is_created_as_the_worker_had_it_and_the_connector_u
     until(lambda: not topics.describe([topic]), f"the end of {topic}", seconds=DEADLINE_SECONDS)
     assert about(checked(eos), topic) == [f"There is no topic {topic} (own offsets topic of own)."]
 
-    done = json.loads(eos.run("topics", "create", "--yes", "--own-topic", "to-come", "--json").stdout)
+    create = ("topics", "create", "--yes", "--own-topic", "to-come")
+    killed(lab, "topic", "announced", *create)
+    assert not topics.describe([topic, "to-come"])
+    killed(lab, "topic", "carried-out", *create)
+    assert list(topics.describe([topic, "to-come"])) == [topic]
+    done = json.loads(eos.run(*create, "--json").stdout)
 
-    assert [change["topic"] for change in done["changes"]] == [topic, "to-come"]
+    assert [change["topic"] for change in done["changes"]] == ["to-come"]
     ours = topics.describe([topic, "to-come"])
     assert {replace(each, id=workers.id) for each in ours.values()} == {workers}
     assert topics.settings_of([topic, "to-come"]) == {topic: settings, "to-come": settings}

@@ -10,10 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.offsets import offset_key
+from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read import LogRecord, read_to_end
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
@@ -355,10 +356,30 @@ def test_a_copy_lets_a_connector_of_another_name_go_on_where_the_first_one_ended
     cluster.rest.create("second", config)
     until(lambda: cluster.read("second") == Counter(["four"]), "the fourth line alone", seconds=SECONDS)
 
-    assert "prune first, which does not exist" in eos.run("offsets", "prune").stdout
+    zombie = Producer(
+        {
+            "bootstrap.servers": cluster.lab.bootstrap_servers,
+            "transactional.id": f"{cluster.lab.group_id}-first-1",  # a task that it had once
+            "transaction.timeout.ms": 600_000,
+            "log_level": 0,
+        }
+    )
+    zombie.init_transactions(30)
+    zombie.begin_transaction()
+    zombie.produce("first", b"of a zombie")
+    assert zombie.flush(30) == 0
+    shown = eos.run("offsets", "prune").stdout
+    assert "prune first, which does not exist" in shown
+    assert f"which ends the open transaction of {cluster.lab.group_id}-first-1" in shown
+    assert "first: a task count record of 1 in the config topic; it stays" in shown
+    assert f"{cluster.lab.group_id}-first-1 Ongoing" in shown
     assert "exists: its offsets are not leftovers" in eos.run("offsets", "prune", "second", "--yes", expect=3).stderr
     eos.run("offsets", "prune", "--yes")
-    assert "Nothing to do" in eos.run("offsets", "prune").stdout
+    with pytest.raises(KafkaException):
+        zombie.commit_transaction(30)
+    shown = eos.run("offsets", "prune").stdout
+    assert "Nothing to do" in shown
+    assert f"{cluster.lab.group_id}-first-1 Empty" in shown
     assert listed(eos, "second")
 
     # The backup may be of any group.
@@ -374,6 +395,49 @@ def plain(lab_factory: Callable[..., Lab]) -> Iterator[Cluster]:
     found = Cluster(lab_factory(name="offsets-plain", mode=Mode.DISABLED, workers=1))
     with found.rest:
         yield found
+
+
+def test_offsets_of_another_group_are_copied_by_a_backup_and_restored_only_into_their_own_topics(
+    cluster: Cluster, plain: Cluster, eos: Any, eos_of: Callable[[Lab, Path], Any], tmp_path: Path
+) -> None:
+    plain.source("abroad")
+    backup = str(tmp_path / "abroad.jsonl")
+    eos_of(plain.lab, tmp_path).run("offsets", "backup", "abroad", "--to", backup)
+    plain.rest.delete("abroad")
+    with plain.file("abroad").open("a", encoding="utf-8") as file:
+        file.write("four\n")
+
+    cluster.lab.create_topic("abroad", 1)
+    cluster.rest.create("abroad", {**cluster.config("abroad"), "file": str(plain.file("abroad"))}, "STOPPED")
+    refused = eos.run("offsets", "restore", "abroad", backup, "--yes", expect=3).stderr
+    assert f"The backup is of group {plain.lab.group_id}" in " ".join(refused.split())
+    refused = eos.run("offsets", "restore", "abroad", backup, "--yes", "--from-elsewhere", expect=2).stderr
+    assert "which is no offsets topic of it now" in " ".join(refused.split())
+    eos.run("offsets", "copy", "abroad", "abroad", "--file", backup, "--yes")
+    cluster.rest.resume("abroad")
+    until(lambda: cluster.read("abroad") == Counter(["four"]), "the fourth line alone", seconds=SECONDS)
+
+
+def test_a_backup_goes_into_a_topic_that_was_made_anew_only_where_that_is_said(cluster: Cluster, eos: Any) -> None:
+    cluster.source("anew", **{"offsets.storage.topic": "anew-offsets"})
+    eos.run("offsets", "backup", "anew", "--to", "anew.jsonl")
+    cluster.rest.stop("anew")
+    until(lambda: cluster.state("anew") == "STOPPED", "the stop", seconds=SECONDS)
+    topics = Topics(cluster.lab.cluster().kafka)
+    before = topics.describe(["anew-offsets"])["anew-offsets"].id
+    admin = QuietAdmin(cluster.lab.cluster().kafka)
+    admin.answer(admin.client.delete_topics(["anew-offsets"])["anew-offsets"], "deleting the topic")
+    until(lambda: not topics.describe(["anew-offsets"]), "the end of the topic", seconds=SECONDS)
+    eos.run("topics", "create", "--yes")
+    assert topics.describe(["anew-offsets"])["anew-offsets"].id != before
+    refused = eos.run("offsets", "restore", "anew", "anew.jsonl", "--yes", expect=3).stderr
+    assert "which was deleted since" in " ".join(refused.split())
+    eos.run("offsets", "restore", "anew", "anew.jsonl", "--from-elsewhere", "--yes")
+    with cluster.file("anew").open("a", encoding="utf-8") as file:
+        file.write("four\n")
+    cluster.rest.resume("anew")
+    wanted = Counter([*LINES, "four"])
+    until(lambda: cluster.read("anew") == wanted, "the fourth line alone", seconds=SECONDS)
 
 
 def test_where_exactly_once_is_off_each_verb_says_what_it_cannot_promise_and_works(
@@ -393,6 +457,18 @@ def test_where_exactly_once_is_off_each_verb_says_what_it_cannot_promise_and_wor
     until(lambda: plain.read("plain") == once_more, "the lines from position 4 on", seconds=SECONDS)
     for verb in (("migrate", "plain", "--to", "own"), ("copy", "plain", "other")):
         assert "without a transaction" in eos.run("offsets", *verb).stdout
+
+    plain.source("beside")
+    eos.run("offsets", "backup", "--to", "all.jsonl")
+    plain.rest.stop("beside")
+    until(lambda: plain.state("beside") == "STOPPED", "the stop", seconds=SECONDS)
+    eos.run("offsets", "reset", "beside", "--yes")
+    shown = eos.run("offsets", "restore", "--all", "all.jsonl").stdout
+    assert "restore beside, in group" in shown
+    assert "restore plain, in group" in shown
+    eos.run("offsets", "restore", "--all", "all.jsonl", "--yes")
+    assert listed(eos, "beside") == [END]
+    assert "name a connector and a backup" in eos.run("offsets", "restore", "plain", expect=2).stderr
 
     # Where one worker runs exactly-once and the other does not, there is no guarantee to give.
     index = plain.lab.add_worker(mode=Mode.ENABLED)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
@@ -17,11 +19,13 @@ from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.errors import ConfigurationError, ConnectRestError, PlanMovedError, RefusedError
+from airflow_eos_provider.errors import ConnectRestError, PlanMovedError, RefusedError
 from airflow_eos_provider.journal.change import abandon
 from airflow_eos_provider.journal.journal import Journal, read_journal
-from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
+from airflow_eos_provider.journal.records import ChangeRecord
 from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.kafka.transaction_state import TransactionState
+from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.offsets import apply as apply_module
 from airflow_eos_provider.offsets.apply import OffsetsChanger, OffsetsReport
@@ -102,24 +106,36 @@ def add_line(cluster: Cluster, name: str, lines: list[str]) -> None:
     assert cluster.read(name) == Counter(lines)
 
 
-def test_where_fencing_is_not_allowed_the_connector_goes_on_and_the_same_command_too(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The refusal is ours: a broker with rights of its own is another lab."""
+def test_a_worker_that_hangs_in_a_transaction_is_shut_out_by_a_reset(cluster: Cluster, eos: Any) -> None:
+    """What it has read is in no committed transaction, so that it comes once, from the next task."""
+    in_transaction = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "600000"}
+    cluster.start("hung", **in_transaction)
+    transactional_id = f"{cluster.lab.group_id}-hung-0"
 
-    def refuse(*_: Any) -> None:
-        raise ConfigurationError("the principal may not")
+    def state() -> TransactionState | None:
+        with TransactionsClient(cluster.lab.cluster().kafka) as client:
+            described = client.describe([transactional_id]).get(transactional_id)
+        return described.state if described else None
 
-    cluster.source("denied")
-    with monkeypatch.context() as patch:
-        patch.setattr(OffsetsChanger, "_fence", refuse)
-        for _ in range(2):
-            with pytest.raises(ConfigurationError, match="may not"):
-                carry_out(cluster.lab, Verb.RESET, "denied")
-            assert cluster.state("denied") == "RUNNING"
-            assert last_change(cluster).state is RolloutState.PAUSED
-    assert carry_out(cluster.lab, Verb.RESET, "denied").taken_up
-    cluster.until_read("denied", 2)
+    until(lambda: state() is TransactionState.ONGOING, "an open transaction", seconds=SECONDS)
+    (task,) = cluster.rest.statuses()["hung"].tasks
+    (hanging,) = [index for index, url in enumerate(cluster.lab.connect_urls) if url.endswith(task.worker_id)]
+    worker = cluster.lab.worker_process(hanging)
+    assert worker is not None
+    process = psutil.Process(worker.pid)
+    process.suspend()
+    try:
+        eos.run("offsets", "reset", "hung", "--yes")
+        assert state() is not TransactionState.ONGOING
+        with ConnectRest(cluster.lab.connect_urls[1 - hanging], retry_seconds=60) as other:
+            other.put_config("hung", cluster.config("hung"))
+        wanted = Counter(dict.fromkeys(LINES, 1))
+        until(lambda: cluster.read("hung") == wanted, "each line once", seconds=SECONDS)
+    finally:
+        process.resume()
+    group = partial(describe_group, cluster.lab.cluster().kafka, cluster.lab.group_id)
+    until(lambda: len(group().members) == len(cluster.lab.connect_urls), "the worker to be back", seconds=SECONDS)
+    add_fourth_line(cluster, "hung", **dict.fromkeys((*LINES, "four"), 1))
 
 
 def test_of_two_changes_at_once_one_is_refused_and_its_plan_does_not_fit_later(cluster: Cluster, eos: Any) -> None:

@@ -416,7 +416,17 @@ def test_offsets_are_reset_from_the_form_and_a_killed_task_takes_its_change_up(
     result = rest.xcom(OFFSETS, run, "change")
     assert (result["change_id"], result["taken_up"], result["written"]) == (lease.rollout_id, True, 0)
     assert delivered() == twice
+
+    run = rest.trigger(OFFSETS, {"action": "migrate", "connector": "lines", "to": "own"})
+    (action,) = wait_for("the question", lambda: rest.required_actions(OFFSETS, run))
+    assert "Migrate the source offsets of lines" in action.subject
+    rest.answer(OFFSETS, run, action, "Approve")
+    wait_for("the run to succeed", lambda: rest.run_state(OFFSETS, run) in FINAL_STATES)
+    with (lab.data_dir / "lines.txt").open("a", encoding="utf-8") as file:
+        file.write("three\n")
+    wait_for("the third line alone", lambda: delivered() == sorted([*twice, b"three"]))
     with ConnectRest(lab.connect_urls[0], retry_seconds=60) as connect:
+        assert connect.connector_config("lines")["offsets.storage.topic"] == f"{lab.group_id}-lines-offsets"
         connect.delete("lines")
 
 
@@ -438,7 +448,7 @@ def test_a_zombie_is_fenced_from_the_form_and_where_there_is_none_nothing_is_ask
             lambda: name in connect.connectors() and [o.offset for o in connect.offsets(name)] == [{"position": 4}],
         )
         rest.unpause(FENCE)
-        run = rest.trigger(FENCE, {"connectors": name})
+        run = rest.trigger(FENCE, {"pending": True})
         wait_for("the run to end", lambda: rest.run_state(FENCE, run) in FINAL_STATES)
         assert {task.state for task in rest.task_instances(FENCE, run)} == {"skipped"}
 

@@ -1,0 +1,86 @@
+"""What connectors that are deleted have left in their group: offsets, task count records, transactional ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_eos_provider.connect.config_topic import ClusterState
+from airflow_eos_provider.kafka.transaction_state import TransactionState
+from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.offsets.topic import OffsetsTopic
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """What one deleted connector has left.
+
+    :param offsets: how many, in the global offsets topic.
+    :param tasks: of its last task count record in the config topic; None if it has none.
+    :param ids: its transactional ids that the brokers still know, with their states.
+    """
+
+    connector: str
+    offsets: int
+    tasks: int | None
+    ids: Mapping[str, TransactionState]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has left an open transaction."""
+        return any(state.is_open for state in self.ids.values())
+
+    def lines(self) -> list[str]:
+        """What is left besides the offsets, for a person, and what becomes of it."""
+        found = []
+        if self.tasks is not None:
+            found.append(
+                f"a task count record of {self.tasks} in the config topic; it stays: by it Connect fences what runs of "
+                "this connector, before the first task of another one of its name"
+            )
+        if self.ids:
+            states = ", ".join(f"{id_} {state}" for id_, state in sorted(self.ids.items()))
+            found.append(
+                f"transactional ids: {states}; the brokers forget each after transactional.id.expiration.ms without use"
+            )
+        if self.is_open:
+            found.append("a transaction is open: whoever reads committed records waits for its end; fencing ends it")
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        return {
+            "connector": self.connector,
+            "offsets": self.offsets,
+            "task_count_record": self.tasks,
+            "transactional_ids": {id_: str(state) for id_, state in sorted(self.ids.items())},
+        }
+
+
+def find_leftovers(
+    group_id: str, state: ClusterState, global_topic: OffsetsTopic, transactions: TransactionsClient
+) -> dict[str, Leftovers]:
+    """What every deleted connector of a group has left, by name.
+
+    An id alone does not make a connector: ``a-b-c-0`` may be that of the connector ``b-c`` in the group ``a``, or of
+    ``c`` in ``a-b``. So ids count for those of which the group's own topics know.
+
+    :param state: of its config topic.
+    :param global_topic: the workers' ``offset.storage.topic``.
+    :param transactions: of their Kafka cluster.
+    :raises UnreachableError: a broker did not answer.
+    """
+    offsets = {
+        connector: sum(not record.is_removed for record in records)
+        for connector, records in global_topic.committed.items()
+        if connector is not None
+    }
+    tasks = {connector: record.count for connector, record in state.task_count_records.items()}
+    known = {listed.transactional_id: listed.state for listed in transactions.list(f"{group_id}-")}
+    found = {}
+    for connector in sorted({*(name for name, count in offsets.items() if count), *tasks} - state.connectors.keys()):
+        prefix = f"{group_id}-{connector}-"
+        ids = {id_: state for id_, state in known.items() if id_.startswith(prefix) and id_[len(prefix) :].isdigit()}
+        found[connector] = Leftovers(connector, offsets.get(connector, 0), tasks.get(connector), ids)
+    return found
