@@ -30,9 +30,9 @@ from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.journal.change import change_journal
-from airflow_eos_provider.offsets.fence_look import ConnectorLook, FenceId, FenceLook
-from airflow_eos_provider.offsets.fence_plan import Decision, FencePlan
-from airflow_eos_provider.offsets.fence_round import WAIT_SECONDS, Fencer, RoundReport, combined_problem
+from airflow_eos_provider.offsets.fencing.look import ConnectorLook, FenceId, FenceLook
+from airflow_eos_provider.offsets.fencing.plan import Decision, FencePlan
+from airflow_eos_provider.offsets.fencing.round import WAIT_SECONDS, Fencer, RoundReport, combined_problem
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
 
 #: Of a connector with more ids only those are shown that have a transaction open, unless -o wide.

@@ -37,10 +37,10 @@ from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.kafka.partition_writers import Outcome
-from airflow_eos_provider.offsets import backup
-from airflow_eos_provider.offsets.difference import Difference, difference, own_from_global
-from airflow_eos_provider.offsets.group import SeenOffset, matching, parse_where
-from airflow_eos_provider.offsets.look import OffsetsLook
+from airflow_eos_provider.offsets.seen import backup
+from airflow_eos_provider.offsets.seen.difference import Difference, difference, own_from_global
+from airflow_eos_provider.offsets.seen.group import SeenOffset, matching, parse_where
+from airflow_eos_provider.offsets.seen.look import OffsetsLook
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_documents, print_json
 
 offsets_app = typer.Typer(

@@ -32,12 +32,13 @@ from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, own_t
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import PlanMovedError
 from airflow_eos_provider.journal.change import change_journal
-from airflow_eos_provider.offsets import backup, changes
-from airflow_eos_provider.offsets.apply import OffsetsChanger
-from airflow_eos_provider.offsets.group import parse_where
-from airflow_eos_provider.offsets.leftovers import Leftovers
-from airflow_eos_provider.offsets.plan import OffsetsPlan
-from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
+from airflow_eos_provider.offsets.seen import backup
+from airflow_eos_provider.offsets.seen.group import parse_where
+from airflow_eos_provider.offsets.seen.leftovers import Leftovers
+from airflow_eos_provider.offsets.verbs import changes
+from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger
+from airflow_eos_provider.offsets.verbs.plan import OffsetsPlan
+from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from airflow_eos_provider.output import print_json
 
 #: Lines of a plan that are shown; the JSON has all.

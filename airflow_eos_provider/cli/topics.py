@@ -42,8 +42,8 @@ from airflow_eos_provider.connect.topic_checks import (
 )
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.journal.change import change_journal
-from airflow_eos_provider.offsets.create_topics import create_topics
-from airflow_eos_provider.offsets.topics_look import Given, InternalTopicsClient
+from airflow_eos_provider.offsets.internal_topics.create import create_topics
+from airflow_eos_provider.offsets.internal_topics.look import Given, InternalTopicsClient
 from airflow_eos_provider.output import OutputOption, print_document
 
 topics_app = typer.Typer(

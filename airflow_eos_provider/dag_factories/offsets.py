@@ -11,7 +11,7 @@ from airflow.sdk import DAG, Param
 from airflow_eos_provider.dag_factories.steps import REASON, TAKE_OVER, approval_arguments, run_params, triggered_dag
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.offsets.request import Verb
+from airflow_eos_provider.offsets.verbs.request import Verb
 from airflow_eos_provider.operators.approval import PlanApprovalOperator
 from airflow_eos_provider.operators.connect_offsets import ConnectOffsetsOperator, ConnectOffsetsPlanOperator
 from airflow_eos_provider.operators.run_conf import refuse_unknown_conf

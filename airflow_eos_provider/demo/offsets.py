@@ -14,11 +14,11 @@ from airflow_eos_provider.demo.load import MIRROR_CONNECTOR
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.offsets import backup
-from airflow_eos_provider.offsets.apply import OffsetsChanger, OffsetsReport
-from airflow_eos_provider.offsets.group import read_group_offsets
-from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
+from airflow_eos_provider.offsets.seen import backup
+from airflow_eos_provider.offsets.seen.group import read_group_offsets
 from airflow_eos_provider.offsets.stores import OffsetStores
+from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger, OffsetsReport
+from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 
 OWN_TOPIC = "flights-mirror-offsets"
 

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from airflow_eos_provider.connect.rest import ConnectRest
-    from airflow_eos_provider.offsets.apply import OffsetsChanger
-    from airflow_eos_provider.offsets.fence_round import Fencer
-    from airflow_eos_provider.offsets.look import OffsetsLook
+    from airflow_eos_provider.offsets.fencing.round import Fencer
+    from airflow_eos_provider.offsets.seen.look import OffsetsLook
+    from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ class KafkaConnectHook(BaseHook):
         """
         from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, read_worker_files
         from airflow_eos_provider.connect.session import ConnectSession
-        from airflow_eos_provider.offsets.apply import OffsetsChanger
+        from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger
 
         cluster = self.get_cluster()
         files = read_worker_files(cluster)
@@ -152,7 +152,7 @@ class KafkaConnectHook(BaseHook):
         Its clients end with the block. Parameters and errors as in :meth:`offsets`.
         """
         from airflow_eos_provider.connect.session import ConnectSession
-        from airflow_eos_provider.offsets.look import OffsetsLook
+        from airflow_eos_provider.offsets.seen.look import OffsetsLook
 
         with ConnectSession(self.get_cluster()) as session:
             yield OffsetsLook(session, offsets_topic)
@@ -165,7 +165,7 @@ class KafkaConnectHook(BaseHook):
         """
         from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
         from airflow_eos_provider.connect.session import ConnectSession
-        from airflow_eos_provider.offsets.fence_round import Fencer
+        from airflow_eos_provider.offsets.fencing.round import Fencer
 
         cluster = self.get_cluster()
         topic = config_topic or read_worker_files(cluster).common(CONFIGS)

@@ -10,8 +10,8 @@ from airflow_eos_provider.data_text import code_span, counted, one_line
 
 if TYPE_CHECKING:
     from airflow_eos_provider.connect.topic_checks import TopicPlan
-    from airflow_eos_provider.offsets.fence_plan import FencePlan
-    from airflow_eos_provider.offsets.plan import OffsetsPlan
+    from airflow_eos_provider.offsets.fencing.plan import FencePlan
+    from airflow_eos_provider.offsets.verbs.plan import OffsetsPlan
     from airflow_eos_provider.rollout.plan.plan import Plan
 
 #: So many offsets are shown above the buttons; all of them are in the task's log.
@@ -46,8 +46,8 @@ def approvable(document: Mapping[str, Any]) -> Approvable:
     :raises ConfigurationError: it is none, or its content does not have its hash.
     """
     from airflow_eos_provider.connect import topic_checks
-    from airflow_eos_provider.offsets import fence_plan
-    from airflow_eos_provider.offsets.plan import KIND, OffsetsPlan
+    from airflow_eos_provider.offsets.fencing import plan as fence_plan
+    from airflow_eos_provider.offsets.verbs.plan import KIND, OffsetsPlan
     from airflow_eos_provider.rollout.plan.plan import Plan
 
     kind = document.get("kind") if isinstance(document, Mapping) else None

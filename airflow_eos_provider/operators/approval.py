@@ -66,7 +66,7 @@ class PlanApprovalOperator(ApprovalOperator):
 
     :param plan: the plan as ``to_dict`` gives it: of a roll
         (:class:`~airflow_eos_provider.rollout.plan.plan.Plan`), or of a change of source offsets
-        (:class:`~airflow_eos_provider.offsets.plan.OffsetsPlan`).
+        (:class:`~airflow_eos_provider.offsets.verbs.plan.OffsetsPlan`).
     :param reason: why it is asked, shown below the plan as what it is: words of whoever started the run.
     :param four_eyes: whoever started the run may not approve it. A run that a schedule has started may be approved by
         anyone; any other run without a known requester is refused, before an approver is asked.

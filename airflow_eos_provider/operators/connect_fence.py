@@ -1,4 +1,4 @@
-"""Operators for fencing rounds: plan, then carry out what was approved. ``offsets.fence_round`` does the work."""
+"""Operators for fencing rounds: plan, then carry out what was approved. ``offsets.fencing.round`` does the work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_eos_provider.operators.rolling_upgrade import (
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_eos_provider.offsets.fence_round import Fencer
+    from airflow_eos_provider.offsets.fencing.round import Fencer
 
 
 class _FenceOperator(BaseOperator):
@@ -116,8 +116,8 @@ class ConnectFenceOperator(_FenceOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         from airflow_eos_provider.journal.change import change_journal
-        from airflow_eos_provider.offsets.fence_plan import FencePlan
-        from airflow_eos_provider.offsets.fence_round import combined_problem
+        from airflow_eos_provider.offsets.fencing.plan import FencePlan
+        from airflow_eos_provider.offsets.fencing.round import combined_problem
 
         with no_retry_where_pointless():
             plan = FencePlan.from_dict(self.plan)

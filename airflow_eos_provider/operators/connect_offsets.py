@@ -26,9 +26,9 @@ from airflow_eos_provider.operators.rolling_upgrade import (
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_eos_provider.offsets.apply import OffsetsChanger
-    from airflow_eos_provider.offsets.changes import Wanted
-    from airflow_eos_provider.offsets.request import OffsetsRequest
+    from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger
+    from airflow_eos_provider.offsets.verbs.changes import Wanted
+    from airflow_eos_provider.offsets.verbs.request import OffsetsRequest
 
 
 class _OffsetsOperator(BaseOperator):
@@ -174,8 +174,8 @@ class ConnectOffsetsPlanOperator(_OffsetsOperator):
 
     def _request(self, group_id: str) -> OffsetsRequest:
         from airflow_eos_provider.connect.internal_topics import own_topic_name
-        from airflow_eos_provider.offsets.group import parse_where
-        from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
+        from airflow_eos_provider.offsets.seen.group import parse_where
+        from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 
         verb = Verb(self.verb)
         wanted, each = self._wanted() if verb is Verb.ALTER else ([], False)
@@ -194,7 +194,7 @@ class ConnectOffsetsPlanOperator(_OffsetsOperator):
 
     def _wanted(self) -> tuple[list[Wanted], bool]:
         """The offsets of an alteration, and whether the one is for each source partition."""
-        from airflow_eos_provider.offsets.changes import Wanted, wanted_of
+        from airflow_eos_provider.offsets.verbs.changes import Wanted, wanted_of
 
         document = _json("offsets", self.offsets)
         if isinstance(document, dict) and document.keys() == {"offset"}:
@@ -237,7 +237,7 @@ class ConnectOffsetsOperator(_OffsetsOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_eos_provider.journal.change import change_journal
-        from airflow_eos_provider.offsets.plan import OffsetsPlan
+        from airflow_eos_provider.offsets.verbs.plan import OffsetsPlan
 
         with no_retry_where_pointless():
             plan = OffsetsPlan.from_dict(self.plan)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from airflow_eos_provider.connect.session import ConnectSession
     from airflow_eos_provider.connect.topic_checks import Finding, TopicsLook
-    from airflow_eos_provider.offsets.topics_look import Given, InternalTopicsClient
+    from airflow_eos_provider.offsets.internal_topics.look import Given, InternalTopicsClient
 
 
 class _TopicsOperator(BaseOperator):
@@ -71,7 +71,7 @@ class _TopicsOperator(BaseOperator):
     def client(self) -> Iterator[tuple[ConnectSession, InternalTopicsClient]]:
         """The cluster's session, and what looks at the topics and changes them."""
         from airflow_eos_provider.connect.session import ConnectSession
-        from airflow_eos_provider.offsets.topics_look import InternalTopicsClient
+        from airflow_eos_provider.offsets.internal_topics.look import InternalTopicsClient
 
         given = self.given()
         with ConnectSession(KafkaConnectHook(self.conn_id).get_cluster()) as session:
@@ -83,7 +83,7 @@ class _TopicsOperator(BaseOperator):
         :raises ConfigurationError: a number is none.
         """
         from airflow_eos_provider.connect.internal_topics import Role
-        from airflow_eos_provider.offsets.topics_look import Given
+        from airflow_eos_provider.offsets.internal_topics.look import Given
 
         names = {Role.CONFIGS: self.config_topic, Role.OFFSETS: self.offsets_topic, Role.STATUS: self.status_topic}
         return Given(
@@ -168,7 +168,7 @@ class ConnectTopicsOperator(_TopicsOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_eos_provider.connect.topic_checks import TopicPlan, findings, plan_of
         from airflow_eos_provider.journal.change import change_journal
-        from airflow_eos_provider.offsets.create_topics import create_topics, require_approved_topics
+        from airflow_eos_provider.offsets.internal_topics.create import create_topics, require_approved_topics
 
         with no_retry_where_pointless():
             approved = TopicPlan.from_dict(self.plan)

@@ -25,7 +25,7 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.offsets.group import read_group_offsets
+from airflow_eos_provider.offsets.seen.group import read_group_offsets
 from airflow_eos_provider.offsets.stores import OffsetStores
 from airflow_eos_provider.offsets.topic import read_offsets_topic
 from tests.benchmarks.eos_command import run_eos

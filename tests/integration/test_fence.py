@@ -36,8 +36,8 @@ from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionDescription, TransactionsClient
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.offsets.fence_plan import FencePlan
-from airflow_eos_provider.offsets.fence_round import Fencer, RoundReport
+from airflow_eos_provider.offsets.fencing.plan import FencePlan
+from airflow_eos_provider.offsets.fencing.round import Fencer, RoundReport
 from tests.integration.named_listener import NamedListener
 from tests.integration.offsets_cluster import killed
 from tests.waiting import until

@@ -22,7 +22,7 @@ from airflow_eos_provider.journal.records import RolloutState
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.offsets.create_topics import KIND
+from airflow_eos_provider.offsets.internal_topics.create import KIND
 from airflow_eos_provider.offsets.topic import read_offsets_topic
 from tests.integration.offsets_cluster import killed
 from tests.waiting import until

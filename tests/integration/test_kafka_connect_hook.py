@@ -23,9 +23,9 @@ from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.lab.airflow import free_ports
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.offsets.backup import read
-from airflow_eos_provider.offsets.changes import Wanted
-from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
+from airflow_eos_provider.offsets.seen.backup import read
+from airflow_eos_provider.offsets.verbs.changes import Wanted
+from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from airflow_eos_provider.operators.connect_offsets import ConnectOffsetsBackupOperator
 
 

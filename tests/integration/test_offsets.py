@@ -16,7 +16,7 @@ from airflow_eos_provider.connect.offsets import offset_key
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.offsets.backup import read
+from airflow_eos_provider.offsets.seen.backup import read
 
 pytestmark = pytest.mark.slow
 

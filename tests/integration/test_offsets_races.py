@@ -27,10 +27,10 @@ from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.offsets import apply as apply_module
-from airflow_eos_provider.offsets.apply import OffsetsChanger, OffsetsReport
-from airflow_eos_provider.offsets.plan import OffsetsPlan
-from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
+from airflow_eos_provider.offsets.verbs import apply as apply_module
+from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger, OffsetsReport
+from airflow_eos_provider.offsets.verbs.plan import OffsetsPlan
+from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from tests.integration.offsets_cluster import END, LINES, SECONDS, Cluster, killed, suspended
 from tests.waiting import until
 

@@ -22,7 +22,7 @@ from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.offsets.group import read_group_offsets
+from airflow_eos_provider.offsets.seen.group import read_group_offsets
 from airflow_eos_provider.offsets.stores import OffsetStores
 from tests.integration.named_listener import NamedListener
 from tests.integration.offsets_cluster import END, LINES, SECONDS, Cluster, killed

@@ -34,9 +34,9 @@ from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.offsets.apply import OffsetsChanger
-from airflow_eos_provider.offsets.fence_round import Fencer
-from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
+from airflow_eos_provider.offsets.fencing.round import Fencer
+from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger
+from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from tests.waiting import until
 
 MIGRATIONS = int(os.environ.get("EOS_SOAK_MIGRATIONS", "0"))

@@ -9,7 +9,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_eos_provider.dag_factories import fence_dag
-from airflow_eos_provider.offsets.fence_plan import ConnectorRound, FencePlan
+from airflow_eos_provider.offsets.fencing.plan import ConnectorRound, FencePlan
 from airflow_eos_provider.operators.approvable import approvable
 from airflow_eos_provider.operators.approval import approval_body
 from airflow_eos_provider.operators.approved import require_approved

@@ -11,9 +11,9 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_eos_provider.dag_factories import offsets_dag
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.offsets.changes import Wanted, Write
-from airflow_eos_provider.offsets.plan import ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
-from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
+from airflow_eos_provider.offsets.verbs.changes import Wanted, Write
+from airflow_eos_provider.offsets.verbs.plan import ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
+from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from airflow_eos_provider.operators.approvable import approvable
 from airflow_eos_provider.operators.approval import approval_body
 from airflow_eos_provider.operators.approved import require_approved

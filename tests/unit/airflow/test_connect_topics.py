@@ -19,8 +19,8 @@ from airflow_eos_provider.dag_factories import topics_dag
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, UnreachableError
 from airflow_eos_provider.journal.records import RolloutState
 from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.offsets import create_topics
-from airflow_eos_provider.offsets.topics_look import InternalTopicsClient
+from airflow_eos_provider.offsets.internal_topics import create as create_topics
+from airflow_eos_provider.offsets.internal_topics.look import InternalTopicsClient
 from airflow_eos_provider.operators.approvable import approvable
 from airflow_eos_provider.operators.approval import approval_body
 from airflow_eos_provider.operators.connect_topics import ConnectTopicsOperator, ConnectTopicsPlanOperator

@@ -12,8 +12,8 @@ from airflow_eos_provider.connect.config_topic import ConnectorConfigState, Task
 from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionDescription
-from airflow_eos_provider.offsets.fence_look import ConnectorLook, FenceId, FenceLook
-from airflow_eos_provider.offsets.fence_plan import decide
+from airflow_eos_provider.offsets.fencing.look import ConnectorLook, FenceId, FenceLook
+from airflow_eos_provider.offsets.fencing.plan import decide
 from airflow_eos_provider.terminal import DataConsole
 
 IDS = 12

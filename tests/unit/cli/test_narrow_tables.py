@@ -17,8 +17,8 @@ from airflow_eos_provider.interval.verify import RunStatus
 from airflow_eos_provider.journal.records import ChangeRecord, JournalContent, RolloutState
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionDescription
-from airflow_eos_provider.offsets.fence_look import ConnectorLook, FenceId, FenceLook
-from airflow_eos_provider.offsets.fence_plan import decide
+from airflow_eos_provider.offsets.fencing.look import ConnectorLook, FenceId, FenceLook
+from airflow_eos_provider.offsets.fencing.plan import decide
 from airflow_eos_provider.terminal import PIPE_WIDTH, DataConsole
 from tests.unit.rollout.conftest import Cluster
 

@@ -23,8 +23,8 @@ from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.verify import RunStatus, Verification
 from airflow_eos_provider.lab import command as lab_command
 from airflow_eos_provider.lab.status import LabStatus, ProcessStatus
-from airflow_eos_provider.offsets.backup import BackedUpTopic, Backup, write
-from airflow_eos_provider.offsets.difference import difference
+from airflow_eos_provider.offsets.seen.backup import BackedUpTopic, Backup, write
+from airflow_eos_provider.offsets.seen.difference import difference
 from airflow_eos_provider.rollout.drift.drift import Drift, DriftFinding, DriftKind, Expected
 
 RUN = Run.parse("orders@2026-01-01T05:00:00Z/2026-01-02T05:00:00Z")

@@ -16,8 +16,8 @@ from airflow_eos_provider.connect.offsets import OffsetLog
 from airflow_eos_provider.kafka.partition_writers import Batch, PartitionWriters
 from airflow_eos_provider.kafka.read import LogRecord
 from airflow_eos_provider.kafka.writers import TopicWriters
-from airflow_eos_provider.offsets import backup
-from airflow_eos_provider.offsets.group import GroupOffsets, SeenOffset
+from airflow_eos_provider.offsets.seen import backup
+from airflow_eos_provider.offsets.seen.group import GroupOffsets, SeenOffset
 from airflow_eos_provider.offsets.topic import OffsetsTopic
 from airflow_eos_provider.output import print_documents
 

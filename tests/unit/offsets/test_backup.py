@@ -10,8 +10,8 @@ import pytest
 
 from airflow_eos_provider.connect.offsets import OffsetKey, OffsetRecord
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.offsets.backup import BackedUpTopic, Backup, read, write
-from airflow_eos_provider.offsets.difference import difference
+from airflow_eos_provider.offsets.seen.backup import BackedUpTopic, Backup, read, write
+from airflow_eos_provider.offsets.seen.difference import difference
 
 
 def record(raw: bytes, value: bytes | None = b'{"position":1}', **fields: object) -> OffsetRecord:

@@ -13,8 +13,9 @@ from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.kafka.read import LogRecord
 from airflow_eos_provider.kafka.writers import TopicWriters
-from airflow_eos_provider.offsets.backup import BackedUpTopic, Backup
-from airflow_eos_provider.offsets.changes import (
+from airflow_eos_provider.offsets.seen.backup import BackedUpTopic, Backup
+from airflow_eos_provider.offsets.topic import OffsetsTopic
+from airflow_eos_provider.offsets.verbs.changes import (
     Places,
     Wanted,
     Write,
@@ -28,7 +29,6 @@ from airflow_eos_provider.offsets.changes import (
     reset,
     restore,
 )
-from airflow_eos_provider.offsets.topic import OffsetsTopic
 
 PARTITIONS = 5
 A, B = offset_key("c", {"file": "a"}), offset_key("c", {"file": "b"})

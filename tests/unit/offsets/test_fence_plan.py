@@ -14,8 +14,8 @@ from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionDescription
-from airflow_eos_provider.offsets.fence_look import ConnectorLook, FenceId, FenceLook
-from airflow_eos_provider.offsets.fence_plan import (
+from airflow_eos_provider.offsets.fencing.look import ConnectorLook, FenceId, FenceLook
+from airflow_eos_provider.offsets.fencing.plan import (
     SLOW_IDS,
     ConnectorRound,
     FencePlan,

@@ -11,9 +11,9 @@ from airflow_eos_provider.connect.config_topic import ConnectorConfigState, Task
 from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, RefusedError
 from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.offsets import fence_round
-from airflow_eos_provider.offsets.fence_plan import SLOW_IDS, SLOW_REMEDY, ConnectorRound
-from airflow_eos_provider.offsets.fence_round import Fencer, RoundReport, _Progress, combined_problem
+from airflow_eos_provider.offsets.fencing import round as fence_round
+from airflow_eos_provider.offsets.fencing.plan import SLOW_IDS, SLOW_REMEDY, ConnectorRound
+from airflow_eos_provider.offsets.fencing.round import Fencer, RoundReport, _Progress, combined_problem
 from airflow_eos_provider.offsets.producers import ProducerCluster
 
 TRACE = "org.apache.kafka.connect.errors.ConnectException: Failed to perform round of zombie fencing"

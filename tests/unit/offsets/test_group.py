@@ -14,8 +14,8 @@ from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.partition_writers import Outcome, Written
 from airflow_eos_provider.kafka.read import LogRecord
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.offsets import backup, group
-from airflow_eos_provider.offsets.group import GroupOffsets, read_group_offsets
+from airflow_eos_provider.offsets.seen import backup, group
+from airflow_eos_provider.offsets.seen.group import GroupOffsets, read_group_offsets
 from airflow_eos_provider.offsets.stores import Store
 
 HERE = Session(KafkaSettings.of("here:9092"))

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
-from airflow_eos_provider.offsets.apply import _require_nothing_elsewhere
-from airflow_eos_provider.offsets.changes import Wanted, Write
-from airflow_eos_provider.offsets.plan import ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
-from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
+from airflow_eos_provider.offsets.verbs.apply import _require_nothing_elsewhere
+from airflow_eos_provider.offsets.verbs.changes import Wanted, Write
+from airflow_eos_provider.offsets.verbs.plan import ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
+from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 
 KEY = b'["c",{"file":"a"}]'
 

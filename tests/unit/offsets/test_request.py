@@ -12,9 +12,9 @@ from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.kafka.read import LogRecord
 from airflow_eos_provider.kafka.writers import TopicWriters
-from airflow_eos_provider.offsets.changes import Write
-from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
 from airflow_eos_provider.offsets.topic import OffsetsTopic
+from airflow_eos_provider.offsets.verbs.changes import Write
+from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 
 KEY = offset_key("gone", {"file": "a"})
 

@@ -15,8 +15,8 @@ from airflow_eos_provider.connect.topic_checks import FoundTopic
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.offsets.internal_topics.look import InternalTopicsClient
 from airflow_eos_provider.offsets.stores import Store
-from airflow_eos_provider.offsets.topics_look import InternalTopicsClient
 
 TOPIC = FoundTopic("id", 25, 3, {})
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from airflow_eos_provider.connect.offsets import OffsetRecord, combined
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.offsets.backup import Backup
-from airflow_eos_provider.offsets.group import GroupOffsets
+from airflow_eos_provider.offsets.seen.backup import Backup
+from airflow_eos_provider.offsets.seen.group import GroupOffsets
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from airflow_eos_provider.journal.change import group_change
 from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import RolloutState
 from airflow_eos_provider.kafka.session import Kafka
-from airflow_eos_provider.offsets.topics_look import InternalTopicsClient
+from airflow_eos_provider.offsets.internal_topics.look import InternalTopicsClient
 
 #: The kind of its changes in the journal.
 KIND = "topics create"

@@ -15,7 +15,7 @@ from typing import Any
 from airflow_eos_provider.connect.config_topic import ConnectorConfigState
 from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
-from airflow_eos_provider.offsets.fence_look import ConnectorLook, FenceLook
+from airflow_eos_provider.offsets.fencing.look import ConnectorLook, FenceLook
 from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
 
 KIND, SCHEMA = "fence", 1

@@ -19,7 +19,7 @@ from airflow_eos_provider.connect.offsets import OffsetKey, OffsetRecord, combin
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.partitioner import partition_of
-from airflow_eos_provider.offsets.backup import Backup
+from airflow_eos_provider.offsets.seen.backup import Backup
 from airflow_eos_provider.offsets.topic import OffsetsTopic
 
 

@@ -10,8 +10,8 @@ from airflow_eos_provider.errors import EosError, FencedError, RefusedError
 from airflow_eos_provider.kafka.clients import ClientErrors, explain, quiet_producer
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.producer import TransactionalProducer
-from airflow_eos_provider.offsets.changes import Write
 from airflow_eos_provider.offsets.stores import topic_of
+from airflow_eos_provider.offsets.verbs.changes import Write
 
 #: Longer than a transaction of a million records takes, milliseconds; the brokers allow 15 minutes by default.
 TRANSACTION_TIMEOUT_MS = 300_000

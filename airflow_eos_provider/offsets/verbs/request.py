@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
-from airflow_eos_provider.offsets import backup, changes
-from airflow_eos_provider.offsets.changes import Wanted, Write
-from airflow_eos_provider.offsets.reader import OffsetsReader
+from airflow_eos_provider.offsets.seen import backup
 from airflow_eos_provider.offsets.topic import OffsetsTopic
+from airflow_eos_provider.offsets.verbs import changes
+from airflow_eos_provider.offsets.verbs.changes import Wanted, Write
+from airflow_eos_provider.offsets.verbs.reader import OffsetsReader
 
 
 class Verb(StrEnum):

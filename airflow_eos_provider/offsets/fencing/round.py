@@ -22,8 +22,8 @@ from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.transactions import Fenced, TransactionDescription
-from airflow_eos_provider.offsets.fence_look import FenceLook, look
-from airflow_eos_provider.offsets.fence_plan import (
+from airflow_eos_provider.offsets.fencing.look import FenceLook, look
+from airflow_eos_provider.offsets.fencing.plan import (
     KIND,
     SLOW_REMEDY,
     ConnectorRound,

@@ -10,10 +10,10 @@ from airflow_eos_provider.connect.internal_topics import OWN_TOPIC, Role
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.ends import UnknownTopicError
 from airflow_eos_provider.kafka.writers import TopicWriters
-from airflow_eos_provider.offsets.changes import Places
-from airflow_eos_provider.offsets.group import Progress
+from airflow_eos_provider.offsets.seen.group import Progress
 from airflow_eos_provider.offsets.stores import OffsetStores, Store
 from airflow_eos_provider.offsets.topic import OffsetsTopic, read_offsets_topic
+from airflow_eos_provider.offsets.verbs.changes import Places
 
 
 class OffsetsReader:

@@ -21,7 +21,7 @@ from typing import Any
 
 from airflow_eos_provider.connect.offsets import OffsetKey, OffsetRecord
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.offsets.group import GroupOffsets
+from airflow_eos_provider.offsets.seen.group import GroupOffsets
 from airflow_eos_provider.offsets.topic import OffsetsTopic
 
 KIND, SCHEMA = "connect-source-offsets", 1

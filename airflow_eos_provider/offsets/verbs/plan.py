@@ -11,10 +11,10 @@ from typing import Any
 from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
-from airflow_eos_provider.offsets.changes import Write
-from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
 from airflow_eos_provider.offsets.stores import is_elsewhere, topic_of
 from airflow_eos_provider.offsets.topic import OffsetsTopic
+from airflow_eos_provider.offsets.verbs.changes import Write
+from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
 
 KIND, SCHEMA = "source-offsets", 1

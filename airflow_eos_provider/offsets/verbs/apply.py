@@ -31,15 +31,15 @@ from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.transactions import TransactionsClient
-from airflow_eos_provider.offsets.changes import Write
-from airflow_eos_provider.offsets.group import Progress
-from airflow_eos_provider.offsets.leftovers import Leftovers, find_leftovers
 from airflow_eos_provider.offsets.mode import runs_exactly_once
-from airflow_eos_provider.offsets.plan import KIND, ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
-from airflow_eos_provider.offsets.reader import OffsetsReader
-from airflow_eos_provider.offsets.request import OffsetsRequest, Verb
+from airflow_eos_provider.offsets.seen.group import Progress
+from airflow_eos_provider.offsets.seen.leftovers import Leftovers, find_leftovers
 from airflow_eos_provider.offsets.stores import OffsetStores, Store, is_elsewhere, topic_of
-from airflow_eos_provider.offsets.write import write_in_transaction, write_plainly
+from airflow_eos_provider.offsets.verbs.changes import Write
+from airflow_eos_provider.offsets.verbs.plan import KIND, ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
+from airflow_eos_provider.offsets.verbs.reader import OffsetsReader
+from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
+from airflow_eos_provider.offsets.verbs.write import write_in_transaction, write_plainly
 
 T = TypeVar("T")
 

@@ -1,0 +1,1 @@
+"""Fencing rounds: what is due, the plan, the round."""

@@ -1,0 +1,1 @@
+"""The internal topics of a group: checked, created, mended."""
