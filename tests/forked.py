@@ -26,6 +26,12 @@ from types import ModuleType
 #: A request with all of an environment is far smaller.
 _REQUEST_BYTES = 128 * 1024
 
+#: How long the imports, and a fork, may take, seconds.
+_START_SECONDS = 120.0
+
+#: The consoles are made with the imports, so all commands have the same width.
+COLUMNS = "200"
+
 
 class Forks:
     """The process that forks, started by the first command."""
@@ -38,9 +44,9 @@ class Forks:
     ) -> subprocess.CompletedProcess[str]:
         """What ``python -m module arguments`` does.
 
-        :param environment: all of it.
+        :param environment: all of it; but tables are as wide as :data:`COLUMNS` says.
         :param seconds: it is killed after these.
-        :raises TimeoutError: it had to be killed.
+        :raises AssertionError: it had to be killed; with what it had printed.
         """
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -49,26 +55,36 @@ class Forks:
                     request = json.dumps([module, arguments, str(folder), dict(environment)]).encode()
                     assert len(request) <= _REQUEST_BYTES
                     socket.send_fds(self._socket(), [request], [output.fileno(), errors.fileno(), theirs.fileno()])
-                pid = int(ours.recv(100))
+                ours.settimeout(_START_SECONDS)
+                pid = int(ours.recv(100) or self._ended())
                 ours.settimeout(seconds)
                 try:
-                    code = int(ours.recv(100))
+                    code = int(ours.recv(100) or self._ended())
                 except TimeoutError:
                     os.kill(pid, signal.SIGKILL)
-                    raise
+                    code = None
             texts = []
             for file in (output, errors):
                 file.seek(0)
                 texts.append(file.read().decode())
+        assert code is not None, f"killed after {seconds:.0f} s: {arguments}\n{texts[0]}\n{texts[1]}"
         return subprocess.CompletedProcess(arguments, code, *texts)
+
+    def _ended(self) -> str:
+        """The process that forks has ended: say so, and let the next command start another one."""
+        assert self._server is not None
+        process, connection = self._server
+        self._server = None
+        connection.close()
+        raise AssertionError(f"the process that forks has ended with {process.wait(timeout=_START_SECONDS)}")
 
     def close(self) -> None:
         """End the process that forks."""
         if self._server is not None:
             process, connection = self._server
-            connection.close()
-            assert process.wait(timeout=120) == 0
             self._server = None
+            connection.close()
+            assert process.wait(timeout=120) in (0, -signal.SIGINT)
 
     def _socket(self) -> socket.socket:
         if self._server is None:
@@ -78,6 +94,8 @@ class Forks:
                     [sys.executable, "-m", "tests.forked", str(theirs.fileno())],
                     cwd=Path(__file__).parents[1],
                     stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,  # a terminal is none of the commands'
+                    env={**os.environ, "COLUMNS": COLUMNS},
                     pass_fds=[theirs.fileno()],
                 )
             self._server = process, ours

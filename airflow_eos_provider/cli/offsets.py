@@ -254,7 +254,7 @@ def _show(title: str, offsets: Iterable[SeenOffset], *, wide: bool) -> None:
         value = "removed" if record.is_removed else _json(record.offset) if record.offset is not None else "?"
         console.print(f"  {partition} → {value}", soft_wrap=True, style=_STYLES.get(seen.written.outcome, ""))
         console.print(f"    {_where(seen)}", soft_wrap=True, style="dim")
-        for why in seen.offset.hidden:
+        for why in seen.hidden:
             console.print(Text(f"    REST does not show it: {why}", "yellow"), soft_wrap=True)
         for other in seen.offset.others if wide else ():
             state = "removed" if other.is_removed else _json(other.offset)

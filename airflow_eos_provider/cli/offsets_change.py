@@ -30,7 +30,7 @@ from airflow_eos_provider.cli.common import (
 from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, own_topic_name, read_worker_files
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.errors import PlanMovedError
+from airflow_eos_provider.errors import EosError, PlanMovedError
 from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.offsets.seen import backup
 from airflow_eos_provider.offsets.seen.group import parse_where
@@ -156,8 +156,9 @@ def restore_(
     """Bring a connector's offsets to what a backup has; what came since is removed. Without --hash or --yes: show the
     plan, change nothing.
 
-    The steps are those of 'eos offsets reset'. With --all a connector of which the backup has no offsets stays as it
-    is; if one cannot be restored, the command ends there, and the same command goes on.
+    The steps are those of 'eos offsets reset'. With --all every plan is made before the first connector is stopped, and
+    nothing is done if one is refused. A connector that does not exist, or of which the backup has no offsets, is left
+    alone.
     """
     if each == (file is not None):
         raise typer.BadParameter("name a connector and a backup; or --all and a backup")
@@ -165,8 +166,28 @@ def restore_(
         raise typer.BadParameter("a hash is of one connector: name it")
     saved = (file or Path(connector)).absolute()
     command = _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json)
-    for name in backup.read(saved).connectors_with_offsets() if each else [connector]:
-        command.run(OffsetsRequest(Verb.RESTORE, name, file=str(saved), from_elsewhere=from_elsewhere))
+
+    def request(name: str) -> OffsetsRequest:
+        return OffsetsRequest(Verb.RESTORE, name, file=str(saved), from_elsewhere=from_elsewhere)
+
+    if not each:
+        command.run(request(connector))
+        return
+    names, absent = command.existing(backup.read(saved).connectors_with_offsets())
+    if absent:
+        console.print(f"Left alone, since they do not exist: {', '.join(absent)}.", soft_wrap=True)
+    if not names:
+        console.print("Nothing to do: the backup has no offset of a connector that exists.")
+    if yes:
+        command.require_possible([request(name) for name in names])
+    for index, name in enumerate(names):
+        try:
+            command.run(request(name))
+        except EosError as error:
+            done = f"restored: {', '.join(names[:index])}; " if index else ""
+            report_line(f"{name} is not restored. {done}not begun: {', '.join(names[index + 1 :]) or 'none'}.")
+            report_line("Restore what is left by name: with --all the others would be moved back once more.")
+            raise error
 
 
 def copy_(
@@ -320,13 +341,35 @@ class _Command:
         elif plan.nothing_to_do:
             console.print(f"Nothing to do: the offsets of {request.connector} are as asked for.")
         else:
-            console.print(f"{what}: done, {report.written:,} records written ({report.change_id}).")
+            ended = f", the transaction of {', '.join(plan.ended)} ended" if plan.ended else ""
+            console.print(f"{what}: done, {report.written:,} records written{ended} ({report.change_id}).")
 
     def left(self) -> tuple[list[str], dict[str, Leftovers]]:
-        """The deleted connectors that have left what a prune removes, and what all deleted ones have left."""
+        """The deleted connectors that have left what a prune removes, and what all deleted ones have left.
+
+        One whose prune was begun and not finished comes first: it may have nothing left but that.
+        """
         with self._changer() as (_, changer):
             left = changer.leftovers()
-            return changer.deleted(left), left
+            begun = changer.begun(Verb.PRUNE)
+            return list(dict.fromkeys([*begun, *changer.deleted(left)])), left
+
+    def existing(self, names: Iterable[str]) -> tuple[list[str], list[str]]:
+        """These names: those of connectors that exist, and the others."""
+        with self._changer() as (_, changer):
+            found = changer.existing()
+        wanted = list(names)
+        return [name for name in wanted if name in found], [name for name in wanted if name not in found]
+
+    def require_possible(self, requests: Iterable[OffsetsRequest]) -> None:
+        """Go on only if each of these can be planned, and no change is unfinished.
+
+        :raises EosError: one cannot.
+        """
+        with self._changer() as (_, changer):
+            changer.require_no_open_change()
+            for request in requests:
+                changer.plan(request)
 
     @contextmanager
     def _changer(self) -> Iterator[tuple[ConnectSession, OffsetsChanger]]:

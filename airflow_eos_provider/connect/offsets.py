@@ -34,6 +34,7 @@ class Hidden(StrEnum):
     SPELLING = "key spelt otherwise than Connect writes it"
     NOT_AN_OFFSET = "not an offset of Connect"
     TWICE = "the same key in several partitions"
+    STRAYED = "in another partition than the hash of its key says"
     NOT_READ = "in the global topic only, which tasks with an own topic do not read"
 
 

@@ -109,8 +109,8 @@ class ConnectRest:
     not Connect's, and :class:`ConnectRestError` with status and Connect's words when it is an error.
 
     :param url: REST address of one worker, ``http(s)://host:port``.
-    :param retry_seconds: for how long a request is repeated that meets a rebalance, or a leader that was killed
-        (see :meth:`Call.may_be_repeated`); 0 for one attempt. May be set anew between two requests.
+    :param retry_seconds: for how long a request is repeated that meets a rebalance, or a leader that was killed or
+        fenced (see :meth:`Call.may_be_repeated`); 0 for one attempt. May be set anew between two requests.
     :param retry_refused: repeat it too while the worker refuses connections, as one that is starting does.
     :param give_up_at: when no request is waited for any longer, by the monotonic clock; None for no such moment. May be
         set anew between two requests.

@@ -18,8 +18,7 @@ def runs_exactly_once(session: ConnectSession) -> bool:
     Each worker is asked to validate a connector that requires exactly-once (``ExactlyOnceSourceIT``'s way to see it
     from outside), so this needs nothing but their REST API.
 
-    :raises RefusedError: they differ, or one does not say.
-    :raises UnreachableError: one does not answer.
+    :raises RefusedError: they differ, or one does not say: it hangs, or answers too late.
     """
     found: dict[str, bool | None] = {}
     why: dict[str, str] = {}
@@ -30,6 +29,13 @@ def runs_exactly_once(session: ConnectSession) -> bool:
     verdicts = set(found.values())
     if verdicts == {True} or verdicts == {False}:
         return verdicts == {True}
+    if silent := sorted(worker for worker, runs in found.items() if runs is None):
+        raise RefusedError(
+            f"Whether exactly-once source connectors run on {', '.join(silent)} is not known: {why[silent[0]]}.",
+            expected="an answer of every worker of the cluster file",
+            remedy="Start it, or end its process if it hangs: it may still write. Take a worker that is gone out of "
+            "the cluster file.",
+        )
     raise RefusedError(
         "It is not the same for all workers whether they run exactly-once source connectors: "
         + "; ".join(f"{worker}: {detail}" for worker, detail in why.items())

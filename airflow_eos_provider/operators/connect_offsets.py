@@ -66,14 +66,17 @@ class _OffsetsOperator(BaseOperator):
 class ConnectOffsetsBackupOperator(BaseOperator):
     """Write a group's source offsets into a backup, as ``eos offsets backup`` does. Changes nothing in Kafka.
 
+    A backup that is there already stays as it is, and is what the task returns: a later try, or *Clear*, does not put
+    the offsets of another moment in its place.
+
     :param file: where to write, on the machine that runs the task; a template, such as ``/backups/{{ ds }}.jsonl``.
     :param connector: of this one only; empty for all.
     :param conn_id: a connection of type ``kafka_connect``.
     :param offsets_topic: the workers' ``offset.storage.topic``; empty: as their properties files say.
     :returns: ``file``, ``records``, ``sha256``, and the header of the backup: group, cluster, topics with positions.
-    :raises AirflowFailException: the offsets cannot be looked at; with the reason.
-    :raises AirflowException: the file is written, but lacks what the tasks of a connector read, since its Kafka cluster
-        is not known or does not answer.
+    :raises AirflowFailException: the offsets cannot be looked at, or the file is something else; with the reason.
+    :raises AirflowException: nothing is written, since it would lack what the tasks of a connector read: its Kafka
+        cluster is not known or does not answer. The next try takes the backup anew.
     """
 
     template_fields: Sequence[str] = ("file", "connector", "conn_id", "offsets_topic")
@@ -100,11 +103,13 @@ class ConnectOffsetsBackupOperator(BaseOperator):
             no_retry_where_pointless(),
             KafkaConnectHook(self.conn_id).source_offsets(offsets_topic=self.offsets_topic) as offsets,
         ):
-            report = offsets.backup(Path(self.file), self.connector)
-        records, file, digest = (report.document[key] for key in ("records", "file", "sha256"))
+            file = Path(self.file)
+            report = offsets.taken_before(file, self.connector) or offsets.backup(file, self.connector, whole=True)
+        if report.unknown:
+            unknown = "; ".join(f"{name}: {error.found}" for name, error in report.unknown.items())
+            raise AirflowException(f"Nothing is written: what the tasks read would be missing of {one_line(unknown)}")
+        records, digest = report.document["records"], report.document["sha256"]
         self.log.info("%d offsets are in %s, sha256 %s", records, file, digest)
-        for name, error in report.unknown.items():
-            raise AirflowException(f"The backup is without what the tasks of {name} read: {error.found}") from error
         return dict(report.document)
 
 

@@ -20,7 +20,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.demo.oracle import Comparison, compare, drain, expected_from_file
 from airflow_eos_provider.lab.lab import Lab
-from tests.forked import FORKS
+from tests.forked import COLUMNS, FORKS
 
 
 class Eos:
@@ -32,7 +32,7 @@ class Eos:
 
     @property
     def _environment(self) -> dict[str, str]:
-        return {**os.environ, "COLUMNS": "200", "EOS_CLUSTER": str(self.lab.cluster_file)}
+        return {**os.environ, "COLUMNS": COLUMNS, "EOS_CLUSTER": str(self.lab.cluster_file)}
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

@@ -1,8 +1,8 @@
 """``eos`` that sends itself a signal at one point of a change: ``python -m … SIGKILL write announced offsets reset c``.
 
 The points of a step are ``announced`` (on record, its body not begun) and ``carried-out`` (its body over, and that not
-on record yet). Several steps are separated by commas: a signal that suspends it comes at each of them. The step
-``topic`` is the creation of a topic.
+on record yet). Several steps are separated by commas: a signal that suspends it comes at each of them. A step may
+also be a topic's name: its creation.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def _signalled(number: int, steps: list[str], point: str) -> None:
             os.kill(os.getpid(), number)
 
     def create(self: Topics, *arguments: Any) -> bool:
-        if "topic" in steps and point == "announced":
+        if arguments[0] in steps and point == "announced":
             os.kill(os.getpid(), number)
         is_new = _create(self, *arguments)
-        if "topic" in steps and point == "carried-out":
+        if arguments[0] in steps and point == "carried-out":
             os.kill(os.getpid(), number)
         return is_new
 

@@ -151,9 +151,9 @@ def test_a_missing_own_topic_is_created_as_the_worker_had_it_and_the_connector_u
     assert about(checked(eos), topic) == [f"There is no topic {topic} (own offsets topic of own)."]
 
     create = ("topics", "create", "--yes", "--own-topic", "to-come")
-    killed(lab, "topic", "announced", *create)
+    killed(lab, topic, "announced", *create)
     assert not topics.describe([topic, "to-come"])
-    killed(lab, "topic", "carried-out", *create)
+    killed(lab, topic, "carried-out", *create)
     assert list(topics.describe([topic, "to-come"])) == [topic]
     done = json.loads(eos.run(*create, "--json").stdout)
 

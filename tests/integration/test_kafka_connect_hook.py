@@ -17,6 +17,7 @@ if "AIRFLOW_HOME" not in os.environ:
 from pathlib import Path
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
@@ -91,7 +92,14 @@ def test_offsets_are_changed_and_fencing_is_looked_at_with_the_topics_that_are_n
         assert [(record.key.connector, record.offset) for record in left] == [("hooked", {"n": 1})]
     file = tmp_path / "backup.jsonl"
     operator = ConnectOffsetsBackupOperator(task_id="backup", file=str(file), offsets_topic=topics["offsets_topic"])
-    assert operator.execute({})["records"] == 1
+    taken = operator.execute({})
+    assert taken["records"] == 1
+    assert operator.execute({}) == taken  # Clear
+    of_one = ConnectOffsetsBackupOperator(
+        task_id="other", file=str(file), connector="hooked", offsets_topic=topics["offsets_topic"]
+    )
+    with pytest.raises(AirflowFailException, match="is the backup of something else"):
+        of_one.execute({})
     assert [record.offset for record in read(file).records] == [{"n": 1}]
     with hook.fencer(config_topic=topics["config_topic"]) as fencer:
         _, decision = fencer.look()

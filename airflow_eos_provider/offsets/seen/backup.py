@@ -66,6 +66,7 @@ class Backup:
     :param records: the newest committed record of each key and partition, removals left out. Those of a backup that is
         :func:`taken <take>` are made while they are iterated, since there may be more than memory has room for.
     :param without: the connectors whose own topic could not be read, so that what their tasks read is not in it.
+    :param digest: of one that was read from a file: SHA-256 of all before its last line.
     """
 
     cluster_id: str
@@ -75,6 +76,7 @@ class Backup:
     topics: tuple[BackedUpTopic, ...]
     records: Iterable[OffsetRecord] = field(repr=False)
     without: tuple[str, ...] = ()
+    digest: str = field(default="", compare=False)
 
     def header(self) -> dict[str, Any]:
         """What the file's first line says."""
@@ -140,14 +142,22 @@ class _Standing:
                 yield from (record for record in records if not record.is_removed)
 
 
+def require_new(file: Path) -> None:
+    """Go on only if there is no such file.
+
+    :raises ConfigurationError: there is.
+    """
+    if file.exists():
+        raise ConfigurationError(f"{file} exists.", remedy="Name another file, or remove it.")
+
+
 def write(backup: Backup, file: Path) -> tuple[int, str]:
     """Write a backup record by record; the file is there whole or not at all.
 
     :returns: the number of its records, and its digest.
     :raises ConfigurationError: there is such a file already, or it cannot be written.
     """
-    if file.exists():
-        raise ConfigurationError(f"{file} exists.", remedy="Name another file, or remove it.")
+    require_new(file)
     try:
         with tempfile.NamedTemporaryFile("wb", dir=file.parent, prefix=f".{file.name}.", delete=False) as out:
             digest, lines = hashlib.sha256(), 0
@@ -204,6 +214,7 @@ def _read(lines: Iterable[bytes], file: Path) -> Backup:
         topics=tuple(map(BackedUpTopic.from_dict, header["topics"])),
         records=tuple(records),
         without=tuple(header.get("without", ())),
+        digest=digest.hexdigest(),
     )
 
 

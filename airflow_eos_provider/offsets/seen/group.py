@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
-from airflow_eos_provider.connect.offsets import Offset, OffsetRecord, combined
+from airflow_eos_provider.connect.offsets import Hidden, Offset, OffsetRecord, combined
 from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.ends import UnknownTopicError
 from airflow_eos_provider.kafka.partition_writers import Written
+from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.offsets.stores import OffsetStores, Store, is_elsewhere
 from airflow_eos_provider.offsets.topic import OffsetsTopic, read_offsets_topic
 
@@ -31,11 +32,19 @@ class SeenOffset:
     :param offset: as it stands; where it is in an open transaction, as it will stand if that is committed.
     :param written: its producer and its transaction's outcome.
     :param leftover: whether it belongs to no connector that exists.
+    :param strayed: whether the topic that the tasks read has a record of its key, or a removal, in another partition
+        than the hash of the key says, as where the topic got more partitions.
     """
 
     offset: Offset
     written: Written
     leftover: bool = False
+    strayed: bool = False
+
+    @property
+    def hidden(self) -> tuple[Hidden, ...]:
+        """Why Connect's REST API does not show it, or not surely so."""
+        return (*self.offset.hidden, Hidden.STRAYED) if self.strayed else self.offset.hidden
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON. Scripts rely on the names."""
@@ -55,10 +64,25 @@ class SeenOffset:
             "committed": self.written.is_committed,
             "outcome": str(self.written.outcome),
             "leftover": self.leftover,
-            "hidden": [str(why) for why in self.offset.hidden],
+            "hidden": [str(why) for why in self.hidden],
             "key": record.key.raw.decode(errors="backslashreplace"),
             "under": [_place(other) for other in self.offset.others],
         }
+
+
+#: So many records of a connector show whether its topic got more partitions: that moves every other key at least. The
+#: hash of every key would double the time of a list.
+_SAMPLE = 100
+
+
+def _strays(record: OffsetRecord, topic: OffsetsTopic) -> bool:
+    """Whether a record of a topic stands in another partition than the hash of its key says."""
+    return record.kafka_partition != partition_of(record.key.raw, len(topic.ends))
+
+
+def _has_strayed(offset: Offset, topic: OffsetsTopic) -> bool:
+    """Whether a record of its key does, in a topic."""
+    return any(record.topic == topic.name and _strays(record, topic) for record in (offset.record, *offset.others))
 
 
 def _place(record: OffsetRecord) -> dict[str, Any]:
@@ -102,7 +126,13 @@ class GroupOffsets:
             for topic, is_own in topics
             for record in topic.waiting.get(connector, ())
         )
-        return (SeenOffset(offset, self._written(offset)) for offset in chain(standing, waiting))
+        read = own if has_own else self.global_topic
+        some = islice(read.committed.get(connector, ()), _SAMPLE) if read else ()
+        raised = read if read and any(_strays(record, read) for record in some) else None
+        return (
+            SeenOffset(offset, self._written(offset), strayed=raised is not None and _has_strayed(offset, raised))
+            for offset in chain(standing, waiting)
+        )
 
     def leftovers(self) -> Iterator[SeenOffset]:
         """What stands in the topics and belongs to no connector that exists: deleted ones', and keys of nobody.

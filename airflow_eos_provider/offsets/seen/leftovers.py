@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_eos_provider.connect.config_topic import ClusterState
 from airflow_eos_provider.kafka.transaction_state import TransactionState
@@ -45,17 +44,8 @@ class Leftovers:
                 f"transactional ids: {states}; the brokers forget each after transactional.id.expiration.ms without use"
             )
         if self.is_open:
-            found.append("a transaction is open: whoever reads committed records waits for its end; fencing ends it")
+            found.append("a transaction is open: whoever reads committed records waits for its end")
         return found
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON. Scripts rely on the names."""
-        return {
-            "connector": self.connector,
-            "offsets": self.offsets,
-            "task_count_record": self.tasks,
-            "transactional_ids": {id_: str(state) for id_, state in sorted(self.ids.items())},
-        }
 
 
 def find_leftovers(
@@ -74,7 +64,7 @@ def find_leftovers(
     offsets = {
         connector: sum(not record.is_removed for record in records)
         for connector, records in global_topic.committed.items()
-        if connector is not None
+        if connector is not None and connector not in state.connectors
     }
     tasks = {connector: record.count for connector, record in state.task_count_records.items()}
     known = {listed.transactional_id: listed.state for listed in transactions.list(f"{group_id}-")}

@@ -87,17 +87,41 @@ class OffsetsLook:
         session = self._session
         return backup.take(offsets, session.kafka.cluster_id(), session.cluster.group_id, at, connector or None)
 
-    def backup(self, to: Path, connector: str = "") -> BackupReport:
+    def taken_before(self, file: Path, connector: str = "") -> BackupReport | None:
+        """What a backup has that is there already; None if there is no such file.
+
+        :param connector: of this one only; empty for all.
+        :raises ConfigurationError: the file is no backup, or one of something else.
+        """
+        if not file.exists():
+            return None
+        found, session = backup.read(file), self._session
+        wanted = (session.kafka.cluster_id(), session.cluster.group_id, (connector,) if connector else None)
+        if (found.cluster_id, found.group_id, found.connectors) != wanted:
+            raise ConfigurationError(
+                f"{file} exists, and is the backup of something else.",
+                expected=f"one of {connector or 'all connectors'} of the group {session.cluster.group_id}",
+                remedy="Name another file.",
+            )
+        document = {"file": str(file), "records": len(tuple(found.records)), "sha256": found.digest}
+        return BackupReport({**found.header(), **document}, {})
+
+    def backup(self, to: Path, connector: str = "", *, whole: bool = False) -> BackupReport:
         """Write a backup into a file of JSON lines.
 
         Of one connector alone, a backup without what its tasks read would be none: that is an error. One of all is
         written, and says of which connectors it does not have what their tasks read.
 
-        :param to: the file.
+        :param to: the file; nothing is read if it is there already.
         :param connector: of this one only; empty for all.
+        :param whole: write nothing if it would lack what the tasks of a connector read.
+        :raises ConfigurationError: there is such a file already, or it cannot be written; or as in :meth:`now`.
         :raises EosError: as in :meth:`now`.
         """
+        backup.require_new(to)
         unknown = dict[str, EosError]()
         taken = self.take(connector, None if connector else unknown.__setitem__)
+        if whole and unknown:
+            return BackupReport({**taken.header(), "file": str(to), "records": 0, "sha256": ""}, unknown)
         count, digest = backup.write(taken, to)
         return BackupReport({**taken.header(), "file": str(to), "records": count, "sha256": digest}, unknown)

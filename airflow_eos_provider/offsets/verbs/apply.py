@@ -30,6 +30,7 @@ from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.offsets.mode import runs_exactly_once
 from airflow_eos_provider.offsets.seen.group import Progress
@@ -163,13 +164,16 @@ class OffsetsChanger:
         if own_topic is not None:
             _require_nothing_elsewhere(writes)
         last_change = closed[-1].change_id if closed else ""
-        ended = self._open_ids(connector) if request.verb is Verb.PRUNE and look.exactly_once else ()
+        ended = self._ongoing(connector) if request.verb is Verb.PRUNE and look.exactly_once else ()
         return OffsetsPlan.of(request, look, reader.topics.values(), writes, own_topic, last_change, ended)
 
-    def _open_ids(self, connector: str) -> tuple[str, ...]:
-        """The transactional ids of a connector, in the workers' Kafka cluster, that have an open transaction."""
+    def _ongoing(self, connector: str) -> tuple[str, ...]:
+        """The transactional ids of a connector, in the workers' Kafka cluster, whose transaction has no end yet."""
+        prefix = f"{self.group_id}-{connector}-"
         with self.session.kafka.transactions() as client:
-            return _open_ids(client, f"{self.group_id}-{connector}-")
+            listed = client.list(prefix)
+        ongoing = (one.transactional_id for one in listed if one.state is TransactionState.ONGOING)
+        return tuple(id_ for id_ in ongoing if id_.removeprefix(prefix).isdigit())
 
     def _require_compacted(self, own: Store | None) -> None:
         """Go on only if an own topic that is there already keeps the newest offset of each key.
@@ -219,9 +223,9 @@ class OffsetsChanger:
 
         :param leftovers: as :meth:`leftovers` has just found them.
         """
-        exactly_once = self.exactly_once()
         found = self.leftovers() if leftovers is None else leftovers
-        return [name for name, left in found.items() if left.offsets or (exactly_once and left.is_open)]
+        only_open = any(left.is_open and not left.offsets for left in found.values()) and self.exactly_once()
+        return [name for name, left in found.items() if left.offsets or (only_open and left.is_open)]
 
     def leftovers(self) -> dict[str, Leftovers]:
         """By name what connectors have left that do not exist any more, in the workers' Kafka cluster."""
@@ -239,6 +243,22 @@ class OffsetsChanger:
         if found is None or (found.plan.get("kind"), found.plan.get("request")) != (KIND, request.to_dict()):
             return None
         return OffsetsPlan.from_dict(found.plan)
+
+    def begun(self, verb: Verb) -> list[str]:
+        """The connector whose change of this kind was begun and not finished, if there is one."""
+        found = read_journal(self.session.kafka, self.group_id).open_change
+        return [found.about] if found is not None and found.kind == _kind(verb) else []
+
+    def require_no_open_change(self) -> None:
+        """Go on only if no change of the group is unfinished.
+
+        :raises RefusedError: one is.
+        """
+        read_journal(self.session.kafka, self.group_id).require_no_open_change()
+
+    def existing(self) -> set[str]:
+        """The connectors of the group."""
+        return set(self._config().connectors)
 
     def exactly_once(self) -> bool:
         """Whether all workers run in the mode ``enabled``, see :func:`runs_exactly_once`."""
@@ -342,7 +362,7 @@ class OffsetsChanger:
             if plan.look.exactly_once:
                 with change.step("fence"):
                     self._require_still_stopped(plan, stopped)  # what runs now is no zombie
-                    self._fence(plan)
+                    self._fence(plan, stopped)
             with change.step("write"):
                 return self._write(change, plan, stopped), stopped
         except PlanMovedError:
@@ -395,12 +415,11 @@ class OffsetsChanger:
             return None
         return None if describe_group(self.session.kafka, self.group_id).may_run(connector) else found
 
-    def _fence(self, plan: OffsetsPlan) -> None:
+    def _fence(self, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> None:
         """Shut out every producer of the connector's tasks, zombies with an open transaction too."""
         connector = plan.look.connector
         prefix = f"{self.group_id}-{connector}-"
-        record = self._config().task_count_records.get(connector)  # it outlives its connector
-        count = max(record.count if record else 0, 1)
+        count = max(stopped.task_count_record or 0 if stopped else 0, 1)
         for cluster_id, kafka in self._clusters(self._own_stores(plan, connector).values()).items():
             with kafka.transactions() as client:
                 ids = {f"{prefix}{number}" for number in range(count)}

@@ -98,18 +98,22 @@ class Places:
 
         In the global topic under an own one a value is only replaced, never added: Connect copies it there itself.
         """
+        read, *others = self.topics
+        replaced = [topic for topic in others if (topic.name, key) in self._partitions]
+        return [write for topic in (read, *replaced) for write in self.put_in(topic, key, value)]
+
+    def put_in(self, topic: OffsetsTopic, key: bytes, value: bytes | None) -> list[Write]:
+        """Give a key one value in one topic, in the partition where it belongs, and remove it from any other."""
+        belongs = partition_of(key, len(topic.ends))
         writes = []
-        for index, topic in enumerate(self.topics):
-            belongs = partition_of(key, len(topic.ends))
-            partitions = self._partitions.get((topic.name, key), set())
-            for kafka_partition in sorted(partitions | ({belongs} if index == 0 or partitions else set())):
-                before = self._values.get((topic.name, kafka_partition, key))
-                after = value if kafka_partition == belongs else None
-                writes.append(Write(topic.name, kafka_partition, key, before, after))
+        for kafka_partition in sorted({belongs} | self._partitions.get((topic.name, key), set())):
+            before = self._values.get((topic.name, kafka_partition, key))
+            after = value if kafka_partition == belongs else None
+            writes.append(Write(topic.name, kafka_partition, key, before, after))
         return [write for write in writes if write.before is not None or write.after is not None]
 
 
-def require_one_place(connector: str, topic: OffsetsTopic) -> None:
+def require_one_place(connector: str, topic: OffsetsTopic, *, exists: bool = True) -> None:
     """Go on only if each key of a connector stands in one partition of the topic that its tasks read.
 
     A key whose partition moved, since the topic got more partitions, stands in its former one too. A task that starts
@@ -117,20 +121,25 @@ def require_one_place(connector: str, topic: OffsetsTopic) -> None:
     former one, also a removal, would now and then come over the offset that its predecessor has committed.
 
     :param topic: the one that the tasks read afterwards.
+    :param exists: whether there is such a connector.
     :raises RefusedError: one stands in another partition than its hash says.
     """
-    partitions = len(topic.ends)
-    records = topic.committed.get(connector, ())
-    strayed = {r.key.raw for r in records if r.kafka_partition != partition_of(r.key.raw, partitions)}
+    strayed = {r.key.raw for r in topic.committed.get(connector, ()) if has_strayed(r, topic)}
     if strayed:
+        move = (
+            f"Move the connector into a topic of its own, new and empty: 'eos offsets migrate {connector} --to own', "
+            "with --topic if it has one already. Its offsets go along, and any change after that is made there."
+        )
+        create = (
+            f"Create {connector} stopped (initial_state), with an offsets.storage.topic of its own that is new, and "
+            "give the same command again."
+        )
         raise RefusedError(
             f"{counted(len(strayed), 'key')} of {connector} {'stands' if len(strayed) == 1 else 'stand'} in another "
             f"partition of {topic.name} than its hash says, as where the topic got more partitions. A task that starts "
             "may take what is there, also a removal, for the newest offset.",
             expected="each key in one partition of the topic that the tasks read",
-            remedy=f"Move the connector into a topic of its own, new and empty: 'eos offsets migrate {connector} --to "
-            "own', with --topic if it has one already. The newest offset of each key goes along, and any change after "
-            "that is made there.",
+            remedy=move if exists else create,
         )
 
 
@@ -235,12 +244,12 @@ def restore(places: Places, backup: Backup) -> list[Write]:
             remedy=f"If the connector is to begin anew: 'eos offsets reset {connector}'. To give it the offsets of the "
             f"backup: 'eos offsets copy {connector} {connector} --file …'.",
         )
-    now = {(r.topic, r.kafka_partition, r.key.raw): r for r in places.live()}
-    writes = [
-        Write(*place, _value(now.get(place)), _value(saved.get(place)))
-        for place in sorted(now.keys() | saved.keys(), key=lambda place: (place[0], place[2], place[1]))
-    ]
-    return writes
+    values = dict[tuple[str, bytes], bytes | None]()
+    for record in sorted(saved.values(), key=lambda record: (record.timestamp_ms, record.position)):
+        values[record.topic, record.key.raw] = record.value  # the newest, where a key stood in several partitions
+    keys = {(record.topic, record.key.raw) for record in places.live()} | values.keys()
+    by_name = {topic.name: topic for topic in places.topics}
+    return [write for name, key in sorted(keys) for write in places.put_in(by_name[name], key, values.get((name, key)))]
 
 
 def migrate(connector: str, now: Sequence[OffsetsTopic], to: OffsetsTopic) -> list[Write]:
@@ -301,12 +310,34 @@ def _offsets_of(connector: str, topics: Sequence[OffsetsTopic]) -> dict[bytes, b
 
     :param topics: those of its offsets, its own before the global one.
     """
-    *own, global_ = topics
-    for topic in own:
-        records = topic.committed.get(connector, ())
-        if any(not record.is_removed for record in records):
-            return {one.record.key.raw: one.record.value for one in combined(records, ())}
-    return {one.record.key.raw: one.record.value for one in combined(None, global_.committed.get(connector, ()))}
+    found = dict[bytes, bytes | None]()
+    for topic in topics:
+        found = _valid_in(topic, connector)
+        if found:
+            break
+    return found
+
+
+def _valid_in(topic: OffsetsTopic, connector: str) -> dict[bytes, bytes | None]:
+    """By key the offsets of a connector in one topic that are not removed.
+
+    Where a key stands in several partitions, tasks have written the one where it belongs last, if it is there.
+    """
+    newest = dict[bytes, OffsetRecord]()
+    for record in topic.committed.get(connector, ()):
+        key, last = record.key.raw, newest.get(record.key.raw)
+        if last is None or _rank(record, topic) > _rank(last, topic):
+            newest[key] = record
+    return {key: record.value for key, record in newest.items() if not record.is_removed}
+
+
+def _rank(record: OffsetRecord, topic: OffsetsTopic) -> tuple[bool, int, int]:
+    return not has_strayed(record, topic), record.timestamp_ms, record.position
+
+
+def has_strayed(record: OffsetRecord, topic: OffsetsTopic) -> bool:
+    """Whether a record stands in another partition than the hash of its key says."""
+    return record.kafka_partition != partition_of(record.key.raw, len(topic.ends))
 
 
 def _renamed(raw: bytes, connector: str) -> bytes:
@@ -394,7 +425,3 @@ def _wanted(entry: Mapping[str, Any]) -> Wanted:
     ):
         raise TypeError(entry)
     return Wanted(entry["partition"], entry["offset"])
-
-
-def _value(record: OffsetRecord | None) -> bytes | None:
-    return None if record is None else record.value

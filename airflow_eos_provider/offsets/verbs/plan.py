@@ -85,7 +85,8 @@ class OffsetsPlan:
     :param own_topic: the connector's own offsets topic afterwards, empty for none; None if that does not change.
     :param last_change: the id of the connector's change that was closed last, empty if there is none. The offsets of a
         running connector do not count, so without it the same plan could be carried out twice.
-    :param ended: of a prune: the transactional ids whose open transactions the fencing ends.
+    :param ended: of a prune: the transactional ids whose open transactions the fencing ends. No part of the hash: the
+        brokers end them too, after their timeout.
     """
 
     request: OffsetsRequest
@@ -240,7 +241,7 @@ class OffsetsPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON; what the journal has of it. Scripts rely on the names."""
-        return {**self._content(), "hash": self.hash}
+        return {**self._content(), **({"ended": list(self.ended)} if self.ended else {}), "hash": self.hash}
 
     def _content(self) -> dict[str, Any]:
         return {
@@ -251,9 +252,8 @@ class OffsetsPlan:
             "topics": [asdict(topic) for topic in self.topics],
             "writes": [_write_document(write) for write in self.writes],
             "own_topic": self.own_topic,
-            # A plan without one of these has the hash that it had before there was such a field.
+            # A plan without it has the hash that it had before there was such a field.
             **({"last_change": self.last_change} if self.last_change else {}),
-            **({"ended": list(self.ended)} if self.ended else {}),
         }
 
     @classmethod
@@ -309,6 +309,8 @@ class OffsetsPlan:
             ends = f", which ends the open transaction of {', '.join(self.ended)}" if self.ended else ""
             steps.append(f"fence its transactional ids ({look.group_id}-{look.connector}-0 and so on){ends}")
             clusters = {write.topic.rpartition("/")[0] for write in self.writes}
+            if not self.writes:
+                return steps
             steps.append(
                 "write all records in one transaction: every one is there, or none"
                 if len(clusters) < 2

@@ -118,7 +118,7 @@ class OffsetsRequest:
     def require_one_place(self, reader: OffsetsReader) -> None:
         """Go on only if the tasks will find what it writes, see :func:`changes.require_one_place`."""
         if self.verb is not Verb.PRUNE:
-            changes.require_one_place(self.connector, self._target(reader))
+            changes.require_one_place(self.connector, self._target(reader), exists=reader.exists(self.connector))
 
     def _target(self, reader: OffsetsReader) -> OffsetsTopic:
         """The topic that the connector's tasks read afterwards."""

@@ -78,6 +78,9 @@ def test_where_a_key_has_strayed_tasks_might_read_what_is_there(value: bytes | N
     with pytest.raises(RefusedError, match="1 key of c stands in another partition of global") as caught:
         require_one_place("c", topic("global", (A, b"1"), (A, value, (home(A) + 1) % PARTITIONS), (B, b"1")))
     assert "eos offsets migrate c --to own" in str(caught.value.remedy)
+    with pytest.raises(RefusedError) as caught:
+        require_one_place("c", topic("global", (A, b"1", (home(A) + 1) % PARTITIONS)), exists=False)
+    assert "Create c stopped" in str(caught.value.remedy)
 
 
 def test_an_altered_offset_is_written_where_tasks_look_first_and_replaced_where_it_stands_below() -> None:
@@ -141,6 +144,28 @@ def test_a_restore_brings_back_what_was_and_removes_what_came_since() -> None:
         Write("global", home(A), A, b"5", b"1"),
         Write("global", home(B), B, b"6", None),
     ]
+
+
+def test_a_restore_writes_each_key_where_it_belongs_now() -> None:
+    """The backup is of a topic with other partitions, or had a key in two; the newest counts."""
+    away = (home(A) + 1) % PARTITIONS
+    before = backup_of(topic("global", (A, b"1", away), (A, b"2", home(A)), (B, b"3", (home(B) + 1) % PARTITIONS)))
+    now = Places("c", [topic("global", (A, b"5"))])
+    assert restore(now, before) == [Write("global", home(A), A, b"5", b"2"), Write("global", home(B), B, None, b"3")]
+
+
+def test_a_migration_takes_of_a_strayed_key_what_tasks_have_written_last() -> None:
+    """They write where it belongs; what stands elsewhere is older, or not theirs."""
+    away = (home(A) + 1) % PARTITIONS
+
+    def moved(*entries: tuple[bytes, bytes | None, int]) -> list[tuple[bytes, bytes | None]]:
+        return [(write.key, write.after) for write in migrate("c", [topic("global", *entries)], topic("own"))]
+
+    assert moved((A, b"1", away), (A, b"2", home(A))) == [(A, b"2")]
+    assert moved((A, b"2", home(A)), (A, b"1", away)) == [(A, b"2")]
+    assert moved((A, b"1", away)) == [(A, b"1")]  # no task has written since the topic got more partitions
+    assert moved((A, b"1", away), (A, None, home(A))) == []  # a reset by Connect
+    assert moved((A, b"2", home(A)), (A, None, away)) == [(A, b"2")]
 
 
 def test_a_backup_without_a_topic_of_the_connector_is_refused() -> None:

@@ -39,7 +39,7 @@ def read(
             log.take([LogRecord("global", 0, 0, 0, offset_key("c", {}), b"{}")])
         written = Written(1, 0, Outcome.COMMITTED)
         return SimpleNamespace(
-            name=name, id=None, ends={}, committed=log.committed(), waiting={}, written=lambda record: written
+            name=name, id=None, ends={0: 1}, committed=log.committed(), waiting={}, written=lambda record: written
         )
 
     noted: dict[str, str] = {}
@@ -50,6 +50,15 @@ def read(
         patch.setattr(group, "read_offsets_topic", read_topic)
         found = read_group_offsets(stores, connectors, unknown=lambda name, why: noted.update({name: why.found}))
     return found, noted
+
+
+def test_a_key_in_a_partition_where_it_does_not_belong_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, _ = read(own=None)
+    (seen,) = found.of("c")
+    assert seen.hidden == ()
+    monkeypatch.setattr(group, "partition_of", lambda key, partitions: 1)
+    (seen,) = found.of("c")
+    assert seen.to_dict()["hidden"] == ["in another partition than the hash of its key says"]
 
 
 def test_without_an_own_topic_the_global_one_is_read_by_tasks() -> None:

@@ -71,6 +71,20 @@ def test_a_plan_comes_back_from_the_journal_and_one_that_was_changed_does_not() 
             OffsetsPlan.from_dict({**document, **changed})
 
 
+def test_a_prune_that_only_ends_a_transaction_is_something_to_do_and_its_hash_does_not_move_with_it() -> None:
+    """The brokers end a transaction too, after its timeout, while a person reads the plan."""
+    absent = replace(plan(TargetState.ABSENT), request=OffsetsRequest(Verb.PRUNE, "c"))
+    ending = replace(absent, ended=("g-c-0",))
+    assert ending.hash == absent.hash
+    assert OffsetsPlan.from_dict(ending.to_dict()) == ending
+    only = replace(ending, writes=())
+    assert not only.nothing_to_do
+    assert only.steps() == [
+        "fence its transactional ids (g-c-0 and so on), which ends the open transaction of g-c-0",
+    ]
+    assert replace(only, ended=()).nothing_to_do
+
+
 def test_a_plan_that_names_the_change_before_it_comes_back_and_one_without_has_its_hash_still() -> None:
     later = replace(plan(), last_change="20261122T101500-offsets-reset-1")
     assert OffsetsPlan.from_dict(later.to_dict()) == later
