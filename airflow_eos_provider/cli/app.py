@@ -85,6 +85,11 @@ COMMANDS: Mapping[str, Place] = {
             "eos fence --pending --yes  # for scripts: every round that is due or has failed",
         ),
     ),
+    "transactions": Place(
+        "cli.transactions",
+        "transactions_app",
+        "Transactions: what is open, what hangs and holds readers up; end one that hangs.",
+    ),
     "topics": Place("cli.topics", "topics_app", "The group's internal topics: check them; create and mend them."),
     "config-topic": Place(
         "cli.config_topic",

@@ -1,4 +1,5 @@
-"""Transactions as the brokers know them. With :mod:`~airflow_eos_provider.kafka.fencing` all that knows wire messages.
+"""Transactions as the brokers know them. With :mod:`~airflow_eos_provider.kafka.fencing`
+and :mod:`~airflow_eos_provider.kafka.held_open` all that knows wire messages.
 
 confluent-kafka has no call for transactions, so these go through kafka-python 3: its connections, its coordinator
 look-up and its message classes. The answers are read here, because its own readers give up at the first unknown id and
@@ -27,11 +28,25 @@ from kafka.protocol.admin.transactions import (
 )
 from kafka.protocol.metadata import CoordinatorType
 
-from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, UnreachableError
+from airflow_eos_provider.errors import (
+    ConfigurationError,
+    EosError,
+    ReadTimeoutError,
+    RefusedError,
+    UnreachableError,
+)
 from airflow_eos_provider.kafka.batches import fetch, headers
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.fencing import WINDOW, Fenced, Round, fence_round
+from airflow_eos_provider.kafka.held_open import (
+    HeldLook,
+    HeldOpen,
+    held_open,
+    loaded_coordinators,
+    one_id_for_each,
+    write_abort_marker,
+)
 from airflow_eos_provider.kafka.partition_writers import PartitionWriters, Progress
 from airflow_eos_provider.kafka.quiet import quiet_kafka_python
 from airflow_eos_provider.kafka.transaction_state import TransactionState
@@ -66,7 +81,8 @@ class TransactionDescription(NamedTuple):
     """What a transactional id's coordinator knows.
 
     ``timeout_ms`` is the transaction timeout of its last producer; ``started_at_ms`` when its open transaction began by
-    the broker's clock, None if none is open; ``partitions`` are the topic partitions in it.
+    the broker's clock, None if none is open; ``partitions`` are the topic partitions in it. ``last_started_at_ms`` is
+    also that of one that has ended; None if this coordinator knows of none.
     """
 
     transactional_id: str
@@ -76,6 +92,7 @@ class TransactionDescription(NamedTuple):
     timeout_ms: int
     started_at_ms: int | None
     partitions: tuple[tuple[str, int], ...]
+    last_started_at_ms: int | None = None
 
 
 class ActiveProducer(NamedTuple):
@@ -213,6 +230,63 @@ class TransactionsClient:
         wanted = sorted(partitions)
         what = f"describing the producers of {topic}-{','.join(map(str, wanted[:10]))}"
         return self._run(lambda admin: _producers(admin, topic, wanted), what)
+
+    def held_open(self, places: Collection[tuple[str, int]]) -> HeldLook:
+        """The transactions that these partitions hold open.
+
+        :param places: topics with a partition of each.
+        :raises UnreachableError: a leader did not answer.
+        """
+        return self._run(lambda admin: held_open(admin, places), "describing the producers of partitions")
+
+    def whole_list(self, coordinators: int) -> tuple[TransactionListing, ...] | None:
+        """All transactional ids, as :meth:`list` gives them, if none can be missing; else None.
+
+        A broker lists what it has loaded, and leaves out what the principal may not describe. So an id of each of the
+        coordinators' partitions is described before and after: every partition has to have the same leader both times,
+        which has loaded it, and the principal has to be allowed. A rule that denies the description of some ids alone
+        cannot be noticed.
+
+        :param coordinators: the number of partitions of ``__transaction_state``.
+        :raises UnreachableError: a coordinator is not there, or did not answer.
+        """
+        ids, what = one_id_for_each(coordinators), "asking every coordinator"
+        before = self._run(lambda admin: loaded_coordinators(admin, ids), what)
+        listed = self.list()
+        after = self._run(lambda admin: loaded_coordinators(admin, ids), what)
+        return listed if before is not None and before == after else None
+
+    def abort(self, held: HeldOpen) -> None:
+        """End a transaction in one partition as aborted; its records there are given up for good.
+
+        It is asked once: whether a marker whose answer was lost is written, only another look can tell.
+
+        :raises ConfigurationError: the principal has neither ClusterAction nor Alter on the cluster.
+        :raises RefusedError: its producer, or its coordinator, has gone on.
+        :raises EosError: whether the marker is written is not known.
+        """
+        where = f"{held.topic}-{held.partition}"
+        if self._admin is None:
+            self._admin = self._connect()
+        try:
+            self._admin._manager.run(write_abort_marker, self._admin, held)
+        except kafka.errors.ClusterAuthorizationFailedError as error:
+            who = self._settings.principal or "this client's principal"
+            raise ConfigurationError(
+                f"The leader of {where} refused {who} the marker of an abort.",
+                expected=f"an ACL that allows {who} Alter (or ClusterAction) on the cluster",
+            ) from error
+        except (kafka.errors.InvalidProducerEpochError, kafka.errors.TransactionCoordinatorFencedError) as error:
+            raise RefusedError(
+                f"The producer of the transaction in {where}, or its coordinator, has gone on since it was looked at.",
+                remedy="Look again with 'eos transactions hanging'.",
+            ) from error
+        except (kafka.errors.KafkaError, OSError) as error:
+            self._close()
+            raise EosError(
+                f"Whether {where} has the marker of the abort is not known: {_words(error)}.",
+                remedy="Look with 'eos transactions hanging'.",
+            ) from error
 
     def writers(
         self,
@@ -414,15 +488,16 @@ async def _describe(admin: Any, transactional_ids: Iterable[str]) -> dict[str, T
             _check(entry.error_code, f"{_ABOUT_ID}{entry.transactional_id}")
             state = TransactionState(entry.transaction_state)
             # The broker goes on reporting the start of the last transaction after it has ended.
-            is_open = state.is_open and entry.transaction_start_time_ms >= 0
+            began = entry.transaction_start_time_ms if entry.transaction_start_time_ms >= 0 else None
             described[entry.transactional_id] = TransactionDescription(
                 transactional_id=entry.transactional_id,
                 state=state,
                 producer_id=entry.producer_id,
                 producer_epoch=entry.producer_epoch,
                 timeout_ms=entry.transaction_timeout_ms,
-                started_at_ms=entry.transaction_start_time_ms if is_open else None,
+                started_at_ms=began if state.is_open else None,
                 partitions=tuple(sorted((topic.topic, p) for topic in entry.topics for p in topic.partitions)),
+                last_started_at_ms=began,
             )
     return described
 

@@ -2,7 +2,7 @@
 
 The points of a step are ``announced`` (on record, its body not begun) and ``carried-out`` (its body over, and that not
 on record yet). Several steps are separated by commas: a signal that suspends it comes at each of them. A step may
-also be a topic's name: its creation.
+also be a topic's name: its creation; or ``marker``: the abort of a transaction that hangs.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from typing import Any
 from airflow_eos_provider.cli import main
 from airflow_eos_provider.journal.journal import Journal
 from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
+from airflow_eos_provider.kafka.held_open import HeldOpen
 from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.kafka.transactions import TransactionsClient
 
 _write_change = Journal.write_change
 _create = Topics.create
+_abort = TransactionsClient.abort
 
 
 def _signalled(number: int, steps: list[str], point: str) -> None:
@@ -38,6 +41,14 @@ def _signalled(number: int, steps: list[str], point: str) -> None:
             os.kill(os.getpid(), number)
         return is_new
 
+    def abort(self: TransactionsClient, held: HeldOpen) -> None:
+        if "marker" in steps and point == "announced":
+            os.kill(os.getpid(), number)
+        _abort(self, held)
+        if "marker" in steps and point == "carried-out":
+            os.kill(os.getpid(), number)
+
+    TransactionsClient.abort = abort  # type: ignore[method-assign]
     Journal.write_change = write_change  # type: ignore[method-assign]
     Topics.create = create  # type: ignore[method-assign]
 

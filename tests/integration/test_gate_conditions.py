@@ -9,32 +9,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from kafka import TopicPartition as Place
-from kafka.admin import KafkaAdminClient
-from kafka.admin._transactions import AbortTransactionSpec
-from kafka.protocol.producer import ProduceRequest
-from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.kafka.read import read_to_end
-from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.rollout.check import Check, Verdict, overall
 from airflow_eos_provider.rollout.gate.expectation import Baseline, Expectation
 from airflow_eos_provider.rollout.gate.gate import evaluate
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
-from tests.waiting import until
+from tests.integration.hanging_transaction import HangingTransaction
 
 pytestmark = pytest.mark.slow
 
@@ -45,9 +36,6 @@ SOURCES = ("first", "second")
 
 #: Long enough that the gate is asked while it runs: it begins when the worker leaves, before its process has ended.
 REBALANCE_DELAY_MS = 15_000
-
-#: Kafka's error code of a record whose partition is not part of its producer's transaction.
-INVALID_TXN_STATE = 48
 
 Checks = dict[str, Check]
 
@@ -213,69 +201,6 @@ def deliver(lab: Lab, connector: str) -> None:
             time.sleep(0.1)
     finally:
         consumer.close()
-
-
-@dataclass(frozen=True)
-class HangingTransaction:
-    """A record in a transaction that no coordinator knows, as a producer's late write leaves one (KIP-890).
-
-    Brokers since 3.6 refuse such a write, unless ``transaction.partition.verification.enable`` is false.
-    """
-
-    admin: Any
-    place: Place
-    producer_id: int
-    epoch: int
-
-    @classmethod
-    @contextmanager
-    def on(cls, lab: Lab, topic: str, partition: int) -> Iterator[HangingTransaction]:
-        with TransactionsClient(lab.cluster().kafka) as client:
-            producer = client.fence(["late"])["late"]
-        verify_partitions(lab, False)
-        admin = KafkaAdminClient(bootstrap_servers=lab.bootstrap_servers)
-        try:
-            transaction = cls(admin, Place(topic, partition), *producer)
-            # The broker takes its new setting over a moment after it was answered, and refuses the write until then.
-            until(lambda: admin._manager.run(transaction.is_written), "a late write to be taken", seconds=60)
-            yield transaction
-        finally:
-            admin.close()
-            verify_partitions(lab, True)
-
-    async def is_written(self) -> bool:
-        """One attempt to write the record."""
-        batch = DefaultRecordBatchBuilder(2, 0, True, self.producer_id, self.epoch, 0, 1000)
-        batch.append(0, int(time.time() * 1000), None, b"late", [])
-        of_topic = ProduceRequest.TopicProduceData
-        records = of_topic.PartitionProduceData(index=self.place.partition, records=bytes(batch.build()))
-        request = ProduceRequest(
-            transactional_id="late",
-            acks=-1,
-            timeout_ms=20_000,
-            topic_data=[of_topic(name=self.place.topic, partition_data=[records])],
-            max_version=9,  # later ones make the partition known to the coordinator
-        )
-        (leader,) = await self.admin._async_get_leader_for_partitions([self.place])
-        response = await self.admin._manager.send(request, node_id=leader)
-        code = response.responses[0].partition_responses[0].error_code
-        assert code in (0, INVALID_TXN_STATE), response
-        return bool(code == 0)
-
-    def abort(self) -> None:
-        self.admin.abort_transaction(AbortTransactionSpec(self.place, self.producer_id, self.epoch))
-
-
-def verify_partitions(lab: Lab, enabled: bool) -> None:
-    """Whether the broker asks the coordinator before it takes a transaction's first record for a partition."""
-    entry = ConfigEntry(
-        "transaction.partition.verification.enable",
-        str(enabled).lower(),
-        incremental_operation=AlterConfigOpType.SET,
-    )
-    broker = ConfigResource(ResourceType.BROKER, str(lab.broker.number), incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers})
-    admin.incremental_alter_configs([broker])[broker].result(timeout=30)
 
 
 #: Condition, the moment at which it is refused with these words, and one at which it holds.

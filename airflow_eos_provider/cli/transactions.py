@@ -1,0 +1,378 @@
+"""``eos transactions``: what is open, what hangs, and its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from airflow_eos_provider.cli.common import (
+    ClusterOption,
+    ConfigTopicOption,
+    HashOption,
+    JsonOption,
+    console,
+    load_cluster,
+    report_line,
+    require_enough_digits,
+    table,
+    width_for,
+)
+from airflow_eos_provider.cli.completion import complete_connector
+from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.connect.config_topic import read_cluster_state
+from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, UnreachableError
+from airflow_eos_provider.kafka.held_open import Place
+from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
+from airflow_eos_provider.transactions.abort import Aborter, AbortPlan
+from airflow_eos_provider.transactions.ends import PartitionEnds, ends_of
+from airflow_eos_provider.transactions.hanging import STATE_TOPIC, HangingLook, find_hanging
+from airflow_eos_provider.transactions.look import (
+    Filter,
+    KnownId,
+    id_expiration_seconds,
+    known_ids,
+    named_ids,
+    partitions_of_all_topics,
+)
+
+#: An id whose last transaction began this part of its expiration ago is named.
+_NEARLY = 0.75
+
+#: So many partitions are named; the JSON has all.
+_SHOWN = 3
+
+#: Exit code where it cannot be told, as that of 'eos drift'.
+_NOT_KNOWN = 5
+
+transactions_app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="Transactions: what is open, what hangs and holds readers up; end one that hangs.",
+)
+
+TopicsOption = Annotated[
+    list[str] | None,
+    typer.Option("--topic", help="Only this topic; may be repeated. Default: every topic that one may see."),
+]
+
+
+@transactions_app.command(
+    "list",
+    epilog=examples("eos transactions list", "eos transactions list --open --all", "eos transactions list -o wide"),
+)
+def list_(
+    connector: Annotated[
+        str | None,
+        typer.Option("--connector", autocompletion=complete_connector, help="Only those of this connector's tasks."),
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="Only those whose open transaction is in this topic.")
+    ] = None,
+    open_only: Annotated[bool, typer.Option("--open", help="Only those with an open transaction.")] = False,
+    everyone: Annotated[
+        bool, typer.Option("--all", help="Of the whole Kafka cluster, not of this group alone.")
+    ] = False,
+    cluster: ClusterOption = None,
+    config_topic: ConfigTopicOption = None,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the transactional ids of the group: whose they are, their state, since when. Changes nothing.
+
+    An id that was not used for long is named: the brokers forget it, and its task fails at its next write.
+    """
+    described = load_cluster(cluster)
+    wanted = Filter(everyone=everyone, connector=connector or "", topic=topic or "", open_only=open_only)
+    with ConnectSession(described) as session:
+        connectors, existing = _connectors(session, config_topic)
+        found = known_ids(session.kafka, described.group_id, connectors, wanted)
+        now = time.time()
+        if print_document([one.to_dict(now) for one in found], [one.id for one in found], output, as_json=as_json):
+            return
+        expiration = id_expiration_seconds(session.kafka)
+    if not found:
+        console.print("No transactional id of that kind is known to the brokers.")
+        return
+    wide = output is Output.WIDE
+    shown = table()
+    for column in (
+        "transactional id",
+        "of",
+        "state",
+        "open for",
+        *(("timeout", "last began", "producer") if wide else ()),
+    ):
+        shown.add_column(column, overflow="fold")
+    shown.add_column("in")
+    for one in found:
+        more = (
+            f"{one.description.timeout_ms / 1000:g} s",
+            _ago(one.idle_seconds(now)),
+            f"{one.description.producer_id}/{one.description.producer_epoch}",
+        )
+        shown.add_row(
+            one.id,
+            one.owner.text,
+            str(one.description.state),
+            _seconds(one.open_seconds(now)) + (" (overdue)" if one.is_overdue(now) else ""),
+            *(more if wide else ()),
+            _places(one.description.partitions),
+        )
+    with width_for(output):
+        console.print(shown)
+    _name_the_idle([one for one in found if one.owner.connector in existing], expiration, now)
+
+
+def _name_the_idle(found: Iterable[KnownId], expiration: float | None, now: float) -> None:
+    """Name the ids that the brokers are about to forget.
+
+    :param found: of connectors that exist.
+    """
+    for one in found if expiration else ():
+        idle = one.idle_seconds(now)
+        if expiration and not one.description.state.is_open and idle is not None and idle > _NEARLY * expiration:
+            console.print(
+                f"The last transaction of {one.id} began {_seconds(idle)} ago; the brokers forget an id after "
+                f"{_seconds(expiration)} (transactional.id.expiration.ms), and its task fails at its next write then "
+                "(KAFKA-18019): restart the task before.",
+                style="yellow",
+                soft_wrap=True,
+            )
+
+
+@transactions_app.command("describe", epilog=examples("eos transactions describe connect-orders-jdbc-0"))
+def describe(
+    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Transactional ids.")],
+    cluster: ClusterOption = None,
+    config_topic: ConfigTopicOption = None,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show transactional ids with the partitions of their open transactions, and how many offsets wait there.
+
+    Exit code 2 if the brokers do not know one of them.
+    """
+    described = load_cluster(cluster)
+    with ConnectSession(described) as session:
+        connectors, _ = _connectors(session, config_topic)
+        found = named_ids(session.kafka, described.group_id, connectors, ids)
+        ends = {
+            place: _ends_or_why(session.kafka, place)
+            for place in sorted({place for one in found for place in one.description.partitions})
+        }
+    now = time.time()
+    if not print_document(
+        [_described(one, ends, now) for one in found], [one.id for one in found], output, as_json=as_json
+    ):
+        for one in found:
+            _show_described(one, ends, now)
+    if missing := sorted(set(ids) - {one.id for one in found}):
+        raise ConfigurationError(
+            f"The brokers know no transactional id {', '.join(missing)}.",
+            remedy="See 'eos transactions list'. The brokers forget an id that is not used, after 7 days by default.",
+        )
+
+
+def _ends_or_why(kafka: Session, place: Place) -> PartitionEnds | str:
+    """How far a partition can be read; or why that is not known, such as that its topic was deleted."""
+    try:
+        return ends_of(kafka, [place])[place]
+    except EosError as error:
+        return error.found
+
+
+def _show_described(one: KnownId, ends: Mapping[Place, PartitionEnds | str], now: float) -> None:
+    known = one.description
+    console.print(f"{one.id}: {one.owner.text}", style="bold", soft_wrap=True)
+    console.print(f"  state {known.state}, producer {known.producer_id}, epoch {known.producer_epoch}")
+    opened = one.open_seconds(now)
+    console.print(
+        f"  open for {_seconds(opened)}, timeout {known.timeout_ms / 1000:g} s"
+        if opened is not None
+        else "  no transaction is open"
+    )
+    for place in known.partitions:
+        there = ends[place]
+        console.print(
+            f"  {place[0]}-{place[1]}: {there if isinstance(there, str) else _waiting(there)}", soft_wrap=True
+        )
+
+
+@transactions_app.command(
+    "hanging", epilog=examples("eos transactions hanging", "eos transactions hanging --topic orders")
+)
+def hanging(
+    topics: TopicsOption = None,
+    cluster: ClusterOption = None,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find transactions that a partition holds open and no coordinator knows. Changes nothing; exit code 1 if one does.
+
+    Readers of committed records wait behind such a transaction for ever. It takes the right to read the topics, and to
+    describe every transactional id and the topic __transaction_state; exit code 5 if something cannot be told.
+    """
+    with ConnectSession(load_cluster(cluster)) as session:
+        known = partitions_of_all_topics(session.kafka)
+        if missing := sorted(set(topics or ()) - known.keys()):
+            raise ConfigurationError(f"There is no topic {', '.join(missing)}.", remedy="Check its name.")
+        places = [(topic, number) for topic in topics or known for number in range(known[topic])]
+        look = find_hanging(session.kafka.settings, places, known.get(STATE_TOPIC, 0))
+        ends = {one.held.place: _ends_or_why(session.kafka, one.held.place) for one in look.hanging}
+    names = [f"{one.held.topic}-{one.held.partition}" for one in look.hanging]
+    if not print_document(_hanging(look, ends), names, output, as_json=as_json):
+        _show_hanging(look, ends)
+    if look.hanging:
+        raise typer.Exit(1)
+    if not look.is_whole:
+        raise typer.Exit(_NOT_KNOWN)
+
+
+@transactions_app.command(
+    "abort",
+    epilog=examples(
+        "eos transactions abort --topic orders --partition 3",
+        "eos transactions abort --topic orders --partition 3 --hash 3f1c09ab77d2",
+    ),
+)
+def abort(
+    topic: Annotated[str, typer.Option("--topic", help="The topic that holds it open.")],
+    partition: Annotated[int, typer.Option("--partition", min=0, help="Its partition.")],
+    start_offset: Annotated[
+        int | None, typer.Option("--start-offset", min=0, help="Of its first record; needed where several hang.")
+    ] = None,
+    fence: Annotated[
+        bool, typer.Option("--fence", help="Shut its producer out first, where that may be alive.")
+    ] = False,
+    plan_hash: HashOption = None,
+    cluster: ClusterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """End a transaction that hangs in one partition, as aborted. Without --hash: show the plan only.
+
+    Its records in that partition are given up for good; there is no --yes for that. What a coordinator has open there
+    is refused, and what cannot be told apart from it. It takes the right Alter or ClusterAction on the cluster, and no
+    lease: a roll may be waiting for this very end.
+    """
+    require_enough_digits(plan_hash)
+    with ConnectSession(load_cluster(cluster)) as session:
+        aborter = Aborter(session.kafka, (topic, partition), start_offset, fence=fence)
+        if not plan_hash:
+            _show_plan(aborter.plan(), as_json=as_json)
+            return
+        report = aborter.apply(plan_hash)
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        after, before = _waiting(report.after), _waiting(report.plan.ends)
+        console.print(f"{topic}-{partition}: aborted. {after}; before: {before}.", soft_wrap=True)
+
+
+def _show_plan(plan: AbortPlan, *, as_json: bool) -> None:
+    if as_json:
+        print_json(plan.to_dict())
+        return
+    for line in plan.lines():
+        console.print(line, soft_wrap=True)
+    todo = f"Nothing is changed yet. To do it: the same command with --hash {plan.short_hash}"
+    console.print(todo, style="bold", soft_wrap=True)
+
+
+def _connectors(session: ConnectSession, config_topic: str | None) -> tuple[Collection[str] | None, Collection[str]]:
+    """The connectors that exist or existed in the group, None if they are not known; and those that exist.
+
+    A transaction of the leader that hangs in the config topic itself holds its readers up.
+    """
+    topic = config_topic or read_worker_files(session.cluster).common(CONFIGS)
+    try:
+        state = read_cluster_state(session.kafka, topic)
+    except (ReadTimeoutError, UnreachableError) as error:
+        report_line(f"{error.found} So whose an id is, is told by its name alone.")
+        return None, ()
+    return {*state.connectors, *state.task_count_records}, state.connectors.keys()
+
+
+def _show_hanging(look: HangingLook, ends: Mapping[Place, PartitionEnds | str]) -> None:
+    for one in look.hanging:
+        held, there = one.held, ends[one.held.place]
+        who = one.transactional_id or f"producer {held.producer_id}, which no coordinator knows"
+        console.print(
+            f"{held.topic}-{held.partition} holds a transaction of {who} open since offset {held.start_offset}: "
+            f"{there if isinstance(there, str) else _waiting(there)}. To end it:  eos transactions abort --topic "
+            f"{held.topic} --partition {held.partition} --start-offset {held.start_offset}",
+            soft_wrap=True,
+        )
+    for held in look.unseen:
+        console.print(
+            f"{held.topic}-{held.partition} holds one of producer {held.producer_id} open since offset "
+            f"{held.start_offset}, of which no coordinator has told; but not all could be asked: alive, or hanging.",
+            style="yellow",
+            soft_wrap=True,
+        )
+    if look.unknown:
+        some = list(look.unknown.items())[:_SHOWN]
+        why = ", ".join(f"{topic}-{partition}: {reason}" for (topic, partition), reason in some)
+        more = " …" if len(look.unknown) > _SHOWN else ""
+        console.print(f"Not known of {counted(len(look.unknown), 'partition')}: {why}{more}", soft_wrap=True)
+    if not look.hanging and look.is_whole:
+        console.print("No transaction hangs.")
+
+
+def _hanging(look: HangingLook, ends: Mapping[Place, PartitionEnds | str]) -> dict[str, Any]:
+    """What hangs, as JSON. Scripts rely on the names."""
+    return {
+        "hanging": [
+            {
+                **one.held._asdict(),
+                "transactional_id": one.transactional_id,
+                "state": one.state and str(one.state),
+                "ends": _ends_document(ends[one.held.place]),
+            }
+            for one in look.hanging
+        ],
+        "unseen": [held._asdict() for held in look.unseen],
+        "unknown": {f"{topic}-{partition}": why for (topic, partition), why in look.unknown.items()},
+    }
+
+
+def _ends_document(ends: PartitionEnds | str) -> dict[str, int | str]:
+    return {"unknown": ends} if isinstance(ends, str) else dict(ends.to_dict())
+
+
+def _described(one: KnownId, ends: Mapping[Place, PartitionEnds | str], now: float) -> dict[str, Any]:
+    partitions = [
+        {"topic": topic, "partition": partition, **_ends_document(ends[topic, partition])}
+        for topic, partition in one.description.partitions
+    ]
+    return {**one.to_dict(now), "partitions": partitions}
+
+
+def _waiting(ends: PartitionEnds) -> str:
+    return f"readable to {ends.stable:,} of {ends.end:,}, {ends.waiting:,} offsets wait"
+
+
+def _places(places: Sequence[tuple[str, int]]) -> str:
+    shown = ", ".join(f"{topic}-{partition}" for topic, partition in places[:_SHOWN])
+    return f"{shown} and {len(places) - _SHOWN} more" if len(places) > _SHOWN else shown or "–"
+
+
+def _ago(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{_seconds(seconds)} ago"
+
+
+def _seconds(seconds: float | None) -> str:
+    """A time for a person."""
+    if seconds is None:
+        return "–"
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,1 @@
+"""Transactions of a Kafka cluster: listed, explained, found hanging, aborted (KIP-664)."""

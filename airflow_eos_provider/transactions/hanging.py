@@ -1,0 +1,117 @@
+"""Hanging transactions: open in a partition, and known to no coordinator as open there (KIP-664).
+
+Nobody ends such a transaction: readers of committed records wait behind it for ever, and the topic is not compacted.
+A write that came late leaves one (KIP-890), or a marker that was never written (KAFKA-20734).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.held_open import HeldLook, HeldOpen, Place
+from airflow_eos_provider.kafka.transaction_state import TransactionState
+from airflow_eos_provider.kafka.transactions import TransactionDescription, TransactionListing, TransactionsClient
+
+#: The brokers' own topic of transactional ids; each of its partitions has a coordinator.
+STATE_TOPIC = "__transaction_state"
+
+
+@dataclass(frozen=True, slots=True)
+class Hanging:
+    """A transaction that a partition holds open and no coordinator knows there.
+
+    :param transactional_id: of its producer; None if no coordinator knows the producer any more.
+    :param state: what the coordinator says of that id.
+    :param epoch: the epoch that it has there; that of the partition, if its producer was not fenced since.
+    """
+
+    held: HeldOpen
+    transactional_id: str | None = None
+    state: TransactionState | None = None
+    epoch: int | None = None
+
+    @property
+    def may_be_written(self) -> bool:
+        """Whether its producer may be alive, and write into this very transaction again."""
+        return self.transactional_id is not None and self.epoch == self.held.producer_epoch
+
+    @property
+    def is_open_elsewhere(self) -> bool:
+        """Whether its producer has another transaction open."""
+        return self.state is not None and self.state.is_open
+
+
+@dataclass(frozen=True, slots=True)
+class HangingLook:
+    """What was found in some partitions.
+
+    :param hanging: for certain.
+    :param unseen: open, of producers that no coordinator has named, while not all of them could be asked: alive or
+        hanging.
+    :param unknown: partitions of which nothing is known, with the reason.
+    """
+
+    hanging: tuple[Hanging, ...]
+    unseen: tuple[HeldOpen, ...]
+    unknown: Mapping[Place, str]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether what is not named here does not hang."""
+        return not (self.unseen or self.unknown)
+
+
+def find_hanging(settings: KafkaSettings, places: Collection[Place], coordinators: int) -> HangingLook:
+    """Look for hanging transactions.
+
+    The partitions are asked, then the coordinators, then the partitions again. What was open both times is one and the
+    same transaction; a coordinator that had it has named it in between, if all of them were asked.
+
+    :param settings: the Kafka cluster; a client that is new knows all of its brokers.
+    :param coordinators: the number of partitions of :data:`STATE_TOPIC`; 0 if it is not known.
+    :raises UnreachableError: a broker did not answer.
+    """
+    with TransactionsClient(settings) as client:
+        first = client.held_open(places)
+        if not first.held:
+            return HangingLook((), (), first.unknown)
+        whole = client.whole_list(coordinators) if coordinators else None
+        listed = {one.producer_id: one for one in (client.list() if whole is None else whole)}
+        producers = {held.producer_id for held in first.held}
+        described = client.describe(one.transactional_id for one in listed.values() if one.producer_id in producers)
+        second = client.held_open(sorted({held.place for held in first.held}))
+    return decide(first, second, listed, described.values(), is_whole=whole is not None)
+
+
+def decide(
+    first: HeldLook,
+    second: HeldLook,
+    listed: Mapping[int, TransactionListing],
+    described: Iterable[TransactionDescription],
+    *,
+    is_whole: bool,
+) -> HangingLook:
+    """What two looks at the partitions, and one at the coordinators between them, come to.
+
+    :param listed: by producer id what the coordinators know.
+    :param described: those of them that have something open in the partitions.
+    :param is_whole: whether an id that is not listed is known to no coordinator.
+    """
+    known = {one.producer_id: one for one in described}
+    before = {(held.place, held.producer_id, held.start_offset) for held in first.held}
+    hanging, unseen = [], []
+    for held in second.held:
+        if (held.place, held.producer_id, held.start_offset) not in before:
+            continue
+        owner = known.get(held.producer_id)
+        if owner is not None and owner.state.is_open and held.place in owner.partitions:
+            continue
+        if owner is not None:
+            hanging.append(Hanging(held, owner.transactional_id, owner.state, owner.producer_epoch))
+        elif held.producer_id in listed or not is_whole:
+            unseen.append(held)
+        else:
+            hanging.append(Hanging(held))
+    return HangingLook(tuple(hanging), tuple(unseen), {**first.unknown, **second.unknown})

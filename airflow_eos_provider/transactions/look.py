@@ -1,0 +1,147 @@
+"""The transactional ids of a Kafka cluster as their coordinators know them, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
+
+from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.transaction_state import TransactionState
+from airflow_eos_provider.kafka.transactions import TransactionDescription
+from airflow_eos_provider.transactions.owners import Owner, owner_of
+
+#: A coordinator looks for transactions past their timeout now and then
+#: (``transaction.abort.timed.out.transaction.cleanup.interval.ms``).
+_ABORT_SECONDS = 10.0
+
+#: Limit of the one request for all topics, seconds.
+_LIST_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class KnownId:
+    """One transactional id.
+
+    :param description: what its coordinator knows.
+    :param owner: who writes under it.
+    """
+
+    description: TransactionDescription
+    owner: Owner
+
+    @property
+    def id(self) -> str:
+        return self.description.transactional_id
+
+    def open_seconds(self, now: float) -> float | None:
+        """For how long its transaction has been open; None if none is.
+
+        :param now: seconds since 1970, by this machine's clock; the start is by the broker's.
+        """
+        started = self.description.started_at_ms
+        return None if started is None else max(0.0, now - started / 1000)
+
+    def idle_seconds(self, now: float) -> float | None:
+        """How long ago its last transaction began; None if its coordinator knows of none."""
+        started = self.description.last_started_at_ms
+        return None if started is None else max(0.0, now - started / 1000)
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether its coordinator should have aborted its transaction by now."""
+        seconds = self.open_seconds(now)
+        limit = self.description.timeout_ms / 1000 + _ABORT_SECONDS
+        return self.description.state is TransactionState.ONGOING and seconds is not None and seconds > limit
+
+    def to_dict(self, now: float) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        described = self.description
+        return {
+            "id": self.id,
+            "owner": self.owner.text,
+            "connector": self.owner.connector,
+            "state": str(described.state),
+            "producer_id": described.producer_id,
+            "producer_epoch": described.producer_epoch,
+            "timeout_ms": described.timeout_ms,
+            "started_at_ms": described.started_at_ms,
+            "open_seconds": self.open_seconds(now),
+            "last_started_at_ms": described.last_started_at_ms,
+            "overdue": self.is_overdue(now),
+            "partitions": [{"topic": topic, "partition": partition} for topic, partition in described.partitions],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which transactional ids are wanted.
+
+    :param everyone: of the whole Kafka cluster, not of the group alone.
+    :param connector: only of this connector's tasks.
+    :param topic: only those with an open transaction in this topic.
+    :param open_only: only those with an open transaction.
+    """
+
+    everyone: bool = False
+    connector: str = ""
+    topic: str = ""
+    open_only: bool = False
+
+    def takes(self, known: KnownId) -> bool:
+        """Whether an id is wanted."""
+        described, owner = known.description, known.owner
+        return (
+            (self.everyone or owner.group_id is not None)
+            and self.connector in ("", owner.connector)
+            and (not self.topic or any(topic == self.topic for topic, _ in described.partitions))
+            and (not self.open_only or described.state.is_open)
+        )
+
+
+def known_ids(kafka: Session, group_id: str, connectors: Collection[str] | None, wanted: Filter) -> list[KnownId]:
+    """The transactional ids that the brokers know.
+
+    :param connectors: that exist, or existed, in the group; None if they are not known.
+    :raises UnreachableError: a broker did not answer.
+    :raises ConfigurationError: the principal may not describe one of them.
+    """
+    with kafka.transactions() as client:
+        ids = [one.transactional_id for one in client.list() if one.state.is_open or not wanted.open_only]
+        owners = {id_: owner_of(id_, group_id, connectors) for id_ in ids}
+        asked = [id_ for id_ in ids if wanted.everyone or owners[id_].group_id is not None]
+        described = client.describe(asked)
+    return [known for id_ in sorted(described) if wanted.takes(known := KnownId(described[id_], owners[id_]))]
+
+
+def named_ids(kafka: Session, group_id: str, connectors: Collection[str] | None, ids: Iterable[str]) -> list[KnownId]:
+    """These transactional ids; those that no coordinator knows are left out. Errors as in :func:`known_ids`."""
+    with kafka.transactions() as client:
+        described = client.describe(ids)
+    return [KnownId(described[id_], owner_of(id_, group_id, connectors)) for id_ in sorted(described)]
+
+
+def partitions_of_all_topics(kafka: Session) -> dict[str, int]:
+    """By name how many partitions each topic has that the principal may see.
+
+    :raises UnreachableError: no broker answers.
+    """
+    with kafka.admin() as admin:
+        try:
+            listed = admin.client.list_topics(timeout=_LIST_SECONDS).topics
+        except KafkaException as error:
+            raise admin.explain(error, "listing the topics") from error
+    return {name: len(topic.partitions) for name, topic in sorted(listed.items()) if topic.error is None}
+
+
+def id_expiration_seconds(kafka: Session) -> float | None:
+    """``transactional.id.expiration.ms`` of a broker, in seconds; None if it does not say, or may not say it to us."""
+    with kafka.admin() as admin, suppress(KafkaException, KeyError, ValueError):
+        brokers = admin.client.list_topics(timeout=_LIST_SECONDS).brokers
+        broker = ConfigResource(ResourceType.BROKER, str(min(brokers)))
+        (future,) = admin.client.describe_configs([broker], request_timeout=_LIST_SECONDS).values()
+        return float(future.result()["transactional.id.expiration.ms"].value) / 1000
+    return None

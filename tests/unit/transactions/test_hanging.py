@@ -1,0 +1,172 @@
+"""Which transactions hang, decided from what partitions and coordinators say; and what an abort of one is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.errors import PlanMovedError
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.held_open import HeldLook, HeldOpen, java_hash, one_id_for_each
+from airflow_eos_provider.kafka.transaction_state import TransactionState
+from airflow_eos_provider.kafka.transactions import TransactionDescription, TransactionListing
+from airflow_eos_provider.transactions import hanging
+from airflow_eos_provider.transactions.abort import AbortPlan
+from airflow_eos_provider.transactions.ends import PartitionEnds
+from airflow_eos_provider.transactions.hanging import Hanging, HangingLook, decide, find_hanging
+from airflow_eos_provider.transactions.owners import owner_of
+
+HELD = HeldOpen("orders", 3, 7, 1, 0, 100, 5)
+LISTED = {7: TransactionListing("g-c-0", TransactionState.EMPTY, 7)}
+
+
+def looked(*held: HeldOpen, **unknown: str) -> HeldLook:
+    return HeldLook(held, {(topic, 0): why for topic, why in unknown.items()})
+
+
+def described(
+    *places: tuple[str, int], state: TransactionState = TransactionState.ONGOING, epoch: int = 1
+) -> TransactionDescription:
+    return TransactionDescription("g-c-0", state, 7, epoch, 60_000, 1, places)
+
+
+def decided(*descriptions: TransactionDescription, second: HeldLook | None = None, **options: Any) -> HangingLook:
+    second = looked(HELD) if second is None else second
+    return decide(
+        looked(HELD), second, options.get("listed", LISTED), descriptions, is_whole=options.get("whole", True)
+    )
+
+
+def test_what_its_coordinator_has_open_there_is_alive() -> None:
+    assert decided(described(("orders", 3))) == HangingLook((), (), {})
+
+
+@pytest.mark.parametrize("state", [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT])
+def test_one_whose_marker_is_on_its_way_is_alive(state: TransactionState) -> None:
+    assert not decided(described(("orders", 3), state=state)).hanging
+
+
+def test_one_that_its_coordinator_has_open_elsewhere_hangs_here_and_its_producer_is_at_work() -> None:
+    (found,) = decided(described(("orders", 4))).hanging
+    assert (found.held, found.transactional_id, found.is_open_elsewhere) == (HELD, "g-c-0", True)
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_a_producer_of_the_same_epoch_may_write_into_it_one_that_was_fenced_may_not(epoch: int) -> None:
+    (found,) = decided(described(state=TransactionState.COMPLETE_COMMIT, epoch=epoch)).hanging
+    assert found.may_be_written is (epoch == HELD.producer_epoch)
+    assert not found.is_open_elsewhere
+
+
+def test_one_that_nobody_knows_hangs_only_if_all_coordinators_were_asked() -> None:
+    (forgotten,) = decided(listed={}).hanging
+    assert (forgotten.transactional_id, forgotten.may_be_written) == (None, False)
+    assert decided(listed={}, whole=False) == HangingLook((), (HELD,), {})
+    assert decided() == HangingLook((), (HELD,), {}), "it was listed, and forgotten before it was described"
+
+
+def test_only_what_two_looks_have_seen_counts() -> None:
+    assert not decided(listed={}, second=looked()).hanging
+    assert not decided(listed={}, second=looked(HELD._replace(start_offset=200))).hanging
+    found = decided(second=looked(other="it has no leader"))
+    assert (found.unknown, found.is_whole) == ({("other", 0): "it has no leader"}, False)
+
+
+class Client:
+    """Answers in stock, and in which order they were asked for."""
+
+    def __init__(self, whole: tuple[TransactionListing, ...] | None) -> None:
+        self.whole = whole
+        self.asked: list[str] = []
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def held_open(self, places: Any) -> HeldLook:
+        self.asked.append(f"partitions {sorted(places)}")
+        return looked(HELD)
+
+    def whole_list(self, coordinators: int) -> tuple[TransactionListing, ...] | None:
+        self.asked.append(f"{coordinators} coordinators")
+        return self.whole
+
+    def list(self) -> tuple[TransactionListing, ...]:
+        self.asked.append("list")
+        return ()
+
+    def describe(self, ids: Any) -> dict[str, TransactionDescription]:
+        self.asked.append(f"describe {sorted(ids)}")
+        return {}
+
+
+def test_the_partitions_are_asked_before_the_coordinators_and_after_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = [("orders", 2), ("orders", 3)]
+    client = Client(())
+    monkeypatch.setattr(hanging, "TransactionsClient", lambda settings: client)
+    assert len(find_hanging(KafkaSettings.of("b:1"), everything, 50).hanging) == 1
+    assert client.asked == [f"partitions {everything}", "50 coordinators", "describe []", "partitions [('orders', 3)]"]
+
+
+@pytest.mark.parametrize(("coordinators", "whole"), [(0, ()), (50, None)])
+def test_without_an_answer_of_every_coordinator_nothing_is_called_hanging(
+    monkeypatch: pytest.MonkeyPatch, coordinators: int, whole: tuple[TransactionListing, ...] | None
+) -> None:
+    monkeypatch.setattr(hanging, "TransactionsClient", lambda settings: Client(whole))
+    found = find_hanging(KafkaSettings.of("b:1"), [("orders", 3)], coordinators)
+    assert (found.hanging, found.unseen) == ((), (HELD,))
+
+
+def test_there_is_an_id_for_each_coordinator_and_they_have_no_beginning_in_common() -> None:
+    assert java_hash("hello") == 99162322  # "hello".hashCode() in Java
+    ids = one_id_for_each(50)
+    assert [(java_hash(id_) & 0x7FFFFFFF) % 50 for id_ in ids] == list(range(50))
+    assert len({id_[:1] for id_ in ids}) > 1
+    assert one_id_for_each(50) != ids
+
+
+def plan(held: HeldOpen = HELD, *, state: TransactionState | None = TransactionState.EMPTY) -> AbortPlan:
+    found = Hanging(held, state and "g-c-0", state, 2)
+    return AbortPlan("kafka-1", found, fences=False, ends=PartitionEnds(100, 150))
+
+
+def test_the_hash_is_over_the_transaction_and_not_over_what_others_write_meanwhile() -> None:
+    later = plan(HELD._replace(last_timestamp_ms=9), state=TransactionState.COMPLETE_ABORT)
+    assert replace(later, ends=PartitionEnds(100, 999)).hash == plan().hash
+    later.require(plan().short_hash)
+    for other in (plan(HELD._replace(start_offset=200)), replace(plan(), fences=True), plan(state=None)):
+        with pytest.raises(PlanMovedError, match="another transaction"):
+            other.require(plan().short_hash)
+
+
+def test_the_plan_says_what_is_given_up() -> None:
+    assert "g-c-0, which its coordinator calls Empty" in plan().lines()[1]
+    assert "which no coordinator knows any more" in plan(state=None).lines()[1]
+    assert "50 offsets wait" in plan().lines()[2]
+    assert plan(state=TransactionState.COMPLETE_COMMIT).lines()[-1].endswith("its last transaction was committed")
+
+
+@pytest.mark.parametrize(
+    ("transactional_id", "text", "connector"),
+    [
+        ("connect-cluster-a", "the leader, for the config topic", None),
+        ("a-orders-3", "orders, task 3", "orders"),
+        ("a-b-c-0", "b-c, task 0", "b-c"),
+        ("a-unknown-0", "not this group", None),
+        ("a-orders-x", "not this group", None),
+        ("a-orders-\u00b2", "not this group", None),
+        ("ab-orders-0", "not this group", None),
+        ("connect-cluster-a-b", "not this group", None),
+    ],
+)
+def test_whose_an_id_is(transactional_id: str, text: str, connector: str | None) -> None:
+    owner = owner_of(transactional_id, "a", {"orders", "b-c"})
+    assert (owner.text, owner.connector) == (text, connector)
+
+
+def test_where_the_connectors_are_not_known_the_name_decides() -> None:
+    assert owner_of("a-b-c-0", "a", None).text == "perhaps b-c, task 0"
