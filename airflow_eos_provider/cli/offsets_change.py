@@ -182,7 +182,7 @@ def restore_(
         command.require_possible([request(name) for name in names])
     for index, name in enumerate(names):
         try:
-            command.run(request(name))
+            command.run(request(name), f"eos offsets restore {name} {saved}")
         except EosError as error:
             done = f"restored: {', '.join(names[:index])}; " if index else ""
             report_line(f"{name} is not restored. {done}not begun: {', '.join(names[index + 1 :]) or 'none'}.")
@@ -250,7 +250,7 @@ def prune_(
     if not removable:
         console.print("Nothing to do: every offset belongs to a connector that exists.")
     for name in removable:
-        command.run(OffsetsRequest(Verb.PRUNE, name))
+        command.run(OffsetsRequest(Verb.PRUNE, name), f"eos offsets prune {name}")
     if not (yes or as_json):
         _show_what_stays(left.values())
 
@@ -315,15 +315,18 @@ class _Command:
     take_over: bool
     as_json: bool
 
-    def run(self, request: OffsetsRequest) -> None:
-        """Show the plan, or carry it out."""
+    def run(self, request: OffsetsRequest, command: str = "the same command") -> None:
+        """Show the plan, or carry it out.
+
+        :param command: that carries it out by a hash.
+        """
         require_enough_digits(self.plan_hash)
         with self._changer() as (session, changer):
             what = f"{request.verb} {request.connector}"
             unfinished = changer.unfinished(request)
             plan = unfinished or changer.plan(request)
             if not (self.yes or self.plan_hash):
-                self._show(plan, is_unfinished=unfinished is not None)
+                self._show(plan, command, is_unfinished=unfinished is not None)
                 return
             if self.plan_hash and not plan.hash.startswith(self.plan_hash):
                 last = f", last by {plan.last_change}" if plan.last_change else ""
@@ -383,7 +386,7 @@ class _Command:
                 OffsetsChanger(session, config_topic, offsets_topic, report=report_line, progress=print_share_read),
             )
 
-    def _show(self, plan: OffsetsPlan, *, is_unfinished: bool) -> None:
+    def _show(self, plan: OffsetsPlan, command: str, *, is_unfinished: bool) -> None:
         if self.as_json:
             print_json({**plan.to_dict(), "nothing_to_do": plan.nothing_to_do, "unfinished": is_unfinished})
             return
@@ -396,6 +399,4 @@ class _Command:
             console.print("Nothing to do.")
             return
         begun = "It was begun and not finished" if is_unfinished else "Nothing is changed yet"
-        console.print(
-            f"{begun}. To do it: the same command with --hash {plan.short_hash}", style="bold", soft_wrap=True
-        )
+        console.print(f"{begun}. To do it: {command} with --hash {plan.short_hash}", style="bold", soft_wrap=True)

@@ -173,7 +173,7 @@ class OffsetsChanger:
         with self.session.kafka.transactions() as client:
             listed = client.list(prefix)
         ongoing = (one.transactional_id for one in listed if one.state is TransactionState.ONGOING)
-        return tuple(id_ for id_ in ongoing if id_.removeprefix(prefix).isdigit())
+        return tuple(id_ for id_ in ongoing if id_.removeprefix(prefix).isdecimal())
 
     def _require_compacted(self, own: Store | None) -> None:
         """Go on only if an own topic that is there already keeps the newest offset of each key.
@@ -423,7 +423,7 @@ class OffsetsChanger:
         for cluster_id, kafka in self._clusters(self._own_stores(plan, connector).values()).items():
             with kafka.transactions() as client:
                 ids = {f"{prefix}{number}" for number in range(count)}
-                ids.update(_open_ids(client, prefix))
+                ids.update(_known_ids(client, prefix))  # tasks of a higher number that it had once, open or not
                 client.fence(ids)
             where = f" in the Kafka cluster {cluster_id}" if cluster_id else ""
             self._report(f"{connector}: {counted(len(ids), 'transactional id')} fenced{where}.")
@@ -663,9 +663,9 @@ def _require_nothing_elsewhere(writes: Iterable[Write]) -> None:
         )
 
 
-def _open_ids(client: TransactionsClient, prefix: str) -> tuple[str, ...]:
-    """The ids of a connector's tasks that have a transaction open; numbers behind the prefix, as tasks have."""
-    return tuple(id_ for id_ in client.open_transactions(prefix) if id_.removeprefix(prefix).isdigit())
+def _known_ids(client: TransactionsClient, prefix: str) -> tuple[str, ...]:
+    """The ids of a connector's tasks that the brokers know: numbers behind the prefix, as tasks have."""
+    return tuple(one.transactional_id for one in client.list(prefix) if one.transactional_id[len(prefix) :].isdecimal())
 
 
 def _kind(verb: str) -> str:
