@@ -295,7 +295,7 @@ def _connectors(session: ConnectSession, config_topic: str | None) -> tuple[Coll
     try:
         state = read_cluster_state(session.kafka, topic)
     except (ReadTimeoutError, UnreachableError) as error:
-        report_line(f"{error.found} So whose an id is, is told by its name alone.")
+        report_line(f"{error.found} So the owner of an id is derived from its name only.")
         return None, ()
     return {*state.connectors, *state.task_count_records}, state.connectors.keys()
 

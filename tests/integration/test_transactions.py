@@ -93,14 +93,14 @@ def test_each_id_is_shown_with_its_owner_and_others_only_on_request(lab: Lab, eo
 
 
 def test_a_transaction_is_described_with_what_waits_behind_it(lab: Lab, eos: Any) -> None:
-    with opened(lab, "somebody", 1):
+    with opened(lab, "a-producer", 1):
         produce(lab, b"behind", 1)
-        (found,) = json.loads(eos.run("transactions", "describe", "somebody", "--json").stdout)
+        (found,) = json.loads(eos.run("transactions", "describe", "a-producer", "--json").stdout)
         (partition,) = found["partitions"]
         assert (found["state"], partition["topic"], partition["partition"]) == ("Ongoing", TOPIC, 1)
         assert partition["waiting"] == 2
-        assert "2 offsets wait" in eos.run("transactions", "describe", "somebody").stdout
-    ended = eos.run("transactions", "describe", "somebody", "nobody", expect=2)
+        assert "2 offsets wait" in eos.run("transactions", "describe", "a-producer").stdout
+    ended = eos.run("transactions", "describe", "a-producer", "nobody", expect=2)
     assert "no transaction is open" in ended.stdout
     assert "know no transactional id nobody" in ended.stderr
 

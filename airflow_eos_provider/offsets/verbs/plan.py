@@ -309,13 +309,10 @@ class OffsetsPlan:
             ends = f", which ends the open transaction of {', '.join(self.ended)}" if self.ended else ""
             steps.append(f"fence its transactional ids ({look.group_id}-{look.connector}-0 and so on){ends}")
             clusters = {write.topic.rpartition("/")[0] for write in self.writes}
-            if not self.writes:
-                return steps
-            steps.append(
-                "write all records in one transaction: every one is there, or none"
-                if len(clusters) < 2
-                else "write all records in one transaction in each Kafka cluster, in the workers' own first"
-            )
+            if len(clusters) == 1:
+                steps.append("write all records in one transaction: every one is there, or none")
+            elif clusters:
+                steps.append("write all records in one transaction in each Kafka cluster, in the workers' own first")
         else:
             steps.append(
                 "write the records without a transaction, since the workers are not in the mode enabled: "

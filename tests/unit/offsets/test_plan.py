@@ -85,6 +85,16 @@ def test_a_prune_that_only_ends_a_transaction_is_something_to_do_and_its_hash_do
     assert replace(only, ended=()).nothing_to_do
 
 
+def test_a_migration_without_offsets_is_shown_with_its_other_steps() -> None:
+    migrate = OffsetsRequest(Verb.MIGRATE, "c", own_topic="c-offsets")
+    assert replace(plan(), request=migrate, writes=(), own_topic="c-offsets").steps() == [
+        "stop the connector (now STARTED); its tasks do nothing until the end",
+        "fence its transactional ids (g-c-0 and so on)",
+        "change the connector's configuration: offsets.storage.topic=c-offsets",
+        "bring the connector back to STARTED",
+    ]
+
+
 def test_a_plan_that_names_the_change_before_it_comes_back_and_one_without_has_its_hash_still() -> None:
     later = replace(plan(), last_change="20261122T101500-offsets-reset-1")
     assert OffsetsPlan.from_dict(later.to_dict()) == later
