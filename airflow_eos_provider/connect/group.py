@@ -247,6 +247,15 @@ def is_of_group(transactional_id: str, group_id: str) -> bool:
     return transactional_id.startswith(f"{group_id}-") and transactional_id.rpartition("-")[2].isdigit()
 
 
+def task_number(transactional_id: str, prefix: str) -> int | None:
+    """The number of a task, if an id is that of one; None if it is another connector's, whose name goes on.
+
+    :param prefix: ``<group>-<connector>-``.
+    """
+    rest = transactional_id.removeprefix(prefix)
+    return int(rest) if transactional_id.startswith(prefix) and rest.isascii() and rest.isdecimal() else None
+
+
 def _of_connect(groups: Iterable[Any]) -> list[Any]:
     return [group for group in groups if group.protocol_type == PROTOCOL_TYPE]
 

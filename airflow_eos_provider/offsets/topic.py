@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from airflow_eos_provider.connect.offsets import ByConnector, OffsetLog, OffsetRecord
 from airflow_eos_provider.kafka.partition_writers import Outcome, Progress, Written
+from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.kafka.read import LogRecord, scan_to_end
 from airflow_eos_provider.kafka.session import Kafka, session_of
 from airflow_eos_provider.kafka.topics import spelled
@@ -37,6 +38,11 @@ class OffsetsTopic:
     def written(self, record: OffsetRecord) -> Written:
         """Who wrote a record of it, and how its transaction ended."""
         return self._writers.at(record.kafka_partition, record.position)
+
+
+def has_strayed(record: OffsetRecord, topic: OffsetsTopic) -> bool:
+    """Whether a record of a topic stands in another partition than the hash of its key says."""
+    return record.kafka_partition != partition_of(record.key.raw, len(topic.ends))
 
 
 def read_offsets_topic(

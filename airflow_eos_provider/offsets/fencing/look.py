@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from airflow_eos_provider.connect.config_topic import ClusterState, ConnectorConfigState, read_cluster_state
+from airflow_eos_provider.connect.group import task_number
 from airflow_eos_provider.connect.internal_topics import read_worker_files
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import probe
@@ -175,9 +176,8 @@ def _ids(kafka: Session, group_id: str, connectors: Sequence[ConnectorConfigStat
 
 
 def _open_numbers(prefix: str, open_ids: Sequence[str]) -> set[int]:
-    """The numbers of tasks that have something open. Another connector's ids go on with more than a number."""
-    rests = (name.removeprefix(prefix) for name in open_ids if name.startswith(prefix))
-    return {int(rest) for rest in rests if rest.isascii() and rest.isdigit()}
+    """The numbers of tasks that have something open."""
+    return {number for name in open_ids if (number := task_number(name, prefix)) is not None}
 
 
 def _held(

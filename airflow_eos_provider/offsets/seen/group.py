@@ -13,9 +13,8 @@ from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.ends import UnknownTopicError
 from airflow_eos_provider.kafka.partition_writers import Written
-from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.offsets.stores import OffsetStores, Store, is_elsewhere
-from airflow_eos_provider.offsets.topic import OffsetsTopic, read_offsets_topic
+from airflow_eos_provider.offsets.topic import OffsetsTopic, has_strayed, read_offsets_topic
 
 #: Called with a topic's name, offsets passed and offsets in all.
 Progress = Callable[[str, int, int], None]
@@ -75,14 +74,9 @@ class SeenOffset:
 _SAMPLE = 100
 
 
-def _strays(record: OffsetRecord, topic: OffsetsTopic) -> bool:
-    """Whether a record of a topic stands in another partition than the hash of its key says."""
-    return record.kafka_partition != partition_of(record.key.raw, len(topic.ends))
-
-
 def _has_strayed(offset: Offset, topic: OffsetsTopic) -> bool:
     """Whether a record of its key does, in a topic."""
-    return any(record.topic == topic.name and _strays(record, topic) for record in (offset.record, *offset.others))
+    return any(record.topic == topic.name and has_strayed(record, topic) for record in (offset.record, *offset.others))
 
 
 def _place(record: OffsetRecord) -> dict[str, Any]:
@@ -128,7 +122,7 @@ class GroupOffsets:
         )
         read = own if has_own else self.global_topic
         some = islice(read.committed.get(connector, ()), _SAMPLE) if read else ()
-        raised = read if read and any(_strays(record, read) for record in some) else None
+        raised = read if read and any(has_strayed(record, read) for record in some) else None
         return (
             SeenOffset(offset, self._written(offset), strayed=raised is not None and _has_strayed(offset, raised))
             for offset in chain(standing, waiting)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_eos_provider.connect.config_topic import ClusterState
+from airflow_eos_provider.connect.group import task_number
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.offsets.topic import OffsetsTopic
@@ -71,6 +72,6 @@ def find_leftovers(
     found = {}
     for connector in sorted({*(name for name, count in offsets.items() if count), *tasks} - state.connectors.keys()):
         prefix = f"{group_id}-{connector}-"
-        ids = {id_: state for id_, state in known.items() if id_.startswith(prefix) and id_[len(prefix) :].isdigit()}
+        ids = {id_: state for id_, state in known.items() if task_number(id_, prefix) is not None}
         found[connector] = Leftovers(connector, offsets.get(connector, 0), tasks.get(connector), ids)
     return found

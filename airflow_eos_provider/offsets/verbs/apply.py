@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 
 from airflow_eos_provider.connect.config_topic import ClusterState, ConnectorConfigState, read_cluster_state
-from airflow_eos_provider.connect.group import describe_group
+from airflow_eos_provider.connect.group import describe_group, task_number
 from airflow_eos_provider.connect.internal_topics import (
     BROKERS_DEFAULT,
     OWN_TOPIC,
@@ -31,7 +31,7 @@ from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.kafka.transactions import TransactionListing, TransactionsClient
 from airflow_eos_provider.offsets.mode import runs_exactly_once
 from airflow_eos_provider.offsets.seen.group import Progress
 from airflow_eos_provider.offsets.seen.leftovers import Leftovers, find_leftovers
@@ -171,9 +171,8 @@ class OffsetsChanger:
         """The transactional ids of a connector, in the workers' Kafka cluster, whose transaction has no end yet."""
         prefix = f"{self.group_id}-{connector}-"
         with self.session.kafka.transactions() as client:
-            listed = client.list(prefix)
-        ongoing = (one.transactional_id for one in listed if one.state is TransactionState.ONGOING)
-        return tuple(id_ for id_ in ongoing if id_.removeprefix(prefix).isdecimal())
+            known = _known_ids(client, prefix)
+        return tuple(one.transactional_id for one in known if one.state is TransactionState.ONGOING)
 
     def _require_compacted(self, own: Store | None) -> None:
         """Go on only if an own topic that is there already keeps the newest offset of each key.
@@ -423,7 +422,8 @@ class OffsetsChanger:
         for cluster_id, kafka in self._clusters(self._own_stores(plan, connector).values()).items():
             with kafka.transactions() as client:
                 ids = {f"{prefix}{number}" for number in range(count)}
-                ids.update(_known_ids(client, prefix))  # tasks of a higher number that it had once, open or not
+                # Tasks of a higher number that it had once, too, open or not.
+                ids.update(one.transactional_id for one in _known_ids(client, prefix))
                 client.fence(ids)
             where = f" in the Kafka cluster {cluster_id}" if cluster_id else ""
             self._report(f"{connector}: {counted(len(ids), 'transactional id')} fenced{where}.")
@@ -663,9 +663,9 @@ def _require_nothing_elsewhere(writes: Iterable[Write]) -> None:
         )
 
 
-def _known_ids(client: TransactionsClient, prefix: str) -> tuple[str, ...]:
-    """The ids of a connector's tasks that the brokers know: numbers behind the prefix, as tasks have."""
-    return tuple(one.transactional_id for one in client.list(prefix) if one.transactional_id[len(prefix) :].isdecimal())
+def _known_ids(client: TransactionsClient, prefix: str) -> list[TransactionListing]:
+    """The ids of a connector's tasks that the brokers know."""
+    return [one for one in client.list(prefix) if task_number(one.transactional_id, prefix) is not None]
 
 
 def _kind(verb: str) -> str:

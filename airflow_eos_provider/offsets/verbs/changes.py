@@ -20,7 +20,7 @@ from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.offsets.seen.backup import Backup
-from airflow_eos_provider.offsets.topic import OffsetsTopic
+from airflow_eos_provider.offsets.topic import OffsetsTopic, has_strayed
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,11 +333,6 @@ def _valid_in(topic: OffsetsTopic, connector: str) -> dict[bytes, bytes | None]:
 
 def _rank(record: OffsetRecord, topic: OffsetsTopic) -> tuple[bool, int, int]:
     return not has_strayed(record, topic), record.timestamp_ms, record.position
-
-
-def has_strayed(record: OffsetRecord, topic: OffsetsTopic) -> bool:
-    """Whether a record stands in another partition than the hash of its key says."""
-    return record.kafka_partition != partition_of(record.key.raw, len(topic.ends))
 
 
 def _renamed(raw: bytes, connector: str) -> bytes:

@@ -14,6 +14,7 @@ from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.partition_writers import Outcome, Written
 from airflow_eos_provider.kafka.read import LogRecord
 from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.offsets import topic as topic_module
 from airflow_eos_provider.offsets.seen import backup, group
 from airflow_eos_provider.offsets.seen.group import GroupOffsets, read_group_offsets
 from airflow_eos_provider.offsets.stores import Store
@@ -56,7 +57,7 @@ def test_a_key_in_a_partition_where_it_does_not_belong_is_marked(monkeypatch: py
     found, _ = read(own=None)
     (seen,) = found.of("c")
     assert seen.hidden == ()
-    monkeypatch.setattr(group, "partition_of", lambda key, partitions: 1)
+    monkeypatch.setattr(topic_module, "partition_of", lambda key, partitions: 1)
     (seen,) = found.of("c")
     assert seen.to_dict()["hidden"] == ["in another partition than the hash of its key says"]
 
