@@ -6,15 +6,12 @@ it, and where that begins. A transaction that a leader holds open and no coordin
 
 from __future__ import annotations
 
-import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import kafka.errors
 from kafka.protocol.admin import DescribeProducersRequest
-from kafka.protocol.admin.transactions import DescribeTransactionsRequest
-from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
 #: A topic's partition.
@@ -68,39 +65,49 @@ async def held_open(admin: Any, places: Collection[Place]) -> HeldLook:
             unknown[place] = "it has no leader"
         else:
             by_leader[leader][place[0]].append(place[1])
+    found: list[HeldOpen] = []
+    for topic, answer in await producers_of(admin, by_leader):
+        error = kafka.errors.for_code(answer.error_code)
+        if error is not kafka.errors.NoError:
+            unknown[topic, answer.partition_index] = _reason(error)
+        found += [
+            HeldOpen(
+                topic=topic,
+                partition=answer.partition_index,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                coordinator_epoch=producer.coordinator_epoch,
+                start_offset=producer.current_txn_start_offset,
+                last_timestamp_ms=producer.last_timestamp,
+            )
+            for producer in answer.active_producers
+            if producer.current_txn_start_offset >= 0
+        ]
+    return HeldLook(tuple(sorted(found)), dict(sorted(unknown.items())))
+
+
+async def producers_of(admin: Any, by_leader: Mapping[int, Mapping[str, Collection[int]]]) -> list[tuple[str, Any]]:
+    """Ask leaders which producers they remember.
+
+    :param by_leader: by broker the topics, with the partitions that it leads.
+    :returns: topics, each with the answer about one partition, which has an error code of its own.
+    :raises kafka.errors.KafkaError: a leader did not answer.
+    """
     pending = [
         admin._manager.send(
             DescribeProducersRequest(
                 topics=[
                     DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=sorted(numbers))
-                    for topic, numbers in of_leader.items()
+                    for topic, numbers in led.items()
                 ]
             ),
             node_id=leader,
         )
-        for leader, of_leader in by_leader.items()
+        for leader, led in by_leader.items()
     ]
-    found: list[HeldOpen] = []
-    for future in pending:
-        for topic in (await future).topics:
-            for answer in topic.partitions:
-                error = kafka.errors.for_code(answer.error_code)
-                if error is not kafka.errors.NoError:
-                    unknown[topic.name, answer.partition_index] = _reason(error)
-                found += [
-                    HeldOpen(
-                        topic=topic.name,
-                        partition=answer.partition_index,
-                        producer_id=producer.producer_id,
-                        producer_epoch=producer.producer_epoch,
-                        coordinator_epoch=producer.coordinator_epoch,
-                        start_offset=producer.current_txn_start_offset,
-                        last_timestamp_ms=producer.last_timestamp,
-                    )
-                    for producer in answer.active_producers
-                    if producer.current_txn_start_offset >= 0
-                ]
-    return HeldLook(tuple(sorted(found)), dict(sorted(unknown.items())))
+    return [
+        (topic.name, answer) for future in pending for topic in (await future).topics for answer in topic.partitions
+    ]
 
 
 async def _leaders(admin: Any, places: Iterable[Place]) -> dict[Place, int | None]:
@@ -153,52 +160,3 @@ async def write_abort_marker(admin: Any, held: HeldOpen) -> None:
     error = kafka.errors.for_code(codes[0])
     if error is not kafka.errors.NoError:
         raise error(f"{held.topic}-{held.partition}")
-
-
-async def loaded_coordinators(admin: Any, transactional_ids: Collection[str]) -> dict[str, int] | None:
-    """The brokers that coordinate these ids, each of which has loaded what it has to know of them.
-
-    :param transactional_ids: that nobody uses.
-    :returns: None if the principal may not describe one of them, or this client does not know one of the brokers.
-    :raises kafka.errors.KafkaError: a coordinator is not there, loads, or did not answer.
-    """
-    nodes = await admin._find_coordinator_ids(transactional_ids, key_type=CoordinatorType.TRANSACTION)
-    by_node: defaultdict[int, list[str]] = defaultdict(list)
-    for transactional_id, node in nodes.items():
-        by_node[node].append(transactional_id)
-    if not by_node.keys() <= {broker.node_id for broker in admin._manager.cluster.brokers()}:
-        return None
-    pending = [
-        admin._manager.send(DescribeTransactionsRequest(transactional_ids=ids), node_id=node)
-        for node, ids in by_node.items()
-    ]
-    may_see = True
-    for future in pending:
-        for entry in (await future).transaction_states:
-            error = kafka.errors.for_code(entry.error_code)
-            if error is kafka.errors.TransactionalIdAuthorizationFailedError:
-                may_see = False
-            elif error is not kafka.errors.TransactionalIdNotFoundError:
-                raise error(entry.transactional_id)
-    return dict(nodes) if may_see else None
-
-
-def one_id_for_each(partitions: int) -> list[str]:
-    """Random transactional ids that nobody uses, one for each partition of ``__transaction_state``.
-
-    An id belongs to the partition of its ``String.hashCode``, made positive (``TransactionStateManager.partitionFor``).
-    They have no beginning in common, so that a right on a prefix does not cover them.
-    """
-    found: dict[int, str] = {}
-    while len(found) < partitions:
-        name = secrets.token_hex(12)
-        found.setdefault((java_hash(name) & 0x7FFFFFFF) % partitions, name)
-    return [found[partition] for partition in sorted(found)]
-
-
-def java_hash(text: str) -> int:
-    """``String.hashCode`` of a text of ASCII characters, as an unsigned number of 32 bits."""
-    hashed = 0
-    for character in text:
-        hashed = (31 * hashed + ord(character)) & 0xFFFFFFFF
-    return hashed

@@ -1,5 +1,5 @@
-"""Transactions as the brokers know them. With :mod:`~airflow_eos_provider.kafka.fencing`
-and :mod:`~airflow_eos_provider.kafka.held_open` all that knows wire messages.
+"""Transactions as the brokers know them. With its modules beside it (``coordinators``, ``fencing``, ``held_open``) all
+that knows wire messages.
 
 confluent-kafka has no call for transactions, so these go through kafka-python 3: its connections, its coordinator
 look-up and its message classes. The answers are read here, because its own readers give up at the first unknown id and
@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -22,11 +21,8 @@ import kafka.errors
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.protocol.admin.transactions import (
-    DescribeProducersRequest,
-    DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
-from kafka.protocol.metadata import CoordinatorType
 
 from airflow_eos_provider.errors import (
     ConfigurationError,
@@ -38,15 +34,14 @@ from airflow_eos_provider.errors import (
 from airflow_eos_provider.kafka.batches import fetch, headers
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS
 from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.fencing import WINDOW, Fenced, Round, fence_round
-from airflow_eos_provider.kafka.held_open import (
-    HeldLook,
-    HeldOpen,
-    held_open,
+from airflow_eos_provider.kafka.coordinators import (
+    coordinators_of,
+    described,
     loaded_coordinators,
     one_id_for_each,
-    write_abort_marker,
 )
+from airflow_eos_provider.kafka.fencing import WINDOW, Fenced, Round, fence_round
+from airflow_eos_provider.kafka.held_open import HeldLook, HeldOpen, held_open, producers_of, write_abort_marker
 from airflow_eos_provider.kafka.partition_writers import PartitionWriters, Progress
 from airflow_eos_provider.kafka.quiet import quiet_kafka_python
 from airflow_eos_provider.kafka.transaction_state import TransactionState
@@ -472,58 +467,45 @@ async def _list(admin: Any, prefix: str) -> tuple[TransactionListing, ...]:
 
 
 async def _describe(admin: Any, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
-    by_coordinator: defaultdict[int, list[str]] = defaultdict(list)
-    coordinators = await admin._find_coordinator_ids(transactional_ids, key_type=CoordinatorType.TRANSACTION)
-    for transactional_id, node_id in coordinators.items():
-        by_coordinator[node_id].append(transactional_id)
-    pending = [
-        admin._manager.send(DescribeTransactionsRequest(transactional_ids=ids), node_id=node_id)
-        for node_id, ids in by_coordinator.items()
-    ]
-    described = {}
-    for future in pending:
-        for entry in (await future).transaction_states:
-            if entry.error_code == kafka.errors.TransactionalIdNotFoundError.errno:
-                continue
-            _check(entry.error_code, f"{_ABOUT_ID}{entry.transactional_id}")
-            state = TransactionState(entry.transaction_state)
-            # The broker goes on reporting the start of the last transaction after it has ended.
-            began = entry.transaction_start_time_ms if entry.transaction_start_time_ms >= 0 else None
-            described[entry.transactional_id] = TransactionDescription(
-                transactional_id=entry.transactional_id,
-                state=state,
-                producer_id=entry.producer_id,
-                producer_epoch=entry.producer_epoch,
-                timeout_ms=entry.transaction_timeout_ms,
-                started_at_ms=began if state.is_open else None,
-                partitions=tuple(sorted((topic.topic, p) for topic in entry.topics for p in topic.partitions)),
-                last_started_at_ms=began,
-            )
-    return described
+    found = {}
+    for entry in await described(admin, await coordinators_of(admin, transactional_ids)):
+        if entry.error_code == kafka.errors.TransactionalIdNotFoundError.errno:
+            continue
+        _check(entry.error_code, f"{_ABOUT_ID}{entry.transactional_id}")
+        state = TransactionState(entry.transaction_state)
+        # The broker goes on reporting the start of the last transaction after it has ended.
+        began = entry.transaction_start_time_ms if entry.transaction_start_time_ms >= 0 else None
+        found[entry.transactional_id] = TransactionDescription(
+            transactional_id=entry.transactional_id,
+            state=state,
+            producer_id=entry.producer_id,
+            producer_epoch=entry.producer_epoch,
+            timeout_ms=entry.transaction_timeout_ms,
+            started_at_ms=began if state.is_open else None,
+            partitions=tuple(sorted((topic.topic, p) for topic in entry.topics for p in topic.partitions)),
+            last_started_at_ms=began,
+        )
+    return found
 
 
 async def _producers(admin: Any, topic: str, partitions: Sequence[int]) -> tuple[ActiveProducer, ...]:
     leaders = await admin._async_get_leader_for_partitions([TopicPartition(topic, p) for p in partitions])
-    pending = []
-    for leader, led in leaders.items():
-        numbers = [place.partition for place in led]
-        if leader < 0:  # kafka-python would look for a broker of that number
-            raise kafka.errors.LeaderNotAvailableError(f"{topic}-{numbers[0]} has no leader")
-        asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=numbers)
-        pending.append(admin._manager.send(DescribeProducersRequest(topics=[asked]), node_id=leader))
+    by_leader = {leader: {topic: [place.partition for place in led]} for leader, led in leaders.items()}
+    if without := [number for leader, led in by_leader.items() if leader < 0 for number in led[topic]]:
+        # kafka-python would look for a broker of that number
+        raise kafka.errors.LeaderNotAvailableError(f"{topic}-{without[0]} has no leader")
     found = []
-    for future in pending:
-        for answer in [p for t in (await future).topics for p in t.partitions]:
-            _check(answer.error_code, f"{topic}-{answer.partition_index}")
-            found += [
-                ActiveProducer(
-                    partition=answer.partition_index,
-                    producer_id=p.producer_id,
-                    producer_epoch=p.producer_epoch,
-                    last_sequence=p.last_sequence,
-                    last_timestamp_ms=p.last_timestamp,
-                    transaction_start_offset=p.current_txn_start_offset if p.current_txn_start_offset >= 0 else None,
-                )
-                for p in answer.active_producers
-            ]
+    for _, answer in await producers_of(admin, by_leader):
+        _check(answer.error_code, f"{topic}-{answer.partition_index}")
+        found += [
+            ActiveProducer(
+                partition=answer.partition_index,
+                producer_id=p.producer_id,
+                producer_epoch=p.producer_epoch,
+                last_sequence=p.last_sequence,
+                last_timestamp_ms=p.last_timestamp,
+                transaction_start_offset=p.current_txn_start_offset if p.current_txn_start_offset >= 0 else None,
+            )
+            for p in answer.active_producers
+        ]
     return tuple(sorted(found))

@@ -14,13 +14,15 @@ import pytest
 #: Module, object in it, and where it is used.
 NAMES = [
     # kafka-python: control messages go through the admin client's own connections and coordinator look-up.
-    ("kafka.admin", "KafkaAdminClient._find_coordinator_ids", "kafka/transactions.py"),
+    ("kafka.admin", "KafkaAdminClient._find_coordinator_ids", "kafka/coordinators.py"),
     ("kafka.admin", "KafkaAdminClient._async_get_leader_for_partitions", "kafka/transactions.py"),
+    ("kafka.admin", "KafkaAdminClient._get_cluster_metadata", "kafka/held_open.py"),
     ("kafka.protocol.metadata", "CoordinatorType.TRANSACTION", "kafka/fencing.py"),
     ("kafka.protocol.metadata", "FindCoordinatorRequest", "kafka/fencing.py"),
     ("kafka.protocol.producer", "InitProducerIdRequest", "kafka/fencing.py"),
-    ("kafka.protocol.admin.transactions", "DescribeProducersRequest", "kafka/transactions.py"),
-    ("kafka.protocol.admin.transactions", "DescribeTransactionsRequest", "kafka/transactions.py"),
+    ("kafka.protocol.producer", "WriteTxnMarkersRequest", "kafka/held_open.py"),
+    ("kafka.protocol.admin.transactions", "DescribeProducersRequest", "kafka/held_open.py"),
+    ("kafka.protocol.admin.transactions", "DescribeTransactionsRequest", "kafka/coordinators.py"),
     ("kafka.protocol.admin.transactions", "ListTransactionsRequest", "kafka/transactions.py"),
     ("kafka.cluster", "ClusterMetadata.add_coordinator", "kafka/fencing.py"),
     # Airflow: a question that is put again keeps its text, and a task that waits for an answer has no process.

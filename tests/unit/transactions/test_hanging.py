@@ -9,7 +9,8 @@ import pytest
 
 from airflow_eos_provider.errors import PlanMovedError
 from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.held_open import HeldLook, HeldOpen, java_hash, one_id_for_each
+from airflow_eos_provider.kafka.coordinators import java_hash, one_id_for_each
+from airflow_eos_provider.kafka.held_open import HeldLook, HeldOpen
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionDescription, TransactionListing
 from airflow_eos_provider.transactions import hanging

@@ -1,0 +1,79 @@
+"""The brokers that coordinate transactional ids, and what they have loaded (KIP-664)."""
+
+from __future__ import annotations
+
+import secrets
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import kafka.errors
+from kafka.protocol.admin.transactions import DescribeTransactionsRequest
+from kafka.protocol.metadata import CoordinatorType
+
+
+async def coordinators_of(admin: Any, transactional_ids: Iterable[str]) -> dict[str, int]:
+    """By id the broker that coordinates it.
+
+    :param admin: kafka-python's admin client.
+    :raises kafka.errors.KafkaError: one is not there.
+    """
+    return dict(await admin._find_coordinator_ids(transactional_ids, key_type=CoordinatorType.TRANSACTION))
+
+
+async def described(admin: Any, coordinators: Mapping[str, int]) -> list[Any]:
+    """What coordinators answer about transactional ids, each with an error code of its own.
+
+    :param admin: kafka-python's admin client.
+    :param coordinators: by id the broker that coordinates it.
+    :raises kafka.errors.KafkaError: a coordinator did not answer.
+    """
+    by_node: defaultdict[int, list[str]] = defaultdict(list)
+    for transactional_id, node in coordinators.items():
+        by_node[node].append(transactional_id)
+    pending = [
+        admin._manager.send(DescribeTransactionsRequest(transactional_ids=ids), node_id=node)
+        for node, ids in by_node.items()
+    ]
+    return [entry for future in pending for entry in (await future).transaction_states]
+
+
+async def loaded_coordinators(admin: Any, transactional_ids: Iterable[str]) -> dict[str, int] | None:
+    """The brokers that coordinate these ids, each of which has loaded what it has to know of them.
+
+    :param transactional_ids: that nobody uses.
+    :returns: None if the principal may not describe one of them, or this client does not know one of the brokers.
+    :raises kafka.errors.KafkaError: a coordinator is not there, loads, or did not answer.
+    """
+    nodes = await coordinators_of(admin, transactional_ids)
+    if not {broker.node_id for broker in admin._manager.cluster.brokers()}.issuperset(nodes.values()):
+        return None
+    may_see = True
+    for entry in await described(admin, nodes):
+        error = kafka.errors.for_code(entry.error_code)
+        if error is kafka.errors.TransactionalIdAuthorizationFailedError:
+            may_see = False
+        elif error is not kafka.errors.TransactionalIdNotFoundError:
+            raise error(entry.transactional_id)
+    return nodes if may_see else None
+
+
+def one_id_for_each(partitions: int) -> list[str]:
+    """Random transactional ids that nobody uses, one for each partition of ``__transaction_state``.
+
+    An id belongs to the partition of its ``String.hashCode``, made positive (``TransactionStateManager.partitionFor``).
+    They have no beginning in common, so that a right on a prefix does not cover them.
+    """
+    found: dict[int, str] = {}
+    while len(found) < partitions:
+        name = secrets.token_hex(12)
+        found.setdefault((java_hash(name) & 0x7FFFFFFF) % partitions, name)
+    return [found[partition] for partition in sorted(found)]
+
+
+def java_hash(text: str) -> int:
+    """``String.hashCode`` of a text of ASCII characters, as an unsigned number of 32 bits."""
+    hashed = 0
+    for character in text:
+        hashed = (31 * hashed + ord(character)) & 0xFFFFFFFF
+    return hashed
