@@ -262,7 +262,7 @@ class ConnectRest:
             "auth": (settings.username, settings.password or "") if settings.username else None,
             "headers": headers,
             # Over plain http there is nothing to verify, and loading the authorities takes a while.
-            "verify": _tls(settings) if self.url.startswith("https:") else False,
+            "verify": tls_context(settings) if self.url.startswith("https:") else False,
             "trust_env": False,
             "follow_redirects": False,
         }
@@ -349,7 +349,11 @@ def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _tls(settings: RestSettings) -> ssl.SSLContext:
+def tls_context(settings: RestSettings) -> ssl.SSLContext:
+    """Whom the settings trust, and the certificate that they show.
+
+    :raises ConfigurationError: a certificate file cannot be used.
+    """
     try:
         context = ssl.create_default_context(cafile=str(settings.ca) if settings.ca else None)
         if settings.client_certificate:

@@ -13,8 +13,10 @@ from pathlib import Path
 
 from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.lab.java import class_data_archive, jvm_command
 from airflow_eos_provider.lab.ownership import log_tail
+from airflow_eos_provider.lab.security import Security
 
 #: A node's program.
 MAIN_CLASS = "kafka.Kafka"
@@ -44,6 +46,8 @@ class Broker:
     :param marker: the argument that marks the lab's processes.
     :param number: the node id, 1 for the first broker.
     :param quorum: the controller ports of all nodes, in the order of their numbers; empty for a node that is alone.
+    :param security: of a secured lab.
+    :param certificate_port: where a secured broker takes certificates, on the loopback interface.
     """
 
     folder: Path
@@ -54,6 +58,8 @@ class Broker:
     marker: str
     number: int = 1
     quorum: tuple[int, ...] = ()
+    security: Security | None = None
+    certificate_port: int = 0
 
     @property
     def name(self) -> str:
@@ -77,11 +83,18 @@ class Broker:
 
     @property
     def ports(self) -> tuple[int, ...]:
-        return (self.port, self.controller_port)
+        return (self.port, self.controller_port, *([self.certificate_port] if self.security else []))
 
     @property
     def bootstrap_servers(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def lab_client(self) -> KafkaSettings:
+        """How the lab itself reaches this broker, with all rights."""
+        if self.security:
+            return self.security.lab_client(self.certificate_port)
+        return KafkaSettings.of(self.bootstrap_servers)
 
     def properties(self) -> dict[str, str]:
         """The node's settings: Kafka's defaults but for what small nodes need."""
@@ -92,8 +105,7 @@ class Broker:
             "node.id": str(self.number),
             **self._quorum_properties(),
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            **self._listener_properties(),
             "log.dirs": str(self.log_folder),
             "auto.create.topics.enable": "false",
             # Each node holds one replica of everything.
@@ -112,6 +124,14 @@ class Broker:
             "metadata.max.idle.interval.ms": "0",
             # A group's first rebalance does not wait for members that may come.
             "group.initial.rebalance.delay.ms": "0",
+        }
+
+    def _listener_properties(self) -> dict[str, str]:
+        if self.security:
+            return self.security.broker_properties(self.port, self.controller_port, self.certificate_port)
+        return {
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
         }
 
     def _quorum_properties(self) -> dict[str, str]:
@@ -189,4 +209,5 @@ def write_properties(path: Path, properties: dict[str, str]) -> None:
     content = b""
     for name, value in properties.items():
         content = set_property(content, name, value)
+    path.touch(mode=0o600)  # a secured lab's hold passwords
     path.write_bytes(content)

@@ -84,7 +84,7 @@ def _train(folder: Path, class_path: str, marker: str) -> None:
     started: list[ProcessIdentity] = []
     try:
         started.append(_start(broker, folder))
-        wait_for_broker(broker.bootstrap_servers, started[-1], broker.log)
+        wait_for_broker(broker.lab_client, started[-1], broker.log)
         started.append(_start(worker, folder))
         wait_for_worker(worker.url, started[-1], worker.log)
     finally:

@@ -75,14 +75,14 @@ def up(
         bool | None, typer.Option("--test-connectors", help="Offer the connectors of Connect's own tests, too.")
     ] = None,
     postgres: Annotated[bool | None, typer.Option("--postgres", help="With a PostgreSQL server beside them.")] = None,
-    secure: Annotated[bool, typer.Option("--secure", help="TLS and SASL; not available yet.")] = False,
+    secure: Annotated[
+        bool | None, typer.Option("--secure", help="With TLS, logins, ACLs, and a login of the REST API.")
+    ] = None,
 ) -> None:
     """Start a lab, or what is missing of it, and print one JSON line that tells where it is.
 
     Options that are not given are the defaults for a new lab, and what they were for one that is there already.
     """
-    if secure:
-        raise ConfigurationError("--secure is not available yet.", remedy="Leave it out: the lab is on loopback only.")
     given: dict[str, Any] = {
         "workers": workers,
         "brokers": brokers,
@@ -92,6 +92,7 @@ def up(
         "connect_version": connect_version,
         "test_connectors": test_connectors,
         "postgres": postgres,
+        "secure": secure,
         "worker_properties": _properties(worker_property) if worker_property else None,
     }
     options = LabOptions(name=name, root=directory)

@@ -31,6 +31,7 @@ ROOTS: Mapping[str, tuple[str, ...]] = {
         "org.apache.kafka:kafka_2.13:4.3.1",
         "org.apache.kafka:connect-runtime:4.3.1",
         "org.apache.kafka:connect-file:4.3.1",
+        "org.apache.kafka:connect-basic-auth-extension:4.3.1",
         "org.apache.kafka:connect-mirror:4.3.1",
         "org.apache.kafka:kafka-tools:4.3.1",
         "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",

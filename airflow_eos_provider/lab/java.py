@@ -29,6 +29,7 @@ def jvm_command(
     heap_megabytes: int,
     marker: str,
     log_config: Path | None = None,
+    options: Sequence[str] = (),
 ) -> list[str]:
     """The command that runs a main class.
 
@@ -36,6 +37,7 @@ def jvm_command(
     :param heap_megabytes: the largest heap.
     :param marker: the argument that marks the lab's processes (``ownership.marker``).
     :param log_config: configuration of the logging: log4j2's as XML, reload4j's as properties.
+    :param options: further options of the JVM.
     """
     archive = class_data_archive(main_class, class_path)
     shared = [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
@@ -51,6 +53,7 @@ def jvm_command(
         f"-Xmx{heap_megabytes}m",
         marker,
         *logging,
+        *options,
         "-cp",
         class_path,
         main_class,

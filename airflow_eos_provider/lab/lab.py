@@ -18,10 +18,12 @@ from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab import jars
 from airflow_eos_provider.lab.broker import Broker, write_properties
 from airflow_eos_provider.lab.class_data import ensure_archives
+from airflow_eos_provider.lab.enrolment import enrol
 from airflow_eos_provider.lab.ownership import exclusive, marker, own_process, strays
 from airflow_eos_provider.lab.ports import free_ports, require_free
 from airflow_eos_provider.lab.postgres import USER, Postgres
 from airflow_eos_provider.lab.record import LabOptions, LabRecord, write_atomically
+from airflow_eos_provider.lab.security import Principal, Security
 from airflow_eos_provider.lab.status import LabStatus, look_at
 from airflow_eos_provider.lab.teardown import remove_folder, stop_all, take_down
 from airflow_eos_provider.lab.waiting import (
@@ -121,6 +123,8 @@ class Lab:
 
     def prepare(self) -> None:
         """Write all files, format the brokers' log folders and make PostgreSQL's data folder."""
+        if self.security:
+            self.security.make()
         for log_config in {part.log_config for part in self._parts if not isinstance(part, Postgres)}:
             shutil.copyfile(Path(__file__).with_name(log_config.name), log_config)
         for worker in self.workers:
@@ -139,7 +143,7 @@ class Lab:
             progress(f"Stopping pid {stray.pid}, which an interrupted command left behind")
             stray.stop()
         missing = [part.name for part in self._parts if running[part.name] is None]
-        if not missing and all(is_healthy(worker.url) for worker in self.workers):
+        if not missing and all(is_healthy(worker.url, worker.rest_settings) for worker in self.workers):
             return
         progress(f"Starting {', '.join(missing)}" if missing else "Waiting for a worker that is not healthy")
         postgres = self._postgres
@@ -147,16 +151,18 @@ class Lab:
         # All brokers before the first wait: one of three is not ready before a second one votes for its controller.
         brokers = [(broker, running[broker.name] or self._spawn(broker)) for broker in self.brokers]
         for broker, process in brokers:
-            wait_for_broker(broker.bootstrap_servers, process, broker.log)
+            wait_for_broker(broker.lab_client, process, broker.log)
+        if self.security and not self._record.complete:
+            enrol(self.kafka, self.security.logins())
         if postgres is not None and server is not None:
             wait_for_postgres(postgres, server)
         # All workers at once: each spends half of its start waiting.
         started = [(worker, running[worker.name] or self._spawn(worker)) for worker in self.workers]
         for worker, process in started:
-            wait_for_worker(worker.url, process, worker.log)
+            wait_for_worker(worker.url, process, worker.log, worker.rest_settings)
             progress(f"{worker.name} is ready at {worker.url}")
         if started:
-            wait_for_group(self.bootstrap_servers, self.group_id, len(started))
+            wait_for_group(self.kafka, self.group_id, len(started))
 
     def _spawn(self, part: Broker | Postgres | Worker) -> ProcessIdentity:
         for port in part.ports:
@@ -194,6 +200,17 @@ class Lab:
         return ",".join(broker.bootstrap_servers for broker in self.brokers)
 
     @property
+    def kafka(self) -> KafkaSettings:
+        """How the lab itself reaches its brokers, with all rights."""
+        settings = [broker.lab_client for broker in self.brokers]
+        return KafkaSettings.of(",".join(one.bootstrap_servers for one in settings), settings[0].properties)
+
+    @property
+    def security(self) -> Security | None:
+        """The logins and certificates of a secured lab, None of another."""
+        return Security(self.root / "security") if self.options.secure else None
+
+    @property
     def group_id(self) -> str:
         return self.options.group
 
@@ -205,6 +222,11 @@ class Lab:
     @property
     def cluster_file(self) -> Path:
         return self.root / "eos.yaml"
+
+    @property
+    def reader_file(self) -> Path:
+        """The cluster file of a secured lab for whoever may only look."""
+        return self.root / "eos-reader.yaml"
 
     @property
     def data_dir(self) -> Path:
@@ -228,6 +250,8 @@ class Lab:
                 marker=marker(self.root, record.token),
                 number=number,
                 quorum=tuple(controller for _, controller in record.broker_ports) if record.other_brokers else (),
+                security=self.security,
+                certificate_port=record.certificate_ports[number - 1] if record.options.secure else 0,
             )
             for number, (port, controller_port) in enumerate(record.broker_ports, start=1)
         )
@@ -243,6 +267,7 @@ class Lab:
                 class_path=jars.class_path(record.worker_jars, test_connectors=record.options.test_connectors),
                 marker=marker(self.root, record.token),
                 version=record.options.connect_version,
+                security=self.security,
             )
             for number, port in enumerate(record.worker_ports, start=1)
         ]
@@ -329,7 +354,7 @@ class Lab:
         broker = self.brokers[index]
         process = self.broker_process(index) or self._spawn_again(broker)
         if wait:
-            wait_for_broker(broker.bootstrap_servers, process, broker.log)
+            wait_for_broker(broker.lab_client, process, broker.log)
         return process
 
     def stop_worker(self, index: int, kill: bool = False) -> None:
@@ -352,7 +377,7 @@ class Lab:
         if process is None:
             process = self._spawn_again(worker)
         if wait:
-            wait_for_worker(worker.url, process, worker.log)
+            wait_for_worker(worker.url, process, worker.log, worker.rest_settings)
         return process
 
     def add_worker(self, *, mode: Mode | None = None, listed: bool = True, wait: bool = True) -> int:
@@ -385,7 +410,7 @@ class Lab:
         :raises RefusedError: there is such a topic.
         :raises EosError: the broker refuses.
         """
-        topics = Topics(KafkaSettings.of(self.bootstrap_servers))
+        topics = Topics(self.kafka)
         if not topics.create(name, partitions, config or {}, replicas=-1):  # replicated as by default
             raise RefusedError(f"There is a topic {name} already.", remedy="Choose another name, or delete it.")
 
@@ -406,13 +431,19 @@ class Lab:
         if not self.workers:
             return
         listed = [w for index, w in enumerate(self.workers) if index not in self._record.unlisted]
-        content = {
-            "bootstrap_servers": self.bootstrap_servers,
-            "group_id": self.group_id,
-            "workers": [worker.description() for worker in listed],
-        }
-        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=200)
-        write_atomically(self.cluster_file, f"# Written by 'eos lab up' for the lab {self.name}.\n{text}")
+        workers = [worker.description() for worker in listed]
+        for file, principal in ((self.cluster_file, Principal.OPERATOR), (self.reader_file, Principal.READER)):
+            if principal is Principal.READER and not self.security:
+                continue
+            content = {
+                "bootstrap_servers": self.bootstrap_servers,
+                **({"client": self.security.client(principal)} if self.security else {}),
+                "group_id": self.group_id,
+                **({"rest": self.security.rest()} if self.security else {}),
+                "workers": workers,
+            }
+            text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=200)
+            write_atomically(file, f"# Written by 'eos lab up' for the lab {self.name}.\n{text}")
 
     def _save(self, record: LabRecord) -> None:
         record.write(self.root)

@@ -38,6 +38,7 @@ class LabOptions:
     :param test_connectors: also offer the connectors of Connect's own tests (MonitorableSourceConnector and others).
     :param worker_properties: further properties of each worker, or others than the lab's.
     :param postgres: with a PostgreSQL server beside the brokers.
+    :param secure: with TLS, logins and ACLs (see ``security.py``).
     :raises ConfigurationError: an option is out of range.
     """
 
@@ -53,6 +54,7 @@ class LabOptions:
     test_connectors: bool = False
     worker_properties: Mapping[str, str] = field(default_factory=dict)
     postgres: bool = False
+    secure: bool = False
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -77,6 +79,11 @@ class LabOptions:
         if self.group_id is not None and not self.group_id.strip():
             raise ConfigurationError("The group id is empty.", expected="a name for the workers' group")
         JarLock.of(self.connect_version)
+        if self.secure and self.connect_version != DEFAULT_VERSION:
+            raise ConfigurationError(
+                f"A secured lab with workers of version {self.connect_version} is asked for.",
+                expected=f"{DEFAULT_VERSION}, the only version whose basic authentication the lab has",
+            )
 
     @property
     def folder(self) -> Path:
@@ -101,6 +108,7 @@ class LabRecord:
     :param unlisted: positions of workers that the cluster file does not mention.
     :param other_brokers: both ports of the second broker and so on.
     :param older_jars: the folder with the workers' jars, if they are of another version.
+    :param certificate_ports: of the brokers of a secured lab, where they take certificates.
     :param postgres_port: of PostgreSQL, None where the lab has none.
     :param complete: False until the lab was ready for the first time: an incomplete one is cleared, not repaired.
     """
@@ -116,12 +124,14 @@ class LabRecord:
     other_brokers: tuple[tuple[int, int], ...] = ()
     older_jars: Path | None = None
     postgres_port: int | None = None
+    certificate_ports: tuple[int, ...] = ()
     complete: bool = False
 
     @classmethod
     def draw(cls, options: LabOptions) -> LabRecord:
         """The record of a new lab, on ports that are free now."""
-        postgres_port, *ports = free_ports(1 + 2 * options.brokers + options.workers)
+        postgres_port, *ports = free_ports(1 + 3 * options.brokers + options.workers)
+        certificate_ports, ports = ports[: options.brokers], ports[options.brokers :]
         ours = ports[: 2 * options.brokers]
         (broker_port, controller_port), *others = zip(ours[::2], ours[1::2], strict=True)
         return cls(
@@ -135,6 +145,7 @@ class LabRecord:
             other_brokers=tuple(others),
             older_jars=None if options.connect_version == DEFAULT_VERSION else jar_folder(options.connect_version),
             postgres_port=postgres_port if options.postgres else None,
+            certificate_ports=tuple(certificate_ports) if options.secure else (),
         )
 
     @property
@@ -169,6 +180,7 @@ class LabRecord:
             if content.get("older_jars"):
                 content["older_jars"] = Path(content["older_jars"])
             content["worker_ports"] = tuple(content["worker_ports"])
+            content["certificate_ports"] = tuple(content.get("certificate_ports", ()))
             content["other_brokers"] = tuple(
                 (port, controller) for port, controller in content.get("other_brokers", ())
             )
@@ -200,7 +212,8 @@ def _random_cluster_id() -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace a file's content in one step."""
+    """Replace a file's content in one step; its owner only may read it."""
     temporary = path.with_name(f".{path.name}.new")
+    temporary.touch(mode=0o600)
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)

@@ -74,11 +74,11 @@ def look_at(part: Broker | Postgres | Worker, token: str) -> ProcessStatus:
     process = own_process(part.pid_file, token)
     if isinstance(part, Broker):
         address, mode = part.bootstrap_servers, None
-        ready = process is not None and broker_answers(address)
+        ready = process is not None and broker_answers(part.lab_client)
     elif isinstance(part, Postgres):
         address, mode = part.address, None
         ready = process is not None and part.answers()
     else:
         address, mode = part.url, part.mode_in_file()
-        ready = process is not None and is_healthy(address)
+        ready = process is not None and is_healthy(address, part.rest_settings)
     return ProcessStatus(part.name, process.pid if process else None, ready, address, mode, part.log)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 
+from airflow_eos_provider.connect.cluster import RestSettings
+from airflow_eos_provider.connect.rest import tls_context
 from airflow_eos_provider.errors import UnreachableError
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
@@ -24,23 +28,28 @@ GROUP_SECONDS = 180.0
 _POLL_SECONDS = 0.1
 
 
-def wait_for_broker(bootstrap_servers: str, process: ProcessIdentity, log: Path) -> None:
+def wait_for_broker(broker: KafkaSettings, process: ProcessIdentity, log: Path) -> None:
     """Return when the broker answers and has registered itself.
 
-    :param bootstrap_servers: of this broker alone.
+    :param broker: the one address of this broker, and how the lab logs in there.
     :raises EosError: it ended.
     :raises UnreachableError: it is beyond :data:`STARTUP_LIMITS`.
     """
-    _wait("The broker", lambda: broker_answers(bootstrap_servers), process, log)
+    _wait("The broker", lambda: broker_answers(broker), process, log)
 
 
-def wait_for_worker(url: str, process: ProcessIdentity, log: Path) -> None:
+def wait_for_worker(
+    url: str,
+    process: ProcessIdentity,
+    log: Path,
+    settings: RestSettings = RestSettings(),  # noqa: B008 - frozen
+) -> None:
     """Return when the worker calls itself healthy: it has read its topics and taken part in a rebalance.
 
     :raises EosError: it ended.
     :raises UnreachableError: it is beyond :data:`STARTUP_LIMITS`.
     """
-    _wait(f"The worker {url}", lambda: is_healthy(url), process, log)
+    _wait(f"The worker {url}", lambda: is_healthy(url, settings), process, log)
 
 
 def wait_for_postgres(postgres: Postgres, process: ProcessIdentity) -> None:
@@ -52,12 +61,12 @@ def wait_for_postgres(postgres: Postgres, process: ProcessIdentity) -> None:
     _wait("PostgreSQL", postgres.answers, process, postgres.log)
 
 
-def wait_for_group(bootstrap_servers: str, group_id: str, members: int) -> None:
+def wait_for_group(kafka: KafkaSettings, group_id: str, members: int) -> None:
     """Return when the workers' group is stable and has at least so many members.
 
     :raises UnreachableError: it is not so in :data:`GROUP_SECONDS`.
     """
-    admin = QuietAdmin(KafkaSettings.of(bootstrap_servers))
+    admin = QuietAdmin(kafka)
     deadline = time.monotonic() + GROUP_SECONDS
     seen = "no answer"
     while time.monotonic() < deadline:
@@ -75,7 +84,11 @@ def wait_for_group(bootstrap_servers: str, group_id: str, members: int) -> None:
     )
 
 
-def is_healthy(url: str, timeout_seconds: float = 5.0) -> bool:
+def is_healthy(
+    url: str,
+    settings: RestSettings = RestSettings(),  # noqa: B008 - frozen
+    timeout_seconds: float = 5.0,
+) -> bool:
     """Whether the worker's ``/health`` answers 200.
 
     A worker before 3.9 has no such address. There the list of connectors must do: it comes from the herder's thread,
@@ -83,33 +96,40 @@ def is_healthy(url: str, timeout_seconds: float = 5.0) -> bool:
     everything; so the first question is for an address that every worker has.
     """
     try:
-        if _status(url, "/", timeout_seconds) != 200:
+        asked = partial(_status, url, settings, timeout_seconds)
+        if asked("/") != 200:
             return False
-        status = _status(url, "/health", timeout_seconds)
-        return (_status(url, "/connectors", timeout_seconds) if status == 404 else status) == 200
+        status = asked("/health")
+        return (asked("/connectors") if status == 404 else status) == 200
     except (OSError, http.client.HTTPException):
         return False
 
 
-def _status(url: str, path: str, timeout_seconds: float) -> int:
+def _status(url: str, settings: RestSettings, timeout_seconds: float, path: str) -> int:
     """The HTTP status of one GET."""
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=timeout_seconds)
+    scheme, _, address = url.partition("://")
+    connection: http.client.HTTPConnection
+    if scheme == "https":
+        connection = http.client.HTTPSConnection(address, timeout=timeout_seconds, context=tls_context(settings))
+    else:
+        connection = http.client.HTTPConnection(address, timeout=timeout_seconds)
+    login = base64.b64encode(f"{settings.username}:{settings.password}".encode()).decode()
     try:
-        connection.request("GET", path)
+        connection.request("GET", path, headers={"Authorization": f"Basic {login}"} if settings.username else {})
         return connection.getresponse().status
     finally:
         connection.close()
 
 
-def broker_answers(bootstrap_servers: str) -> bool:
+def broker_answers(broker: KafkaSettings) -> bool:
     """Whether the broker at this one address answers and has registered itself."""
-    host, _, port = bootstrap_servers.rpartition(":")
+    host, _, port = broker.bootstrap_servers.rpartition(":")
     try:
         socket.create_connection(
             (host, int(port)), timeout=1
         ).close()  # librdkafka backs off where no process listens yet
-        known = QuietAdmin(KafkaSettings.of(bootstrap_servers)).client.list_topics(timeout=5).brokers.values()
-        return any(broker.port == int(port) for broker in known)
+        known = QuietAdmin(broker).client.list_topics(timeout=5).brokers.values()
+        return any(one.port == int(port) for one in known)
     except (OSError, KafkaException):
         return False
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow_eos_provider.connect.cluster import RestSettings
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import parse
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.lab.jars import DEFAULT_VERSION
 from airflow_eos_provider.lab.java import jvm_command
+from airflow_eos_provider.lab.security import Security
 
 #: A worker's program.
 MAIN_CLASS = "org.apache.kafka.connect.cli.ConnectDistributed"
@@ -28,6 +30,7 @@ class Worker:
     :param class_path: of Connect's jars.
     :param marker: the argument that marks the lab's processes.
     :param version: of Connect.
+    :param security: of a secured lab.
     """
 
     folder: Path
@@ -36,6 +39,7 @@ class Worker:
     class_path: str
     marker: str
     version: str = DEFAULT_VERSION
+    security: Security | None = None
 
     @property
     def name(self) -> str:
@@ -59,7 +63,12 @@ class Worker:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.security else 'http'}://127.0.0.1:{self.port}"
+
+    @property
+    def rest_settings(self) -> RestSettings:
+        """How the lab itself calls the REST API."""
+        return self.security.rest_settings() if self.security else RestSettings()
 
     @property
     def log_config(self) -> Path:
@@ -76,6 +85,7 @@ class Worker:
             heap_megabytes=HEAP_MEGABYTES,
             marker=self.marker,
             log_config=self.log_config,
+            options=self.security.worker_jvm_options if self.security else (),
         )
 
     def properties(
@@ -122,7 +132,7 @@ class Worker:
         if session_timeout_ms is not None:
             properties["session.timeout.ms"] = str(session_timeout_ms)
             properties["heartbeat.interval.ms"] = str(min(3000, session_timeout_ms // 6))
-        return properties
+        return properties | (self.security.worker_properties(self.url) if self.security else {})
 
     def mode_in_file(self) -> Mode | None:
         """The mode that the properties file holds now; None where the file cannot be read or says nothing valid."""

@@ -109,7 +109,7 @@ def broker(
             content = set_property(content, name, value)
         broker.config.write_bytes(content)
         process = spawn(broker.start_command, log=broker.log, pid_file=broker.pid_file, cwd=options.folder)
-        wait_for_broker(broker.bootstrap_servers, process, broker.log)
+        wait_for_broker(broker.lab_client, process, broker.log)
         yield broker
     finally:
         take_down(options.folder)

@@ -64,7 +64,7 @@ class SecondBroker:
     def start(self) -> None:
         broker = self._broker
         self.process = spawn(broker.start_command, log=broker.log, pid_file=broker.pid_file, cwd=broker.folder)
-        wait_for_broker(broker.bootstrap_servers, self.process, broker.log)
+        wait_for_broker(broker.lab_client, self.process, broker.log)
 
     def stop(self) -> None:
         """In good order: what a killed broker leads gets another leader only when its session ends."""

@@ -43,7 +43,7 @@ def kill_broker(broker: Broker) -> Callable[[], Callable[[], None]]:
 
     def start() -> None:
         process = spawn(broker.start_command, log=broker.log, pid_file=broker.pid_file, cwd=broker.folder)
-        wait_for_broker(broker.bootstrap_servers, process, broker.log)
+        wait_for_broker(broker.lab_client, process, broker.log)
 
     return kill
 

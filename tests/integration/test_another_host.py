@@ -195,7 +195,7 @@ def test_workers_behind_a_supervisor_are_rolled_with_one_write_of_their_shared_s
 ) -> None:
     for worker in cluster.workers:
         supervisor.restart(worker.worker_id)
-    wait_for_group(cluster.kafka.bootstrap_servers, GROUP, members=2)
+    wait_for_group(cluster.kafka, GROUP, members=2)
     until(lambda: all(is_healthy(worker.url) for worker in cluster.workers), "both workers healthy", seconds=180)
     supervisor.done.clear()
 

@@ -285,7 +285,7 @@ def test_another_lab_runs_beside_it_and_takes_one_more_worker_that_may_stay_out_
     assert other.add_worker(mode=Mode.PREPARING, listed=False) == 1
     assert [process.mode_in_file for process in other.status().processes[1:]] == ["enabled", "preparing"]
     assert [worker.url for worker in other.cluster().workers] == other.connect_urls[:1]
-    wait_for_group(other.bootstrap_servers, other.group_id, members=2)
+    wait_for_group(other.kafka, other.group_id, members=2)
 
     eos_lab("down", "--name", "other", cwd=home)
     assert marked(other.root) == []

@@ -59,7 +59,7 @@ def joined(lab: Lab, version: str, number: int) -> Iterator[Worker]:
     try:
         process = spawn(worker.start_command, log=worker.log, pid_file=worker.pid_file, cwd=lab.root)
         wait_for_worker(worker.url, process, worker.log)
-        wait_for_group(lab.bootstrap_servers, lab.group_id, members=number)
+        wait_for_group(lab.kafka, lab.group_id, members=number)
         yield worker
     finally:
         running = from_pid_file(worker.pid_file)  # another one than we have started, after a roll

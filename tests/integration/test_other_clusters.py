@@ -136,7 +136,7 @@ def shape(lab: Lab, *, protocol: str, members: int) -> None:
     for wait in (False, True):  # all at once
         for index in range(members):
             lab.start_worker(index, wait=wait)
-    wait_for_group(lab.bootstrap_servers, lab.group_id, members)
+    wait_for_group(lab.kafka, lab.group_id, members)
 
 
 @pytest.fixture

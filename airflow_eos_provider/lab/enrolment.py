@@ -1,0 +1,37 @@
+"""Makes a secured lab's principals known to its brokers: their passwords (SCRAM, KIP-554)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialAlteration,
+    UserScramCredentialUpsertion,
+)
+
+from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.config import KafkaSettings
+
+#: The least that brokers take; the passwords are random, so more would only cost time.
+ITERATIONS = 4096
+
+_SECONDS = 30.0
+
+
+def enrol(kafka: KafkaSettings, logins: Mapping[str, str]) -> None:
+    """Tell the brokers the passwords; they are sent salted and hashed, and never stand in a command.
+
+    :param kafka: of the lab, with all rights.
+    :param logins: password by user.
+    :raises UnreachableError: no broker answered.
+    """
+    admin = QuietAdmin(kafka)
+    how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, ITERATIONS)
+    wanted: list[UserScramCredentialAlteration] = [
+        UserScramCredentialUpsertion(user, how, password.encode()) for user, password in logins.items()
+    ]
+    answers = admin.client.alter_user_scram_credentials(wanted, request_timeout=_SECONDS)
+    for user, answer in answers.items():
+        admin.answer(answer, f"making the login of {user}")

@@ -1,0 +1,222 @@
+"""A secured lab: who is who, their logins, and the settings of brokers, workers and clients that follow.
+
+Each broker has one listener for clients (TLS, SASL/SCRAM) and one for certificates (mutual TLS), by which brokers,
+controllers and the lab itself reach it; its authorizer denies whatever no ACL allows. The workers' REST API takes TLS
+with a client's certificate, and basic authentication (Connect's ``BasicAuthSecurityRestExtension``).
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from airflow_eos_provider.connect.cluster import RestSettings
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.redaction import remember
+
+_SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_BASIC_AUTH = "org.apache.kafka.connect.rest.basic.auth.extension"
+_MECHANISM = "SCRAM-SHA-512"
+
+#: Subjects of certificates: the brokers, and the lab itself. They may do everything.
+_BROKER = "broker"
+_LAB = "lab"
+
+#: Subjects of certificates for the workers' REST API.
+_WORKER_SERVER = "connect-rest"
+_REST_CLIENT = "eos-rest"
+
+
+class Principal(StrEnum):
+    """Whom the brokers know by a password. Each has the rights of its part only, and ``nobody`` has none."""
+
+    WORKER = "worker"
+    PRODUCER = "connector-producer"
+    CONSUMER = "connector-consumer"
+    ADMIN = "connector-admin"
+    OPERATOR = "eos-operator"
+    READER = "eos-reader"
+    INTERVAL_RUNS = "interval-runs"
+    NOBODY = "nobody"
+
+    @property
+    def acl_name(self) -> str:
+        """As ACLs name it."""
+        return f"User:{self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """The security of a lab.
+
+    :param folder: with the certificates and passwords, readable by its owner only.
+    """
+
+    folder: Path
+
+    def make(self) -> None:
+        """Draw the passwords, make the certificates, write the files of the REST API's users."""
+        from airflow_eos_provider.lab.certificates import Authority  # half a second that other labs need not wait
+
+        passwords = {name: secrets.token_urlsafe(18) for name in (*Principal, "stores", "rest")}
+        authority = Authority(self.folder, passwords["stores"])
+        for name in (_BROKER, _LAB, _WORKER_SERVER, _REST_CLIENT):
+            authority.issue(name)
+        users = self.folder / "rest-users.properties"
+        _private(users, f"{_REST_CLIENT}: {passwords['rest']}\n")
+        module = f'{_BASIC_AUTH}.PropertyFileLoginModule required file="{users}";'
+        _private(self._rest_login, f"KafkaConnect {{ {module} }};\n")
+        _private(self._passwords_file, json.dumps(passwords))
+
+    # Clients
+
+    def client(self, principal: Principal) -> dict[str, str]:
+        """How librdkafka logs in as a principal."""
+        return {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(self._authority),
+            "sasl.mechanism": _MECHANISM,
+            "sasl.username": principal.value,
+            "sasl.password": self._passwords[principal.value],
+        }
+
+    def java_client(self, principal: Principal) -> dict[str, str]:
+        """How Java's clients log in as a principal."""
+        password = self._passwords[principal.value]
+        return {
+            "security.protocol": "SASL_SSL",
+            **self._truststore(),
+            "sasl.mechanism": _MECHANISM,
+            "sasl.jaas.config": f'{_SCRAM} required username="{principal.value}" password="{password}";',
+        }
+
+    def lab_client(self, certificate_port: int) -> KafkaSettings:
+        """How the lab itself reaches a broker: by a certificate, with all rights."""
+        return KafkaSettings.of(
+            f"127.0.0.1:{certificate_port}",
+            {
+                "security.protocol": "SSL",
+                "ssl.ca.location": str(self._authority),
+                "ssl.certificate.location": str(self.folder / f"{_LAB}.pem"),
+                "ssl.key.location": str(self.folder / f"{_LAB}.key"),
+            },
+        )
+
+    def rest(self) -> dict[str, str]:
+        """``rest`` of a cluster file."""
+        return {
+            "username": _REST_CLIENT,
+            "password": self._passwords["rest"],
+            "ca": str(self._authority),
+            "client_certificate": str(self.folder / f"{_REST_CLIENT}.pem"),
+            "client_key": str(self.folder / f"{_REST_CLIENT}.key"),
+        }
+
+    def rest_settings(self) -> RestSettings:
+        """How the lab itself calls the workers."""
+        rest = self.rest()
+        remember(rest)
+        return RestSettings(
+            username=rest["username"],
+            password=rest["password"],
+            ca=Path(rest["ca"]),
+            client_certificate=Path(rest["client_certificate"]),
+            client_key=Path(rest["client_key"]),
+        )
+
+    def logins(self) -> dict[str, str]:
+        """The password of each principal."""
+        return {principal.value: self._passwords[principal.value] for principal in Principal}
+
+    # Servers
+
+    def broker_properties(self, port: int, controller_port: int, certificate_port: int) -> dict[str, str]:
+        """Settings of a broker: listeners, TLS, authorizer."""
+        return {
+            "listeners": f"CLIENTS://127.0.0.1:{port},CERTIFICATES://127.0.0.1:{certificate_port},"
+            f"CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"CLIENTS://127.0.0.1:{port},CERTIFICATES://127.0.0.1:{certificate_port}",
+            "listener.security.protocol.map": "CLIENTS:SASL_SSL,CERTIFICATES:SSL,CONTROLLER:SSL",
+            "inter.broker.listener.name": "CERTIFICATES",
+            **self._keystore(_BROKER),
+            **self._truststore(),
+            "listener.name.certificates.ssl.client.auth": "required",
+            "listener.name.controller.ssl.client.auth": "required",
+            "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/",
+            "listener.name.clients.sasl.enabled.mechanisms": _MECHANISM,
+            f"listener.name.clients.{_MECHANISM.lower()}.sasl.jaas.config": f"{_SCRAM} required;",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "allow.everyone.if.no.acl.found": "false",
+            "super.users": f"User:{_BROKER};User:{_LAB}",
+        }
+
+    def worker_properties(self, url: str) -> dict[str, str]:
+        """Settings of a worker: its own login, those of its connectors' clients, and its REST API."""
+        logins = {
+            "": Principal.WORKER,
+            "producer.": Principal.PRODUCER,
+            "consumer.": Principal.CONSUMER,
+            "admin.": Principal.ADMIN,
+        }
+        clients = {
+            prefix + name: value
+            for prefix, principal in logins.items()
+            for name, value in self.java_client(principal).items()
+        }
+        server = {**self._keystore(_WORKER_SERVER), **self._truststore(), "ssl.client.auth": "required"}
+        return {
+            **clients,
+            "listeners": url,
+            "rest.advertised.listener": "https",
+            **{f"listeners.https.{name}": value for name, value in server.items()},
+            "rest.extension.classes": f"{_BASIC_AUTH}.BasicAuthSecurityRestExtension",
+        }
+
+    @property
+    def worker_jvm_options(self) -> Sequence[str]:
+        """What a worker's JVM has to know: the users of the REST API."""
+        return (f"-Djava.security.auth.login.config={self._rest_login}",)
+
+    # Files
+
+    @property
+    def _authority(self) -> Path:
+        return self.folder / "ca.pem"
+
+    @property
+    def _rest_login(self) -> Path:
+        return self.folder / "rest-login.conf"
+
+    @property
+    def _passwords_file(self) -> Path:
+        return self.folder / "passwords.json"
+
+    @property
+    def _passwords(self) -> Mapping[str, str]:
+        found: dict[str, str] = json.loads(self._passwords_file.read_text(encoding="utf-8"))
+        return found
+
+    def _keystore(self, name: str) -> dict[str, str]:
+        password = self._passwords["stores"]
+        return {
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.location": str(self.folder / f"{name}.p12"),
+            "ssl.keystore.password": password,
+            "ssl.key.password": password,
+        }
+
+    def _truststore(self) -> dict[str, str]:
+        return {
+            "ssl.truststore.type": "PKCS12",
+            "ssl.truststore.location": str(self.folder / "trust.p12"),
+            "ssl.truststore.password": self._passwords["stores"],
+        }
+
+
+def _private(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text, encoding="utf-8")
