@@ -1,0 +1,102 @@
+"""An ACL as the brokers keep it, and whether it answers a question: the rules of Kafka's ``StandardAuthorizer``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+
+#: The only name of the resource Cluster.
+CLUSTER_NAME = "kafka-cluster"
+
+#: Any principal, any host, any resource of a type.
+ANYONE, ANYWHERE, EVERYTHING = "User:*", "*", "*"
+
+
+class Operation(StrEnum):
+    """What a client does, by the names of ``kafka-acls``."""
+
+    ALL = "All"
+    READ = "Read"
+    WRITE = "Write"
+    CREATE = "Create"
+    DELETE = "Delete"
+    ALTER = "Alter"
+    DESCRIBE = "Describe"
+    CLUSTER_ACTION = "ClusterAction"
+    DESCRIBE_CONFIGS = "DescribeConfigs"
+    ALTER_CONFIGS = "AlterConfigs"
+    IDEMPOTENT_WRITE = "IdempotentWrite"
+
+    def allows(self, asked: Operation) -> bool:
+        """Whether who is allowed this is allowed what is asked (``StandardAuthorizerData.IMPLIES_DESCRIBE``)."""
+        return asked is self or self is Operation.ALL or self in _IMPLYING.get(asked, ())
+
+    def denies(self, asked: Operation) -> bool:
+        """Whether who is denied this is denied what is asked. A denial implies nothing."""
+        return asked is self or self is Operation.ALL
+
+
+_IMPLYING: dict[Operation, Collection[Operation]] = {
+    Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
+    Operation.DESCRIBE_CONFIGS: (Operation.ALTER_CONFIGS,),
+}
+
+
+class Resource(StrEnum):
+    """What it is done to, by the names of Kafka's documents."""
+
+    TOPIC = "Topic"
+    GROUP = "Group"
+    CLUSTER = "Cluster"
+    TRANSACTIONAL_ID = "TransactionalId"
+
+
+class Pattern(StrEnum):
+    """How an ACL's resource is named."""
+
+    LITERAL = "literal"
+    PREFIXED = "prefixed"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Acl:
+    """One ACL.
+
+    :param principal: such as ``User:connect``.
+    :param name: of the resource, or what it begins with.
+    :param host: from which; ``*`` is any.
+    :param is_denial: it denies instead of allowing.
+    """
+
+    principal: str
+    operation: Operation
+    resource: Resource
+    name: str
+    pattern: Pattern = Pattern.LITERAL
+    host: str = ANYWHERE
+    is_denial: bool = False
+
+    def is_about(self, principal: str) -> bool:
+        """Whether it is about this principal."""
+        return self.principal in (principal, ANYONE)
+
+    def covers(self, resource: Resource, name: str, pattern: Pattern = Pattern.LITERAL) -> bool:
+        """Whether it is about this resource; for a prefix: about all that begins with it."""
+        if resource is not self.resource:
+            return False
+        if self.pattern is Pattern.PREFIXED:
+            return name.startswith(self.name)
+        return self.name == EVERYTHING or (pattern is Pattern.LITERAL and name == self.name)
+
+    def touches(self, resource: Resource, name: str, pattern: Pattern = Pattern.LITERAL) -> bool:
+        """Whether it is about this resource; for a prefix: about something that begins with it."""
+        if self.covers(resource, name, pattern):
+            return True
+        return resource is self.resource and pattern is Pattern.PREFIXED and self.name.startswith(name)
+
+    def __str__(self) -> str:
+        verb = "denies" if self.is_denial else "allows"
+        begins = "beginning with " if self.pattern is Pattern.PREFIXED else ""
+        where = "" if self.host == ANYWHERE else f" from {self.host}"
+        return f"{verb} {self.principal} {self.operation} on {self.resource} {begins}{self.name}{where}"
