@@ -1,16 +1,22 @@
-"""Makes a secured lab's principals known to its brokers: their passwords (SCRAM, KIP-554)."""
+"""Makes a secured lab's principals known to its brokers: their passwords (SCRAM, KIP-554) and what they may do."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialAlteration,
     UserScramCredentialUpsertion,
 )
 
+from airflow_eos_provider.kafka.acl_values import Acl, Resource
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
 
@@ -35,3 +41,26 @@ def enrol(kafka: KafkaSettings, logins: Mapping[str, str]) -> None:
     answers = admin.client.alter_user_scram_credentials(wanted, request_timeout=_SECONDS)
     for user, answer in answers.items():
         admin.answer(answer, f"making the login of {user}")
+
+
+def allow(kafka: KafkaSettings, acls: Iterable[Acl]) -> None:
+    """Make ACLs.
+
+    :param kafka: of the lab, with all rights.
+    :raises UnreachableError: no broker answered.
+    """
+    admin = QuietAdmin(kafka)
+    for acl, answer in admin.client.create_acls([_binding(acl) for acl in acls], request_timeout=_SECONDS).items():
+        admin.answer(answer, f"making the ACL {acl}")
+
+
+def _binding(acl: Acl) -> AclBinding:
+    return AclBinding(
+        ResourceType.BROKER if acl.resource is Resource.CLUSTER else ResourceType[acl.resource.name],
+        acl.name,
+        ResourcePatternType[acl.pattern.name],
+        acl.principal,
+        acl.host,
+        AclOperation[acl.operation.name],
+        AclPermissionType.DENY if acl.is_denial else AclPermissionType.ALLOW,
+    )

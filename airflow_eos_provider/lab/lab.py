@@ -10,15 +10,17 @@ from pathlib import Path
 
 import yaml
 
+from airflow_eos_provider.acls.rules import WorkerFacts, worker_rules
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.kafka.acl_values import Acl
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab import jars
 from airflow_eos_provider.lab.broker import Broker, write_properties
 from airflow_eos_provider.lab.class_data import ensure_archives
-from airflow_eos_provider.lab.enrolment import enrol
+from airflow_eos_provider.lab.enrolment import allow, enrol
 from airflow_eos_provider.lab.ownership import exclusive, marker, own_process, strays
 from airflow_eos_provider.lab.ports import free_ports, require_free
 from airflow_eos_provider.lab.postgres import USER, Postgres
@@ -154,6 +156,7 @@ class Lab:
             wait_for_broker(broker.lab_client, process, broker.log)
         if self.security and not self._record.complete:
             enrol(self.kafka, self.security.logins())
+            allow(self.kafka, self._first_acls())
         if postgres is not None and server is not None:
             wait_for_postgres(postgres, server)
         # All workers at once: each spends half of its start waiting.
@@ -163,6 +166,18 @@ class Lab:
             progress(f"{worker.name} is ready at {worker.url}")
         if started:
             wait_for_group(self.kafka, self.group_id, len(started))
+
+    def _first_acls(self) -> list[Acl]:
+        """What the workers need to run in the lab's mode; connectors' rights are granted as on any cluster."""
+        facts = WorkerFacts(
+            group_id=self.group_id,
+            config_topic=f"{self.group_id}-configs",
+            offsets_topic=f"{self.group_id}-offsets",
+            status_topic=f"{self.group_id}-status",
+            mode=self.options.mode,
+            principal=Principal.WORKER.acl_name,
+        )
+        return [rule.acl for rule in worker_rules(facts)]
 
     def _spawn(self, part: Broker | Postgres | Worker) -> ProcessIdentity:
         for port in part.ports:
