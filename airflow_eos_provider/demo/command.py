@@ -51,6 +51,9 @@ def demo(
             help=f"The workers' scheduled.rebalance.max.delay.ms. Connect's own default is {CONNECT_DEFAULT_DELAY_MS}.",
         ),
     ] = 3000,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="On a lab with TLS, logins and ACLs; each part has a login of its own.")
+    ] = False,
     folder: Annotated[Path, typer.Option("--dir", help="Folder for everything of the demo.")] = Path(".eos/demo"),
 ) -> None:
     """The main job on a lab, start to end: a roll under live load, then a backfill by Spark.
@@ -68,7 +71,9 @@ def demo(
     if down:
         take_down(folder, console)
         return
-    options = DemoOptions(folder=folder, keep=keep, rate=rate, days=days, rebalance_delay_ms=rebalance_delay)
+    options = DemoOptions(
+        folder=folder, keep=keep, rate=rate, days=days, rebalance_delay_ms=rebalance_delay, secure=secure
+    )
     try:
         report = run_demo(options, console)
     except KeyboardInterrupt:

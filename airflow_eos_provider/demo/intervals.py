@@ -25,6 +25,7 @@ from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.lab.airflow import AirflowLab
 from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.lab.security import Principal
 from airflow_eos_provider.lab.spark_class_data import spark_jvm_options
 from airflow_eos_provider.processes import ProcessIdentity, identify
 
@@ -143,10 +144,11 @@ def dag_file(folder: Path) -> str:
     )
 
 
-def connections(bootstrap_servers: str) -> dict[str, dict[str, Any]]:
+def connections(lab: Lab) -> dict[str, dict[str, Any]]:
     """The connections that the DAG names. ``local[2,4]``: in this process, two tasks at once, four tries each."""
+    login = lab.security.client(Principal.INTERVAL_RUNS) if lab.security else {}
     return {
-        KAFKA_CONNECTION_ID: {"conn_type": "kafka", "extra": {"bootstrap.servers": bootstrap_servers}},
+        KAFKA_CONNECTION_ID: {"conn_type": "kafka", "extra": {"bootstrap.servers": lab.bootstrap_servers, **login}},
         SPARK_CONNECTION_ID: {"conn_type": "spark", "host": "local[2,4]"},
     }
 

@@ -17,11 +17,13 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.kafka.transactions import TransactionDescription, TransactionsClient
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.lab.security import Principal
 
 FLIGHTS_TOPIC = "flights"
 MIRROR_TOPIC = "src.flights"
 FILE_CONNECTOR = "flights-file"
 MIRROR_CONNECTOR = "flights-mirror"
+OFFSET_SYNCS_TOPIC = "mm2-offset-syncs.dst.internal"
 MIRROR_TASKS_BEFORE = 3
 MIRROR_TASKS_AFTER = 2
 PARTITIONS = 6
@@ -128,11 +130,13 @@ def file_source_config(path: Path) -> dict[str, str]:
     }
 
 
-def mirror_config(bootstrap_servers: str, tasks: int) -> dict[str, str]:
+def mirror_config(bootstrap_servers: str, tasks: int, login: Mapping[str, str] | None = None) -> dict[str, str]:
     """MirrorSource inside one cluster: ``flights`` is copied to ``src.flights``.
 
     It reads committed records only, or it would copy what the file source aborted; Connect, too, takes that setting
     for the sign that this connector can be exactly once.
+
+    :param login: properties of Java's clients, for those that the connector makes itself.
     """
     converter = "org.apache.kafka.connect.converters.ByteArrayConverter"
     return {
@@ -152,6 +156,7 @@ def mirror_config(bootstrap_servers: str, tasks: int) -> dict[str, str]:
         "sync.topic.acls.enabled": "false",
         "sync.topic.configs.enabled": "false",
         "refresh.topics.enabled": "false",
+        **{f"{side}.cluster.{name}": value for side in ("source", "target") for name, value in (login or {}).items()},
     }
 
 
@@ -174,7 +179,12 @@ class Load:
             self._lab.create_topic(topic, PARTITIONS, dict(TOPIC_CONFIG))
         with self.rest() as rest:
             rest.create(FILE_CONNECTOR, file_source_config(self._path))
-            rest.create(MIRROR_CONNECTOR, mirror_config(self._lab.bootstrap_servers, MIRROR_TASKS_BEFORE))
+            rest.create(MIRROR_CONNECTOR, self._mirror_config(MIRROR_TASKS_BEFORE))
+
+    def _mirror_config(self, tasks: int) -> dict[str, str]:
+        security = self._lab.security
+        login = security.java_client(Principal.MIRROR) if security else None
+        return mirror_config(self._lab.bootstrap_servers, tasks, login)
 
     def wait_running(self, mirror_tasks: int, deadline_seconds: float) -> float:
         """Wait until every task runs where the group has placed it, for as long as a status can be stale.
@@ -222,7 +232,7 @@ class Load:
         with TransactionsClient(self.cluster.kafka) as transactions:
             before = transactions.describe(ids)
             with self.rest() as rest:
-                rest.put_config(MIRROR_CONNECTOR, mirror_config(self._lab.bootstrap_servers, MIRROR_TASKS_AFTER))
+                rest.put_config(MIRROR_CONNECTOR, self._mirror_config(MIRROR_TASKS_AFTER))
             fenced, count_after = self._watch_fencing(transactions, before, count_before, deadline_seconds)
             self.wait_running(MIRROR_TASKS_AFTER, deadline_seconds)
             after = transactions.describe(ids)

@@ -23,7 +23,7 @@ from typing import Any
 from rich.console import Console
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.demo import intervals
+from airflow_eos_provider.demo import intervals, rights
 from airflow_eos_provider.demo.dag import DagRun
 from airflow_eos_provider.demo.flights import Feeder
 from airflow_eos_provider.demo.intervals import IntervalsReport
@@ -40,7 +40,6 @@ from airflow_eos_provider.demo.parts import Parts
 from airflow_eos_provider.demo.report import WORKERS, DemoReport
 from airflow_eos_provider.demo.screen import Screen
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
-from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.lab.airflow import AirflowLab, AirflowOptions, wait_for_dag
 from airflow_eos_provider.lab.airflow_rest import AirflowRestError
 from airflow_eos_provider.lab.lab import Lab
@@ -81,6 +80,7 @@ class DemoOptions:
     :param rate: flights a second; None chooses one at which they last until the end.
     :param days: how many daily intervals to backfill after the upgrade; 0 leaves that part out.
     :param rebalance_delay_ms: the workers' ``scheduled.rebalance.max.delay.ms``.
+    :param secure: on a lab with TLS, logins and ACLs.
     """
 
     folder: Path = Path(".eos/demo")
@@ -88,6 +88,7 @@ class DemoOptions:
     rate: int | None = None
     days: int = 31
     rebalance_delay_ms: int = 3000
+    secure: bool = False
 
     @property
     def flights_per_second(self) -> int:
@@ -214,6 +215,7 @@ class _Demo:
             rebalance_delay_ms=self._options.rebalance_delay_ms,
             root=self._folder / "lab",
             postgres=True,
+            secure=self._options.secure,
         )
         self._up = Lab.up(options, self._screen.now)
         self._screen.say(f"Kafka at {self._lab.bootstrap_servers}; workers: {', '.join(self._lab.connect_urls)}")
@@ -221,6 +223,8 @@ class _Demo:
     def _start_load(self, feeder: Feeder) -> None:
         self._screen.step("Live load: flights into a file, a file source, a mirror with three tasks")
         self._running_load = load = Load(self._lab, feeder.path, self._screen.now)
+        if self._options.secure:
+            self._screen.say(f"{rights.grant(self._lab)} ACLs for connectors and interval runs; all else is denied")
         load.create()
         seconds = load.wait_running(MIRROR_TASKS_BEFORE, self._options.running_seconds)
         self._screen.say(f"all four tasks run ({seconds:.1f} s); {self._options.flights_per_second} flights a second")
@@ -236,7 +240,7 @@ class _Demo:
             ensure_spark_archive(self._screen.now)
             text = intervals.dag_file(self._flights_folder)
             (dags / f"{intervals.DAG_ID}.py").write_text(text, encoding="utf-8")
-            connections |= intervals.connections(lab.bootstrap_servers)
+            connections |= intervals.connections(lab)
         options = AirflowOptions(
             folder=self._folder / "airflow",
             dags_folder=dags,
@@ -313,19 +317,19 @@ class _Demo:
     def _compare(self, path: Path) -> None:
         self._screen.step("What readers of committed records get")
         load, finished_at_ms = self._load, self._report.enabled_at_ms
-        flights = self._drain(load.cluster.kafka, FLIGHTS_TOPIC)
+        flights = self._drain(FLIGHTS_TOPIC)
         load.wait_mirrored(flights.last_offsets, _CATCH_UP_SECONDS)
-        mirrored = self._drain(load.cluster.kafka, MIRROR_TOPIC)
+        mirrored = self._drain(MIRROR_TOPIC)
         self._report.source = compare(expected_from_file(path), flights, finished_at_ms)
         self._report.mirror = compare(expected_from_topic(flights), mirrored, finished_at_ms)
         for comparison in (self._report.source, self._report.mirror):
             for example in comparison.examples:
                 self._screen.say(f"{comparison.topic}: {example}", "yellow")
 
-    def _drain(self, kafka: KafkaSettings, topic: str) -> Drained:
+    def _drain(self, topic: str) -> Drained:
         started = time.monotonic()
         drained = drain(
-            kafka,
+            self._lab.kafka,
             topic,
             timeout_seconds=_DRAIN_SECONDS,
             progress=lambda passed, end: self._screen.now(f"draining {topic}: {passed:,} of {end:,} offsets"),
@@ -354,7 +358,7 @@ class _Demo:
     def _compare_intervals(self) -> None:
         self._screen.step("What readers of committed records get of the intervals")
         days = self._options.days
-        drained = self._drain(self._lab.cluster().kafka, intervals.TOPIC)
+        drained = self._drain(intervals.TOPIC)
         report = self._report.intervals
         report.comparison, report.intervals = intervals.compare_days(drained, days, self._summaries)
         for example in report.comparison.examples:

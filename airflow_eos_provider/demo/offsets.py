@@ -35,7 +35,7 @@ class MirrorOffsets:
         self._session = session
         self._group_id = lab.group_id
         self._global_topic = f"{lab.group_id}-offsets"
-        self._url = lab.connect_urls[0]
+        self._cluster = lab.cluster()
         self._changer = OffsetsChanger(session, f"{lab.group_id}-configs", self._global_topic, report=say)
 
     def move(self) -> OffsetsReport:
@@ -47,7 +47,8 @@ class MirrorOffsets:
 
         :param file: of the backup.
         """
-        with ConnectRest(self._url, retry_seconds=_REST_SECONDS) as rest:
+        url = self._cluster.workers[0].url
+        with ConnectRest(url, self._cluster.rest, retry_seconds=_REST_SECONDS) as rest:
             rest.stop(MIRROR_CONNECTOR)
             deadline = time.monotonic() + _REST_SECONDS
             while (

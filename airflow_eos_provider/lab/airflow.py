@@ -241,7 +241,7 @@ class AirflowLab:
             "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             MARKER_VARIABLE: self._record.marker,
             "AIRFLOW_HOME": str(self.home),
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": options.postgres.url(_database_name(self.folder)),
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": options.postgres.url(database_name(self.folder)),
             "AIRFLOW__CORE__DAGS_FOLDER": str(options.dags_folder.resolve()),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
@@ -274,7 +274,7 @@ class AirflowLab:
         """Make the database and its tables."""
         if not options.postgres.answers():
             self._fail_for_postgres(options.postgres)
-        options.postgres.create_database(_database_name(self.folder))
+        options.postgres.create_database(database_name(self.folder))
         log = self.log("migration")
         # A child of this process, not spawned to outlive it: its exit code is asked for.
         inherited = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
@@ -391,7 +391,7 @@ def _airflow_program() -> str:
     return str(Path(sys.executable).parent / "airflow")
 
 
-def _database_name(folder: Path) -> str:
+def database_name(folder: Path) -> str:
     """The same for every start in this folder, and another one for each other Airflow on the same server."""
     return f"airflow_{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
 

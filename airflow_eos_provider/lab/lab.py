@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -156,7 +156,8 @@ class Lab:
             wait_for_broker(broker.lab_client, process, broker.log)
         if self.security and not self._record.complete:
             enrol(self.kafka, self.security.logins())
-            allow(self.kafka, self._first_acls())
+            # What the workers need in the lab's mode; all else is granted as on any cluster.
+            self.allow(rule.acl for rule in worker_rules(self.worker_facts(self.options.mode)))
         if postgres is not None and server is not None:
             wait_for_postgres(postgres, server)
         # All workers at once: each spends half of its start waiting.
@@ -167,17 +168,16 @@ class Lab:
         if started:
             wait_for_group(self.kafka, self.group_id, len(started))
 
-    def _first_acls(self) -> list[Acl]:
-        """What the workers need to run in the lab's mode; connectors' rights are granted as on any cluster."""
-        facts = WorkerFacts(
+    def worker_facts(self, mode: Mode) -> WorkerFacts:
+        """What decides the rights of a secured lab's workers."""
+        return WorkerFacts(
             group_id=self.group_id,
             config_topic=f"{self.group_id}-configs",
             offsets_topic=f"{self.group_id}-offsets",
             status_topic=f"{self.group_id}-status",
-            mode=self.options.mode,
+            mode=mode,
             principal=Principal.WORKER.acl_name,
         )
-        return [rule.acl for rule in worker_rules(facts)]
 
     def _spawn(self, part: Broker | Postgres | Worker) -> ProcessIdentity:
         for port in part.ports:
@@ -417,6 +417,13 @@ class Lab:
             self._write_cluster_file()
             self.start_worker(index, wait=wait)
         return index
+
+    def allow(self, acls: Iterable[Acl]) -> None:
+        """Make ACLs; for a secured lab.
+
+        :raises EosError: the broker refuses.
+        """
+        allow(self.kafka, acls)
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Make a topic; returns when it is known.

@@ -38,6 +38,7 @@ class Principal(StrEnum):
     PRODUCER = "connector-producer"
     CONSUMER = "connector-consumer"
     ADMIN = "connector-admin"
+    MIRROR = "mirror"
     OPERATOR = "eos-operator"
     READER = "eos-reader"
     INTERVAL_RUNS = "interval-runs"

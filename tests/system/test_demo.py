@@ -17,10 +17,19 @@ import pytest
 from rich.console import Console
 
 from airflow_eos_provider.demo.main_job import take_down
-from airflow_eos_provider.lab.airflow import AirflowLab, AirflowRecord
+from airflow_eos_provider.lab.airflow import AirflowLab, AirflowRecord, database_name
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ownership import own_processes
 from airflow_eos_provider.processes import from_pid_file
+from tests.secret_search import (
+    CommandLines,
+    Found,
+    search_database,
+    search_files,
+    search_temporary_files,
+    search_topics,
+    secrets_of,
+)
 
 #: Hard limits, seconds, against a demo that hangs. Two quiet cores need a quarter of the first; the others come from
 #: the bounds that its parts have.
@@ -86,14 +95,22 @@ def wait_for(condition: Callable[[], object], folder: Path, process: subprocess.
         time.sleep(0.3)
 
 
-def test_the_demo_holds_every_promise_and_leaves_nothing_running(folder: Path) -> None:
-    # test_interval_dag.py has several days, and compares each. The rate is that of a long rebalance delay.
-    process = start_demo(folder, "--days", "1", "--rate", "200")
+def test_the_demo_holds_every_promise_shows_no_secret_and_leaves_nothing_running(folder: Path) -> None:
+    # Secured, since all that the plain one does is in it. test_interval_dag.py has several days, and compares each. The
+    # rate is that of a long rebalance delay.
+    process = start_demo(folder, "--secure", "--keep", "--days", "1", "--rate", "200")
     try:
-        code = process.wait(timeout=DEMO_SECONDS)
+        wait_for_output(folder, "Kafka at 127.0.0.1", process)
+        lab = Lab.load(folder / "lab" / "demo")
+        found = Found(secrets_of(lab))
+        with CommandLines(found):
+            code = process.wait(timeout=DEMO_SECONDS)
     finally:
         process.kill()
     assert code == 0, output_of(folder)[-5000:]
+    require_no_secret(folder, lab, found)
+    down = [str(Path(sys.executable).parent / "eos"), "demo", "--down", "--dir", str(folder)]
+    subprocess.run(down, check=True, timeout=END_SECONDS)
     report: dict[str, Any] = json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
     assert report["ok"] is True
@@ -125,6 +142,30 @@ def test_the_demo_holds_every_promise_and_leaves_nothing_running(folder: Path) -
     assert report["airflow"]["url"].startswith("http://127.0.0.1:")
     assert AirflowRecord.read(folder / "airflow") is not None  # so the next line has something to look for
     assert processes_of(folder) == []
+
+
+def require_no_secret(folder: Path, lab: Lab, found: Found) -> None:
+    """Search everything that the demo has left for the secrets of its lab."""
+    assert lab.security is not None
+    search_topics(found, lab)
+    search_database(found, lab.postgres, database_name(folder / "airflow"))
+    search_files(found, [folder.parent])
+    search_temporary_files(found)
+    # Where they belong: with the lab's own files, in the connector's configuration as Connect keeps it, and so in the
+    # files of that topic. A roll's copy of a worker's file has the rights of the file.
+    own = [lab.security.folder, *(worker.config for worker in lab.workers), *(broker.config for broker in lab.brokers)]
+    configs = f"{lab.group_id}-configs"
+    allowed = [*map(str, own), str(lab.cluster_file), str(lab.reader_file), str(lab.brokers[0].log_folder / configs)]
+    elsewhere = [hit for hit in found.hits if not hit[0].startswith(tuple(allowed)) and hit[0] != f"topic {configs}"]
+    assert elsewhere == []
+    for file in {place for place, _ in found.hits if place.startswith(tuple(map(str, own)))}:
+        assert Path(file).stat().st_mode & 0o077 == 0, file
+    # A search that finds nothing because it looked at nothing is none.
+    assert {str(lab.workers[0].config), str(lab.cluster_file), f"topic {configs}"} <= found.places()
+    assert found.looked_at["records"] > 10_000
+    assert found.looked_at["rows"] > 1_000
+    assert found.looked_at["files"] > 300
+    assert found.looked_at["command lines"] > 30
 
 
 def test_a_part_that_fails_hides_nothing(folder: Path) -> None:

@@ -64,7 +64,7 @@ def airflow(lab: Lab, postgres: Postgres, tmp_path_factory: pytest.TempPathFacto
         folder=folder / "airflow",
         dags_folder=dags,
         postgres=postgres,
-        connections={name: json.dumps(text) for name, text in connections(lab.bootstrap_servers).items()},
+        connections={name: json.dumps(text) for name, text in connections(lab).items()},
         environment={
             "AIRFLOW_VAR_FLIGHTS_FOLDER": str(flights),
             "SPARK_LOCAL_IP": "127.0.0.1",
