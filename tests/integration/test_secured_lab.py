@@ -1,0 +1,98 @@
+"""A secured lab: who is let in, who may do what, and what it shows of its secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.lab.ownership import own_processes
+from airflow_eos_provider.lab.security import Principal
+from tests.secret_search import Found, secrets_of
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: Callable[..., Lab]) -> Lab:
+    lab = lab_factory(name="secured", secure=True, workers=1, mode=Mode.ENABLED)
+    lab.create_topic("orders")
+    return lab
+
+
+def client_of(lab: Lab, principal: Principal, **changes: str) -> KafkaSettings:
+    assert lab.security is not None
+    changed = {name.replace("_", "."): value for name, value in changes.items()}
+    return KafkaSettings.of(lab.bootstrap_servers, {**lab.security.client(principal), **changed})
+
+
+def changed_file(lab: Lab, folder: Path, change: Callable[[dict[str, object]], object]) -> ConnectCluster:
+    """The lab's cluster file with other settings of REST."""
+    content = yaml.safe_load(lab.cluster_file.read_text())
+    change(content["rest"])
+    file = folder / "eos.yaml"
+    file.touch(mode=0o600)
+    file.write_text(yaml.safe_dump(content))
+    return ConnectCluster.from_file(file)
+
+
+def test_nobody_sees_no_topic_and_the_lab_sees_all(lab: Lab) -> None:
+    assert QuietAdmin(client_of(lab, Principal.NOBODY)).client.list_topics(timeout=10).topics == {}
+    assert "orders" in QuietAdmin(lab.kafka).client.list_topics(timeout=10).topics
+
+
+def test_a_wrong_password_and_a_client_without_tls_are_refused(lab: Lab) -> None:
+    with (
+        pytest.raises(ConfigurationError, match=r"refused .*Authentication failed"),
+        Session(client_of(lab, Principal.OPERATOR, sasl_password="not-the-password")) as session,
+    ):
+        session.cluster_id()
+    with pytest.raises(UnreachableError), Session(KafkaSettings.of(lab.bootstrap_servers)) as session:
+        session.cluster_id()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rest: rest.update(password="not-the-password"), r"refused GET /: 401.*\n.*rest\.password"),
+        (lambda rest: (rest.pop("username"), rest.pop("password")), "refused GET /: 401"),
+        (lambda rest: (rest.pop("client_certificate"), rest.pop("client_key")), r"(?s)certificate.*client_certificate"),
+        (lambda rest: rest.pop("ca"), r"(?s)not trusted.*rest\.ca"),
+    ],
+    ids=["wrong password", "no login", "no certificate", "unknown authority"],
+)
+def test_the_rest_api_asks_for_certificate_and_login(
+    lab: Lab, tmp_path: Path, change: Callable[[dict[str, object]], object], message: str
+) -> None:
+    cluster = changed_file(lab, tmp_path, change)
+    with ConnectRest(lab.connect_urls[0], cluster.rest) as rest, pytest.raises(EosError, match=message):
+        rest.root()
+
+
+def test_its_secrets_stand_in_files_of_their_owner_and_in_no_command_line(lab: Lab) -> None:
+    found = Found(secrets_of(lab))
+    for path in lab.root.rglob("*"):
+        if path.is_file():
+            found.search("files", str(path), path.read_bytes())
+    assert lab.workers[0].config.as_posix() in found.places()  # it looked
+    for place in found.places():
+        assert Path(place).stat().st_mode & 0o077 == 0, place
+        assert re.search(r"\.log$", place) is None, place
+    processes = own_processes(lab.root, None)
+    assert len(processes) == 2
+    commands = Found(secrets_of(lab))
+    for process in processes:
+        commands.search("command lines", str(process.pid), "\0".join(psutil.Process(process.pid).cmdline()).encode())
+    assert commands.hits == set()
