@@ -9,6 +9,7 @@ finds the slices that are done, or is fenced.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import sys
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
 #: A lost worker or driver is made up for by the next try, which goes on with the slices that are left.
 RUN_RETRIES = 3
 RUN_RETRY_DELAY = timedelta(seconds=10)
+
+#: What the names of files begin with that hand a job its specification, and so its login.
+_SECRET_FILE = "eos-interval-"
 
 #: Exit codes of the job after which a retry would only repeat the message, or fence the run that won.
 _FINAL_EXIT_CODES = frozenset(error.exit_code for error in (ConfigurationError, RefusedError, FencedError))
@@ -239,11 +243,10 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
     def _hand_over(self, path: Path) -> None:
         assert self._hook is not None
         in_cluster = self._hook._connection["deploy_mode"] == "cluster"
-        if in_cluster:  # Spark brings the file into the driver's working directory
+        if in_cluster:  # Spark brings a copy into the driver's working directory
             self._hook._files = ",".join(filter(None, (self.files, str(path))))
-        # On this machine the job removes the file as soon as it has read it: a task that is killed could not.
-        arguments = ["--spec", path.name] if in_cluster else ["--delete-spec", "--spec", str(path)]
-        self._hook._application_args = arguments
+        # The job removes the file as soon as it has read it: a task that is killed could not, nor the cluster.
+        self._hook._application_args = ["--delete-spec", "--spec", path.name if in_cluster else str(path)]
 
     def _local_processes(self) -> list[ProcessIdentity]:
         submission = getattr(self._hook, "_submit_sp", None)
@@ -298,14 +301,37 @@ class Failure:
 
 @contextmanager
 def secret_file(document: Mapping[str, Any]) -> Iterator[Path]:
-    """A file for a job on this machine or to be shipped to it, readable by this user only, gone afterwards."""
-    descriptor, name = tempfile.mkstemp(prefix="eos-interval-", suffix=".json")  # mode 0600
+    """A file for a job on this machine or to be shipped to it, readable by this user only, gone afterwards.
+
+    It is locked while the task lives. A task that is killed before its job has read the file cannot remove it; the next
+    task on this machine does, by that lock.
+    """
+    _remove_files_of_the_dead()
+    descriptor, path = _locked_file()
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        with os.fdopen(descriptor, "w", encoding="utf-8", closefd=False) as file:
             json.dump(document, file)
-        yield Path(name)
+        yield path
     finally:
-        Path(name).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _locked_file() -> tuple[int, Path]:
+    """A new file, mode 0600, and the descriptor that holds its lock. Children do not inherit it (PEP 446)."""
+    while True:
+        descriptor, name = tempfile.mkstemp(prefix=_SECRET_FILE, suffix=".json")
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor, Path(name)
+        os.close(descriptor)  # another task took it for a dead one's, before it was locked
+
+
+def _remove_files_of_the_dead() -> None:
+    for path in Path(tempfile.gettempdir()).glob(f"{_SECRET_FILE}*.json"):
+        with contextlib.suppress(OSError), path.open("rb") as file:  # another user's, or just removed; or it is locked
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
 
 
 def _summary(done: Completed, run: Run, already: bool, seconds: float) -> dict[str, Any]:

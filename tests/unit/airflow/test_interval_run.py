@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -247,6 +248,46 @@ def test_a_configuration_error_fails_the_task_for_good(ledger: Callable[..., Led
     context |= dag_run(None, None)
     with pytest.raises(AirflowFailException, match="has no data interval"):
         operator().execute(context)
+
+
+@pytest.mark.parametrize(("deploy_mode", "named"), [("client", "/tmp/spec.json"), ("cluster", "spec.json")])
+def test_the_job_removes_its_specification_wherever_it_runs(deploy_mode: str, named: str) -> None:
+    task = operator()
+    task._hook = SimpleNamespace(_connection={"deploy_mode": deploy_mode}, _files=None, _application_args=None)
+    task._hand_over(Path("/tmp/spec.json"))
+    assert task._hook._application_args == ["--delete-spec", "--spec", named]
+    assert task._hook._files == ("/tmp/spec.json" if deploy_mode == "cluster" else None)
+
+
+_HOLDS_A_FILE = """
+import sys, time
+from airflow_eos_provider.operators.interval_run import secret_file
+with secret_file({"password": "x"}) as path:
+    print(path, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_the_file_of_a_killed_task_is_removed_by_the_next_and_that_of_a_living_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    tasks = [
+        subprocess.Popen([sys.executable, "-c", _HOLDS_A_FILE], stdout=subprocess.PIPE, text=True, env=environment)
+        for _ in range(2)
+    ]
+    try:
+        killed, living = [Path(task.stdout.readline().strip()) for task in tasks if task.stdout]
+        tasks[0].kill()
+        tasks[0].wait(timeout=60)
+        assert killed.exists()
+        with secret_file({}) as ours:
+            assert sorted(tmp_path.iterdir()) == sorted([living, ours])
+    finally:
+        for task in tasks:
+            task.kill()
+            task.communicate(timeout=60)
 
 
 def test_the_secret_file_goes_away_when_the_job_fails() -> None:
