@@ -11,6 +11,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -253,7 +254,69 @@ def _option(option: Any) -> str:
     return f"| `{name}` | {default} | {_cell(option.help or '')}{variable} |\n"
 
 
-PAGES: dict[str, Callable[[], Iterable[str]]] = {"cli.md": _cli, "python-api.md": lambda: _api(public_names())}
+# Rights
+
+
+def _acls() -> Iterator[str]:
+    from airflow_eos_provider.acls.rules import (
+        ConnectorFacts,
+        IntervalFacts,
+        WorkerFacts,
+        connector_rules,
+        interval_rules,
+        worker_rules,
+    )
+    from airflow_eos_provider.connect.mode import Mode
+
+    worker = WorkerFacts("<group>", "<config topic>", "<offsets topic>", "<status topic>", brokers=(2, 7))
+    connector = ConnectorFacts(
+        "<group>", "<connector>", 1, "<its offsets topic>", ("<topic>",), creates_topics=True, brokers=(2, 7)
+    )
+    modes = list(Mode)
+    parts = {
+        "A worker": {mode: worker_rules(replace(worker, mode=mode)) for mode in modes},
+        "The clients of a source connector": {mode: connector_rules(replace(connector, mode=mode)) for mode in modes},
+        "An interval run": dict.fromkeys(modes, interval_rules(IntervalFacts("<group>", "<pipeline>", ("<topic>",)))),
+    }
+    for title, by_mode in parts.items():
+        yield f"\n## {title}\n\n| who | right | on | from mode | what for | without it |\n|---|---|---|---|---|---|\n"
+        for rule in by_mode[Mode.ENABLED]:
+            first = next(mode for mode in modes if rule in by_mode[mode])
+            begins = "beginning with " if rule.pattern == "prefixed" else ""
+            hint = "" if rule.is_required else " (not required)"
+            without = _cell(rule.without).replace("<", "&lt;")
+            yield (
+                f"| {rule.role} | {rule.operation}{hint} | {rule.resource} {begins}`{rule.name}` | "
+                f"{'any' if first is Mode.DISABLED else first} | {_cell(rule.why)} | {without} |\n"
+            )
+    yield from _tool_acls()
+
+
+def _tool_acls() -> Iterator[str]:
+    from airflow_eos_provider.acls.tool_rules import VERBS, ToolFacts
+
+    topics = ("<config topic>", "<offsets topic>", "<status topic>", "<own offsets topics>")
+    facts = ToolFacts("<group>", "", topics[0], topics, (topics[1], topics[3]), ("<group>-<connector>-",))
+    yield "\n## `eos` itself\n\n| command | right | on |\n|---|---|---|\n"
+    shown: dict[tuple[str, ...], str] = {}
+    for verb, needs in VERBS.items():
+        rows = tuple(
+            f"{need.operation}{'' if need.is_required else ' (not required)'} | {need.resource} "
+            f"{'beginning with ' if need.pattern == 'prefixed' else ''}`{need.name}`"
+            for need in dict.fromkeys(needs(facts))
+        )
+        if rows in shown:
+            yield f"| `eos {verb}` | as `eos {shown[rows]}` | |\n"
+            continue
+        shown[rows] = verb
+        yield from (f"| `eos {verb}` | {row} |\n" for row in dict.fromkeys(rows))
+
+
+PAGES: dict[str, Callable[[], Iterable[str]]] = {
+    "acls.md": _acls,
+    "cli.md": _cli,
+    "python-api.md": lambda: _api(public_names()),
+}
 
 
 def written(page: str) -> str:

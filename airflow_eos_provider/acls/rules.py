@@ -224,26 +224,24 @@ def interval_rules(facts: IntervalFacts) -> list[Rule]:
     return list(dict.fromkeys(found))
 
 
-def also_reached(rules: Iterable[Rule], ids: Iterable[str], topics: Iterable[str] = ()) -> dict[Rule, tuple[str, ...]]:
-    """By prefixed rule what it reaches that no other connector's rule should give: the prefix of ``a`` reaches ``a-b``.
+def also_reached(rules: Iterable[Rule], ids: Iterable[str]) -> dict[Rule, tuple[str, ...]]:
+    """What prefixes reach beside what they are for, by one rule of each: that of ``a`` reaches ``a-b``.
 
     :param ids: transactional ids that are known, or that connectors will have.
-    :param topics: that are known.
     """
-    known = {Resource.TRANSACTIONAL_ID: sorted(set(ids)), Resource.TOPIC: sorted(set(topics))}
-    found = {}
+    known, found, seen = sorted(set(ids)), {}, set()
     for rule in rules:
-        if rule.pattern is Pattern.PREFIXED:
-            reached = [name for name in known.get(rule.resource, ()) if name.startswith(rule.name)]
-            beyond = tuple(name for name in reached if not _is_meant(rule, name))
-            if beyond:
+        if rule.pattern is Pattern.PREFIXED and rule.resource is Resource.TRANSACTIONAL_ID:
+            beyond = tuple(name for name in known if name.startswith(rule.name) and not _is_meant(rule, name))
+            if beyond and (rule.principal, rule.name) not in seen:
+                seen.add((rule.principal, rule.name))
                 found[rule] = beyond
     return found
 
 
 def _is_meant(rule: Rule, name: str) -> bool:
-    """Whether a prefixed rule is for this id: a task's number follows, or it is a run's."""
-    return rule.role is Role.INTERVAL or name.removeprefix(rule.name).isdigit()
+    """Whether a prefixed rule is for this id: a task's number follows, it is a run's, or it is ``eos`` that looks."""
+    return rule.role in (Role.INTERVAL, Role.TOOL) or name.removeprefix(rule.name).isdigit()
 
 
 def _producer_rules(facts: ConnectorFacts, prefixed: bool) -> Iterator[Rule]:

@@ -90,6 +90,11 @@ COMMANDS: Mapping[str, Place] = {
         "transactions_app",
         "Transactions: what is open, what hangs and holds readers up; end one that hangs.",
     ),
+    "acl": Place(
+        "cli.acl",
+        "acl_app",
+        "Rights (ACLs) for exactly-once: who needs which and why, what is missing; grant and revoke them.",
+    ),
     "topics": Place("cli.topics", "topics_app", "The group's internal topics: check them; create and mend them."),
     "config-topic": Place(
         "cli.config_topic",

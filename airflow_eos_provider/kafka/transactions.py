@@ -31,6 +31,7 @@ from airflow_eos_provider.errors import (
     RefusedError,
     UnreachableError,
 )
+from airflow_eos_provider.kafka.acl_values import Acl
 from airflow_eos_provider.kafka.batches import fetch, headers
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS
 from airflow_eos_provider.kafka.config import KafkaSettings
@@ -44,6 +45,7 @@ from airflow_eos_provider.kafka.fencing import WINDOW, Fenced, Round, fence_roun
 from airflow_eos_provider.kafka.held_open import HeldLook, HeldOpen, held_open, producers_of, write_abort_marker
 from airflow_eos_provider.kafka.partition_writers import PartitionWriters, Progress
 from airflow_eos_provider.kafka.quiet import quiet_kafka_python
+from airflow_eos_provider.kafka.rights import acls, broker_version, may_describe, may_join, may_write
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 
 __all__ = ["ActiveProducer", "Fenced", "TransactionDescription", "TransactionListing", "TransactionsClient"]
@@ -282,6 +284,42 @@ class TransactionsClient:
                 f"Whether {where} has the marker of the abort is not known: {_words(error)}.",
                 remedy="Look with 'eos transactions hanging'.",
             ) from error
+
+    def acls(self) -> tuple[Acl, ...] | None:
+        """All ACLs on topics, groups, the cluster and transactional ids; None where the brokers have no authorizer.
+
+        :raises ConfigurationError: the principal may not read them (*Describe* on the cluster).
+        :raises UnreachableError: no broker answered.
+        """
+        return self._run(acls, "reading the ACLs")
+
+    def may_describe(self, transactional_ids: Collection[str]) -> frozenset[str]:
+        """Those of these ids that this principal may describe, whether the brokers know them or not.
+
+        :raises UnreachableError: no broker answered.
+        """
+        return self._run(lambda admin: may_describe(admin, transactional_ids), "trying to describe transactions")
+
+    def may_write(self, transactional_ids: Collection[str]) -> frozenset[str]:
+        """Those of these ids that this principal may write with. It is tried without an effect on whoever has one.
+
+        :raises UnreachableError: no broker answered.
+        """
+        return self._run(lambda admin: may_write(admin, transactional_ids), "trying to write with transactional ids")
+
+    def may_join(self, groups: Collection[str]) -> frozenset[str]:
+        """Those of these groups that this principal may join. It is tried without an effect on their members.
+
+        :raises UnreachableError: no broker answered.
+        """
+        return self._run(lambda admin: may_join(admin, groups), "trying to join groups")
+
+    def broker_version(self) -> tuple[int, int]:
+        """The version of the brokers, by the messages that one of them knows.
+
+        :raises UnreachableError: no broker answered.
+        """
+        return self._run(broker_version, "asking for the brokers' version")
 
     def writers(
         self,

@@ -18,6 +18,7 @@ from airflow_eos_provider.rollout.hosts.choose import HostFactory, host_of
 from airflow_eos_provider.rollout.observe.client_clusters import ClientClusterLook
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
+from airflow_eos_provider.rollout.observe.rights_look import RightsLook
 from airflow_eos_provider.rollout.plan import preflight
 from airflow_eos_provider.rollout.plan.other_clusters import matters
 from airflow_eos_provider.rollout.plan.plan import Plan, make_plan, next_target
@@ -48,6 +49,7 @@ class Planner:
         self.observer = Observer(cluster, hosts=hosts)
         self.settings = settings
         self._clients = ClientClusterLook(self.observer.session.kafka, self.observer.session.other_kafka)
+        self._rights = RightsLook(self.observer.session.kafka, cluster.group_id)
         self._searched: Observation | None = None
 
     def __enter__(self) -> Self:
@@ -172,7 +174,8 @@ class Planner:
 
     def _check(self, observation: Observation, target: Mode, content: JournalContent) -> Preflight:
         clients = self._clients.look(observation) if matters(observation, target) else None
-        return preflight.check(observation, target, self.settings, left_down(content, observation), clients)
+        acls = self._rights.look(observation, target)
+        return preflight.check(observation, target, self.settings, left_down(content, observation), clients, acls)
 
     def _plan_from(self, observation: Observation, target: Mode, content: JournalContent | None = None) -> Plan:
         digests = {}

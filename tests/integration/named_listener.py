@@ -19,23 +19,39 @@ class NamedListener:
     :param user: who may use it.
     :param password: the user's.
     :param more: further properties of the brokers.
+    :param others: further users, with their passwords.
     """
 
-    def __init__(self, user: str, password: str, more: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        user: str,
+        password: str,
+        more: dict[str, str] | None = None,
+        others: dict[str, str] | None = None,
+    ) -> None:
         (port,) = free_ports(1)
-        self._user, self._password, self._more = user, password, more or {}
+        self._user, self._more = user, more or {}
+        self._passwords = {user: password, **(others or {})}
         self._listener = f"NAMED://127.0.0.1:{port}"
         self.bootstrap_servers = f"127.0.0.1:{port}"
 
     @property
     def client(self) -> dict[str, str]:
         """Properties of librdkafka's clients."""
-        return {**self._mechanism, "sasl.username": self._user, "sasl.password": self._password}
+        return self.client_of(self._user)
+
+    def client_of(self, user: str) -> dict[str, str]:
+        """The same for one of the users."""
+        return {**self._mechanism, "sasl.username": user, "sasl.password": self._passwords[user]}
 
     @property
     def java_client(self) -> dict[str, str]:
         """Properties of Java's clients."""
-        login = f'{_MODULE} required username="{self._user}" password="{self._password}";'
+        return self.java_client_of(self._user)
+
+    def java_client_of(self, user: str) -> dict[str, str]:
+        """The same for one of the users."""
+        login = f'{_MODULE} required username="{user}" password="{self._passwords[user]}";'
         return {**self._mechanism, "sasl.jaas.config": login}
 
     @property
@@ -46,7 +62,8 @@ class NamedListener:
     def given(self) -> Iterator[None]:
         """Brokers that start meanwhile have it."""
         plain = Broker.properties
-        login = f'{_MODULE} required user_{self._user}="{self._password}";'
+        users = " ".join(f'user_{user}="{password}"' for user, password in self._passwords.items())
+        login = f"{_MODULE} required {users};"
 
         def properties(broker: Broker) -> dict[str, str]:
             found = plain(broker)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from airflow_eos_provider.acls.check import AclReport
 from airflow_eos_provider.connect.group_bytes import EAGER, PROTOCOLS
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.errors import RefusedError, RolloutPausedError
@@ -14,6 +15,7 @@ from airflow_eos_provider.rollout.observe.client_clusters import ClientClusters
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.observe.reported_states import Doubt, doubtful, neighbour_of, restart_command, twins
 from airflow_eos_provider.rollout.plan.other_clusters import other_clusters
+from airflow_eos_provider.rollout.plan.rights import rights
 from airflow_eos_provider.rollout.plan.worker_edits import (
     ISOLATION_PROPERTY,
     READ_COMMITTED,
@@ -84,15 +86,17 @@ def check(
     settings: RolloutSettings,
     left_down: Mapping[str, str] | None = None,
     clients: Mapping[str, ClientClusters] | None = None,
+    acls: AclReport | None = None,
 ) -> Preflight:
     """Answer every preflight check of a roll to ``target``.
 
     :param left_down: per worker that a roll left down, that rollout; it is started first.
     :param clients: as :func:`other_clusters` takes them.
+    :param acls: as :func:`rights` takes it.
     """
     answers = tuple(ask(observation, target, settings) for ask in PREFLIGHT_CHECKS)
     downtime = takeover(observation, target, settings, left_down or {})
-    return Preflight(target, (*answers, other_clusters(clients), downtime))
+    return Preflight(target, (*answers, other_clusters(clients), rights(acls), downtime))
 
 
 def roster(observation: Observation, target: Mode, settings: RolloutSettings) -> Check:

@@ -82,6 +82,7 @@ def test_a_healthy_cluster_may_be_rolled_to_preparing(cluster: Any) -> None:
         "modes": "w1:8083 disabled, w2:8083 disabled, w3:8083 disabled",
         "processes": "each may be restarted from here, and its configuration be changed",
         "source offsets": "each worker of the roll will read them committed",
+        "rights": "this roll asks for no further ones",
         "downtime": "3 workers run, one restarts at a time",
         "other clusters": "asked when exactly-once begins",
         "connectors": "3 connectors, 5 tasks",

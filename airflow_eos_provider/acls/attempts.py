@@ -1,0 +1,143 @@
+"""Tries rights as the principal itself, without an effect: the brokers' own answer, whatever their authorizer is.
+
+Nothing is created, written or fenced. Of a topic, and of the cluster, the brokers say what the principal may do
+(KIP-430); a topic that is not there is validated and not created; for ids and groups see ``kafka/rights.py``.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Iterable, Mapping
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+from airflow_eos_provider.acls.judge import Answer, Finding, Source
+from airflow_eos_provider.acls.rules import Rule
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.kafka.acl_values import EVERYTHING, Operation, Pattern, Resource
+from airflow_eos_provider.kafka.acls import cluster_operations, operations_of
+from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.session import Session
+
+_CALL_SECONDS = 15.0
+
+#: What the brokers answer who may not create a topic.
+_NO_CREATION = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+
+
+def try_all(rules: Iterable[Rule], logins: Mapping[str, KafkaSettings]) -> tuple[dict[Rule, Finding], tuple[str, ...]]:
+    """Try the rights of the principals whose login is known.
+
+    :param logins: by principal.
+    :returns: what was found, by rule; and why a principal could not be tried.
+    """
+    wanted: dict[str, list[Rule]] = {}
+    for rule in rules:
+        wanted.setdefault(rule.principal, []).append(rule)
+    found: dict[Rule, Finding] = {}
+    problems = []
+    for principal, theirs in wanted.items():
+        if principal in logins:
+            try:
+                with Session(logins[principal]) as session:
+                    found |= Attempts(session).results(theirs)
+            except EosError as error:
+                problems.append(f"{principal} could not be tried: {error.found}")
+    return found, tuple(problems)
+
+
+class Attempts:
+    """Tries the rights of one principal.
+
+    :param kafka: that has the principal's login.
+    """
+
+    def __init__(self, kafka: Session) -> None:
+        self._kafka = kafka
+
+    def results(self, rules: Collection[Rule]) -> dict[Rule, Finding]:
+        """What the brokers answer, by rule; those that cannot be tried are left out.
+
+        :raises EosError: the login is refused, or no broker answers.
+        """
+        by_resource = {
+            resource: [rule for rule in rules if rule.resource is resource and _can_be_tried(rule)]
+            for resource in Resource
+        }
+        found = self._topics(by_resource[Resource.TOPIC])
+        found |= self._cluster(by_resource[Resource.CLUSTER])
+        with self._kafka.transactions() as client:
+            ids = {rule: _one(rule) for rule in by_resource[Resource.TRANSACTIONAL_ID]}
+            for operation, ask in ((Operation.DESCRIBE, client.may_describe), (Operation.WRITE, client.may_write)):
+                asked = {rule: name for rule, name in ids.items() if rule.operation is operation}
+                allowed = ask(sorted(set(asked.values()))) if asked else frozenset()
+                found |= {rule: _finding(rule, allowed=name in allowed) for rule, name in asked.items()}
+            groups = by_resource[Resource.GROUP]
+            joined = client.may_join(sorted({rule.name for rule in groups})) if groups else frozenset()
+            found |= {rule: _finding(rule, allowed=rule.name in joined) for rule in groups}
+        return found
+
+    def _topics(self, rules: Collection[Rule]) -> dict[Rule, Finding]:
+        names = sorted({rule.name for rule in rules})
+        if not names:
+            return {}
+        found: dict[Rule, Finding] = {}
+        with self._kafka.admin() as admin:
+            futures = admin.client.describe_topics(
+                TopicCollection(names), include_authorized_operations=True, request_timeout=_CALL_SECONDS
+            )
+            allowed = operations_of(futures, admin.explain)
+            for rule in rules:
+                there = allowed[rule.name]
+                if rule.operation is Operation.CREATE and not there:
+                    found[rule] = _finding(rule, allowed=_may_create(admin, rule.name))
+                elif there is not None:
+                    found[rule] = _finding(rule, allowed=any(each.allows(rule.operation) for each in there))
+                elif rule.operation is Operation.DESCRIBE:
+                    found[rule] = _finding(rule, allowed=True)  # else it would not be known that it is not there
+        return found
+
+    def _cluster(self, rules: Collection[Rule]) -> dict[Rule, Finding]:
+        if not rules:
+            return {}
+        with self._kafka.admin() as admin:
+            future = admin.client.describe_cluster(include_authorized_operations=True, request_timeout=_CALL_SECONDS)
+            there = cluster_operations(admin.answer(future, "describing the cluster"))
+        return {rule: _finding(rule, allowed=any(each.allows(rule.operation) for each in there)) for rule in rules}
+
+
+def _can_be_tried(rule: Rule) -> bool:
+    """Of prefixes only those of ids: an id need not be there. Everything of a kind cannot be tried."""
+    if rule.name == EVERYTHING:
+        return False
+    if rule.resource is Resource.TRANSACTIONAL_ID:
+        return rule.operation in (Operation.DESCRIBE, Operation.WRITE)
+    if rule.resource is Resource.GROUP:
+        return rule.operation is Operation.READ and rule.pattern is Pattern.LITERAL
+    return rule.pattern is Pattern.LITERAL
+
+
+def _one(rule: Rule) -> str:
+    """An id that the rule is about; for a prefix one that nobody has, so that no ACL of a single id covers it."""
+    return rule.name if rule.pattern is Pattern.LITERAL else f"{rule.name}{secrets.token_hex(8)}"
+
+
+def _may_create(admin: QuietAdmin, topic: str) -> bool:
+    """Whether the brokers would create it; they only look whether they would."""
+    wanted = NewTopic(topic, num_partitions=1, replication_factor=-1)
+    (future,) = admin.client.create_topics([wanted], validate_only=True, request_timeout=_CALL_SECONDS).values()
+    try:
+        future.result()
+    except KafkaException as error:
+        if error.args[0].code() in _NO_CREATION:
+            return False
+        if error.args[0].code() < 0:  # librdkafka's own: no broker has answered
+            raise admin.explain(error, f"trying to create topic {topic}") from error
+    return True
+
+
+def _finding(rule: Rule, *, allowed: bool) -> Finding:
+    answer, said = (Answer.ALLOWED, "allow") if allowed else (Answer.MISSING, "refuse")
+    return Finding(rule, answer, Source.ATTEMPT, f"the brokers {said} it to {rule.principal}")

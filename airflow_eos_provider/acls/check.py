@@ -1,0 +1,57 @@
+"""Checks rights: by a real attempt where the principal's login is at hand, by the ACLs else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_eos_provider.acls.attempts import try_all
+from airflow_eos_provider.acls.judge import Answer, Authorizer, Finding, judge
+from airflow_eos_provider.acls.rules import Rule
+from airflow_eos_provider.kafka.config import KafkaSettings
+
+
+@dataclass(frozen=True, slots=True)
+class AclReport:
+    """What is known of the rights that are needed.
+
+    :param has_authorizer: whether the brokers ask for rights at all.
+    :param findings: in the order of the rules.
+    :param notes: what is not known, or is to be said.
+    """
+
+    has_authorizer: bool
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def lacking(self) -> tuple[Finding, ...]:
+        """Rights that are missing, without which something fails."""
+        return tuple(each for each in self.findings if each.is_lacking)
+
+    @property
+    def unknown(self) -> tuple[Finding, ...]:
+        """Rights that are required, and of which it is not known whether they are there."""
+        return tuple(each for each in self.findings if each.answer is Answer.UNKNOWN and each.rule.is_required)
+
+
+def check(
+    rules: Sequence[Rule],
+    authorizer: Authorizer,
+    logins: Mapping[str, KafkaSettings],
+    notes: Sequence[str] = (),
+    *,
+    only_doubtful: bool = False,
+) -> AclReport:
+    """Check rights.
+
+    :param logins: by principal, to try its rights with.
+    :param only_doubtful: try only what the ACLs do not allow.
+    """
+    by_acls = judge(rules, authorizer)
+    if not authorizer.is_there:
+        return AclReport(has_authorizer=False, findings=tuple(by_acls), notes=tuple(notes))
+    wanted = [each.rule for each in by_acls if not only_doubtful or each.answer is not Answer.ALLOWED]
+    tried, problems = try_all(wanted, logins)
+    findings = tuple(tried.get(each.rule, each) for each in by_acls)
+    return AclReport(has_authorizer=True, findings=findings, notes=(*notes, *problems))

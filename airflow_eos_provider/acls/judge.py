@@ -1,0 +1,170 @@
+"""Whether a rule's right is there, by the ACLs that the brokers keep: what ``StandardAuthorizer`` would answer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from airflow_eos_provider.acls.rules import Rule
+from airflow_eos_provider.kafka.acl_values import ANYWHERE, CLUSTER_NAME, Acl, Operation, Resource
+
+#: Authorizers whose ACLs are all that they ask. Others, as Confluent's or Ranger's, have rules beside them.
+KAFKAS_OWN = frozenset(
+    {
+        "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "kafka.security.authorizer.AclAuthorizer",
+        "kafka.security.auth.SimpleAclAuthorizer",
+    }
+)
+
+
+class Answer(StrEnum):
+    """Whether somebody has a right."""
+
+    ALLOWED = "allowed"
+    MISSING = "missing"
+    UNKNOWN = "not known"
+
+
+class Source(StrEnum):
+    """Who said so."""
+
+    ATTEMPT = "an attempt"
+    ACLS = "the ACLs"
+    NOBODY = "nobody"
+
+
+@dataclass(frozen=True, slots=True)
+class Authorizer:
+    """What the brokers say of their authorizer.
+
+    :param acls: all that there are; None if they cannot be read.
+    :param problem: why not.
+    :param is_there: whether the brokers have one at all; without one everything is allowed.
+    :param kind: its class; None if the brokers do not say.
+    :param super_users: who needs no ACL; None if the brokers do not say.
+    :param allows_without_acl: whether a resource without any ACL is everybody's; None if the brokers do not say.
+    """
+
+    acls: tuple[Acl, ...] | None = None
+    problem: str = ""
+    is_there: bool = True
+    kind: str | None = None
+    super_users: Collection[str] | None = None
+    allows_without_acl: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is known of one rule.
+
+    :param because: the ACL, or the answer of the brokers.
+    :param denials: ACLs that deny it: no further ACL allows it then.
+    """
+
+    rule: Rule
+    answer: Answer
+    source: Source
+    because: str
+    denials: tuple[Acl, ...] = field(default=())
+
+    @property
+    def is_lacking(self) -> bool:
+        """Whether something fails for this."""
+        return self.answer is Answer.MISSING and self.rule.is_required
+
+    def to_dict(self) -> dict[str, object]:
+        """As JSON. Scripts rely on the names."""
+        rule = self.rule
+        return {
+            "principal": rule.principal,
+            "role": str(rule.role),
+            "connector": rule.connector or None,
+            "operation": str(rule.operation),
+            "resource": str(rule.resource),
+            "name": rule.name,
+            "pattern": str(rule.pattern),
+            "required": rule.is_required,
+            "answer": str(self.answer),
+            "by": str(self.source),
+            "because": self.because,
+            "why": rule.why,
+            "without": rule.without,
+        }
+
+
+def judge(rules: Iterable[Rule], authorizer: Authorizer) -> list[Finding]:
+    """By the ACLs, whether these rights are there."""
+    return [_judged(rule, authorizer) for rule in rules]
+
+
+def _judged(rule: Rule, authorizer: Authorizer) -> Finding:
+    if not authorizer.is_there:
+        return Finding(rule, Answer.ALLOWED, Source.ACLS, "the brokers have no authorizer")
+    if authorizer.acls is None:
+        return Finding(rule, Answer.UNKNOWN, Source.NOBODY, authorizer.problem or "the ACLs cannot be read")
+    if authorizer.kind is not None and authorizer.kind not in KAFKAS_OWN:
+        return Finding(rule, Answer.UNKNOWN, Source.NOBODY, f"{authorizer.kind} may have rules beside the ACLs")
+    if rule.principal in (authorizer.super_users or ()):
+        return Finding(rule, Answer.ALLOWED, Source.ACLS, "a super user of the brokers")
+    return _by_acls(rule, authorizer.acls, authorizer)
+
+
+def _by_acls(rule: Rule, acls: Collection[Acl], authorizer: Authorizer) -> Finding:
+    asked = [rule.acl, *_instead(rule)]
+    about = [acl for acl in acls if acl.is_about(rule.principal)]
+    if denials := _denials(rule, about):
+        everywhere = any(acl.host == ANYWHERE for acl in denials)
+        answer = Answer.MISSING if everywhere else Answer.UNKNOWN
+        return Finding(rule, answer, Source.ACLS, str(denials[0]), tuple(denials))
+    allowing = [acl for each in asked for acl in about if _allows(acl, each)]
+    for acl in allowing:
+        if acl.host == ANYWHERE:
+            return Finding(rule, Answer.ALLOWED, Source.ACLS, str(acl))
+    if allowing:
+        return Finding(rule, Answer.UNKNOWN, Source.ACLS, f"{allowing[0]} alone")
+    return _without_acl(rule, acls, about, authorizer)
+
+
+def _without_acl(rule: Rule, acls: Iterable[Acl], about: Collection[Acl], authorizer: Authorizer) -> Finding:
+    """No ACL allows it. That may be right: of a super user, and of a resource that has no ACL at all."""
+    has_acls = any(acl.touches(rule.resource, rule.name, rule.pattern) for acl in acls)
+    if not has_acls and authorizer.allows_without_acl:
+        found = f"no ACL is about {rule.resource} {rule.name}, and so it is everybody's"
+        return Finding(rule, Answer.ALLOWED, Source.ACLS, found)
+    if not has_acls and authorizer.allows_without_acl is None:
+        found = f"no ACL is about {rule.resource} {rule.name}; whether it is everybody's then, the brokers do not say"
+        return Finding(rule, Answer.UNKNOWN, Source.ACLS, found)
+    if authorizer.super_users is None and not any(acl.principal == rule.principal for acl in about):
+        found = f"no ACL names {rule.principal}; whether it is a super user, the brokers do not say"
+        return Finding(rule, Answer.UNKNOWN, Source.ACLS, found)
+    return Finding(rule, Answer.MISSING, Source.ACLS, "no ACL allows it")
+
+
+def _instead(rule: Rule) -> list[Acl]:
+    """Rights that do as well: who may create topics on the cluster may create each."""
+    if (rule.operation, rule.resource) != (Operation.CREATE, Resource.TOPIC):
+        return []
+    return [Acl(rule.principal, Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)]
+
+
+def _allows(acl: Acl, asked: Acl) -> bool:
+    return (
+        not acl.is_denial
+        and acl.operation.allows(asked.operation)
+        and acl.covers(asked.resource, asked.name, asked.pattern)
+    )
+
+
+def _denials(rule: Rule, about: Iterable[Acl]) -> list[Acl]:
+    """Those everywhere first. A denial of creating a topic does not count for who may create all: the brokers ask for
+    that right first."""
+    found = [
+        acl
+        for acl in about
+        if acl.is_denial
+        and acl.operation.denies(rule.operation)
+        and acl.touches(rule.resource, rule.name, rule.pattern)
+    ]
+    return sorted(found, key=lambda acl: acl.host != ANYWHERE)

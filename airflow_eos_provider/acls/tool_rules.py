@@ -1,0 +1,172 @@
+"""Which rights the principal of ``eos`` itself needs, by what it is asked to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from airflow_eos_provider.acls.rules import Role, Rule
+from airflow_eos_provider.journal.topic import journal_topic
+from airflow_eos_provider.kafka.acl_values import CLUSTER_NAME, EVERYTHING, Operation, Pattern, Resource
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFacts:
+    """What decides the rights of ``eos`` in a group.
+
+    :param topics: the internal topics of the group, and its connectors' own offsets topics.
+    :param offsets_topics: those of them that hold source offsets.
+    :param id_prefixes: what the ids of its connectors begin with.
+    """
+
+    group_id: str
+    principal: str
+    config_topic: str
+    topics: Collection[str]
+    offsets_topics: Collection[str]
+    id_prefixes: Collection[str]
+
+
+class Need(NamedTuple):
+    """One right."""
+
+    operation: Operation
+    resource: Resource
+    name: str
+    why: str
+    pattern: Pattern = Pattern.LITERAL
+    is_required: bool = True
+
+
+def _look(facts: ToolFacts) -> Iterator[Need]:
+    yield Need(Operation.DESCRIBE, Resource.GROUP, facts.group_id, "sees the workers, who leads and what runs where")
+    yield Need(Operation.READ, Resource.TOPIC, facts.config_topic, "reads connectors, tasks and task count records")
+    for topic in sorted({*facts.topics} - {facts.config_topic}):
+        yield Need(Operation.DESCRIBE, Resource.TOPIC, topic, "sees how far it has got")
+    yield Need(Operation.READ, Resource.TOPIC, journal_topic(facts.group_id), "reads who changes the group")
+    yield from _ids(facts, Operation.DESCRIBE, "sees transactions that are open")
+    leader = f"connect-cluster-{facts.group_id}"
+    yield Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, leader, "sees in which mode the leader writes")
+
+
+def _journal(facts: ToolFacts) -> Iterator[Need]:
+    journal = journal_topic(facts.group_id)
+    for operation in (Operation.READ, Operation.WRITE, Operation.CREATE):
+        yield Need(operation, Resource.TOPIC, journal, "announces what it does before it does it")
+    for operation in (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS):
+        yield Need(operation, Resource.TOPIC, journal, "lets the broker date the journal", is_required=False)
+    for operation in (Operation.WRITE, Operation.DESCRIBE):
+        yield Need(operation, Resource.TRANSACTIONAL_ID, journal, "shuts out a controller that was taken over from")
+
+
+def _roll(facts: ToolFacts) -> Iterator[Need]:
+    yield from _look(facts)
+    yield from _journal(facts)
+
+
+def _fence(facts: ToolFacts) -> Iterator[Need]:
+    yield from _roll(facts)
+    yield from _ids(facts, Operation.WRITE, "fences the tasks' producers")
+
+
+def _offsets_list(facts: ToolFacts) -> Iterator[Need]:
+    yield from _look(facts)
+    for topic in sorted(facts.offsets_topics):
+        yield Need(Operation.READ, Resource.TOPIC, topic, "reads source offsets")
+
+
+def _offsets_change(facts: ToolFacts) -> Iterator[Need]:
+    yield from _fence(facts)
+    for topic in sorted(facts.offsets_topics):
+        for operation, why in (
+            (Operation.READ, "reads source offsets"),
+            (Operation.WRITE, "writes source offsets in one transaction"),
+            (Operation.DESCRIBE_CONFIGS, "sees whether the topic keeps them"),
+        ):
+            yield Need(operation, Resource.TOPIC, topic, why)
+
+
+def _topics_check(facts: ToolFacts) -> Iterator[Need]:
+    for topic in sorted(facts.topics):
+        for operation, why in (
+            (Operation.DESCRIBE_CONFIGS, "compares its settings"),
+            (Operation.READ, "sees who writes to it"),
+        ):
+            yield Need(operation, Resource.TOPIC, topic, why)
+
+
+def _topics_create(facts: ToolFacts) -> Iterator[Need]:
+    yield from _topics_check(facts)
+    yield from _journal(facts)
+    for topic in sorted(facts.topics):
+        for operation in (Operation.CREATE, Operation.ALTER_CONFIGS):
+            yield Need(operation, Resource.TOPIC, topic, "creates it, or mends its settings")
+
+
+def _hanging(facts: ToolFacts) -> Iterator[Need]:
+    yield Need(Operation.READ, Resource.TOPIC, EVERYTHING, "asks each topic's leaders who has a transaction open")
+    why = "asks the coordinators of which they know"
+    yield Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, EVERYTHING, why)
+
+
+def _abort(facts: ToolFacts) -> Iterator[Need]:
+    yield from _hanging(facts)
+    yield Need(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME, "has the leader write the marker of the abort")
+
+
+def _acl_check(facts: ToolFacts) -> Iterator[Need]:
+    yield Need(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME, "reads the ACLs")
+    why = "sees which authorizer there is, and whether it has super users"
+    yield Need(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME, why, is_required=False)
+
+
+def _acl_grant(facts: ToolFacts) -> Iterator[Need]:
+    yield from _acl_check(facts)
+    yield Need(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME, "creates and deletes ACLs")
+
+
+#: What ``eos`` is asked to do, and the rights for that. The names are those of the commands.
+VERBS: Mapping[str, Callable[[ToolFacts], Iterator[Need]]] = {
+    "status": _look,
+    "plan": _look,
+    "drift": _look,
+    "apply": _roll,
+    "fence": _fence,
+    "offsets list": _offsets_list,
+    "offsets reset": _offsets_change,
+    "topics check": _topics_check,
+    "topics create": _topics_create,
+    "transactions hanging": _hanging,
+    "transactions abort": _abort,
+    "acl check": _acl_check,
+    "acl grant": _acl_grant,
+}
+
+
+def tool_rules(facts: ToolFacts, verbs: Iterable[str]) -> list[Rule]:
+    """The rights that ``eos`` needs for some of its verbs.
+
+    :param verbs: of :data:`VERBS`.
+    """
+    found: dict[tuple[object, ...], Rule] = {}
+    for verb in verbs:
+        for need in VERBS[verb](facts):
+            rule = Rule(
+                facts.principal,
+                Role.TOOL,
+                need.operation,
+                need.resource,
+                need.name,
+                need.pattern,
+                need.why,
+                f"'eos {verb}' is refused by the brokers" if need.is_required else f"'eos {verb}' knows less",
+                is_required=need.is_required,
+            )
+            found.setdefault((rule.operation, rule.resource, rule.name, rule.pattern), rule)
+    return list(found.values())
+
+
+def _ids(facts: ToolFacts, operation: Operation, why: str) -> Iterator[Need]:
+    for prefix in sorted(facts.id_prefixes):
+        yield Need(operation, Resource.TRANSACTIONAL_ID, prefix, why, Pattern.PREFIXED)

@@ -1,0 +1,662 @@
+"""``eos acl``: who needs which rights, what is missing, and what grants it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from airflow_eos_provider.acls.check import AclReport
+from airflow_eos_provider.acls.check import check as check_rights
+from airflow_eos_provider.acls.facts import Facts, Principals, Seen, facts_of
+from airflow_eos_provider.acls.forms import Form, kafka_acls_lines, written
+from airflow_eos_provider.acls.grant import (
+    AclPlan,
+    acl_document,
+    acls_of_connector,
+    plan_grant,
+    plan_revoke,
+    require_acls,
+)
+from airflow_eos_provider.acls.judge import Answer, Finding
+from airflow_eos_provider.acls.look import look, read_authorizer
+from airflow_eos_provider.acls.rules import ConnectorFacts, IntervalFacts, Rule, also_reached
+from airflow_eos_provider.acls.tool_rules import VERBS, ToolFacts, tool_rules
+from airflow_eos_provider.cli.client_options import client_properties
+from airflow_eos_provider.cli.common import (
+    ClusterOption,
+    ConfigTopicOption,
+    HashOption,
+    JsonOption,
+    OffsetsTopicOption,
+    console,
+    load_cluster,
+    print_lines,
+    require_enough_digits,
+    table,
+    width_for,
+)
+from airflow_eos_provider.cli.completion import complete_connector
+from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, STATUS
+from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.kafka.acl_values import Acl, Pattern, Resource
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
+
+#: Exit code where it cannot be told, as that of 'eos transactions hanging'.
+_NOT_KNOWN = 5
+
+#: So many names are shown of what a prefix reaches; the JSON has all.
+_SHOWN = 3
+
+acl_app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="Rights (ACLs) for exactly-once: who needs which and why, what is missing; grant and revoke them.",
+)
+
+WorkerOption = Annotated[
+    str | None,
+    typer.Option("--worker", metavar="PRINCIPAL", help="The workers' principal; default: as their files say."),
+]
+ProducerOption = Annotated[
+    str | None,
+    typer.Option("--producer", metavar="PRINCIPAL", help="Of connectors' producers; default: as files and overrides."),
+]
+ConsumerOption = Annotated[
+    str | None, typer.Option("--consumer", metavar="PRINCIPAL", help="Of the consumers that read their offsets.")
+]
+AdminOption = Annotated[
+    str | None, typer.Option("--admin", metavar="PRINCIPAL", help="Of their admin clients, which fence.")
+]
+ModeOption = Annotated[Mode, typer.Option("--mode", help="The mode that the workers have, or are to have.")]
+PrefixedOption = Annotated[
+    bool, typer.Option("--prefixed", help="One rule for all ids of a connector; what else it reaches is named.")
+]
+TasksMaxOption = Annotated[
+    bool,
+    typer.Option("--for-tasks-max", help="Ids for as many tasks as tasks.max allows, not only for those there are."),
+]
+ConnectorsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--connector", autocompletion=complete_connector, help="Only of this connector's clients; may be repeated."
+    ),
+]
+PipelinesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pipeline",
+        metavar="GROUP/NAME[:TOPIC,…]",
+        help="Also of the interval runs of this pipeline, which write these topics; may be repeated.",
+    ),
+]
+SparkOption = Annotated[
+    str, typer.Option("--interval-principal", metavar="PRINCIPAL", help="Of interval runs.", show_default=True)
+]
+VerbsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--verb",
+        metavar="VERB",
+        autocompletion=lambda: list(VERBS),
+        help="Also what eos itself needs for this, as in 'fence' or 'topics check'; may be repeated.",
+    ),
+]
+StatusTopicOption = Annotated[
+    str | None, typer.Option("--status-topic", help="The workers' status.storage.topic; default: as their files say.")
+]
+LoginsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--login",
+        metavar="[PRINCIPAL=]FILE",
+        help="Client properties of a principal, to try its rights with; may be repeated. The workers' own logins are "
+        "taken from their files.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a command was asked about."""
+
+    principals: Principals
+    mode: Mode
+    connectors: Sequence[str] = ()
+    pipelines: Sequence[str] = ()
+    interval_principal: str = ""
+    verbs: Sequence[str] = ()
+    topics: Mapping[str, str | None] = field(default_factory=dict)
+    prefixed: bool = False
+    for_tasks_max: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A cluster, with the rights that are needed in it."""
+
+    session: ConnectSession
+    seen: Seen
+    facts: Facts
+    rules: list[Rule]
+
+
+@acl_app.command(
+    "plan",
+    epilog=examples(
+        "eos acl plan",
+        "eos acl plan --connector orders --form strimzi",
+        "eos acl plan --form kafka-acls --missing --prefixed",
+        "eos acl plan --verb fence --verb 'offsets reset'",
+    ),
+)
+def plan(
+    form: Annotated[Form, typer.Option("--form", help="How to print the rules.")] = Form.TABLE,
+    missing: Annotated[bool, typer.Option("--missing", help="Only those that are not there.")] = False,
+    worker: WorkerOption = None,
+    producer: ProducerOption = None,
+    consumer: ConsumerOption = None,
+    admin: AdminOption = None,
+    mode: ModeOption = Mode.ENABLED,
+    prefixed: PrefixedOption = False,
+    for_tasks_max: TasksMaxOption = False,
+    connector: ConnectorsOption = None,
+    pipeline: PipelinesOption = None,
+    interval_principal: SparkOption = "User:spark",
+    verb: VerbsOption = None,
+    cluster: ClusterOption = None,
+    config_topic: ConfigTopicOption = None,
+    offsets_topic: OffsetsTopicOption = None,
+    status_topic: StatusTopicOption = None,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which rights are needed in this cluster, by whom, and which are missing. Changes nothing.
+
+    A right of each worker, of each connector's three clients, by the tasks and topics that there are. As lines for
+    kafka-acls, as a KafkaUser of Strimzi's, or for Terraform: all that is needed, or with --missing what is not there.
+    """
+    wanted = _Wanted(
+        Principals(worker, producer, consumer, admin),
+        mode,
+        connector or (),
+        pipeline or (),
+        interval_principal,
+        verb or (),
+        _topics(config_topic, offsets_topic, status_topic),
+        prefixed,
+        for_tasks_max,
+    )
+    with _asked(cluster, wanted) as asked:
+        report = _report(asked, {})
+        reached = also_reached(asked.rules, asked.facts.ids)
+        brokers = asked.session.kafka.settings.bootstrap_servers
+    found = [each for each in report.findings if not missing or each.answer is not Answer.ALLOWED]
+    if form is not Form.TABLE:
+        print_lines(written([each.rule.acl for each in found], form, brokers))
+        return
+    document = _document(report, wanted.mode, found, reached)
+    if not print_document(document, [str(each.rule) for each in found], output, as_json=as_json):
+        with width_for(output):
+            _show(found, output)
+        _show_reached(reached)
+        _show_notes(report)
+
+
+@acl_app.command(
+    "check",
+    epilog=examples("eos acl check", "eos acl check --login worker.properties", "eos acl check --mode preparing"),
+)
+def check(
+    login: LoginsOption = None,
+    worker: WorkerOption = None,
+    producer: ProducerOption = None,
+    consumer: ConsumerOption = None,
+    admin: AdminOption = None,
+    mode: ModeOption = Mode.ENABLED,
+    prefixed: PrefixedOption = False,
+    for_tasks_max: TasksMaxOption = False,
+    connector: ConnectorsOption = None,
+    pipeline: PipelinesOption = None,
+    interval_principal: SparkOption = "User:spark",
+    verb: VerbsOption = None,
+    cluster: ClusterOption = None,
+    config_topic: ConfigTopicOption = None,
+    offsets_topic: OffsetsTopicOption = None,
+    status_topic: StatusTopicOption = None,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Prove the rights that are needed. Changes nothing; exit code 1 if one is missing, 5 if it cannot be told.
+
+    By a real attempt as the principal where its login is at hand, which has no effect: nothing is created, written or
+    fenced. Else by the ACLs, which takes Describe on the cluster. Each answer says which it was. Exit code 5 also where
+    the brokers have no authorizer.
+    """
+    wanted = _Wanted(
+        Principals(worker, producer, consumer, admin),
+        mode,
+        connector or (),
+        pipeline or (),
+        interval_principal,
+        verb or (),
+        _topics(config_topic, offsets_topic, status_topic),
+        prefixed,
+        for_tasks_max,
+    )
+    with _asked(cluster, wanted) as asked:
+        report = _report(asked, _logins(login or (), asked.session.kafka.settings.bootstrap_servers))
+        brokers = asked.session.kafka.settings.bootstrap_servers
+    document = _document(report, wanted.mode, report.findings, {})
+    names = [str(each.rule) for each in report.lacking]
+    if not print_document(document, names, output, as_json=as_json):
+        with width_for(output):
+            _show_checked(report, brokers)
+        _show_notes(report)
+    if report.lacking:
+        raise typer.Exit(1)
+    if report.unknown or not report.has_authorizer:
+        raise typer.Exit(_NOT_KNOWN)
+
+
+@acl_app.command(
+    "explain",
+    epilog=examples("eos acl explain User:connect", "eos acl explain connect-cluster-", "eos acl explain orders"),
+)
+def explain(
+    what: Annotated[
+        str,
+        typer.Argument(metavar="RULE|PRINCIPAL", help="A principal, or words of a rule: a connector, a name, Write."),
+    ],
+    worker: WorkerOption = None,
+    producer: ProducerOption = None,
+    consumer: ConsumerOption = None,
+    admin: AdminOption = None,
+    mode: ModeOption = Mode.ENABLED,
+    pipeline: PipelinesOption = None,
+    interval_principal: SparkOption = "User:spark",
+    verb: VerbsOption = None,
+    cluster: ClusterOption = None,
+    config_topic: ConfigTopicOption = None,
+    offsets_topic: OffsetsTopicOption = None,
+    status_topic: StatusTopicOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what each right is for, and what fails without it, in the words that Connect logs. Changes nothing."""
+    wanted = _Wanted(
+        Principals(worker, producer, consumer, admin),
+        mode,
+        (),
+        pipeline or (),
+        interval_principal,
+        verb or (),
+        _topics(config_topic, offsets_topic, status_topic),
+    )
+    with _asked(cluster, wanted) as asked:
+        found = [rule for rule in asked.rules if all(word in _words(rule) for word in what.lower().split())]
+    if not found:
+        raise ConfigurationError(
+            f"No rule has {what!r}.",
+            expected="a principal, a connector, a topic, an operation",
+            remedy="See 'eos acl plan'.",
+        )
+    if as_json:
+        print_json([_explained(rule) for rule in found])
+        return
+    for rule in found:
+        console.print(f"{rule}  ({rule.part})", style="bold", soft_wrap=True)
+        console.print(f"  What for: {rule.why}.", soft_wrap=True)
+        console.print(f"  Without it: {rule.without}", soft_wrap=True)
+
+
+@acl_app.command("grant", epilog=examples("eos acl grant", "eos acl grant --prefixed --hash 3f1c09ab77d2"))
+def grant(
+    plan_hash: HashOption = None,
+    worker: WorkerOption = None,
+    producer: ProducerOption = None,
+    consumer: ConsumerOption = None,
+    admin: AdminOption = None,
+    mode: ModeOption = Mode.ENABLED,
+    prefixed: PrefixedOption = False,
+    for_tasks_max: TasksMaxOption = False,
+    connector: ConnectorsOption = None,
+    pipeline: PipelinesOption = None,
+    interval_principal: SparkOption = "User:spark",
+    verb: VerbsOption = None,
+    cluster: ClusterOption = None,
+    config_topic: ConfigTopicOption = None,
+    offsets_topic: OffsetsTopicOption = None,
+    status_topic: StatusTopicOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create the ACLs that are missing. Without --hash: show the plan only. It takes Alter on the cluster.
+
+    What the ACLs give already is not given twice. A right that an ACL denies is refused: no other ACL can give it.
+    """
+    require_enough_digits(plan_hash)
+    wanted = _Wanted(
+        Principals(worker, producer, consumer, admin),
+        mode,
+        connector or (),
+        pipeline or (),
+        interval_principal,
+        verb or (),
+        _topics(config_topic, offsets_topic, status_topic),
+        prefixed,
+        for_tasks_max,
+    )
+    with _asked(cluster, wanted) as asked:
+        kafka = asked.session.kafka
+        made = plan_grant(asked.rules, read_authorizer(kafka), kafka.cluster_id())
+        applied = _carry_out(made, asked, plan_hash)
+        reached = also_reached([rule for rule in asked.rules if rule.acl in made.acls], asked.facts.ids)
+    _show_change(made, applied=applied, as_json=as_json)
+    if not as_json:
+        _show_reached(reached)
+
+
+@acl_app.command(
+    "revoke",
+    epilog=examples(
+        "eos acl revoke --mode enabled",
+        "eos acl revoke --connector gone",
+        "eos acl revoke --connector a --even-if-needed",
+    ),
+)
+def revoke(
+    plan_hash: HashOption = None,
+    even_if_needed: Annotated[
+        bool, typer.Option("--even-if-needed", help="Also what workers and connectors need that are there.")
+    ] = False,
+    worker: WorkerOption = None,
+    producer: ProducerOption = None,
+    consumer: ConsumerOption = None,
+    admin: AdminOption = None,
+    mode: ModeOption = Mode.ENABLED,
+    prefixed: PrefixedOption = False,
+    for_tasks_max: TasksMaxOption = False,
+    connector: ConnectorsOption = None,
+    pipeline: PipelinesOption = None,
+    interval_principal: SparkOption = "User:spark",
+    verb: VerbsOption = None,
+    cluster: ClusterOption = None,
+    config_topic: ConfigTopicOption = None,
+    offsets_topic: OffsetsTopicOption = None,
+    status_topic: StatusTopicOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete ACLs that 'grant' would create, and no others. Without --hash: show the plan only.
+
+    What the workers need in the mode that their files say, and the connectors that there are, is kept. Of a connector
+    that is gone (--connector) it deletes those on the ids of its tasks.
+    """
+    require_enough_digits(plan_hash)
+    wanted = _Wanted(
+        Principals(worker, producer, consumer, admin),
+        mode,
+        (),
+        pipeline or (),
+        interval_principal,
+        verb or (),
+        _topics(config_topic, offsets_topic, status_topic),
+        prefixed,
+        for_tasks_max,
+    )
+    with _asked(cluster, wanted) as asked:
+        authorizer = read_authorizer(asked.session.kafka)
+        there = require_acls(authorizer)
+        acls = _unwanted(asked, connector or (), wanted, there)
+        needed = [] if even_if_needed else _needed_now(asked, wanted)
+        made = plan_revoke(acls, needed, authorizer, asked.session.kafka.cluster_id())
+        applied = _carry_out(made, asked, plan_hash)
+    _show_change(made, applied=applied, as_json=as_json)
+
+
+def _carry_out(made: AclPlan, asked: _Asked, plan_hash: str | None) -> bool:
+    if plan_hash is None:
+        return False
+    made.require(plan_hash)
+    made.apply(asked.session.kafka)
+    return True
+
+
+def _needed_now(asked: _Asked, wanted: _Wanted) -> list[Rule]:
+    """What the workers and the connectors that there are need, in the mode that the workers' files say."""
+    modes = [Mode.parse(file.get(MODE_PROPERTY, Mode.DISABLED)) for file in asked.seen.files] or [Mode.ENABLED]
+    highest = max(modes, key=list(Mode).index)
+    return facts_of(asked.seen, highest, wanted.principals).rules()
+
+
+def _unwanted(asked: _Asked, connectors: Sequence[str], wanted: _Wanted, there: Sequence[Acl]) -> list[Acl]:
+    """The ACLs of the rules that were asked for, and those of connectors that are gone."""
+    if not connectors:
+        return [rule.acl for rule in asked.rules]
+    known = {each.name for each in asked.facts.connectors}
+    here = [name for name in connectors if name in known]
+    rules = asked.facts.of_connectors(here).rules(prefixed=wanted.prefixed) if here else []
+    found = [rule.acl for rule in rules]
+    given = {each for each in (wanted.principals.producer, wanted.principals.admin) if each}
+    for name in set(connectors) - known:
+        gone = ConnectorFacts(asked.seen.group_id, name, 0, asked.seen.offsets_topic)
+        found += acls_of_connector(gone, there, given)
+    return found
+
+
+@contextmanager
+def _asked(cluster: Path | None, wanted: _Wanted) -> Iterator[_Asked]:
+    with ConnectSession(load_cluster(cluster)) as session:
+        seen = look(session, wanted.topics)
+        facts = facts_of(seen, wanted.mode, wanted.principals, for_tasks_max=wanted.for_tasks_max)
+        pipelines = tuple(_pipeline(text, wanted.interval_principal) for text in wanted.pipelines)
+        chosen = facts.of_connectors(wanted.connectors) if wanted.connectors else facts
+        chosen = replace(chosen, pipelines=pipelines)
+        rules = chosen.rules(prefixed=wanted.prefixed)
+        if wanted.verbs:
+            rules += tool_rules(_tool(seen, facts, session.kafka.settings), _known(wanted.verbs))
+        yield _Asked(session, seen, facts, rules)
+
+
+def _report(asked: _Asked, logins: Mapping[str, KafkaSettings]) -> AclReport:
+    own = asked.session.kafka.settings
+    ours = {own.principal: own} if own.principal else {}
+    authorizer = read_authorizer(asked.session.kafka)
+    return check_rights(asked.rules, authorizer, {**asked.facts.logins, **ours, **logins}, asked.facts.notes)
+
+
+def _tool(seen: Seen, facts: Facts, settings: KafkaSettings) -> ToolFacts:
+    if settings.principal is None:
+        raise ConfigurationError(
+            "As whom eos logs in does not follow from the cluster description: a certificate or a ticket says it.",
+            remedy="Leave --verb out; docs/acls.md has the rights of each verb.",
+        )
+    offsets = {seen.offsets_topic, *(each.offsets_topic for each in facts.connectors)}
+    topics = {seen.config_topic, seen.status_topic, *offsets}
+    prefixes = {each.id_prefix for each in facts.connectors}
+    return ToolFacts(seen.group_id, settings.principal, seen.config_topic, topics, offsets, prefixes)
+
+
+def _known(verbs: Sequence[str]) -> Sequence[str]:
+    if unknown := sorted(set(verbs) - VERBS.keys()):
+        raise ConfigurationError(f"There is no verb {', '.join(unknown)}.", expected=f"one of {', '.join(VERBS)}")
+    return verbs
+
+
+def _pipeline(text: str, principal: str) -> IntervalFacts:
+    names, _, topics = text.partition(":")
+    group, slash, name = names.partition("/")
+    if not (group and slash and name):
+        raise ConfigurationError(f"--pipeline {text} names no pipeline.", expected="GROUP/NAME, or GROUP/NAME:TOPIC,…")
+    return IntervalFacts(group, name, tuple(each for each in topics.split(",") if each), principal=principal)
+
+
+def _topics(configs: str | None, offsets: str | None, status: str | None) -> dict[str, str | None]:
+    return {CONFIGS: configs, OFFSETS: offsets, STATUS: status}
+
+
+def _logins(given: Iterable[str], bootstrap_servers: str) -> dict[str, KafkaSettings]:
+    found = {}
+    for text in given:
+        principal, _, file = text.rpartition("=")
+        properties = client_properties((), Path(file), {})
+        settings = KafkaSettings({"bootstrap.servers": bootstrap_servers, **properties})
+        if not (principal or settings.principal):
+            raise ConfigurationError(
+                f"The login in {file} does not say who it is.", expected=f"--login User:<name>={file}"
+            )
+        found[principal or str(settings.principal)] = settings
+    return found
+
+
+def _words(rule: Rule) -> str:
+    return f"{rule} {rule.part}".lower()
+
+
+def _explained(rule: Rule) -> dict[str, Any]:
+    return {
+        **acl_document(rule.acl),
+        "of": rule.part,
+        "required": rule.is_required,
+        "why": rule.why,
+        "without": rule.without,
+    }
+
+
+def _document(
+    report: AclReport, mode: Mode, found: Iterable[Finding], reached: Mapping[Rule, Sequence[str]]
+) -> dict[str, Any]:
+    """As JSON. Scripts rely on the names."""
+    return {
+        "mode": str(mode),
+        "authorizer": report.has_authorizer,
+        "rules": [each.to_dict() for each in found],
+        "missing": len(report.lacking),
+        "unknown": len(report.unknown),
+        "also_reached": [{**acl_document(rule.acl), "names": list(names)} for rule, names in reached.items()],
+        "notes": list(report.notes),
+    }
+
+
+def _show(found: Sequence[Finding], output: Output | None) -> None:
+    """A part of the cluster after the other, with a row for each resource; a connector's ids in one."""
+
+    def part(each: Finding) -> tuple[str, str]:
+        return each.rule.principal, each.rule.part
+
+    for (principal, whose), theirs in groupby(sorted(found, key=part), key=part):
+        console.print(f"{principal}, {whose}", style="bold", soft_wrap=True)
+        shown = table()
+        for column in ("  operations", "on", *(("what for",) if output is Output.WIDE else ()), "not there"):
+            shown.add_column(column, overflow="fold")
+        for place, findings in _places(theirs):
+            why = ("; ".join(dict.fromkeys(one.rule.why for one in findings)),) if output is Output.WIDE else ()
+            shown.add_row(f"  {_operations(findings)}", place, *why, Text(_lacking_text(findings), "yellow"))
+        console.print(shown)
+
+
+def _places(found: Iterable[Finding]) -> list[tuple[str, list[Finding]]]:
+    """What rules are about, with the findings of one of those that are alike: ids that differ in their number."""
+
+    def place(each: Finding) -> tuple[str, str, str]:
+        return str(each.rule.resource), str(each.rule.pattern), each.rule.name
+
+    alike: dict[tuple[str, ...], list[tuple[str, list[Finding]]]] = {}
+    for (resource, pattern, name), findings in groupby(sorted(found, key=place), key=place):
+        each = sorted(findings, key=lambda one: str(one.rule.operation))
+        numbered = resource == Resource.TRANSACTIONAL_ID and pattern == Pattern.LITERAL
+        stem = name.rstrip("0123456789") if numbered else f"{name}{'*' if pattern == Pattern.PREFIXED else ''}"
+        key = (resource, pattern, stem, _operations(each), _lacking_text(each))
+        alike.setdefault(key, []).append((name, each))
+    rows = []
+    for (resource, _, stem, *_), them in alike.items():
+        names = [name for name, _ in them]
+        numbers = sorted(int(name.removeprefix(stem)) for name in names) if len(names) > 1 else []
+        said = f"{stem}{_ranges(numbers)}" if numbers else (names[0] if names[0].startswith(stem) else stem)
+        rows.append((f"{resource} {said}", them[0][1]))
+    return rows
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """``0…3,7``."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}…{last}" for first, last in found)
+
+
+def _operations(found: Iterable[Finding]) -> str:
+    return ", ".join(str(each.rule.operation) for each in found)
+
+
+def _lacking_text(found: Sequence[Finding]) -> str:
+    missing = _operations(each for each in found if each.answer is Answer.MISSING)
+    unknown = _operations(each for each in found if each.answer is Answer.UNKNOWN)
+    return "; ".join(filter(None, (missing, unknown and f"not known: {unknown}")))
+
+
+def _show_checked(report: AclReport, brokers: str) -> None:
+    if not report.has_authorizer:
+        console.print("The brokers have no authorizer: everybody may do everything, and nothing is to be checked.")
+        return
+    for each in report.findings:
+        if each.answer is Answer.ALLOWED:
+            continue
+        kind = str(each.answer) if each.rule.is_required else f"{each.answer}, and not required"
+        console.print(Text(f"{each.rule}  ({each.rule.part}): {kind}", "yellow"), soft_wrap=True)
+        console.print(f"  By {each.source}: {each.because}.", soft_wrap=True)
+        console.print(f"  Without it: {each.rule.without}", soft_wrap=True)
+    if report.lacking:
+        console.print("What mends it (or 'eos acl grant'):", style="bold")
+        for line in kafka_acls_lines([each.rule.acl for each in report.lacking if not each.denials], brokers):
+            console.print(line, soft_wrap=True)
+    allowed = [each for each in report.findings if each.answer is Answer.ALLOWED]
+    by = {source: len(list(them)) for source, them in groupby(sorted(str(each.source) for each in allowed))}
+    sources = ", ".join(f"{number} by {source}" for source, number in by.items())
+    console.print(
+        f"{counted(len(allowed), 'right')} of {len(report.findings)} there" + (f": {sources}." if sources else ".")
+    )
+
+
+def _show_change(made: AclPlan, *, applied: bool, as_json: bool) -> None:
+    if as_json:
+        print_json({**made.to_dict(), "applied": applied})
+        return
+    sign = {"acl grant": "green"}.get(made.kind, "red")
+    for line in made.lines():
+        console.print(line, style=sign, soft_wrap=True)
+    for acl in made.kept:
+        console.print(f"kept, since it is needed: {acl}", soft_wrap=True)
+    if not made.acls:
+        console.print("Nothing to do.")
+    elif applied:
+        console.print("Done.")
+    else:
+        todo = f"Nothing is changed yet. To do it: the same command with --hash {made.short_hash}"
+        console.print(todo, style="bold", soft_wrap=True)
+
+
+def _show_reached(reached: Mapping[Rule, Sequence[str]]) -> None:
+    for rule, names in reached.items():
+        shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+        console.print(
+            Text(f"The prefix {rule.name} of {rule.principal} also reaches {shown}.", "yellow"), soft_wrap=True
+        )
+
+
+def _show_notes(report: AclReport) -> None:
+    for note in report.notes:
+        console.print(Text(f"Note: {note.rstrip('.')}.", "dim"), soft_wrap=True)

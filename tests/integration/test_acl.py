@@ -1,0 +1,321 @@
+"""``eos acl`` on brokers that deny by default: each right that is withdrawn is found, by an attempt and by the ACLs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from airflow_eos_provider.acls.attempts import Attempts
+from airflow_eos_provider.acls.facts import Facts, Principals, Seen, facts_of
+from airflow_eos_provider.acls.judge import Answer, Source, judge
+from airflow_eos_provider.acls.look import look, read_authorizer
+from airflow_eos_provider.acls.rules import Rule, connector_rules
+from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resource
+from airflow_eos_provider.kafka.acls import Acls
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.transaction_state import TransactionState
+from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.lab.lab import Lab
+from tests.integration.named_listener import NamedListener
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+
+SECONDS = 30.0
+WORKER, PRODUCER, CONSUMER, ADMIN, NOBODY = "connect", "writer", "reader", "fencer", "nobody"
+PASSWORDS = {user: f"canary-{user}-7d1" for user in (PRODUCER, CONSUMER, ADMIN, NOBODY)}
+#: The prefix of the first one's ids reaches the second one's.
+ORDERS, NEIGHBOUR = "orders", "orders-eu"
+CONFIGS, OFFSETS, STATUS, OWN, NOT_THERE = "configs", "offsets", "status", "orders-offsets", "orders-eu-offsets"
+
+
+@pytest.fixture(scope="module")
+def named() -> NamedListener:
+    authorizer = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    return NamedListener(WORKER, "canary-connect-7d1", authorizer, PASSWORDS)
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: Callable[..., Lab], named: NamedListener) -> Lab:
+    """A broker that denies by default, the worker's file, and a config topic with two connectors. No worker runs."""
+    with named.given():
+        lab = lab_factory(name="acl", workers=0)
+    for topic in (CONFIGS, OFFSETS, STATUS, OWN):
+        lab.create_topic(topic, 1)
+    producer = Producer({"bootstrap.servers": lab.bootstrap_servers, "log_level": 0})
+    for key, value in [*_connector(ORDERS, 2, OWN, named), *_connector(NEIGHBOUR, 1, NOT_THERE, named)]:
+        producer.produce(CONFIGS, json.dumps(value), key)
+    assert producer.flush(30) == 0
+    file = lab.data_dir / "worker.properties"
+    file.write_text("\n".join(f"{name}={value}" for name, value in _worker(lab, named).items()), encoding="utf-8")
+    worker = {"url": "http://127.0.0.1:1", "host": "process", "config": str(file)}
+    cluster = {"bootstrap_servers": lab.bootstrap_servers, "group_id": lab.group_id, "workers": [worker]}
+    lab.cluster_file.write_text(json.dumps(cluster), encoding="utf-8")
+    return lab
+
+
+def _worker(lab: Lab, named: NamedListener) -> dict[str, str]:
+    topics = {"config.storage.topic": CONFIGS, "offset.storage.topic": OFFSETS, "status.storage.topic": STATUS}
+    own = {"bootstrap.servers": named.bootstrap_servers, "group.id": lab.group_id, **named.java_client}
+    producers = {f"producer.{name}": value for name, value in named.java_client_of(PRODUCER).items()}
+    consumers = {f"consumer.{name}": value for name, value in named.java_client_of(CONSUMER).items()}
+    return {**own, **topics, **producers, **consumers}
+
+
+def _connector(name: str, tasks: int, own: str, named: NamedListener) -> list[tuple[str, dict[str, Any]]]:
+    admin = {f"admin.override.{key}": value for key, value in named.java_client_of(ADMIN).items()}
+    config = {"connector.class": "X", "name": name, "tasks.max": str(tasks), "offsets.storage.topic": own, **admin}
+    each = [(f"task-{name}-{number}", {"properties": {"task.class": "X"}}) for number in range(tasks)]
+    return [(f"connector-{name}", {"properties": config}), *each, (f"commit-{name}", {"tasks": tasks})]
+
+
+@pytest.fixture(scope="module")
+def session(lab: Lab) -> Iterator[ConnectSession]:
+    with ConnectSession(ConnectCluster.from_file(lab.cluster_file)) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def seen(session: ConnectSession) -> Seen:
+    return look(session, {})
+
+
+@pytest.fixture(scope="module")
+def facts(seen: Seen) -> Facts:
+    return facts_of(seen, Mode.ENABLED, Principals())
+
+
+@pytest.fixture(scope="module")
+def sessions(facts: Facts) -> Iterator[dict[str, Session]]:
+    """By principal, a session with its login."""
+    opened = {principal: Session(settings) for principal, settings in facts.logins.items()}
+    yield opened
+    for each in opened.values():
+        each.close()
+
+
+@pytest.fixture
+def granted(session: ConnectSession, facts: Facts) -> Iterator[list[Rule]]:
+    """The rules of the cluster, all of them granted."""
+    rules = facts.rules()
+    with given(session.kafka, {rule.acl for rule in rules}):
+        yield rules
+
+
+class given:
+    """ACLs that are there within it."""
+
+    def __init__(self, kafka: Session, acls: set[Acl]) -> None:
+        self._kafka, self._acls = kafka, acls
+
+    def __enter__(self) -> None:
+        change(self._kafka, create=self._acls)
+
+    def __exit__(self, *_: object) -> None:
+        change(self._kafka, delete=self._acls)
+
+
+def change(kafka: Session, create: set[Acl] = frozenset(), delete: set[Acl] = frozenset()) -> None:  # type: ignore[assignment]
+    """Create or delete ACLs, and wait until the broker goes by it."""
+    with kafka.admin() as admin:
+        acls = Acls(admin)
+        acls.create(create)
+        acls.delete(delete)
+    until(lambda: create <= _acls(kafka) and not delete & _acls(kafka), "the ACLs", seconds=SECONDS)
+
+
+def test_the_principals_of_all_clients_are_read_from_files_and_overrides(facts: Facts, lab: Lab) -> None:
+    assert [worker.principal for worker in facts.workers] == [f"User:{WORKER}"]
+    assert [(each.name, each.tasks, each.producer, each.consumer, each.admin) for each in facts.connectors] == [
+        (ORDERS, 2, f"User:{PRODUCER}", f"User:{CONSUMER}", f"User:{ADMIN}"),
+        (NEIGHBOUR, 1, f"User:{PRODUCER}", f"User:{CONSUMER}", f"User:{ADMIN}"),
+    ]
+    assert facts.logins.keys() == {f"User:{user}" for user in (WORKER, PRODUCER, CONSUMER, ADMIN)}
+    created = {rule.name for rule in facts.rules() if rule.operation is Operation.CREATE}
+    assert created == {NOT_THERE}, "the others are there"
+
+
+def test_each_right_that_is_withdrawn_is_found_by_an_attempt_and_by_the_acls(
+    session: ConnectSession, sessions: dict[str, Session], granted: list[Rule]
+) -> None:
+    by_attempt, by_acls = 0, 0
+    for rule in granted:
+        asked = [rule]
+        change(session.kafka, delete={rule.acl})
+        try:
+            # Who may write with an id may describe it: Kafka's own authorizer finds nothing missing then.
+            implied = rule.resource is Resource.TRANSACTIONAL_ID and rule.operation is Operation.DESCRIBE
+            wanted = Answer.ALLOWED if implied else Answer.MISSING
+            (found,) = judge(asked, read_authorizer(session.kafka))
+            assert found.answer is wanted, f"by ACLs: {found}"
+            by_acls += found.answer is Answer.MISSING
+            tried = Attempts(sessions[rule.principal]).results(asked).get(rule)
+            if tried is not None:
+                assert tried.answer is wanted, f"by an attempt: {tried}"
+                by_attempt += tried.answer is Answer.MISSING
+            else:
+                assert rule.name == NOT_THERE, f"{rule} was not tried"
+        finally:
+            change(session.kafka, create={rule.acl})
+    assert by_acls >= 20
+    assert by_attempt >= 18
+
+
+def test_all_rights_are_there_by_an_attempt_and_by_the_acls(
+    session: ConnectSession, sessions: dict[str, Session], granted: list[Rule]
+) -> None:
+    assert {each.answer for each in judge(granted, read_authorizer(session.kafka))} == {Answer.ALLOWED}
+    for principal, own in sessions.items():
+        found = Attempts(own).results([rule for rule in granted if rule.principal == principal])
+        assert found
+        assert {(each.answer, each.source) for each in found.values()} == {(Answer.ALLOWED, Source.ATTEMPT)}
+
+
+def test_an_attempt_changes_nothing_of_an_id_that_is_alive(
+    lab: Lab, session: ConnectSession, sessions: dict[str, Session], granted: list[Rule]
+) -> None:
+    """Its producer is not fenced, its open transaction goes on, and no id, topic or member appears."""
+    id_ = f"{lab.group_id}-{ORDERS}-0"
+    settings = {"bootstrap.servers": lab.bootstrap_servers, "transactional.id": id_, "log_level": 0}
+    producer = Producer(settings)
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(OFFSETS, b"open")
+    assert producer.flush(30) == 0
+    with TransactionsClient(session.kafka.settings) as client:
+        before = client.describe([id_])
+        listed = client.list()
+        assert before[id_].state is TransactionState.ONGOING
+        topics = _topics(session.kafka)
+        for principal, own in sessions.items():
+            assert Attempts(own).results([rule for rule in granted if rule.principal == principal])
+        assert client.describe([id_]) == before
+        assert client.list() == listed
+    assert _topics(session.kafka) == topics
+    producer.commit_transaction(30)  # raises if it had been fenced or ended
+
+
+def test_a_denial_wins_and_a_right_from_one_host_alone_is_not_known(
+    session: ConnectSession, sessions: dict[str, Session], granted: list[Rule]
+) -> None:
+    rule = next(rule for rule in granted if rule.name == OWN and rule.operation is Operation.READ)
+    denial = Acl(rule.principal, Operation.READ, Resource.TOPIC, "orders", Pattern.PREFIXED, is_denial=True)
+    with given(session.kafka, {denial}):
+        (found,) = judge([rule], read_authorizer(session.kafka))
+        assert (found.answer, found.denials) == (Answer.MISSING, (denial,))
+        assert Attempts(sessions[rule.principal]).results([rule])[rule].answer is Answer.MISSING
+    (found,) = judge([rule], read_authorizer(session.kafka))
+    assert found.answer is Answer.ALLOWED
+
+
+def test_a_prefix_is_tried_with_an_id_that_nobody_has(
+    session: ConnectSession, sessions: dict[str, Session], facts: Facts
+) -> None:
+    (orders, _) = facts.connectors
+    prefixed = [rule for rule in connector_rules(orders, prefixed=True) if rule.pattern is Pattern.PREFIXED]
+    literal = {rule.acl for rule in connector_rules(orders) if rule.resource is Resource.TRANSACTIONAL_ID}
+    with given(session.kafka, literal):
+        for rule in prefixed:
+            assert Attempts(sessions[rule.principal]).results([rule])[rule].answer is Answer.MISSING
+            assert judge([rule], read_authorizer(session.kafka))[0].answer is Answer.MISSING
+    with given(session.kafka, {rule.acl for rule in prefixed}):
+        for rule in prefixed:
+            assert Attempts(sessions[rule.principal]).results([rule])[rule].answer is Answer.ALLOWED
+
+
+def test_who_may_not_read_the_acls_is_told_so(named: NamedListener, lab: Lab) -> None:
+    with Session(KafkaSettings.of(named.bootstrap_servers, named.client_of(NOBODY))) as nobody:
+        found = read_authorizer(nobody)
+    assert found.acls is None
+    assert f"User:{NOBODY} may not read the ACLs" in found.problem
+
+
+def _topics(kafka: Session) -> set[str]:
+    with kafka.admin() as admin:
+        return set(admin.client.list_topics(timeout=30).topics)
+
+
+@pytest.fixture
+def eos(lab: Lab, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]) -> Any:
+    return eos_of(lab, tmp_path)
+
+
+def test_grant_then_revoke_leaves_the_acls_as_they_were(session: ConnectSession, eos: Any) -> None:
+    before = _acls(session.kafka)
+    foreign = Acl("User:other", Operation.READ, Resource.TOPIC, OWN)
+    with given(session.kafka, {foreign}):
+        made = json.loads(eos.run("acl", "grant", "--json").stdout)
+        assert _acls(session.kafka) == before | {foreign}, "without --hash nothing is changed"
+        eos.run("acl", "grant", "--hash", "0" * 12, expect=3)
+        granted = json.loads(eos.run("acl", "grant", "--hash", made["hash"], "--json").stdout)
+        assert granted["applied"]
+        until(lambda: len(_acls(session.kafka)) == len(made["acls"]) + 1, "the ACLs", seconds=SECONDS)
+        assert "Nothing to do" in eos.run("acl", "grant").stdout
+        checked = json.loads(eos.run("acl", "check", "--json").stdout)
+        assert (checked["missing"], checked["unknown"]) == (0, 0)
+        assert {each["by"] for each in checked["rules"]} == {"an attempt", "the ACLs"}
+        kept = json.loads(eos.run("acl", "revoke", "--json").stdout)
+        assert kept["acls"]
+        assert all("Topic" in each["resource"] or "Group" in each["resource"] for each in kept["kept"]), "disabled now"
+        revoked = json.loads(eos.run("acl", "revoke", "--even-if-needed", "--json").stdout)
+        assert not revoked["kept"]
+        eos.run("acl", "revoke", "--even-if-needed", "--hash", revoked["hash"])
+        until(lambda: _acls(session.kafka) == before | {foreign}, "the ACLs", seconds=SECONDS)
+
+
+def test_a_check_names_what_is_missing_and_the_line_that_mends_it(lab: Lab, granted: list[Rule], eos: Any) -> None:
+    leader = next(rule for rule in granted if rule.name == f"connect-cluster-{lab.group_id}")
+    with ConnectSession(ConnectCluster.from_file(lab.cluster_file)) as session:
+        change(session.kafka, delete={leader.acl})
+        try:
+            found = eos.run("acl", "check", expect=1).stdout
+        finally:
+            change(session.kafka, create={leader.acl})
+    assert f"User:{WORKER}: Write on TransactionalId connect-cluster-{lab.group_id}" in found
+    assert f"By an attempt: the brokers refuse it to User:{WORKER}." in found
+    assert "Unable to claim write privileges for config topic" in found
+    (line,) = [each for each in found.splitlines() if each.startswith("kafka-acls")]
+    assert line.endswith(f"--operation Write --transactional-id connect-cluster-{lab.group_id}")
+
+
+def test_a_prefix_that_reaches_another_connector_is_named(lab: Lab, eos: Any) -> None:
+    found = eos.run("acl", "plan", "--prefixed").stdout
+    line = f"{lab.group_id}-{ORDERS}- of User:{PRODUCER} also reaches {lab.group_id}-{NEIGHBOUR}-0."
+    assert found.count(line) == 1
+    assert "also reaches" not in eos.run("acl", "plan").stdout
+
+
+def test_acls_that_may_not_be_read_are_not_known(named: NamedListener, lab: Lab, tmp_path: Path, eos: Any) -> None:
+    """Exit code 5: no attempt can be made, and the ACLs are not shown."""
+    cluster = json.loads(lab.cluster_file.read_text(encoding="utf-8"))
+    cluster |= {"bootstrap_servers": named.bootstrap_servers, "client": named.client_of(NOBODY)}
+    cluster["workers"] = [{"url": "http://127.0.0.1:1"}]
+    file = tmp_path / "nobody.yaml"
+    file.touch(mode=0o600)
+    file.write_text(json.dumps(cluster), encoding="utf-8")
+    names = ("--config-topic", CONFIGS, "--offsets-topic", OFFSETS, "--status-topic", STATUS, "--worker", "User:w")
+    found = eos.run("acl", "check", "--cluster", str(file), *names, expect=5).stdout
+    assert f"User:{NOBODY} may not read the ACLs" in found
+
+
+def test_a_rule_is_explained_in_the_words_of_connect(eos: Any) -> None:
+    found = eos.run("acl", "explain", f"User:{ADMIN} {ORDERS}-0").stdout
+    assert "Failed to perform round of zombie fencing" in found
+    eos.run("acl", "explain", "no-such-thing", expect=2)
+
+
+def _acls(kafka: Session) -> set[Acl]:
+    with kafka.transactions() as client:
+        return set(client.acls() or ())

@@ -1,0 +1,126 @@
+"""ACLs as lines of a shell, as a KafkaUser, as Terraform; and what a plan grants and revokes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from airflow_eos_provider.acls.forms import Form, kafka_acls_lines, written
+from airflow_eos_provider.acls.grant import acls_of_connector, plan_grant, plan_revoke
+from airflow_eos_provider.acls.judge import Authorizer
+from airflow_eos_provider.acls.rules import ConnectorFacts, Role, Rule
+from airflow_eos_provider.acls.tool_rules import VERBS, ToolFacts, tool_rules
+from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
+from airflow_eos_provider.kafka.acl_values import CLUSTER_NAME, Acl, Operation, Pattern, Resource
+
+W = "User:w"
+TOPIC = Acl(W, Operation.READ, Resource.TOPIC, "orders")
+PREFIX = Acl(W, Operation.WRITE, Resource.TRANSACTIONAL_ID, "g-a-", Pattern.PREFIXED)
+CLUSTER = Acl(W, Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
+RULE = Rule(W, Role.WORKER, Operation.READ, Resource.TOPIC, "orders")
+SOME = Acl(W, Operation.READ, Resource.GROUP, "g")
+NO_SUPER = {"super_users": frozenset[str](), "allows_without_acl": False}
+
+
+def test_a_line_for_each_resource() -> None:
+    lines = kafka_acls_lines([TOPIC, replace(TOPIC, operation=Operation.WRITE), PREFIX, CLUSTER], "k:9092")
+    begin = "kafka-acls --bootstrap-server k:9092 --add --allow-principal User:w"
+    assert sorted(lines) == [
+        f"{begin} --operation Alter --cluster",
+        f"{begin} --operation Read --operation Write --topic orders",
+        f"{begin} --operation Write --transactional-id g-a- --resource-pattern-type prefixed",
+    ]
+
+
+def test_a_name_is_one_word_of_the_shell() -> None:
+    (line,) = kafka_acls_lines([replace(TOPIC, principal="User:CN=a b; rm -rf $HOME")])
+    assert "User:CN=a b; rm -rf $HOME" in shlex.split(line)
+
+
+def test_a_kafka_user_for_each_principal() -> None:
+    found = list(
+        yaml.safe_load_all(written([TOPIC, PREFIX, CLUSTER, replace(TOPIC, principal="User:CN=x")], Form.STRIMZI))
+    )
+    assert [each["metadata"]["name"] for each in found] == ["x", "w"]
+    assert found[1]["spec"]["authorization"]["acls"] == [
+        {"resource": {"type": "cluster"}, "operations": ["Alter"]},
+        {"resource": {"type": "topic", "name": "orders", "patternType": "literal"}, "operations": ["Read"]},
+        {"resource": {"type": "transactionalId", "name": "g-a-", "patternType": "prefix"}, "operations": ["Write"]},
+    ]
+    with pytest.raises(ConfigurationError, match="no KafkaUser for Group:x"):
+        written([replace(TOPIC, principal="Group:x")], Form.STRIMZI)
+
+
+def test_a_resource_of_terraform_for_each_acl() -> None:
+    found = written([TOPIC, PREFIX, replace(TOPIC, name="a.b"), replace(TOPIC, name="a_b")], Form.TERRAFORM)
+    names = re.findall(r'^resource "kafka_acl" "([A-Za-z_][\w-]*)" \{$', found, re.MULTILINE)
+    assert len(set(names)) == 4
+    assert 'resource_type                = "TransactionalID"' in found
+    assert 'resource_pattern_type_filter = "Prefixed"' in found
+
+
+def test_what_is_granted_is_what_is_missing() -> None:
+    assert plan_grant([RULE], Authorizer((SOME,), **NO_SUPER), "k").acls == (TOPIC,)  # type: ignore[arg-type]
+    assert plan_grant([RULE], Authorizer((SOME, TOPIC), **NO_SUPER), "k").acls == ()  # type: ignore[arg-type]
+
+
+def test_a_denial_cannot_be_granted_away() -> None:
+    with pytest.raises(RefusedError, match="cannot be granted"):
+        plan_grant([RULE], Authorizer((SOME, replace(TOPIC, is_denial=True))), "k")
+
+
+def test_nothing_is_granted_without_an_authorizer_or_without_seeing_the_acls() -> None:
+    with pytest.raises(RefusedError, match="no authorizer"):
+        plan_grant([RULE], Authorizer(is_there=False), "k")
+    with pytest.raises(ConfigurationError, match="not known: refused"):
+        plan_grant([RULE], Authorizer(problem="refused"), "k")
+
+
+def test_only_what_is_there_is_revoked_and_not_what_is_needed() -> None:
+    there = Authorizer((SOME, TOPIC, PREFIX))
+    assert plan_revoke([TOPIC, PREFIX, CLUSTER], [], there, "k").acls == (TOPIC, PREFIX)
+    kept = plan_revoke([TOPIC, PREFIX, CLUSTER], [RULE], there, "k")
+    assert (kept.acls, kept.kept) == ((PREFIX,), (TOPIC,))
+    one_task = replace(RULE, operation=Operation.DESCRIBE, resource=Resource.TRANSACTIONAL_ID, name="g-a-3")
+    assert plan_revoke([PREFIX], [one_task], there, "k").kept == (PREFIX,), "it gives what a task needs"
+
+
+def test_a_hash_is_of_one_plan() -> None:
+    plan = plan_grant([RULE], Authorizer((SOME,), **NO_SUPER), "k")  # type: ignore[arg-type]
+    plan.require(plan.short_hash)
+    with pytest.raises(PlanMovedError, match="The plan is"):
+        replace(plan, kafka_cluster_id="other").require(plan.short_hash)
+
+
+def test_the_ids_of_a_connector_that_is_gone() -> None:
+    ids = ["g-a-0", "g-a-12", "g-a-b-0", "g-a", "g-ab-0"]
+    there = [replace(PREFIX, name=name, pattern=Pattern.LITERAL) for name in ids]
+    denied = replace(there[0], is_denial=True)
+    gone = ConnectorFacts("g", "a", 0, "o")
+    found = acls_of_connector(gone, [*there, PREFIX, denied, replace(PREFIX, name="g-")], ())
+    assert [acl.name for acl in found] == ["g-a-0", "g-a-12", "g-a-"]
+    assert acls_of_connector(gone, there, {"User:other"}) == []
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_of_eos_has_its_rights(verb: str) -> None:
+    facts = ToolFacts("g", "User:eos", "c", {"c", "o", "s"}, {"o"}, {"g-a-"})
+    rules = tool_rules(facts, [verb])
+    assert rules
+    assert {rule.principal for rule in rules} == {"User:eos"}
+    assert len({rule.acl for rule in rules}) == len(rules)
+    writes = {rule.name for rule in rules if rule.operation is Operation.WRITE}
+    reads_only = verb in (
+        "status",
+        "plan",
+        "drift",
+        "offsets list",
+        "topics check",
+        "transactions hanging",
+        "acl check",
+    )
+    assert bool(writes) is not (reads_only or verb in ("transactions abort", "acl grant"))

@@ -1,0 +1,144 @@
+"""What ACLs say of a rule: as Kafka's own authorizer reads them, and what they cannot say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_eos_provider.acls.judge import Answer, Authorizer, Finding, Source, judge
+from airflow_eos_provider.acls.rules import Role, Rule
+from airflow_eos_provider.kafka.acl_values import CLUSTER_NAME, Acl, Operation, Pattern, Resource
+
+W = "User:w"
+RULE = Rule(W, Role.WORKER, Operation.READ, Resource.TOPIC, "orders")
+ALLOWING = Acl(W, Operation.READ, Resource.TOPIC, "orders")
+#: So that the principal is one that ACLs name, and the topic one that has an ACL.
+SOME = (Acl(W, Operation.WRITE, Resource.GROUP, "g"), Acl("User:x", Operation.READ, Resource.TOPIC, "orders"))
+
+
+def found(*acls: Acl, rule: Rule = RULE, **authorizer: object) -> Finding:
+    (one,) = judge([rule], Authorizer((*SOME, *acls), **authorizer))  # type: ignore[arg-type]
+    return one
+
+
+@pytest.mark.parametrize(
+    "acl",
+    [
+        ALLOWING,
+        replace(ALLOWING, principal="User:*"),
+        replace(ALLOWING, name="*"),
+        replace(ALLOWING, name="ord", pattern=Pattern.PREFIXED),
+        replace(ALLOWING, operation=Operation.ALL),
+    ],
+)
+def test_an_acl_allows_what_it_covers(acl: Acl) -> None:
+    assert found().answer is Answer.MISSING
+    assert found(acl).answer is Answer.ALLOWED
+
+
+@pytest.mark.parametrize(
+    "acl",
+    [
+        replace(ALLOWING, principal="User:other"),
+        replace(ALLOWING, name="order"),
+        replace(ALLOWING, name="orders-2", pattern=Pattern.PREFIXED),
+        replace(ALLOWING, operation=Operation.WRITE),
+        replace(ALLOWING, resource=Resource.GROUP),
+        replace(ALLOWING, name="or*"),
+    ],
+)
+def test_an_acl_does_not_allow_what_it_does_not_cover(acl: Acl) -> None:
+    assert found(acl).answer is Answer.MISSING
+
+
+@pytest.mark.parametrize("operation", [Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER])
+def test_who_may_do_something_with_a_topic_may_describe_it(operation: Operation) -> None:
+    describing = replace(RULE, operation=Operation.DESCRIBE)
+    assert found(replace(ALLOWING, operation=operation), rule=describing).answer is Answer.ALLOWED
+    assert found(replace(ALLOWING, operation=Operation.CREATE), rule=describing).answer is Answer.MISSING
+
+
+def test_who_may_alter_settings_may_see_them() -> None:
+    seeing = replace(RULE, operation=Operation.DESCRIBE_CONFIGS)
+    assert found(replace(ALLOWING, operation=Operation.ALTER_CONFIGS), rule=seeing).answer is Answer.ALLOWED
+    assert found(replace(ALLOWING, operation=Operation.ALTER), rule=seeing).answer is Answer.MISSING
+
+
+@pytest.mark.parametrize(
+    "denial",
+    [
+        replace(ALLOWING, is_denial=True),
+        replace(ALLOWING, is_denial=True, operation=Operation.ALL, principal="User:*"),
+        replace(ALLOWING, is_denial=True, name="o", pattern=Pattern.PREFIXED),
+    ],
+)
+def test_a_denial_wins(denial: Acl) -> None:
+    one = found(ALLOWING, denial)
+    assert (one.answer, one.denials) == (Answer.MISSING, (denial,))
+
+
+def test_a_denial_of_reading_is_none_of_describing() -> None:
+    describing = replace(RULE, operation=Operation.DESCRIBE)
+    denial = replace(ALLOWING, is_denial=True)
+    assert found(replace(ALLOWING, operation=Operation.WRITE), denial, rule=describing).answer is Answer.ALLOWED
+
+
+def test_a_right_from_one_host_and_a_denial_from_one_are_not_known() -> None:
+    here = replace(ALLOWING, host="10.0.0.1")
+    assert found(here).answer is Answer.UNKNOWN
+    assert found(here, ALLOWING).answer is Answer.ALLOWED
+    assert found(ALLOWING, replace(here, is_denial=True)).answer is Answer.UNKNOWN
+
+
+def test_a_prefix_is_there_if_all_below_it_is() -> None:
+    rule = replace(RULE, name="g-a-", pattern=Pattern.PREFIXED)
+    assert found(replace(ALLOWING, name="g-a-0"), rule=rule).answer is Answer.MISSING
+    assert found(replace(ALLOWING, name="g-", pattern=Pattern.PREFIXED), rule=rule).answer is Answer.ALLOWED
+    assert found(replace(ALLOWING, name="*"), rule=rule).answer is Answer.ALLOWED
+    denied = replace(ALLOWING, name="g-a-0", is_denial=True)
+    assert found(replace(ALLOWING, name="*"), denied, rule=rule).answer is Answer.MISSING
+
+
+def test_who_may_create_topics_may_create_each() -> None:
+    creating = replace(RULE, operation=Operation.CREATE)
+    every = Acl(W, Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
+    assert found(every, rule=creating).answer is Answer.ALLOWED
+    assert found(replace(every, operation=Operation.ALTER), rule=creating).answer is Answer.MISSING
+
+
+def test_without_an_authorizer_everything_is_allowed() -> None:
+    (one,) = judge([RULE], Authorizer(is_there=False))
+    assert one.answer is Answer.ALLOWED
+
+
+def test_acls_that_cannot_be_read_say_nothing() -> None:
+    (one,) = judge([RULE], Authorizer(problem="refused"))
+    assert (one.answer, one.source, one.because) == (Answer.UNKNOWN, Source.NOBODY, "refused")
+
+
+def test_of_another_authorizer_the_acls_say_nothing() -> None:
+    assert found(ALLOWING, kind="io.confluent.kafka.security.authorizer.ConfluentServerAuthorizer").answer is (
+        Answer.UNKNOWN
+    )
+    assert found(ALLOWING, kind="org.apache.kafka.metadata.authorizer.StandardAuthorizer").answer is Answer.ALLOWED
+
+
+def test_a_super_user_needs_no_acl_and_one_that_no_acl_names_may_be_one() -> None:
+    assert found(super_users={W}).answer is Answer.ALLOWED
+    nobody = replace(RULE, principal="User:nobody")
+    assert found(rule=nobody).answer is Answer.UNKNOWN
+    assert found(rule=nobody, super_users=frozenset()).answer is Answer.MISSING
+
+
+def test_a_topic_without_any_acl_may_be_everybodys() -> None:
+    rule = replace(RULE, name="lonely")
+    assert found(rule=rule, allows_without_acl=True).answer is Answer.ALLOWED
+    assert found(rule=rule, allows_without_acl=False).answer is Answer.MISSING
+    assert found(rule=rule).answer is Answer.UNKNOWN
+    assert found(allows_without_acl=True).answer is Answer.MISSING, "another's ACL is about that topic"
+
+
+def test_what_is_not_required_is_not_lacking() -> None:
+    assert found().is_lacking
+    assert not found(rule=replace(RULE, is_required=False)).is_lacking

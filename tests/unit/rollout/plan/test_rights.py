@@ -1,0 +1,46 @@
+"""What a roll makes of the rights that its target asks for."""
+
+from __future__ import annotations
+
+from airflow_eos_provider.acls.check import AclReport
+from airflow_eos_provider.acls.judge import Answer, Finding, Source
+from airflow_eos_provider.acls.rules import Role, Rule
+from airflow_eos_provider.kafka.acl_values import Acl, Operation, Resource
+from airflow_eos_provider.rollout.check import Verdict
+from airflow_eos_provider.rollout.plan.rights import rights
+
+RULE = Rule("User:w", Role.WORKER, Operation.WRITE, Resource.TRANSACTIONAL_ID, "connect-cluster-g")
+
+
+def report(answer: Answer, source: Source = Source.ACLS, *denials: Acl, rule: Rule = RULE) -> AclReport:
+    return AclReport(has_authorizer=True, findings=(Finding(rule, answer, source, "as seen", denials),))
+
+
+def test_what_is_missing_refuses_the_roll_and_names_the_line_that_mends_it() -> None:
+    check = rights(report(Answer.MISSING))
+    assert check.verdict is Verdict.FAIL
+    assert "User:w: Write on TransactionalId connect-cluster-g (worker; as seen)" in check.evidence
+    assert "--allow-principal User:w --operation Write --transactional-id connect-cluster-g" in check.remedy
+
+
+def test_a_denial_has_no_line_that_mends_it() -> None:
+    denial = Acl("User:*", Operation.ALL, Resource.TRANSACTIONAL_ID, "*", is_denial=True)
+    check = rights(report(Answer.MISSING, Source.ACLS, denial))
+    assert check.verdict is Verdict.FAIL
+    assert "take back what denies it" in check.remedy
+    assert "kafka-acls" not in check.remedy
+
+
+def test_what_is_not_known_is_said_and_refuses_nothing() -> None:
+    check = rights(report(Answer.UNKNOWN, Source.NOBODY))
+    assert check.verdict is Verdict.PASS
+    assert "not known whether they are there: as seen" in check.evidence
+    nothing = rights(AclReport(has_authorizer=True, findings=(), notes=("no broker answered",)))
+    assert nothing.verdict is Verdict.PASS
+    assert "no broker answered" in nothing.evidence
+
+
+def test_what_is_there_passes() -> None:
+    assert rights(report(Answer.ALLOWED, Source.ATTEMPT)).evidence == "1 further ones are there, 1 of them tried"
+    assert rights(AclReport(has_authorizer=False, findings=())).verdict is Verdict.PASS
+    assert rights(None).verdict is Verdict.PASS
