@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from airflow_eos_provider.acls.judge import Answer, Source, judge
 from airflow_eos_provider.acls.look import look, read_authorizer
 from airflow_eos_provider.acls.rules import Rule, connector_rules
 from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.config_topic import read_cluster_state
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resource
@@ -25,7 +27,12 @@ from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.rollout.check import Verdict
+from airflow_eos_provider.rollout.observe.observation import Observation
+from airflow_eos_provider.rollout.observe.rights_look import RightsLook
+from airflow_eos_provider.rollout.plan.rights import rights
 from tests.integration.named_listener import NamedListener
+from tests.unit.rollout.conftest import Cluster as RollCluster
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -319,3 +326,52 @@ def test_a_rule_is_explained_in_the_words_of_connect(eos: Any) -> None:
 def _acls(kafka: Session) -> set[Acl]:
     with kafka.transactions() as client:
         return set(client.acls() or ())
+
+
+def test_a_roll_is_refused_for_the_right_that_its_target_asks_for(
+    lab: Lab, named: NamedListener, session: ConnectSession, granted: list[Rule]
+) -> None:
+    """The group is disabled. A right that it uses today is not asked for, however the ACLs look."""
+    observation = _observation(lab, named, session)
+    look_at = RightsLook(session.kafka, lab.group_id)
+    leader = next(rule for rule in granted if rule.name.startswith("connect-cluster-"))
+    fencing = next(rule for rule in granted if rule.principal == f"User:{ADMIN}" and rule.name.endswith(f"{ORDERS}-1"))
+    today = next(rule for rule in granted if rule.name == CONFIGS and rule.operation is Operation.READ)
+    assert look_at.look(observation, Mode.DISABLED) is None
+    for target in (Mode.PREPARING, Mode.ENABLED):
+        assert rights(look_at.look(observation, target)).evidence.endswith("are there, 0 of them tried")
+    change(session.kafka, delete={leader.acl, fencing.acl, today.acl})
+    try:
+        preparing = rights(look_at.look(observation, Mode.PREPARING))
+        enabled = rights(look_at.look(observation, Mode.ENABLED))
+    finally:
+        change(session.kafka, create={leader.acl, fencing.acl, today.acl})
+    assert (preparing.verdict, enabled.verdict) == (Verdict.FAIL, Verdict.FAIL)
+    refused = f"(worker; the brokers refuse it to User:{WORKER})"
+    assert preparing.evidence == f"missing: {leader} {refused}"
+    assert str(fencing) in enabled.evidence
+    assert f"--operation Write --transactional-id {fencing.name}" in enabled.remedy
+    assert str(today) not in enabled.evidence
+
+
+def _observation(lab: Lab, named: NamedListener, session: ConnectSession) -> Observation:
+    """A disabled group with the worker's file and the config topic of the lab, as a roll sees it."""
+    seen = RollCluster(Mode.DISABLED).observe()
+    workers = tuple(
+        replace(worker, facts=replace(worker.facts, properties=_worker(lab, named))) for worker in seen.workers
+    )
+    state = read_cluster_state(session.kafka, CONFIGS)
+    return replace(seen, workers=workers, config=state, statuses={})
+
+
+def test_the_rights_of_a_connector_that_is_gone_are_revoked(lab: Lab, session: ConnectSession, eos: Any) -> None:
+    gone = {
+        Acl(f"User:{PRODUCER}", Operation.WRITE, Resource.TRANSACTIONAL_ID, f"{lab.group_id}-gone-{number}")
+        for number in range(3)
+    }
+    other = Acl(f"User:{PRODUCER}", Operation.WRITE, Resource.TRANSACTIONAL_ID, f"{lab.group_id}-gone-too-0")
+    with given(session.kafka, {*gone, other}):
+        made = json.loads(eos.run("acl", "revoke", "--connector", "gone", "--json").stdout)
+        eos.run("acl", "revoke", "--connector", "gone", "--hash", made["hash"])
+        until(lambda: not gone & _acls(session.kafka), "the ACLs", seconds=SECONDS)
+        assert other in _acls(session.kafka)
