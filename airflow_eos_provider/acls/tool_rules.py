@@ -143,6 +143,9 @@ VERBS: Mapping[str, Callable[[ToolFacts], Iterator[Need]]] = {
     "acl grant": _acl_grant,
 }
 
+#: Those that change nothing.
+READING = ("status", "plan", "drift", "offsets list", "topics check", "transactions hanging", "acl check")
+
 
 def tool_rules(facts: ToolFacts, verbs: Iterable[str]) -> list[Rule]:
     """The rights that ``eos`` needs for some of its verbs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from airflow_eos_provider.acls.rules import ConnectorFacts, IntervalFacts, connector_rules, interval_rules, worker_rules
+from airflow_eos_provider.acls.tool_rules import VERBS, tool_rules
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.demo import intervals
 from airflow_eos_provider.demo.load import (
@@ -40,6 +41,7 @@ def grant(lab: Lab) -> int:
             )
         ),
     ]
+    rules += tool_rules(lab.tool_facts(Principal.OPERATOR, [OWN_TOPIC]), VERBS)
     acls = {*(rule.acl for rule in rules), *_mirror()}
     lab.allow(acls)
     return len(acls)

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialAlteration,
     UserScramCredentialUpsertion,
 )
 
-from airflow_eos_provider.kafka.acl_values import Acl, Resource
+from airflow_eos_provider.kafka.acl_values import Acl
+from airflow_eos_provider.kafka.acls import Acls
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
 
@@ -49,18 +45,4 @@ def allow(kafka: KafkaSettings, acls: Iterable[Acl]) -> None:
     :param kafka: of the lab, with all rights.
     :raises UnreachableError: no broker answered.
     """
-    admin = QuietAdmin(kafka)
-    for acl, answer in admin.client.create_acls([_binding(acl) for acl in acls], request_timeout=_SECONDS).items():
-        admin.answer(answer, f"making the ACL {acl}")
-
-
-def _binding(acl: Acl) -> AclBinding:
-    return AclBinding(
-        ResourceType.BROKER if acl.resource is Resource.CLUSTER else ResourceType[acl.resource.name],
-        acl.name,
-        ResourcePatternType[acl.pattern.name],
-        acl.principal,
-        acl.host,
-        AclOperation[acl.operation.name],
-        AclPermissionType.DENY if acl.is_denial else AclPermissionType.ALLOW,
-    )
+    Acls(QuietAdmin(kafka)).create(acls)

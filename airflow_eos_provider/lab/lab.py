@@ -10,7 +10,8 @@ from pathlib import Path
 
 import yaml
 
-from airflow_eos_provider.acls.rules import WorkerFacts, worker_rules
+from airflow_eos_provider.acls.rules import Rule, WorkerFacts, worker_rules
+from airflow_eos_provider.acls.tool_rules import READING, VERBS, ToolFacts, tool_rules
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
@@ -156,8 +157,7 @@ class Lab:
             wait_for_broker(broker.lab_client, process, broker.log)
         if self.security and not self._record.complete:
             enrol(self.kafka, self.security.logins())
-            # What the workers need in the lab's mode; all else is granted as on any cluster.
-            self.allow(rule.acl for rule in worker_rules(self.worker_facts(self.options.mode)))
+            self.allow(rule.acl for rule in self._first_rules())
         if postgres is not None and server is not None:
             wait_for_postgres(postgres, server)
         # All workers at once: each spends half of its start waiting.
@@ -167,6 +167,27 @@ class Lab:
             progress(f"{worker.name} is ready at {worker.url}")
         if started:
             wait_for_group(self.kafka, self.group_id, len(started))
+
+    def _first_rules(self) -> list[Rule]:
+        """What the workers need in the lab's mode, and ``eos``; connectors get their rights as on any cluster."""
+        operator, reader = (self.tool_facts(name) for name in (Principal.OPERATOR, Principal.READER))
+        workers = worker_rules(self.worker_facts(self.options.mode))
+        return [*workers, *tool_rules(operator, VERBS), *tool_rules(reader, READING)]
+
+    def tool_facts(self, principal: Principal, own_topics: Iterable[str] = ()) -> ToolFacts:
+        """What decides the rights of ``eos`` in a secured lab.
+
+        :param own_topics: offsets topics of connectors.
+        """
+        configs, offsets, status = (f"{self.group_id}-{kind}" for kind in ("configs", "offsets", "status"))
+        return ToolFacts(
+            group_id=self.group_id,
+            principal=principal.acl_name,
+            config_topic=configs,
+            topics=[configs, offsets, status, *own_topics],
+            offsets_topics=[offsets, *own_topics],
+            id_prefixes=[f"{self.group_id}-"],
+        )
 
     def worker_facts(self, mode: Mode) -> WorkerFacts:
         """What decides the rights of a secured lab's workers."""
