@@ -22,16 +22,17 @@ from airflow_eos_provider.cli.common import (
 )
 from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.cli.examples import examples
-from airflow_eos_provider.connect.config_topic import read_cluster_state
+from airflow_eos_provider.connect.config_topic import ClusterState, read_cluster_state
+from airflow_eos_provider.connect.group import other_known_groups
 from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.data_text import counted
-from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, UnreachableError
+from airflow_eos_provider.errors import ConfigurationError, ReadTimeoutError, RolloutPausedError, UnreachableError
 from airflow_eos_provider.kafka.held_open import Place
-from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
 from airflow_eos_provider.transactions.abort import Aborter, AbortPlan
-from airflow_eos_provider.transactions.ends import PartitionEnds, ends_of
+from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds, ends_of
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, HangingLook, find_hanging
 from airflow_eos_provider.transactions.look import (
     Filter,
@@ -41,15 +42,13 @@ from airflow_eos_provider.transactions.look import (
     named_ids,
     partitions_of_all_topics,
 )
+from airflow_eos_provider.transactions.readers import ReadersLook, readers_of, sink_groups
 
 #: An id whose last transaction began this part of its expiration ago is named.
 _NEARLY = 0.75
 
 #: So many partitions are named; the JSON has all.
 _SHOWN = 3
-
-#: Exit code where it cannot be told, as that of 'eos drift'.
-_NOT_KNOWN = 5
 
 transactions_app = typer.Typer(
     no_args_is_help=True,
@@ -92,8 +91,8 @@ def list_(
     described = load_cluster(cluster)
     wanted = Filter(everyone=everyone, connector=connector or "", topic=topic or "", open_only=open_only)
     with ConnectSession(described) as session:
-        connectors, existing = _connectors(session, config_topic)
-        found = known_ids(session.kafka, described.group_id, connectors, wanted)
+        connectors, state = _connectors(session, config_topic)
+        found = known_ids(session.kafka, described.group_id, connectors, wanted, _others(session))
         now = time.time()
         if print_document([one.to_dict(now) for one in found], [one.id for one in found], output, as_json=as_json):
             return
@@ -128,6 +127,7 @@ def list_(
         )
     with width_for(output):
         console.print(shown)
+    existing = state.connectors if state else {}
     _name_the_idle([one for one in found if one.owner.connector in existing], expiration, now)
 
 
@@ -162,18 +162,17 @@ def describe(
     """
     described = load_cluster(cluster)
     with ConnectSession(described) as session:
-        connectors, _ = _connectors(session, config_topic)
-        found = named_ids(session.kafka, described.group_id, connectors, ids)
-        ends = {
-            place: _ends_or_why(session.kafka, place)
-            for place in sorted({place for one in found for place in one.description.partitions})
-        }
+        connectors, state = _connectors(session, config_topic)
+        found = named_ids(session.kafka, described.group_id, connectors, ids, _others(session))
+        ends = ends_of(session.kafka, [place for one in found for place in one.description.partitions])
+        readers = readers_of(session.kafka, ends, sink_groups(state))
     now = time.time()
     if not print_document(
-        [_described(one, ends, now) for one in found], [one.id for one in found], output, as_json=as_json
+        [_described(one, ends, readers, now) for one in found], [one.id for one in found], output, as_json=as_json
     ):
         for one in found:
-            _show_described(one, ends, now)
+            _show_described(one, ends, readers, now)
+        _show_unseen(readers)
     if missing := sorted(set(ids) - {one.id for one in found}):
         raise ConfigurationError(
             f"The brokers know no transactional id {', '.join(missing)}.",
@@ -181,15 +180,7 @@ def describe(
         )
 
 
-def _ends_or_why(kafka: Session, place: Place) -> PartitionEnds | str:
-    """How far a partition can be read; or why that is not known, such as that its topic was deleted."""
-    try:
-        return ends_of(kafka, [place])[place]
-    except EosError as error:
-        return error.found
-
-
-def _show_described(one: KnownId, ends: Mapping[Place, PartitionEnds | str], now: float) -> None:
+def _show_described(one: KnownId, ends: Mapping[Place, EndsOrWhy], readers: ReadersLook, now: float) -> None:
     known = one.description
     console.print(f"{one.id}: {one.owner.text}", style="bold", soft_wrap=True)
     console.print(f"  state {known.state}, producer {known.producer_id}, epoch {known.producer_epoch}")
@@ -204,6 +195,17 @@ def _show_described(one: KnownId, ends: Mapping[Place, PartitionEnds | str], now
         console.print(
             f"  {place[0]}-{place[1]}: {there if isinstance(there, str) else _waiting(there)}", soft_wrap=True
         )
+        _show_readers(readers, place, "    ")
+
+
+def _show_readers(readers: ReadersLook, place: Place, indent: str) -> None:
+    for reader in readers.at(place):
+        console.print(f"{indent}{reader.words}", soft_wrap=True)
+
+
+def _show_unseen(readers: ReadersLook) -> None:
+    for why in readers.unknown:
+        console.print(f"Who waits is not known of all: {why}", style="yellow", soft_wrap=True)
 
 
 @transactions_app.command(
@@ -226,14 +228,15 @@ def hanging(
             raise ConfigurationError(f"There is no topic {', '.join(missing)}.", remedy="Check its name.")
         places = [(topic, number) for topic in topics or known for number in range(known[topic])]
         look = find_hanging(session.kafka.settings, places, known.get(STATE_TOPIC, 0))
-        ends = {one.held.place: _ends_or_why(session.kafka, one.held.place) for one in look.hanging}
+        ends = ends_of(session.kafka, [one.held.place for one in look.hanging])
+        readers = readers_of(session.kafka, ends, {})
     names = [f"{one.held.topic}-{one.held.partition}" for one in look.hanging]
-    if not print_document(_hanging(look, ends), names, output, as_json=as_json):
-        _show_hanging(look, ends)
+    if not print_document(_hanging(look, ends, readers), names, output, as_json=as_json):
+        _show_hanging(look, ends, readers)
     if look.hanging:
         raise typer.Exit(1)
     if not look.is_whole:
-        raise typer.Exit(_NOT_KNOWN)
+        raise typer.Exit(RolloutPausedError.exit_code)
 
 
 @transactions_app.command(
@@ -286,8 +289,10 @@ def _show_plan(plan: AbortPlan, *, as_json: bool) -> None:
     console.print(todo, style="bold", soft_wrap=True)
 
 
-def _connectors(session: ConnectSession, config_topic: str | None) -> tuple[Collection[str] | None, Collection[str]]:
-    """The connectors that exist or existed in the group, None if they are not known; and those that exist.
+def _connectors(
+    session: ConnectSession, config_topic: str | None
+) -> tuple[Collection[str] | None, ClusterState | None]:
+    """The connectors that exist or existed in the group, None if they are not known; and what the config topic says.
 
     A transaction of the leader that hangs in the config topic itself holds its readers up.
     """
@@ -296,11 +301,16 @@ def _connectors(session: ConnectSession, config_topic: str | None) -> tuple[Coll
         state = read_cluster_state(session.kafka, topic)
     except (ReadTimeoutError, UnreachableError) as error:
         report_line(f"{error.found} So the owner of an id is derived from its name only.")
-        return None, ()
-    return {*state.connectors, *state.task_count_records}, state.connectors.keys()
+        return None, None
+    return {*state.connectors, *state.task_count_records}, state
 
 
-def _show_hanging(look: HangingLook, ends: Mapping[Place, PartitionEnds | str]) -> None:
+def _others(session: ConnectSession) -> tuple[KnownGroup, ...]:
+    """The other Connect groups of the Kafka cluster, which may have an id that looks like this group's."""
+    return other_known_groups(session.kafka, session.cluster.group_id)
+
+
+def _show_hanging(look: HangingLook, ends: Mapping[Place, EndsOrWhy], readers: ReadersLook) -> None:
     for one in look.hanging:
         held, there = one.held, ends[one.held.place]
         who = one.transactional_id or f"producer {held.producer_id}, which no coordinator knows"
@@ -310,6 +320,8 @@ def _show_hanging(look: HangingLook, ends: Mapping[Place, PartitionEnds | str]) 
             f"{held.topic} --partition {held.partition} --start-offset {held.start_offset}",
             soft_wrap=True,
         )
+        _show_readers(readers, held.place, "  ")
+    _show_unseen(readers)
     for held in look.unseen:
         console.print(
             f"{held.topic}-{held.partition} holds one of producer {held.producer_id} open since offset "
@@ -326,7 +338,7 @@ def _show_hanging(look: HangingLook, ends: Mapping[Place, PartitionEnds | str]) 
         console.print("No transaction hangs.")
 
 
-def _hanging(look: HangingLook, ends: Mapping[Place, PartitionEnds | str]) -> dict[str, Any]:
+def _hanging(look: HangingLook, ends: Mapping[Place, EndsOrWhy], readers: ReadersLook) -> dict[str, Any]:
     """What hangs, as JSON. Scripts rely on the names."""
     return {
         "hanging": [
@@ -335,24 +347,31 @@ def _hanging(look: HangingLook, ends: Mapping[Place, PartitionEnds | str]) -> di
                 "transactional_id": one.transactional_id,
                 "state": one.state and str(one.state),
                 "ends": _ends_document(ends[one.held.place]),
+                "readers": [reader.to_dict() for reader in readers.at(one.held.place)],
             }
             for one in look.hanging
         ],
         "unseen": [held._asdict() for held in look.unseen],
         "unknown": {f"{topic}-{partition}": why for (topic, partition), why in look.unknown.items()},
+        "readers_unknown": list(readers.unknown),
     }
 
 
-def _ends_document(ends: PartitionEnds | str) -> dict[str, int | str]:
+def _ends_document(ends: EndsOrWhy) -> dict[str, int | str]:
     return {"unknown": ends} if isinstance(ends, str) else dict(ends.to_dict())
 
 
-def _described(one: KnownId, ends: Mapping[Place, PartitionEnds | str], now: float) -> dict[str, Any]:
+def _described(one: KnownId, ends: Mapping[Place, EndsOrWhy], readers: ReadersLook, now: float) -> dict[str, Any]:
     partitions = [
-        {"topic": topic, "partition": partition, **_ends_document(ends[topic, partition])}
+        {
+            "topic": topic,
+            "partition": partition,
+            **_ends_document(ends[topic, partition]),
+            "readers": [reader.to_dict() for reader in readers.at((topic, partition))],
+        }
         for topic, partition in one.description.partitions
     ]
-    return {**one.to_dict(now), "partitions": partitions}
+    return {**one.to_dict(now), "partitions": partitions, "readers_unknown": list(readers.unknown)}
 
 
 def _waiting(ends: PartitionEnds) -> str:

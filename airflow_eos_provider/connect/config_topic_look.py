@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from airflow_eos_provider.connect.config_census import Census, CensusTaker
+from airflow_eos_provider.connect.transactional_ids import leader_id
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.partition_writers import Progress
 from airflow_eos_provider.kafka.read import LogRecord, scan_to_end
@@ -46,9 +47,9 @@ def look_at_config_topic(kafka: Kafka, topic: str, group_id: str, progress: Prog
             raise ConfigurationError(
                 f"The topic {topic} has {len(writers.end)} partitions.", expected="one, for a config topic"
             )
-        leader_id = f"connect-cluster-{group_id}"
+        leader = leader_id(group_id)
         with session.transactions() as client:
-            known = client.describe([leader_id]).get(leader_id)
+            known = client.describe([leader]).get(leader)
 
         def producer_of(record: LogRecord) -> int | None:
             written = writers.of(record)

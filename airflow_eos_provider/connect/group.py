@@ -7,7 +7,7 @@ assignment holds only what the last rebalance changed, so placement is put toget
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from airflow_eos_provider.connect.group_bytes import (
     decode_assignment,
     decode_metadata,
 )
+from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin, explain
 from airflow_eos_provider.kafka.config import KafkaSettings
@@ -38,8 +39,10 @@ __all__ = [
     "decode_assignment",
     "decode_metadata",
     "describe_group",
-    "is_of_group",
+    "known_group",
+    "listed_groups",
     "other_groups",
+    "other_known_groups",
     "worker_group",
 ]
 
@@ -240,20 +243,46 @@ def other_groups(kafka: Kafka, group_id: str, timeout_seconds: float = 10.0) -> 
     return tuple(worker_group(group) for group in listed if group.id != group_id and group.error is None)
 
 
-def is_of_group(transactional_id: str, group_id: str) -> bool:
-    """Whether Connect's naming gives this id to this group: its leader's, or a task's ``<group>-<connector>-<n>``."""
-    if transactional_id == f"connect-cluster-{group_id}":
-        return True
-    return transactional_id.startswith(f"{group_id}-") and transactional_id.rpartition("-")[2].isdigit()
+@dataclass(frozen=True, slots=True)
+class ListedGroups:
+    """The groups of a Kafka cluster, of whatever kind.
 
-
-def task_number(transactional_id: str, prefix: str) -> int | None:
-    """The number of a task, if an id is that of one; None if it is another connector's, whose name goes on.
-
-    :param prefix: ``<group>-<connector>-``.
+    :param types: by group its protocol type: ``connect``, ``consumer``; empty while it has no members.
+    :param connect: those that are Connect's.
     """
-    rest = transactional_id.removeprefix(prefix)
-    return int(rest) if transactional_id.startswith(prefix) and rest.isascii() and rest.isdecimal() else None
+
+    types: Mapping[str, str]
+    connect: tuple[KnownGroup, ...]
+
+
+def listed_groups(kafka: Kafka, timeout_seconds: float = 10.0) -> ListedGroups:
+    """The groups that the Kafka cluster knows; Connect's that may not be described by name alone.
+
+    :raises UnreachableError: no broker answers.
+    """
+    with session_of(kafka) as session, session.admin() as admin:
+        listed = sorted(_list(admin, None, time.monotonic() + timeout_seconds), key=lambda each: str(each.id))
+    return ListedGroups(
+        {group.id: group.protocol_type for group in listed},
+        tuple(
+            KnownGroup(group.id) if group.error is not None else known_group(worker_group(group))
+            for group in _of_connect(listed)
+        ),
+    )
+
+
+def other_known_groups(kafka: Kafka, group_id: str, timeout_seconds: float = 10.0) -> tuple[KnownGroup, ...]:
+    """The Connect groups that the Kafka cluster knows but this one. Errors as in :func:`listed_groups`."""
+    return tuple(each for each in listed_groups(kafka, timeout_seconds).connect if each.group_id != group_id)
+
+
+def known_group(group: WorkerGroup) -> KnownGroup:
+    """A group with the connectors that its members were given; not known where the group does not tell."""
+    given = [a for m in group.members for a in (m.allocation, m.assignment) if a is not None]
+    if not given or any(member.problem for member in group.members):
+        return KnownGroup(group.group_id)
+    names = {name for each in given for name in each.connectors}
+    return KnownGroup(group.group_id, frozenset(names | {name for each in given for name, _ in each.tasks}))
 
 
 def _of_connect(groups: Iterable[Any]) -> list[Any]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import provider_class, references
+from airflow_eos_provider.connect.transactional_ids import leader_id
 from airflow_eos_provider.errors import ConfigurationError, ConnectRestError, UnreachableError
 
 if TYPE_CHECKING:  # judging needs neither client
@@ -344,7 +345,7 @@ def leader_evidence(
     :param leader_started_at: start of the member that started last, the leader or another, seconds since the epoch (an
         earlier leader may have written after the present one started). None if not known.
     """
-    transactional_id = f"connect-cluster-{group_id}"
+    transactional_id = leader_id(group_id)
     described = transactions.describe([transactional_id]).get(transactional_id)
     if described is None:
         if leader_started_at is None or datetime.now().timestamp() - leader_started_at > (

@@ -15,7 +15,7 @@ from airflow_eos_provider.kafka.clients import QuietAdmin, quiet_consumer
 
 #: A partition's leader has just moved, and the client still knows the old one. The answer itself is no reason for
 #: librdkafka's admin calls to ask again.
-_MOVED = frozenset(
+MOVED = frozenset(
     {
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.LEADER_NOT_AVAILABLE,
@@ -157,7 +157,7 @@ class Ends:
                 try:
                     found[tp.partition] = int(future.result().offset)
                 except KafkaException as error:
-                    if error.args[0].code() not in _MOVED or time.monotonic() > deadline:
+                    if error.args[0].code() not in MOVED or time.monotonic() > deadline:
                         raise admin.explain(error, what) from error
             if len(found) < len(partitions):
                 self._ask_for_leaders(what)

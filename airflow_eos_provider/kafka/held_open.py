@@ -50,6 +50,18 @@ class HeldLook(NamedTuple):
     unknown: Mapping[Place, str]
 
 
+class WritingLook(NamedTuple):
+    """What the leaders said of who writes.
+
+    :param producers: by partition the producers that its leader remembers: idempotent or transactional ones, for a day
+        after their last record by default.
+    :param unknown: partitions of which nothing is known, with the reason.
+    """
+
+    producers: Mapping[Place, frozenset[int]]
+    unknown: Mapping[Place, str]
+
+
 async def held_open(admin: Any, places: Collection[Place]) -> HeldLook:
     """Ask the leaders of these partitions. One that cannot be asked ends nothing: it is unknown.
 
@@ -58,6 +70,33 @@ async def held_open(admin: Any, places: Collection[Place]) -> HeldLook:
     :param admin: kafka-python's admin client.
     :raises kafka.errors.KafkaError: a leader did not answer.
     """
+    answers, unknown = await _ask(admin, places)
+    found = [
+        HeldOpen(
+            topic=topic,
+            partition=partition,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            coordinator_epoch=producer.coordinator_epoch,
+            start_offset=producer.current_txn_start_offset,
+            last_timestamp_ms=producer.last_timestamp,
+        )
+        for (topic, partition), producers in answers.items()
+        for producer in producers
+        if producer.current_txn_start_offset >= 0
+    ]
+    return HeldLook(tuple(sorted(found)), unknown)
+
+
+async def writing(admin: Any, places: Collection[Place]) -> WritingLook:
+    """Ask the leaders of these partitions who writes there. As :func:`held_open`."""
+    answers, unknown = await _ask(admin, places)
+    found = {place: frozenset(int(one.producer_id) for one in producers) for place, producers in answers.items()}
+    return WritingLook(found, unknown)
+
+
+async def _ask(admin: Any, places: Collection[Place]) -> tuple[dict[Place, Collection[Any]], dict[Place, str]]:
+    """By partition the producers that its leader remembers; and partitions of which nothing is known, with why."""
     unknown: dict[Place, str] = {}
     by_leader: defaultdict[int, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for place, leader in (await _leaders(admin, places)).items():
@@ -65,25 +104,14 @@ async def held_open(admin: Any, places: Collection[Place]) -> HeldLook:
             unknown[place] = "it has no leader"
         else:
             by_leader[leader][place[0]].append(place[1])
-    found: list[HeldOpen] = []
+    found: dict[Place, Collection[Any]] = {}
     for topic, answer in await producers_of(admin, by_leader):
         error = kafka.errors.for_code(answer.error_code)
-        if error is not kafka.errors.NoError:
+        if error is kafka.errors.NoError:
+            found[topic, answer.partition_index] = answer.active_producers
+        else:
             unknown[topic, answer.partition_index] = _reason(error)
-        found += [
-            HeldOpen(
-                topic=topic,
-                partition=answer.partition_index,
-                producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
-                coordinator_epoch=producer.coordinator_epoch,
-                start_offset=producer.current_txn_start_offset,
-                last_timestamp_ms=producer.last_timestamp,
-            )
-            for producer in answer.active_producers
-            if producer.current_txn_start_offset >= 0
-        ]
-    return HeldLook(tuple(sorted(found)), dict(sorted(unknown.items())))
+    return found, dict(sorted(unknown.items()))
 
 
 async def producers_of(admin: Any, by_leader: Mapping[int, Mapping[str, Collection[int]]]) -> list[tuple[str, Any]]:

@@ -42,7 +42,15 @@ from airflow_eos_provider.kafka.coordinators import (
     one_id_for_each,
 )
 from airflow_eos_provider.kafka.fencing import WINDOW, Fenced, Round, fence_round
-from airflow_eos_provider.kafka.held_open import HeldLook, HeldOpen, held_open, producers_of, write_abort_marker
+from airflow_eos_provider.kafka.held_open import (
+    HeldLook,
+    HeldOpen,
+    WritingLook,
+    held_open,
+    producers_of,
+    write_abort_marker,
+    writing,
+)
 from airflow_eos_provider.kafka.partition_writers import PartitionWriters, Progress
 from airflow_eos_provider.kafka.quiet import quiet_kafka_python
 from airflow_eos_provider.kafka.rights import acls, broker_version, may_describe, may_join, may_write
@@ -235,6 +243,14 @@ class TransactionsClient:
         :raises UnreachableError: a leader did not answer.
         """
         return self._run(lambda admin: held_open(admin, places), "describing the producers of partitions")
+
+    def writing(self, places: Collection[tuple[str, int]]) -> WritingLook:
+        """Who writes to these partitions, by producer id.
+
+        :param places: topics with a partition of each.
+        :raises UnreachableError: a leader did not answer.
+        """
+        return self._run(lambda admin: writing(admin, places), "describing the producers of partitions")
 
     def whole_list(self, coordinators: int) -> tuple[TransactionListing, ...] | None:
         """All transactional ids, as :meth:`list` gives them, if none can be missing; else None.

@@ -12,7 +12,7 @@ from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
-from airflow_eos_provider.transactions.ends import PartitionEnds, ends_of
+from airflow_eos_provider.transactions.ends import PartitionEnds, known_ends
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, Hanging, HangingLook, find_hanging
 from airflow_eos_provider.transactions.look import partitions_of_all_topics
 
@@ -243,4 +243,4 @@ class Aborter:
             time.sleep(_PAUSE_SECONDS)
 
     def _ends(self) -> PartitionEnds:
-        return ends_of(self._kafka, [self._place])[self._place]
+        return known_ends(self._kafka, self._place)

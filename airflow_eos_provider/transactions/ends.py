@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+import time
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from typing import TypeAlias
 
-from airflow_eos_provider.kafka.ends import Ends, Reach
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.ends import MOVED
 from airflow_eos_provider.kafka.held_open import Place
 from airflow_eos_provider.kafka.session import Session
 
-#: Limit of one question for a topic's ends, seconds.
+#: Limit of one question about all partitions, seconds.
 _ENDS_SECONDS = 15.0
+
+_PAUSE_SECONDS = 0.1
+
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +45,86 @@ class PartitionEnds:
         return {**asdict(self), "waiting": self.waiting}
 
 
-def ends_of(kafka: Session, places: Iterable[Place]) -> dict[Place, PartitionEnds]:
-    """The ends of partitions.
+#: Of one partition; or why they are not known, such as that its topic was deleted.
+EndsOrWhy: TypeAlias = PartitionEnds | str
 
-    :raises ConfigurationError: there is no such topic or partition.
+
+def ends_of(kafka: Session, places: Iterable[Place]) -> dict[Place, EndsOrWhy]:
+    """The ends of partitions, asked for all at once; one that cannot be asked has the reason instead.
+
     :raises UnreachableError: no broker answers.
     """
-    wanted: defaultdict[str, list[int]] = defaultdict(list)
-    for topic, partition in sorted(set(places)):
-        wanted[topic].append(partition)
-    found = {}
     with kafka.admin() as admin:
-        for topic, partitions in wanted.items():
-            stable = Ends(admin, topic, Reach(partitions=partitions, stable_only=True), _ENDS_SECONDS).now()
-            end = Ends(admin, topic, Reach(partitions=partitions), _ENDS_SECONDS).now()
-            found.update({(topic, number): PartitionEnds(stable[number], end[number]) for number in partitions})
+        asked, found = _with_a_leader(admin, sorted(set(places)))
+        stable = _offsets(admin, asked, IsolationLevel.READ_COMMITTED)
+        ends = _offsets(admin, asked, IsolationLevel.READ_UNCOMMITTED)
+    for place in asked:
+        found[place] = _both(stable[place], ends[place])
+    return dict(sorted(found.items()))
+
+
+def known_ends(kafka: Session, place: Place) -> PartitionEnds:
+    """The ends of one partition.
+
+    :raises EosError: they are not known.
+    :raises UnreachableError: no broker answers.
+    """
+    found = ends_of(kafka, [place])[place]
+    if isinstance(found, str):
+        raise EosError(f"How far {place[0]}-{place[1]} can be read is not known: {found}.")
     return found
+
+
+def _both(stable: int | str, end: int | str) -> EndsOrWhy:
+    if isinstance(stable, int) and isinstance(end, int):
+        return PartitionEnds(stable, max(end, stable))  # it may have moved between the two questions
+    return next(why for why in (stable, end) if isinstance(why, str))
+
+
+def _with_a_leader(admin: QuietAdmin, places: Collection[Place]) -> tuple[list[Place], dict[Place, EndsOrWhy]]:
+    """The partitions that can be asked, and of the others why not: a client waits its whole time for a leader."""
+    try:
+        topics = admin.client.list_topics(timeout=_ENDS_SECONDS).topics
+    except KafkaException as error:
+        raise admin.explain(error, "listing the topics") from error
+    asked, found = [], dict[Place, EndsOrWhy]()
+    for place in places:
+        partitions = topics[place[0]].partitions if place[0] in topics else {}
+        if place[1] not in partitions:
+            found[place] = "there is no such partition, or the principal may not see its topic"
+        elif partitions[place[1]].leader < 0:
+            found[place] = "it has no leader"
+        else:
+            asked.append(place)
+    return asked, found
+
+
+def _offsets(admin: QuietAdmin, places: Collection[Place], isolation: IsolationLevel) -> dict[Place, int | str]:
+    """By partition its end for readers of one kind, or why it is not known. A leader that has just moved is asked
+    again."""
+    found: dict[Place, int | str] = {}
+    deadline = time.monotonic() + _ENDS_SECONDS
+    left = set(places)
+    while left:
+        wanted = dict.fromkeys([TopicPartition(*place) for place in sorted(left)], _LATEST)
+        answers: Mapping[TopicPartition, object] = admin.client.list_offsets(
+            wanted, isolation_level=isolation, request_timeout=_ENDS_SECONDS
+        )
+        for tp, future in answers.items():
+            try:
+                found[tp.topic, tp.partition] = int(future.result().offset)  # type: ignore[attr-defined]
+            except KafkaException as error:
+                if error.args[0].code() in MOVED and time.monotonic() < deadline:
+                    continue
+                found[tp.topic, tp.partition] = _reason(admin, error)
+            left.discard((tp.topic, tp.partition))
+        if left:
+            time.sleep(_PAUSE_SECONDS)  # between two questions; the deadline bounds them
+    return found
+
+
+def _reason(admin: QuietAdmin, error: KafkaException) -> str:
+    code = error.args[0].code()
+    if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return "the principal may not read the topic"
+    return admin.explain(error, "asking for its end").found.rstrip(".")

@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
+from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionDescription
@@ -102,26 +103,39 @@ class Filter:
         )
 
 
-def known_ids(kafka: Session, group_id: str, connectors: Collection[str] | None, wanted: Filter) -> list[KnownId]:
+def known_ids(
+    kafka: Session,
+    group_id: str,
+    connectors: Collection[str] | None,
+    wanted: Filter,
+    others: Collection[KnownGroup] = (),
+) -> list[KnownId]:
     """The transactional ids that the brokers know.
 
     :param connectors: that exist, or existed, in the group; None if they are not known.
+    :param others: the other Connect groups of the Kafka cluster.
     :raises UnreachableError: a broker did not answer.
     :raises ConfigurationError: the principal may not describe one of them.
     """
     with kafka.transactions() as client:
         ids = [one.transactional_id for one in client.list() if one.state.is_open or not wanted.open_only]
-        owners = {id_: owner_of(id_, group_id, connectors) for id_ in ids}
+        owners = {id_: owner_of(id_, group_id, connectors, others) for id_ in ids}
         asked = [id_ for id_ in ids if wanted.everyone or owners[id_].group_id is not None]
         described = client.describe(asked)
     return [known for id_ in sorted(described) if wanted.takes(known := KnownId(described[id_], owners[id_]))]
 
 
-def named_ids(kafka: Session, group_id: str, connectors: Collection[str] | None, ids: Iterable[str]) -> list[KnownId]:
+def named_ids(
+    kafka: Session,
+    group_id: str,
+    connectors: Collection[str] | None,
+    ids: Iterable[str],
+    others: Collection[KnownGroup] = (),
+) -> list[KnownId]:
     """These transactional ids; those that no coordinator knows are left out. Errors as in :func:`known_ids`."""
     with kafka.transactions() as client:
         described = client.describe(ids)
-    return [KnownId(described[id_], owner_of(id_, group_id, connectors)) for id_ in sorted(described)]
+    return [KnownId(described[id_], owner_of(id_, group_id, connectors, others)) for id_ in sorted(described)]
 
 
 def partitions_of_all_topics(kafka: Session) -> dict[str, int]:

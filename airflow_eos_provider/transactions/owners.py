@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from airflow_eos_provider.connect.transactional_ids import KnownGroup, claims, leader_id, task_of
 from airflow_eos_provider.journal.topic import journal_topic
 
 
@@ -22,22 +23,34 @@ class Owner:
     connector: str | None = None
 
 
-def owner_of(transactional_id: str, group_id: str, connectors: Collection[str] | None) -> Owner:
-    """Who writes under an id, as far as one group can tell.
+def owner_of(
+    transactional_id: str, group_id: str, connectors: Collection[str] | None, others: Iterable[KnownGroup] = ()
+) -> Owner:
+    """Who writes under an id, as far as the groups of the Kafka cluster can tell.
 
     The id ``a-b-c-0`` may be that of the connector ``b-c`` in the group ``a``, or of ``c`` in ``a-b``. So only a
-    connector that the group knows is called one of its own.
+    connector that the group knows is called one of its own; where another group claims the id too, both are named.
 
     :param connectors: that exist, or existed, in the group; None if they are not known, so that the name decides.
+    :param others: the other Connect groups of the Kafka cluster.
     """
-    if transactional_id == f"connect-cluster-{group_id}":
+    if transactional_id == leader_id(group_id):
         return Owner("the leader, for the config topic", group_id)
     if transactional_id == journal_topic(group_id):
         return Owner("eos, for its journal", group_id)
-    name, _, number = transactional_id.removeprefix(f"{group_id}-").rpartition("-")
-    if transactional_id.startswith(f"{group_id}-") and number.isascii() and number.isdecimal() and name:
-        if connectors is None:
-            return Owner(f"perhaps {name}, task {int(number)}", group_id, name)
-        if name in connectors:
-            return Owner(f"{name}, task {int(number)}", group_id, name)
-    return Owner("not this group")
+    theirs = [_said(transactional_id, other) for other in claims(transactional_id, others)]
+    task = task_of(transactional_id, group_id)
+    if task is not None and (connectors is None or task.connector in connectors):
+        own = f"{task.connector}, task {task.number}"
+        if theirs:
+            return Owner(f"{own}; or {' or '.join(theirs)}", group_id, task.connector)
+        return Owner(own if connectors is not None else f"perhaps {own}", group_id, task.connector)
+    return Owner(" or ".join(theirs) or "not this group")
+
+
+def _said(transactional_id: str, other: KnownGroup) -> str:
+    task = task_of(transactional_id, other.group_id)
+    if task is None or transactional_id == leader_id(other.group_id):
+        return f"group {other.group_id}: the leader"
+    perhaps = "" if other.connectors else "perhaps "
+    return f"group {other.group_id}: {perhaps}{task.connector}, task {task.number}"

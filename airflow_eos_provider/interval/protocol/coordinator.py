@@ -82,6 +82,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
+from airflow_eos_provider.connect.transactional_ids import task_number
 from airflow_eos_provider.errors import EosError, FencedError, RefusedError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
@@ -453,7 +454,7 @@ class Coordinator:
         prefix = self._pipeline.task_id_prefix(self._run)
         counted = [self._pipeline.transactional_id(self._run, n) for n in range(state.task_count or 0)]
         # Digits only: the coordinator's own id has that prefix, too.
-        opened = [i for i in self._client().open_transactions(prefix) if i.removeprefix(prefix).isdigit()]
+        opened = [i for i in self._client().open_transactions(prefix) if task_number(i, prefix) is not None]
         self._fence_ids([*counted, *opened])
 
     def _write_task_count(self, tasks: int) -> None:

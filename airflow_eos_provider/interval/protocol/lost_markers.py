@@ -8,6 +8,7 @@ that can be done is to see it before ``complete`` says otherwise.
 
 from __future__ import annotations
 
+from airflow_eos_provider.connect.transactional_ids import task_number
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
@@ -25,7 +26,7 @@ def lost_markers(client: TransactionsClient, pipeline: Pipeline, run: Run, topic
     :raises UnreachableError: a partition's leader did not answer.
     """
     prefix = pipeline.task_id_prefix(run)
-    ours = {known.producer_id for known in client.list(prefix) if known.transactional_id.removeprefix(prefix).isdigit()}
+    ours = {one.producer_id for one in client.list(prefix) if task_number(one.transactional_id, prefix) is not None}
     described = Topics(pipeline.kafka).describe([topic]).get(topic)
     producers = client.active_producers(topic, range(described.partitions if described else 0))
     return tuple(p for p in producers if p.transaction_start_offset is not None and p.producer_id in ours)
@@ -40,7 +41,7 @@ def lost_marker_error(run: Run, topic: str, lost: tuple[ActiveProducer, ...]) ->
         f"(producer {first.producer_id}, from offset {first.transaction_start_offset}{more}), since it had no leader "
         "then (KAFKA-20734). Readers of committed records do not pass it, so the interval is not complete.",
         expected="no open transaction of this run in any partition",
-        remedy=f"kafka-transactions.sh abort --topic {topic} --partition {first.partition} --start-offset "
-        f"{first.transaction_start_offset} frees the readers and gives these records up for good; then write the "
+        remedy=f"'eos transactions abort --topic {topic} --partition {first.partition} --start-offset "
+        f"{first.transaction_start_offset}' frees the readers and gives these records up for good; then write the "
         "interval anew as revision 2 into a topic where its other records are not yet.",
     )

@@ -74,9 +74,9 @@ class Holder:
         if known is None or known.started_at_ms is None:
             return (
                 f"{who} holds {place} since {_at(self.last_write_ms)}, but its coordinator has no transaction open: it "
-                "has just ended, or it hangs, and then only kafka-transactions.sh abort "
-                f"--topic {topic} --partition {self.partition} --start-offset {self.start_offset} ends it, which gives "
-                "its records up"
+                "has just ended, or it hangs, and then only 'eos transactions abort "
+                f"--topic {topic} --partition {self.partition} --start-offset {self.start_offset}' ends it, which "
+                "gives its records up"
             )
         until = known.started_at_ms + known.timeout_ms
         return f"{who} holds {place} ({known.state}) since {_at(known.started_at_ms)}, until {_at(until)} at the latest"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from airflow_eos_provider.connect.group import connect_groups, describe_group, is_of_group
+from airflow_eos_provider.connect.group import describe_group, other_known_groups
 from airflow_eos_provider.connect.internal_topics import (
     CONFIGS,
     OFFSETS,
@@ -21,6 +21,7 @@ from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topic_checks import FoundTopic, TopicPlan, TopicsLook, users_of
+from airflow_eos_provider.connect.transactional_ids import KnownGroup, is_of_group
 from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import Topics, require_topic_name
@@ -74,6 +75,8 @@ class InternalTopicsClient:
         self._topics_of: dict[Session, Topics] = {}
         self._stores: dict[str, Store] = {}
         self._not_checked: list[str] = []
+        self._others: tuple[KnownGroup, ...] = ()
+        self._names: Collection[str] = ()
         self.unreachable: EosError | None = None
         self.unknown: dict[str, EosError] = {}
 
@@ -90,6 +93,7 @@ class InternalTopicsClient:
         for name in (*names.values(), *self._given.own):
             require_topic_name(name)
         connectors = self._connectors()
+        self._names = connectors or ()
         stores = self._own(connectors or {}, names[Role.OFFSETS])
         there = self._look_elsewhere(stores)
         own = {connector: store.name for connector, store in stores.items()}
@@ -296,9 +300,11 @@ class InternalTopicsClient:
         foreign: dict[str, tuple[str, ...]] = {}
         group_id = self._session.cluster.group_id
         with self._or_not_checked("which other Connect groups there are"):
-            if others_there := [name for name in connect_groups(self._session.kafka) if name != group_id]:
+            self._others = other_known_groups(self._session.kafka, group_id)
+            if self._others:
+                names = ", ".join(each.group_id for each in self._others)
                 self._not_checked.append(
-                    f"the topics of the Connect groups {', '.join(others_there)}: no protocol says them. One that "
+                    f"the topics of the Connect groups {names}: no protocol says them. One that "
                     "writes to these topics in transactions is found, one that does not is not"
                 )
         by_kafka: dict[Session, dict[str, FoundTopic]] = {}
@@ -313,11 +319,12 @@ class InternalTopicsClient:
     def _foreign_ids_in(self, kafka: Session, found: Mapping[str, FoundTopic]) -> dict[str, tuple[str, ...]]:
         """Those of the topics of one Kafka cluster."""
         foreign: dict[str, tuple[str, ...]] = {}
+        group_id = self._session.cluster.group_id
         with kafka.transactions() as client:
             others = {
                 listed.producer_id: listed.transactional_id
                 for listed in client.list()
-                if not is_of_group(listed.transactional_id, self._session.cluster.group_id)
+                if not is_of_group(listed.transactional_id, group_id, self._others, self._names)
             }
             for name, topic in found.items():
                 active = client.active_producers(self._stores[name].topic, range(topic.partitions)) if others else ()

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 
 from airflow_eos_provider.connect.config_topic import ClusterState, ConnectorConfigState, read_cluster_state
-from airflow_eos_provider.connect.group import describe_group, task_number
+from airflow_eos_provider.connect.group import describe_group
 from airflow_eos_provider.connect.internal_topics import (
     BROKERS_DEFAULT,
     OWN_TOPIC,
@@ -23,6 +23,7 @@ from airflow_eos_provider.connect.internal_topics import (
     read_worker_files,
 )
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.transactional_ids import task_number
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError, ConnectRestError, EosError, PlanMovedError, RefusedError
 from airflow_eos_provider.journal.change import GroupChange, group_change

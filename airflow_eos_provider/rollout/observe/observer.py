@@ -18,10 +18,11 @@ from typing import Generic, Self, TypeVar
 from airflow_eos_provider.connect import mode_evidence
 from airflow_eos_provider.connect.cluster import ConnectCluster, WorkerDescription
 from airflow_eos_provider.connect.config_topic import ClusterState, config_follower, read_cluster_state
-from airflow_eos_provider.connect.group import WorkerGroup, describe_group, is_of_group, other_groups
+from airflow_eos_provider.connect.group import WorkerGroup, describe_group, known_group, other_groups
 from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS
 from airflow_eos_provider.connect.rest import ConnectorStatus, Health, WorkerRoot
 from airflow_eos_provider.connect.session import ANSWER_SECONDS, ConnectSession
+from airflow_eos_provider.connect.transactional_ids import is_of_group
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.transactions import TransactionDescription
 from airflow_eos_provider.rollout.hosts.choose import HostFactory, host_of
@@ -207,7 +208,11 @@ class _Look:
         neighbours = self._take(neighbours_asked, "the other groups").value if neighbours_asked else None
         own = None
         if transactions.value is not None:
-            own = tuple(t for t in transactions.value if is_of_group(t.transactional_id, cluster.group_id))
+            others = [known_group(each) for each in neighbours or ()]
+            known = {*config.value.connectors, *config.value.task_count_records} if config.value else ()
+            own = tuple(
+                t for t in transactions.value if is_of_group(t.transactional_id, cluster.group_id, others, known)
+            )
         return Observation(
             at=time.time(),
             group_id=cluster.group_id,

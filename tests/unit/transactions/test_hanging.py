@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.errors import PlanMovedError
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.coordinators import java_hash, one_id_for_each
@@ -171,3 +172,13 @@ def test_whose_an_id_is(transactional_id: str, text: str, connector: str | None)
 
 def test_where_the_connectors_are_not_known_the_name_decides() -> None:
     assert owner_of("a-b-c-0", "a", None).text == "perhaps b-c, task 0"
+
+
+def test_what_another_group_claims_is_named_as_its() -> None:
+    others = [KnownGroup("a-b", frozenset({"c"})), KnownGroup("x")]
+    both = owner_of("a-b-c-0", "a", {"b-c"}, others)
+    assert (both.text, both.group_id, both.connector) == ("b-c, task 0; or group a-b: c, task 0", "a", "b-c")
+    theirs = owner_of("a-b-c-0", "a", {"orders"}, others)
+    assert (theirs.text, theirs.group_id, theirs.connector) == ("group a-b: c, task 0", None, None)
+    assert owner_of("connect-cluster-a-b", "a", None, others).text == "group a-b: the leader"
+    assert owner_of("a-b-c-0", "a", {"orders"}, [KnownGroup("a-b")]).text == "group a-b: perhaps c, task 0"

@@ -44,7 +44,7 @@ def test_a_holder_is_named_with_since_when_and_until_when() -> None:
 def test_a_transaction_that_its_coordinator_does_not_know_hangs_and_can_be_aborted() -> None:
     (found,) = holders([producer(0, 7, 10)], ENDS, LISTED, described(None))
 
-    assert "kafka-transactions.sh abort --topic t --partition 0 --start-offset 10" in found.words("t")
+    assert "eos transactions abort --topic t --partition 0 --start-offset 10" in found.words("t")
 
 
 def test_a_producer_whose_id_may_not_be_seen_is_named_by_its_number() -> None:

@@ -1,0 +1,92 @@
+"""Connect's names of transactional ids, read backwards: which groups and connectors an id may belong to.
+
+The leader of a group has ``connect-cluster-<group>``, a task ``<group>-<connector>-<n>``. Both parts may contain
+hyphens, so ``a-b-c-0`` is the first task of the connector ``b-c`` in the group ``a``, and of ``c`` in ``a-b``: a name
+alone does not say whose an id is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+_LEADER = "connect-cluster-"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownGroup:
+    """A Connect group of a Kafka cluster.
+
+    :param connectors: that it has, or has had; None if they are not known.
+    :param topics: of its internal topics those that are known.
+    """
+
+    group_id: str
+    connectors: frozenset[str] | None = None
+    topics: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskId:
+    """A transactional id read as that of a task."""
+
+    group_id: str
+    connector: str
+    number: int
+
+
+def leader_id(group_id: str) -> str:
+    """The transactional id of a group's leader, for the config topic."""
+    return f"{_LEADER}{group_id}"
+
+
+def group_of_leader(transactional_id: str) -> str | None:
+    """The group whose leader an id is, if it is one's by its name."""
+    return transactional_id.removeprefix(_LEADER) if transactional_id.startswith(_LEADER) else None
+
+
+def task_number(transactional_id: str, prefix: str) -> int | None:
+    """The number of a task, if an id is that of one; None if it is another connector's, whose name goes on.
+
+    :param prefix: ``<group>-<connector>-``.
+    """
+    rest = transactional_id.removeprefix(prefix)
+    return int(rest) if transactional_id.startswith(prefix) and rest.isascii() and rest.isdecimal() else None
+
+
+def task_of(transactional_id: str, group_id: str) -> TaskId | None:
+    """An id read as that of a task of this group; None if its name does not allow that."""
+    name, _, digits = transactional_id.removeprefix(f"{group_id}-").rpartition("-")
+    is_task = transactional_id.startswith(f"{group_id}-") and digits.isascii() and digits.isdecimal() and name
+    return TaskId(group_id, name, int(digits)) if is_task else None
+
+
+def claims(transactional_id: str, groups: Iterable[KnownGroup]) -> tuple[KnownGroup, ...]:
+    """The groups of which an id may be, by its name and by the connectors that each is known to have."""
+    return tuple(group for group in groups if _claims(transactional_id, group))
+
+
+def _claims(transactional_id: str, group: KnownGroup) -> bool:
+    if transactional_id == leader_id(group.group_id):
+        return True
+    task = task_of(transactional_id, group.group_id)
+    return task is not None and (group.connectors is None or task.connector in group.connectors)
+
+
+def is_of_group(
+    transactional_id: str, group_id: str, others: Iterable[KnownGroup] = (), connectors: Collection[str] = ()
+) -> bool:
+    """Whether an id counts as one of this group: its leader's, or a task's ``<group>-<connector>-<n>``.
+
+    What another group claims, such as ``connect-orders`` an id that ``connect`` would have for its connector
+    ``orders-x``, does not count; it does if this group has that connector, and then the two groups fence each other.
+
+    :param others: the other Connect groups of the Kafka cluster, as far as they are known.
+    :param connectors: that this group is known to have.
+    """
+    if transactional_id == leader_id(group_id):
+        return True
+    task = task_of(transactional_id, group_id)
+    if task is None:
+        return False
+    return task.connector in connectors or not claims(transactional_id, others)

@@ -1,0 +1,158 @@
+"""Looks for everybody on a Kafka cluster who could collide: Connect groups, interval pipelines, consumers, writers.
+
+No protocol says which topics a group uses. A leader that is ``preparing`` or ``enabled`` writes the config topic by its
+own id, at least once an hour (the key of the workers' requests), and the brokers remember that for a day: so its topic
+is found, and with it the group's connectors.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.config_topic import ClusterState, read_cluster_state
+from airflow_eos_provider.connect.group import listed_groups
+from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, STATUS, read_worker_files
+from airflow_eos_provider.connect.transactional_ids import KnownGroup, group_of_leader
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.kafka.held_open import Place
+from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.transactions.collisions import CONTROL, PLANNER, KafkaGroups, PipelineSeen
+from airflow_eos_provider.transactions.readers import sink_groups
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is known of one group so far. ``connectors`` is None while nobody has told."""
+
+    connectors: set[str] | None = None
+    topics: set[str] = field(default_factory=set)
+
+    def add(self, connectors: Iterable[str]) -> None:
+        self.connectors = {*(self.connectors or ()), *connectors}
+
+
+def topics_of(cluster: ConnectCluster) -> frozenset[str]:
+    """The internal topics that the workers' files name, as far as they can be read here."""
+    files, found = read_worker_files(cluster), set()
+    for name in (CONFIGS, OFFSETS, STATUS):
+        try:
+            found.add(files.common(name))
+        except ConfigurationError:
+            continue
+    return frozenset(found)
+
+
+def described_group(cluster: ConnectCluster, state: ClusterState | None = None) -> KnownGroup:
+    """A group as its cluster file and its config topic have it."""
+    connectors = None if state is None else frozenset({*state.connectors, *state.task_count_records})
+    return KnownGroup(cluster.group_id, connectors, topics_of(cluster))
+
+
+def look_at_groups(
+    kafka: Session,
+    topics: Mapping[str, int],
+    described: Sequence[KnownGroup],
+    states: Mapping[str, ClusterState] | None = None,
+) -> KafkaGroups:
+    """Everybody on a Kafka cluster.
+
+    :param topics: by name how many partitions each topic has.
+    :param described: groups of which more is known than the brokers tell, see :func:`described_group`.
+    :param states: by group its config topic, where that is read already.
+    :raises UnreachableError: a broker did not answer.
+    :raises EosError: it answered with an error.
+    """
+    listed = listed_groups(kafka)
+    with kafka.transactions() as client:
+        ids = {one.producer_id: one.transactional_id for one in client.list()}
+        look = client.writing(_worth_asking(topics, described))
+    found: defaultdict[str, _Found] = defaultdict(_Found)
+    for known in (*listed.connect, *described):
+        found[known.group_id].topics |= known.topics
+        if known.connectors is not None:
+            found[known.group_id].add(known.connectors)
+    writers = _writers(look.producers, ids)
+    leaders = {group: one for one in ids.values() if (group := group_of_leader(one))}
+    unknown = [f"who writes to {topic}-{number}: {why}" for (topic, number), why in look.unknown.items()]
+    read = dict(states or {})
+    for group_id, leader in sorted(leaders.items()):
+        found[group_id].topics |= {topic for topic, theirs in writers.items() if leader in theirs}
+        if group_id not in read:
+            unknown += _read_config_topics(kafka, group_id, found[group_id], topics, read)
+    return KafkaGroups(
+        connect=tuple(
+            KnownGroup(name, None if one.connectors is None else frozenset(one.connectors), frozenset(one.topics))
+            for name, one in sorted(found.items())
+        ),
+        types=listed.types,
+        pipelines=pipelines_of(ids.values(), topics, {name for one in found.values() for name in one.topics}),
+        writers=writers,
+        sinks=_sinks(read),
+        unknown=tuple(unknown),
+    )
+
+
+def _read_config_topics(
+    kafka: Session, group_id: str, group: _Found, topics: Mapping[str, int], read: dict[str, ClusterState]
+) -> list[str]:
+    """Read the connectors of a group; in words what could not be read."""
+    unknown = []
+    for topic in sorted(each for each in group.topics if topics.get(each) == 1):
+        try:
+            state = read_cluster_state(kafka, topic)
+        except EosError as error:
+            unknown.append(f"the connectors of group {group_id}: {error.found}")
+            continue
+        group.add([*state.connectors, *state.task_count_records])
+        read[group_id] = state
+    return unknown
+
+
+def _worth_asking(topics: Mapping[str, int], described: Sequence[KnownGroup]) -> list[Place]:
+    """Partitions that may be of an internal topic: of those that are described, and of all with one partition."""
+    named = {topic for group in described for topic in group.topics}
+    wanted = {topic for topic, count in topics.items() if topic in named or (count == 1 and topic[:2] != "__")}
+    return [(topic, number) for topic in sorted(wanted & topics.keys()) for number in range(topics[topic])]
+
+
+def _writers(producers: Mapping[Place, frozenset[int]], ids: Mapping[int, str]) -> dict[str, frozenset[str]]:
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for (topic, _), theirs in producers.items():
+        found[topic] |= {ids[producer] for producer in theirs if producer in ids}
+    return {topic: frozenset(names) for topic, names in sorted(found.items()) if names}
+
+
+def _sinks(states: Mapping[str, ClusterState]) -> dict[str, tuple[str, ...]]:
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for group_id, state in states.items():
+        for consumer_group, name in sink_groups(state).items():
+            found[consumer_group].append(f"sink connector {name} of group {group_id}")
+    return {name: tuple(whose) for name, whose in found.items()}
+
+
+def pipelines_of(
+    ids: Iterable[str], topics: Collection[str], connects: Collection[str] = ()
+) -> tuple[PipelineSeen, ...]:
+    """The interval pipelines whose plans were admitted within the last days, by their planners' ids.
+
+    Where such an id is split into group and pipeline is told by the group's control topic, if that has its usual name.
+
+    :param topics: that there are.
+    :param connects: of those the internal ones of Connect groups: a control topic only if no other fits.
+    """
+    found = []
+    for one in sorted(ids):
+        if not one.endswith(PLANNER):
+            continue
+        parts = one.removesuffix(PLANNER).split("-")
+        splits = [("-".join(parts[:at]), "-".join(parts[at:])) for at in range(1, len(parts))]
+        fitting = [PipelineSeen(group, name) for group, name in splits if f"{group}{CONTROL}" in topics]
+        if len(fitting) > 1:
+            fitting = [each for each in fitting if f"{each.group_id}{CONTROL}" not in connects] or fitting
+        if len(fitting) > 1:
+            fitting = [replace(each, is_certain=False) for each in fitting]
+        found += fitting
+    return tuple(found)

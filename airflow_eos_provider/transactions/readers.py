@@ -1,0 +1,235 @@
+"""Who waits behind an open transaction: consumer groups whose position is at the last stable offset.
+
+A reader of committed records stops where the first open transaction begins. What a group has committed tells where it
+stands; one that is past that offset reads uncommitted records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
+
+from airflow_eos_provider.connect.config_topic import ClusterState
+from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
+from airflow_eos_provider.kafka.held_open import Place
+from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds
+
+#: Limit of each question, seconds.
+_SECONDS = 15.0
+
+_SINK = "connect-"
+_OVERRIDE = "consumer.override.group.id"
+
+
+class Standing(StrEnum):
+    """Where a group stands in a partition."""
+
+    WAITS = "waits"  # at the last stable offset: it gets nothing more until the transaction ends
+    BEFORE = "before"  # it has committed records left to read, or to commit
+    PAST = "past"  # it has read what is not committed
+    UNKNOWN = "unknown"  # it is assigned to the partition, and has committed no position
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A consumer group in a partition that holds a transaction open.
+
+    :param committed: the offset that it would read next; None if it has committed none.
+    :param members: whether one of its members has the partition.
+    :param connector: the sink connector whose group it is; None for another group.
+    """
+
+    group_id: str
+    place: Place
+    ends: PartitionEnds
+    committed: int | None
+    members: bool
+    connector: str | None = None
+
+    @property
+    def standing(self) -> Standing:
+        """Where it stands."""
+        if self.committed is None:
+            return Standing.UNKNOWN
+        if self.committed == self.ends.stable:
+            return Standing.WAITS
+        return Standing.BEFORE if self.committed < self.ends.stable else Standing.PAST
+
+    @property
+    def to_stable(self) -> int | None:
+        """Offsets to the last stable one; negative past it."""
+        return None if self.committed is None else self.ends.stable - self.committed
+
+    @property
+    def to_end(self) -> int | None:
+        """Offsets to the end."""
+        return None if self.committed is None else self.ends.end - self.committed
+
+    @property
+    def words(self) -> str:
+        """Who it is, and where it stands."""
+        who = f"sink connector {self.connector} ({self.group_id})" if self.connector else f"group {self.group_id}"
+        idle = "" if self.members else "; no member has the partition now"
+        if self.committed is None:
+            return f"{who}: has committed no position there"
+        lag = f"{self.to_end:,} to the end"
+        said = {
+            Standing.WAITS: f"waits at {self.committed:,}, {lag}",
+            Standing.BEFORE: f"at {self.committed:,}, {self.to_stable:,} before the transaction, {lag}",
+            Standing.PAST: f"at {self.committed:,}, past its begin: it reads uncommitted records",
+        }
+        return f"{who}: {said[self.standing]}{idle}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        return {
+            "group_id": self.group_id,
+            "connector": self.connector,
+            "standing": str(self.standing),
+            "committed": self.committed,
+            "lag_to_stable": self.to_stable,
+            "lag_to_end": self.to_end,
+            "members": self.members,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ReadersLook:
+    """Who reads some partitions.
+
+    :param readers: by group and partition.
+    :param unknown: what could not be seen, in words.
+    """
+
+    readers: tuple[Reader, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    def at(self, place: Place) -> tuple[Reader, ...]:
+        """Those of one partition: who waits first, then who has most left."""
+        order = {Standing.WAITS: 0, Standing.BEFORE: 1, Standing.UNKNOWN: 2, Standing.PAST: 3}
+        found = [reader for reader in self.readers if reader.place == place]
+        return tuple(sorted(found, key=lambda one: (order[one.standing], -(one.to_end or 0), one.group_id)))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSeen:
+    """What the brokers say of one consumer group.
+
+    :param committed: by partition its position.
+    :param assigned: partitions that its members have.
+    """
+
+    group_id: str
+    committed: Mapping[Place, int] = field(default_factory=dict)
+    assigned: frozenset[Place] = frozenset()
+
+
+def decide(
+    groups: Iterable[GroupSeen], ends: Mapping[Place, EndsOrWhy], sinks: Mapping[str, str]
+) -> tuple[Reader, ...]:
+    """Who reads these partitions.
+
+    :param ends: of the partitions; one whose ends are not known has no readers that could be placed.
+    :param sinks: by consumer group the sink connector that reads with it.
+    """
+    known = {place: there for place, there in ends.items() if isinstance(there, PartitionEnds)}
+    return tuple(
+        Reader(
+            group.group_id,
+            place,
+            there,
+            group.committed.get(place),
+            place in group.assigned,
+            sinks.get(group.group_id) or _by_name(group.group_id),
+        )
+        for group in sorted(groups, key=lambda each: each.group_id)
+        for place, there in sorted(known.items())
+        if place in group.committed or place in group.assigned
+    )
+
+
+def _by_name(group_id: str) -> str | None:
+    """Connect's own name of a sink connector's group says which one it is, though perhaps of another cluster."""
+    name = group_id.removeprefix(_SINK)
+    return f"{name}, by its name" if group_id.startswith(_SINK) and name else None
+
+
+def sink_groups(state: ClusterState | None) -> dict[str, str]:
+    """By consumer group the sink connector that reads with it."""
+    return {
+        connector.config.get(_OVERRIDE) or f"{_SINK}{name}": name
+        for name, connector in (state.connectors if state else {}).items()
+        if connector.config.get("topics") or connector.config.get("topics.regex")
+    }
+
+
+def readers_of(kafka: Session, ends: Mapping[Place, EndsOrWhy], sinks: Mapping[str, str]) -> ReadersLook:
+    """Ask every consumer group for its position in these partitions.
+
+    :raises UnreachableError: no broker answers.
+    """
+    places = [place for place, there in ends.items() if isinstance(there, PartitionEnds)]
+    if not places:
+        return ReadersLook()
+    with kafka.admin() as admin:
+        names, unknown = _consumer_groups(admin)
+        positions = {name: _asked_for_positions(admin, name, places) for name in names}
+        described = admin.client.describe_consumer_groups(names, request_timeout=_SECONDS) if names else {}
+        groups = []
+        for name in names:
+            try:
+                committed = _positions(positions[name].result())
+                assigned = _assigned(described[name].result())
+            except KafkaException as error:
+                unknown.append(f"group {name}: {_reason(error)}")
+            else:
+                groups.append(GroupSeen(name, committed, assigned))
+    return ReadersLook(decide(groups, ends, sinks), tuple(unknown))
+
+
+def _consumer_groups(admin: QuietAdmin) -> tuple[list[str], list[str]]:
+    """Names of the groups, and what keeps them from being all."""
+    unknown = []
+    described = admin.client.describe_cluster(include_authorized_operations=True, request_timeout=CONNECT_SECONDS)
+    allowed = admin.answer(described, "describing the cluster").authorized_operations
+    if AclOperation.DESCRIBE not in (allowed or ()):
+        unknown.append("groups that the principal may not describe are not listed (Describe on the cluster)")
+    listed = admin.answer(admin.client.list_consumer_groups(request_timeout=_SECONDS), "listing consumer groups")
+    unknown += [f"groups of a broker: {error}" for error in listed.errors or ()]
+    return sorted(group.group_id for group in listed.valid or ()), unknown
+
+
+def _asked_for_positions(admin: QuietAdmin, group_id: str, places: Collection[Place]) -> Future[Any]:
+    wanted = ConsumerGroupTopicPartitions(group_id, [TopicPartition(*place) for place in sorted(places)])
+    return admin.client.list_consumer_group_offsets([wanted], request_timeout=_SECONDS)[group_id]
+
+
+def _positions(answer: Any) -> dict[Place, int]:
+    found = {}
+    for tp in answer.topic_partitions:
+        if tp.error is not None:
+            raise KafkaException(tp.error)
+        if tp.offset >= 0:
+            found[tp.topic, tp.partition] = int(tp.offset)
+    return found
+
+
+def _assigned(described: Any) -> frozenset[Place]:
+    assigned = (m.assignment.topic_partitions for m in described.members if m.assignment is not None)
+    return frozenset((tp.topic, tp.partition) for each in assigned for tp in each)
+
+
+def _reason(error: KafkaException) -> str:
+    code = error.args[0].code()
+    if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        return "the principal may not describe it"
+    if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return "the principal may not describe a topic that it reads"
+    return str(error.args[0].str())
