@@ -43,6 +43,14 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def duration(seconds: float) -> str:
+    """A time in the unit that it is said in: 90 s, 3.5 h."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
 def sentence(phrase: str) -> str:
     """``see its log`` -> ``See its log.``"""
     return f"{phrase[:1].upper()}{phrase[1:]}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -22,16 +22,18 @@ from airflow_eos_provider.cli.common import (
 )
 from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.cli.transactions_audit import audit_
 from airflow_eos_provider.connect.config_topic import ClusterState, read_cluster_state
 from airflow_eos_provider.connect.group import other_known_groups
 from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
-from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.data_text import counted, duration, sentence
 from airflow_eos_provider.errors import ConfigurationError, ReadTimeoutError, RolloutPausedError, UnreachableError
 from airflow_eos_provider.kafka.held_open import Place
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
 from airflow_eos_provider.transactions.abort import Aborter, AbortPlan
+from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, idle_ids, live_ids
 from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds, ends_of
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, HangingLook, find_hanging
 from airflow_eos_provider.transactions.look import (
@@ -43,9 +45,6 @@ from airflow_eos_provider.transactions.look import (
     partitions_of_all_topics,
 )
 from airflow_eos_provider.transactions.readers import ReadersLook, readers_of, sink_groups
-
-#: An id whose last transaction began this part of its expiration ago is named.
-_NEARLY = 0.75
 
 #: So many partitions are named; the JSON has all.
 _SHOWN = 3
@@ -127,25 +126,9 @@ def list_(
         )
     with width_for(output):
         console.print(shown)
-    existing = state.connectors if state else {}
-    _name_the_idle([one for one in found if one.owner.connector in existing], expiration, now)
-
-
-def _name_the_idle(found: Iterable[KnownId], expiration: float | None, now: float) -> None:
-    """Name the ids that the brokers are about to forget.
-
-    :param found: of connectors that exist.
-    """
-    for one in found if expiration else ():
-        idle = one.idle_seconds(now)
-        if expiration and not one.description.state.is_open and idle is not None and idle > _NEARLY * expiration:
-            console.print(
-                f"The last transaction of {one.id} began {_seconds(idle)} ago; the brokers forget an id after "
-                f"{_seconds(expiration)} (transactional.id.expiration.ms), and its task fails at its next write then "
-                "(KAFKA-18019): restart the task before.",
-                style="yellow",
-                soft_wrap=True,
-            )
+    live = live_ids(described.group_id, state) if state else {}
+    for finding in idle_ids(found, live, expiration, now, DEFAULT_LIMITS):
+        console.print(f"{sentence(finding.what)} {sentence(finding.remedy)}", style="yellow", soft_wrap=True)
 
 
 @transactions_app.command("describe", epilog=examples("eos transactions describe connect-orders-jdbc-0"))
@@ -237,6 +220,12 @@ def hanging(
         raise typer.Exit(1)
     if not look.is_whole:
         raise typer.Exit(RolloutPausedError.exit_code)
+
+
+transactions_app.command(
+    "audit",
+    epilog=examples("eos transactions audit", "eos transactions audit --beside other-cluster --days-before 3"),
+)(audit_)
 
 
 @transactions_app.command(
@@ -388,10 +377,4 @@ def _ago(seconds: float | None) -> str:
 
 
 def _seconds(seconds: float | None) -> str:
-    """A time for a person."""
-    if seconds is None:
-        return "–"
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} s"
+    return "–" if seconds is None else duration(seconds)

@@ -9,7 +9,6 @@ from typing import Any
 from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError, RefusedError
 from airflow_eos_provider.kafka.held_open import Place
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
 from airflow_eos_provider.transactions.ends import PartitionEnds, known_ends
@@ -78,10 +77,7 @@ class AbortPlan:
             f"  readers of committed records stand at {ends.stable:,}; {ends.waiting:,} offsets wait behind it",
             "  its records in this partition are given up for good; all behind them is readable then",
             "  if its producer was told that they are committed, the marker was lost (KAFKA-20734), and they have to "
-            "be delivered again"
-            + (
-                ": its last transaction was committed" if self.hanging.state is TransactionState.COMPLETE_COMMIT else ""
-            ),
+            "be delivered again" + (": its last transaction was committed" if self.hanging.may_be_committed else ""),
         ]
         return found
 

@@ -38,6 +38,15 @@ class Hanging:
         return self.transactional_id is not None and self.epoch == self.held.producer_epoch
 
     @property
+    def may_be_committed(self) -> bool:
+        """Whether its producer may have been told that it is committed: the brokers left its marker out here.
+
+        A broker that decides a transaction takes a partition without a leader for one that was deleted, and leaves it
+        out (KAFKA-20734). A late write after a commit looks the same; and a producer that came later hides it.
+        """
+        return self.state is TransactionState.COMPLETE_COMMIT
+
+    @property
     def is_open_elsewhere(self) -> bool:
         """Whether its producer has another transaction open."""
         return self.state is not None and self.state.is_open

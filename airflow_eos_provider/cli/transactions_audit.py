@@ -1,0 +1,75 @@
+"""``eos transactions audit``: what holds readers up, which ids are about to expire, and who collides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from airflow_eos_provider.cli.common import (
+    ClusterOption,
+    ConfigTopicOption,
+    JsonOption,
+    load_cluster,
+    print_lines,
+)
+from airflow_eos_provider.errors import EosError, RolloutPausedError
+from airflow_eos_provider.output import OutputOption, print_document
+from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, Limits
+from airflow_eos_provider.transactions.auditor import Auditor
+
+#: Scripts rely on these.
+EXIT_CODES = {"pass": 0, "fail": EosError.exit_code, "inconclusive": RolloutPausedError.exit_code}
+
+_STYLES = {"pass": "green", "fail": "bold red", "inconclusive": "bold yellow"}
+
+
+def audit_(
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--beside",
+            metavar="NAME|PATH",
+            help="Another Connect cluster of the same Kafka cluster, whose workers' files say its topics; may be "
+            "repeated.",
+        ),
+    ] = None,
+    longer_than: Annotated[
+        float | None,
+        typer.Option(
+            "--longer-than", min=0.0, metavar="SECONDS", help="Open for longer is a finding. Default: its timeout."
+        ),
+    ] = None,
+    idle_part: Annotated[
+        float,
+        typer.Option(
+            "--idle-part", min=0.01, max=1.0, help="Warn after this part of transactional.id.expiration.ms without use."
+        ),
+    ] = DEFAULT_LIMITS.idle_part,
+    days_before: Annotated[
+        float,
+        typer.Option(
+            "--days-before",
+            min=0.0,
+            help="Or so many days before it is over, whichever comes first; not in its first half.",
+        ),
+    ] = DEFAULT_LIMITS.days_before,
+    cluster: ClusterOption = None,
+    config_topic: ConfigTopicOption = None,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Look for hanging and overdue transactions, lost markers, ids near their expiration, collisions. Changes nothing.
+
+    On the whole Kafka cluster; ids near their expiration are those of this group's tasks. Exit code 1 if something is
+    found, else 5 if something could not be seen.
+    """
+    limits = Limits(longer_than, idle_part, days_before)
+    others = [load_cluster(each) for each in beside or ()]
+    with Auditor(load_cluster(cluster), config_topic=config_topic, beside=others, limits=limits) as auditor:
+        found = auditor.look()
+    names = list(dict.fromkeys(finding.subject for finding in found.findings))
+    if not print_document(found.to_dict(), names, output, as_json=as_json):
+        print_lines(found.describe(), style=_STYLES[found.verdict])
+    raise typer.Exit(EXIT_CODES[found.verdict])

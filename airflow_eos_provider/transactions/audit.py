@@ -1,0 +1,279 @@
+"""The audit of a Kafka cluster's transactions: what holds readers up, what is about to fail, and who collides.
+
+All of it takes values and returns values; :mod:`~airflow_eos_provider.transactions.auditor` gathers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from airflow_eos_provider.connect.config_topic import ClusterState
+from airflow_eos_provider.data_text import LINE_CHARACTERS, counted, duration, one_line
+from airflow_eos_provider.kafka.held_open import Place
+from airflow_eos_provider.transactions.collisions import Collision
+from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds
+from airflow_eos_provider.transactions.hanging import Hanging, HangingLook
+from airflow_eos_provider.transactions.look import KnownId
+
+_DAY_SECONDS = 86_400.0
+
+#: So many partitions that could not be seen are named.
+_SHOWN = 3
+
+
+class FindingKind(StrEnum):
+    """What an audit finds."""
+
+    HANGING = "hanging"
+    LOST_MARKER = "lost marker"
+    OPEN = "open too long"
+    IDLE = "idle id"
+    COLLISION = "collision"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFinding:
+    """One thing that is not as it should be.
+
+    :param subject: the partition, the id, or what is shared.
+    :param what: what was seen.
+    :param remedy: what to do about it.
+    :param key: the same for the same thing at the next look, whatever its words.
+    """
+
+    kind: FindingKind
+    subject: str
+    what: str
+    remedy: str
+    key: str
+
+    def to_dict(self) -> dict[str, str]:
+        """The same as JSON. Scripts rely on the names."""
+        return {"kind": str(self.kind), "subject": self.subject, "what": self.what, "remedy": self.remedy}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an audit takes for too long.
+
+    :param open_seconds: of an open transaction; None for its own timeout.
+    :param idle_part: part of ``transactional.id.expiration.ms`` after which an idle id is named.
+    :param days_before: or so many days before it is over, whichever comes first; but never in its first half.
+    """
+
+    open_seconds: float | None = None
+    idle_part: float = 0.75
+    days_before: float = 2.0
+
+    def idle_seconds(self, expiration_seconds: float) -> float:
+        """After how many seconds an idle id is named."""
+        before = max(expiration_seconds - self.days_before * _DAY_SECONDS, expiration_seconds / 2)
+        return min(self.idle_part * expiration_seconds, before)
+
+
+DEFAULT_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one look at a Kafka cluster has seen; None for what it could not.
+
+    :param ids: all transactional ids, with their owners.
+    :param hanging: what partitions hold open.
+    :param ends: of the partitions where something hangs.
+    :param live: by transactional id the connector whose task it is, of tasks that exist.
+    :param expiration_seconds: ``transactional.id.expiration.ms``.
+    :param collisions: what two groups share.
+    :param doubts: what could not be seen, in words.
+    """
+
+    ids: tuple[KnownId, ...] | None = None
+    hanging: HangingLook | None = None
+    ends: Mapping[Place, EndsOrWhy] = field(default_factory=dict)
+    live: Mapping[str, str] | None = None
+    expiration_seconds: float | None = None
+    collisions: tuple[Collision, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What one audit has found.
+
+    :param at: when, seconds since the epoch.
+    :param notes: what does no harm as it is.
+    :param doubts: what could not be seen; what is not seen is unknown, not fine.
+    """
+
+    at: float
+    group_id: str
+    findings: tuple[AuditFinding, ...] = ()
+    notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """``fail``, ``inconclusive`` or ``pass``."""
+        return "fail" if self.findings else "inconclusive" if self.doubts else "pass"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Tell one state from another; equal for two audits that have found the same."""
+        return tuple(sorted(finding.key for finding in self.findings)) or (("doubt",) if self.doubts else ())
+
+    def describe(self) -> str:
+        """The whole message: what was found, and what to do about each."""
+        lines = [self._headline()]
+        for number, finding in enumerate(self.findings, start=1):
+            lines += [f"{number}. {finding.what}", f"   What to do: {finding.remedy}"]
+        lines += [f"Not seen: {doubt}" for doubt in self.doubts]
+        lines += [f"Note: {note}" for note in self.notes]
+        return "\n".join(one_line(line, LINE_CHARACTERS) for line in lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The audit as JSON. Scripts rely on the names."""
+        return {
+            "at": self.at,
+            "group_id": self.group_id,
+            "verdict": self.verdict,
+            "findings": [finding.to_dict() for finding in self.findings],
+            "notes": list(self.notes),
+            "doubts": list(self.doubts),
+            "keys": list(self.keys),
+        }
+
+    def _headline(self) -> str:
+        whose = f"transactions beside Connect group {self.group_id}"
+        if self.findings:
+            return f"The {whose}: {counted(len(self.findings), 'finding')}."
+        if self.doubts:
+            return f"The {whose} cannot all be seen; nothing was found in what can."
+        return f"The {whose} are well: none hangs or is open too long, no id is about to expire, no ids collide."
+
+
+def audit(at: float, group_id: str, seen: Seen, limits: Limits = DEFAULT_LIMITS) -> Audit:
+    """What a look comes to.
+
+    :param at: when it was, seconds since the epoch.
+    """
+    look = seen.hanging or HangingLook((), (), {})
+    findings = (
+        *(hanging_finding(one, seen.ends.get(one.held.place)) for one in look.hanging),
+        *open_too_long(seen.ids or (), at, limits),
+        *idle_ids(seen.ids or (), seen.live or {}, seen.expiration_seconds, at, limits),
+        *(_of_collision(each) for each in seen.collisions if each.is_harmful),
+    )
+    notes = tuple(f"{each.what}; {each.remedy}" for each in seen.collisions if not each.is_harmful)
+    return Audit(at, group_id, findings, notes, (*seen.doubts, *_unseen(look), *_no_expiration(seen)))
+
+
+def hanging_finding(one: Hanging, ends: EndsOrWhy | None) -> AuditFinding:
+    """What a hanging transaction means for its partition."""
+    held = one.held
+    place = f"{held.topic}-{held.partition}"
+    who = one.transactional_id or f"producer {held.producer_id}, which no coordinator knows"
+    waiting = f"; {ends.waiting:,} offsets wait behind it" if isinstance(ends, PartitionEnds) else ""
+    which = f"--topic {held.topic} --partition {held.partition} --start-offset {held.start_offset}"
+    since = f"{place} holds a transaction of {who} open since offset {held.start_offset}"
+    kind = FindingKind.LOST_MARKER if one.may_be_committed else FindingKind.HANGING
+    if one.may_be_committed:
+        what = (
+            f"{since}, whose last one was committed: the brokers left out its marker here (KAFKA-20734), unless it is "
+            f"a late write{waiting}"
+        )
+        remedy = (
+            f"'eos transactions abort {which}' frees the readers and gives its records up for good: deliver them again"
+        )
+    else:
+        what = f"{since}, which its coordinator does not know there: nobody ends it{waiting}"
+        remedy = f"'eos transactions abort {which}' ends it"
+    return AuditFinding(kind, place, what, remedy, f"{kind} {place} {held.producer_id} {held.start_offset}")
+
+
+def open_too_long(ids: Iterable[KnownId], now: float, limits: Limits) -> Iterator[AuditFinding]:
+    """Transactions that are open past their timeout, or past a limit that was set.
+
+    :param now: seconds since the epoch.
+    """
+    for one in ids:
+        seconds = one.open_seconds(now)
+        is_long = limits.open_seconds is not None and seconds is not None and seconds > limits.open_seconds
+        if seconds is None or not (is_long or one.is_overdue(now)):
+            continue
+        timeout = one.description.timeout_ms / 1000
+        places = [f"{topic}-{number}" for topic, number in one.description.partitions]
+        where = ", ".join(places[:_SHOWN]) + (f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else "")
+        overdue = "; its coordinator should have ended it" if one.is_overdue(now) else ""
+        yield AuditFinding(
+            FindingKind.OPEN,
+            one.id,
+            f"the transaction of {one.id} ({one.owner.text}) is {one.description.state} for {duration(seconds)} in "
+            f"{where or 'no partition yet'}; its timeout is {duration(timeout)}{overdue}",
+            "see whether the brokers of these partitions run; 'eos fence' ends that of a connector"
+            if overdue
+            else "it ends with its producer, or at its timeout; 'eos fence' ends that of a connector",
+            f"{FindingKind.OPEN} {one.id}",
+        )
+
+
+def idle_ids(
+    ids: Iterable[KnownId], live: Collection[str], expiration_seconds: float | None, now: float, limits: Limits
+) -> Iterator[AuditFinding]:
+    """Ids of tasks that the brokers are about to forget.
+
+    :param live: the ids of tasks that exist.
+    :param expiration_seconds: ``transactional.id.expiration.ms``; None if it is not known.
+    :param now: seconds since the epoch.
+    """
+    for one in ids if expiration_seconds else ():
+        idle = one.idle_seconds(now)
+        if not expiration_seconds or one.id not in live or idle is None or one.description.state.is_open:
+            continue
+        if idle > limits.idle_seconds(expiration_seconds):
+            left = expiration_seconds - idle
+            when = f"in {duration(left)}" if left > 0 else "any moment"
+            yield AuditFinding(
+                FindingKind.IDLE,
+                one.id,
+                f"the last transaction of {one.id} ({one.owner.text}) began {duration(idle)} ago; the brokers forget "
+                f"the id {when} (transactional.id.expiration.ms is {duration(expiration_seconds)}), and its task fails "
+                "at its next write then (KAFKA-18019)",
+                "restart the task before, which takes the id anew; or raise transactional.id.expiration.ms",
+                f"{FindingKind.IDLE} {one.id}",
+            )
+
+
+def live_ids(group_id: str, state: ClusterState) -> dict[str, str]:
+    """By transactional id the connector whose task it is, of tasks that exist. A stopped connector has none."""
+    return {
+        f"{group_id}-{name}-{number}": name
+        for name, connector in state.connectors.items()
+        if connector.target_state != "STOPPED"
+        for number in range(connector.task_count or 0)
+    }
+
+
+def _of_collision(each: Collision) -> AuditFinding:
+    key = f"{FindingKind.COLLISION} {each.kind} {each.subject}"
+    return AuditFinding(FindingKind.COLLISION, each.subject, each.what, each.remedy, key)
+
+
+def _unseen(look: HangingLook) -> Iterator[str]:
+    for held in look.unseen:
+        yield (
+            f"whether the transaction of producer {held.producer_id} that {held.topic}-{held.partition} holds open "
+            f"since offset {held.start_offset} is alive: not every coordinator could be asked"
+        )
+    if look.unknown:
+        some = [f"{topic}-{number}: {why}" for (topic, number), why in list(look.unknown.items())[:_SHOWN]]
+        more = " …" if len(look.unknown) > _SHOWN else ""
+        yield f"what {counted(len(look.unknown), 'partition')} may hold open ({', '.join(some)}{more})"
+
+
+def _no_expiration(seen: Seen) -> Iterator[str]:
+    known = {one.id for one in seen.ids or ()}
+    if seen.expiration_seconds is None and known & (seen.live or {}).keys():
+        yield "when the brokers forget an idle id: transactional.id.expiration.ms takes DescribeConfigs on the cluster"

@@ -1,0 +1,130 @@
+"""Audits the transactions of a Kafka cluster: asks partitions, coordinators, groups and config topics, and decides."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Self
+
+from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.config_topic import ClusterState, read_cluster_state
+from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.transactional_ids import KnownGroup
+from airflow_eos_provider.errors import EosError, RefusedError, UnreachableError
+from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, Audit, Limits, Seen, audit, live_ids
+from airflow_eos_provider.transactions.collisions import KafkaGroups, find_collisions, not_known
+from airflow_eos_provider.transactions.ends import ends_of
+from airflow_eos_provider.transactions.groups import described_group, look_at_groups
+from airflow_eos_provider.transactions.hanging import STATE_TOPIC, find_hanging
+from airflow_eos_provider.transactions.look import (
+    Filter,
+    KnownId,
+    id_expiration_seconds,
+    known_ids,
+    partitions_of_all_topics,
+)
+
+
+class Auditor:
+    """Looks at one Kafka cluster from the side of one Connect group as often as asked; changes nothing.
+
+    A context manager.
+
+    :param cluster: the description of the Connect cluster.
+    :param config_topic: its config topic; by default as the workers' files say.
+    :param beside: further Connect clusters on the same Kafka cluster, whose workers' files say their topics.
+    :param limits: what is too long.
+    """
+
+    def __init__(
+        self,
+        cluster: ConnectCluster,
+        *,
+        config_topic: str | None = None,
+        beside: Sequence[ConnectCluster] = (),
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self.cluster = cluster
+        self._session = ConnectSession(cluster)
+        self._config_topic = config_topic
+        self._beside = tuple(beside)
+        self._limits = limits
+        self._doubts: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session.close()
+
+    def look(self) -> Audit:
+        """One audit.
+
+        :raises UnreachableError: a broker does not answer.
+        :raises ConfigurationError: the credentials are refused.
+        :raises RefusedError: a cluster beside is on another Kafka cluster.
+        """
+        self._doubts = []
+        kafka, group_id = self._session.kafka, self.cluster.group_id
+        topics = partitions_of_all_topics(kafka)
+        described = list(self._described())
+        state = self._state()
+        groups = KafkaGroups()
+        with self._or_doubt("who else is on the Kafka cluster"):
+            own = described_group(self.cluster, state)
+            states = {} if state is None else {group_id: state}
+            groups = look_at_groups(kafka, topics, [own, *described], states)
+        ids: tuple[KnownId, ...] | None = None
+        with self._or_doubt("the transactional ids"):
+            ids = self._ids(state, groups)
+        hanging, ends = None, {}
+        with self._or_doubt("what partitions hold open"):
+            places = [(topic, number) for topic, count in topics.items() for number in range(count)]
+            hanging = find_hanging(kafka.settings, places, topics.get(STATE_TOPIC, 0))
+            ends = ends_of(kafka, [one.held.place for one in hanging.hanging])
+        seen = Seen(
+            ids=ids,
+            hanging=hanging,
+            ends=ends,
+            live=None if state is None else live_ids(group_id, state),
+            expiration_seconds=id_expiration_seconds(kafka),
+            collisions=find_collisions(groups),
+            doubts=(*self._doubts, *not_known(groups)),
+        )
+        return audit(time.time(), group_id, seen, self._limits)
+
+    def _ids(self, state: ClusterState | None, groups: KafkaGroups) -> tuple[KnownId, ...]:
+        connectors = None if state is None else frozenset({*state.connectors, *state.task_count_records})
+        others = [group for group in groups.connect if group.group_id != self.cluster.group_id]
+        everyone = Filter(everyone=True)
+        return tuple(known_ids(self._session.kafka, self.cluster.group_id, connectors, everyone, others))
+
+    def _state(self) -> ClusterState | None:
+        with self._or_doubt(f"the connectors of group {self.cluster.group_id}"):
+            topic = self._config_topic or read_worker_files(self.cluster).common(CONFIGS)
+            return read_cluster_state(self._session.kafka, topic)
+        return None
+
+    def _described(self) -> Iterator[KnownGroup]:
+        """The groups beside, as their workers' files have them."""
+        for each in self._beside:
+            with Session(each.kafka) as there:
+                if there.cluster_id() != self._session.kafka.cluster_id():
+                    raise RefusedError(
+                        f"The group {each.group_id} is on another Kafka cluster than {self.cluster.group_id}.",
+                        remedy="Name Connect clusters of the same Kafka cluster only.",
+                    )
+            yield described_group(each)
+
+    @contextmanager
+    def _or_doubt(self, what: str) -> Iterator[None]:
+        """What cannot be seen is a doubt, unless the brokers are away."""
+        try:
+            yield
+        except UnreachableError:
+            raise
+        except EosError as error:
+            self._doubts.append(f"{what}: {error.found}")
