@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -23,28 +23,24 @@ from airflow_eos_provider.cli.common import (
 from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.cli.transactions_audit import audit_
-from airflow_eos_provider.connect.config_topic import ClusterState, read_cluster_state
-from airflow_eos_provider.connect.group import other_known_groups
-from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
+from airflow_eos_provider.cli.transactions_watch import TopicsOption, watch_
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.data_text import counted, duration, sentence
-from airflow_eos_provider.errors import ConfigurationError, ReadTimeoutError, RolloutPausedError, UnreachableError
+from airflow_eos_provider.errors import ConfigurationError, RolloutPausedError
 from airflow_eos_provider.kafka.held_open import Place
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
 from airflow_eos_provider.transactions.abort import Aborter, AbortPlan
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, idle_ids, live_ids
 from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds, ends_of
-from airflow_eos_provider.transactions.hanging import STATE_TOPIC, HangingLook, find_hanging
+from airflow_eos_provider.transactions.hanging import HangingLook, find_hanging
 from airflow_eos_provider.transactions.look import (
     Filter,
     KnownId,
     id_expiration_seconds,
-    known_ids,
     named_ids,
-    partitions_of_all_topics,
 )
 from airflow_eos_provider.transactions.readers import ReadersLook, readers_of, sink_groups
+from airflow_eos_provider.transactions.scope import Scope, connectors_of
 
 #: So many partitions are named; the JSON has all.
 _SHOWN = 3
@@ -55,11 +51,6 @@ transactions_app = typer.Typer(
     rich_markup_mode="rich",
     help="Transactions: what is open, what hangs and holds readers up; end one that hangs.",
 )
-
-TopicsOption = Annotated[
-    list[str] | None,
-    typer.Option("--topic", help="Only this topic; may be repeated. Default: every topic that one may see."),
-]
 
 
 @transactions_app.command(
@@ -90,8 +81,9 @@ def list_(
     described = load_cluster(cluster)
     wanted = Filter(everyone=everyone, connector=connector or "", topic=topic or "", open_only=open_only)
     with ConnectSession(described) as session:
-        connectors, state = _connectors(session, config_topic)
-        found = known_ids(session.kafka, described.group_id, connectors, wanted, _others(session))
+        scope = Scope(session, config_topic, report=report_line)
+        state = scope.state()
+        found = scope.ids(wanted, state)
         now = time.time()
         if print_document([one.to_dict(now) for one in found], [one.id for one in found], output, as_json=as_json):
             return
@@ -145,8 +137,9 @@ def describe(
     """
     described = load_cluster(cluster)
     with ConnectSession(described) as session:
-        connectors, state = _connectors(session, config_topic)
-        found = named_ids(session.kafka, described.group_id, connectors, ids, _others(session))
+        scope = Scope(session, config_topic, report=report_line)
+        state = scope.state()
+        found = named_ids(session.kafka, described.group_id, connectors_of(state), ids, scope.others())
         ends = ends_of(session.kafka, [place for one in found for place in one.description.partitions])
         readers = readers_of(session.kafka, ends, sink_groups(state))
     now = time.time()
@@ -206,11 +199,8 @@ def hanging(
     describe every transactional id and the topic __transaction_state; exit code 5 if something cannot be told.
     """
     with ConnectSession(load_cluster(cluster)) as session:
-        known = partitions_of_all_topics(session.kafka)
-        if missing := sorted(set(topics or ()) - known.keys()):
-            raise ConfigurationError(f"There is no topic {', '.join(missing)}.", remedy="Check its name.")
-        places = [(topic, number) for topic in topics or known for number in range(known[topic])]
-        look = find_hanging(session.kafka.settings, places, known.get(STATE_TOPIC, 0))
+        places, coordinators = Scope(session, None, topics or ()).places()
+        look = find_hanging(session.kafka.settings, places, coordinators)
         ends = ends_of(session.kafka, [one.held.place for one in look.hanging])
         readers = readers_of(session.kafka, ends, {})
     names = [f"{one.held.topic}-{one.held.partition}" for one in look.hanging]
@@ -222,6 +212,10 @@ def hanging(
         raise typer.Exit(RolloutPausedError.exit_code)
 
 
+transactions_app.command(
+    "watch",
+    epilog=examples("eos transactions watch", "eos transactions watch --all --for 600 --json"),
+)(watch_)
 transactions_app.command(
     "audit",
     epilog=examples("eos transactions audit", "eos transactions audit --beside other-cluster --days-before 3"),
@@ -276,27 +270,6 @@ def _show_plan(plan: AbortPlan, *, as_json: bool) -> None:
         console.print(line, soft_wrap=True)
     todo = f"Nothing is changed yet. To do it: the same command with --hash {plan.short_hash}"
     console.print(todo, style="bold", soft_wrap=True)
-
-
-def _connectors(
-    session: ConnectSession, config_topic: str | None
-) -> tuple[Collection[str] | None, ClusterState | None]:
-    """The connectors that exist or existed in the group, None if they are not known; and what the config topic says.
-
-    A transaction of the leader that hangs in the config topic itself holds its readers up.
-    """
-    topic = config_topic or read_worker_files(session.cluster).common(CONFIGS)
-    try:
-        state = read_cluster_state(session.kafka, topic)
-    except (ReadTimeoutError, UnreachableError) as error:
-        report_line(f"{error.found} So the owner of an id is derived from its name only.")
-        return None, None
-    return {*state.connectors, *state.task_count_records}, state
-
-
-def _others(session: ConnectSession) -> tuple[KnownGroup, ...]:
-    """The other Connect groups of the Kafka cluster, which may have an id that looks like this group's."""
-    return other_known_groups(session.kafka, session.cluster.group_id)
 
 
 def _show_hanging(look: HangingLook, ends: Mapping[Place, EndsOrWhy], readers: ReadersLook) -> None:

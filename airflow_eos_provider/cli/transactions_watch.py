@@ -1,0 +1,121 @@
+"""``eos transactions watch``: a look every few seconds, and what has changed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from airflow_eos_provider.cli.common import (
+    ClusterOption,
+    ConfigTopicOption,
+    JsonOption,
+    load_cluster,
+    print_lines,
+    progress_console,
+    report_line,
+)
+from airflow_eos_provider.cli.completion import complete_connector
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.errors import EosError, RolloutPausedError, UnreachableError
+from airflow_eos_provider.transactions.changes import Change, ChangeKind, Moment, changes
+from airflow_eos_provider.transactions.look import Filter
+from airflow_eos_provider.transactions.scope import Scope
+
+_STYLES = {
+    ChangeKind.HANGING: "bold red",
+    ChangeKind.OVERDUE: "red",
+    ChangeKind.OPEN: "yellow",
+    ChangeKind.UNSEEN: "yellow",
+}
+
+
+TopicsOption = Annotated[
+    list[str] | None,
+    typer.Option("--topic", help="Only this topic; may be repeated. Default: every topic that one may see."),
+]
+
+
+def watch_(
+    every: Annotated[float, typer.Option("--every", min=1.0, metavar="SECONDS", help="Time between two looks.")] = 5.0,
+    seconds: Annotated[
+        float | None, typer.Option("--for", min=0.0, metavar="SECONDS", help="End after this time. Default: at Ctrl-C.")
+    ] = None,
+    longer_than: Annotated[
+        float, typer.Option("--longer-than", min=0.0, metavar="SECONDS", help="Open for longer is shown.")
+    ] = 30.0,
+    connector: Annotated[
+        str | None,
+        typer.Option("--connector", autocompletion=complete_connector, help="Only those of this connector's tasks."),
+    ] = None,
+    topics: TopicsOption = None,
+    everyone: Annotated[
+        bool, typer.Option("--all", help="Of the whole Kafka cluster, not of this group alone.")
+    ] = False,
+    cluster: ClusterOption = None,
+    config_topic: ConfigTopicOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Look at the transactions again and again, and print what changes: open long, overdue, hanging, ended.
+
+    Changes nothing. Hanging ones are found whoever wrote them. The last look decides the exit code: 1 if a transaction
+    hangs, else 5 if something could not be told, 6 if the brokers do not answer. --json prints a line for each change.
+    """
+    wanted = Filter(everyone=everyone, connector=connector or "", open_only=True)
+    with ConnectSession(load_cluster(cluster)) as session:
+        scope = Scope(session, config_topic, topics or (), report_line)
+        scope.places()  # a topic that does not exist is named at once
+        _end(_watch(lambda: scope.look(wanted), every, seconds, longer_than, as_json=as_json))
+
+
+def _watch(
+    look: Callable[[], Moment], every: float, seconds: float | None, longer_than: float, *, as_json: bool
+) -> tuple[Moment, UnreachableError | None]:
+    """Look until the time is over or an operator interrupts; the last look, and why it failed if it did."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    last, known, error = Moment(time.time()), None, None
+    with suppress(KeyboardInterrupt):
+        while True:
+            error = None
+            try:
+                last = look()
+            except UnreachableError as unreachable:  # a broker that is away comes back
+                last, error = Moment(time.time(), problem=unreachable.found), unreachable
+            _show(changes(known, last, longer_than), as_json=as_json)
+            if error is None:
+                if known is None:
+                    opened = counted(len(last.opened), "open transaction")
+                    print_lines(f"Watching; {opened} now.", on=progress_console)
+                known = last
+            else:
+                known = replace(known or last, problem=last.problem)
+            left = every if deadline is None else min(every, deadline - time.monotonic())
+            if left <= 0:
+                break
+            time.sleep(left)
+    return last, error
+
+
+def _show(found: tuple[Change, ...], *, as_json: bool) -> None:
+    for change in found:
+        if as_json:
+            typer.echo(json.dumps(change.to_dict()))
+        else:
+            at = time.strftime("%H:%M:%S", time.localtime(change.at))
+            print_lines(f"{at} {change.kind}: {change.what}", style=_STYLES.get(change.kind, ""))
+
+
+def _end(result: tuple[Moment, EosError | None]) -> None:
+    last, error = result
+    if error is not None:
+        raise error
+    if last.hanging is not None and last.hanging.hanging:
+        raise typer.Exit(1)
+    if last.hanging is None or last.unseen:
+        raise typer.Exit(RolloutPausedError.exit_code)

@@ -1,0 +1,90 @@
+"""What is looked at: the transactional ids of a group, and partitions that may hold a transaction open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+
+from airflow_eos_provider.connect.config_topic import ClusterState, read_cluster_state
+from airflow_eos_provider.connect.group import other_known_groups
+from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.transactional_ids import KnownGroup
+from airflow_eos_provider.errors import ConfigurationError, ReadTimeoutError, UnreachableError
+from airflow_eos_provider.kafka.held_open import Place
+from airflow_eos_provider.transactions.changes import Moment
+from airflow_eos_provider.transactions.hanging import STATE_TOPIC, find_hanging
+from airflow_eos_provider.transactions.look import Filter, KnownId, known_ids, partitions_of_all_topics
+
+
+class Scope:
+    """One group's transactions, and partitions that may hold some open; looked at as often as asked.
+
+    :param config_topic: the group's; by default as the workers' files say.
+    :param topics: to look in for hanging transactions; empty for all.
+    :param report: called, once, with what makes the owners of ids uncertain.
+    """
+
+    def __init__(
+        self,
+        session: ConnectSession,
+        config_topic: str | None,
+        topics: Sequence[str] = (),
+        report: Callable[[str], object] = lambda text: None,
+    ) -> None:
+        self._report = report
+        self._session = session
+        self._config_topic = config_topic
+        self._topics = tuple(topics)
+        self._said = ""
+
+    def state(self) -> ClusterState | None:
+        """What the config topic says; None if it cannot be read.
+
+        A transaction of the leader that hangs in the config topic itself holds its readers up.
+        """
+        topic = self._config_topic or read_worker_files(self._session.cluster).common(CONFIGS)
+        try:
+            return read_cluster_state(self._session.kafka, topic)
+        except (ReadTimeoutError, UnreachableError) as error:
+            if error.found != self._said:
+                self._report(f"{error.found} So the owner of an id is derived from its name only.")
+            self._said = error.found
+            return None
+
+    def others(self) -> tuple[KnownGroup, ...]:
+        """The other Connect groups of the Kafka cluster, which may have an id that looks like this group's."""
+        return other_known_groups(self._session.kafka, self._session.cluster.group_id)
+
+    def ids(self, wanted: Filter, state: ClusterState | None) -> list[KnownId]:
+        """The transactional ids that are wanted. Errors as in :func:`known_ids`."""
+        group_id = self._session.cluster.group_id
+        return known_ids(self._session.kafka, group_id, connectors_of(state), wanted, self.others())
+
+    def places(self) -> tuple[list[Place], int]:
+        """The partitions of the topics, and the number of coordinators' partitions.
+
+        :raises ConfigurationError: a topic is named that does not exist.
+        """
+        known = partitions_of_all_topics(self._session.kafka)
+        if missing := sorted(set(self._topics) - known.keys()):
+            raise ConfigurationError(f"There is no topic {', '.join(missing)}.", remedy="Check its name.")
+        places = [(topic, number) for topic in self._topics or known for number in range(known[topic])]
+        return places, known.get(STATE_TOPIC, 0)
+
+    def look(self, wanted: Filter) -> Moment:
+        """What is open and what hangs at this moment.
+
+        :raises UnreachableError: a broker does not answer.
+        """
+        opened = self.ids(wanted, self.state())
+        if self._topics:
+            opened = [one for one in opened if {topic for topic, _ in one.description.partitions} & {*self._topics}]
+        places, coordinators = self.places()
+        hanging = find_hanging(self._session.kafka.settings, places, coordinators)
+        return Moment(time.time(), tuple(opened), hanging)
+
+
+def connectors_of(state: ClusterState | None) -> Collection[str] | None:
+    """The connectors that exist, or existed; None if they are not known."""
+    return None if state is None else {*state.connectors, *state.task_count_records}
