@@ -41,6 +41,7 @@ def get_provider_info() -> dict[str, Any]:
                     "airflow_eos_provider.operators.connect_fence",
                     "airflow_eos_provider.operators.connect_offsets",
                     "airflow_eos_provider.operators.connect_topics",
+                    "airflow_eos_provider.operators.connect_transactions",
                     "airflow_eos_provider.operators.interval_run",
                     "airflow_eos_provider.operators.rolling_upgrade",
                 ],
@@ -51,6 +52,7 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": _INTEGRATION,
                 "python-modules": [
                     "airflow_eos_provider.sensors.connect_drift",
+                    "airflow_eos_provider.sensors.connect_transactions",
                     "airflow_eos_provider.sensors.interval_complete",
                 ],
             }
@@ -61,6 +63,7 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [
                     "airflow_eos_provider.triggers.approval",
                     "airflow_eos_provider.triggers.connect_drift",
+                    "airflow_eos_provider.triggers.connect_transactions",
                     "airflow_eos_provider.triggers.gate",
                     "airflow_eos_provider.triggers.interval_complete",
                 ],

@@ -1,15 +1,17 @@
-"""The DAG that looks for drift in a Kafka Connect cluster, twice a minute."""
+"""The DAG that looks for drift in a Kafka Connect cluster, twice a minute, and at its transactions."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from airflow.sdk import DAG, BaseNotifier
 
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.notifications.drift import ConnectDriftNotifier
 from airflow_eos_provider.operators.connect_drift import ConnectDriftAuditOperator
+from airflow_eos_provider.operators.connect_transactions import ConnectTransactionsAuditOperator
 from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 
 #: Drift that comes right after a look is found by the next one, and that takes some seconds to start: to notice it
@@ -28,6 +30,9 @@ DOC = """
 Fails when a worker runs in another mode, a member of the group is not in the cluster file, a worker is missing, a
 worker's file was edited, or a rollout is unfinished; the message says what to do about each. It changes nothing.
 While a rollout is carried out, what that rollout does is not reported as drift.
+
+`look_at_transactions` fails when a transaction hangs or is open past its timeout, the brokers are about to forget the
+transactional id of a task that is idle, or two groups of the Kafka cluster share ids, topics or a group id.
 """
 
 
@@ -40,6 +45,7 @@ def audit_dag(
     accept: Sequence[str] = (),
     through: Sequence[BaseNotifier] = (),
     repeat: bool = False,
+    transactions: bool = True,
     pool: str = "default_pool",
     tags: Collection[str] = ("kafka-connect", "exactly-once"),
 ) -> DAG:
@@ -52,7 +58,8 @@ def audit_dag(
     :param accept: SHA-256 of workers' files that are as meant though no rollout made them.
     :param through: notifiers that carry the message on, with ``{{ drift_message }}`` in their text.
     :param repeat: report the same drift at every look, not only at the first.
-    :param pool: pool of the task; not the one of the rolls, which keep it occupied for as long as they take.
+    :param transactions: whether the transactions are looked at, too; that asks every partition's leader.
+    :param pool: pool of the tasks; not the one of the rolls, which keep it occupied for as long as they take.
     :param tags: the DAG's tags.
     :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
     """
@@ -66,14 +73,14 @@ def audit_dag(
         doc_md=DOC.format(conn_id=conn_id),
         tags=list(tags),
     ) as dag:
-        ConnectDriftAuditOperator(
-            task_id="look_for_drift",
-            conn_id=conn_id,
-            pre_execute=refuse_unknown_conf,
-            mode=mode,
-            accept=accept,
-            pool=pool,
-            execution_timeout=LOOK_TIMEOUT,
-            on_failure_callback=[ConnectDriftNotifier(through=through, repeat=repeat)],
-        )
+        common: dict[str, Any] = {
+            "conn_id": conn_id,
+            "pre_execute": refuse_unknown_conf,
+            "pool": pool,
+            "execution_timeout": LOOK_TIMEOUT,
+            "on_failure_callback": [ConnectDriftNotifier(through=through, repeat=repeat)],
+        }
+        ConnectDriftAuditOperator(task_id="look_for_drift", mode=mode, accept=accept, **common)
+        if transactions:
+            ConnectTransactionsAuditOperator(task_id="look_at_transactions", **common)
     return dag

@@ -26,6 +26,32 @@ from airflow_eos_provider.transactions.look import (
     known_ids,
     partitions_of_all_topics,
 )
+from airflow_eos_provider.transactions.scope import Scope
+
+
+def look_at_open(
+    cluster: ConnectCluster,
+    *,
+    topics: Sequence[str] = (),
+    connectors: Sequence[str] = (),
+    open_seconds: float | None = None,
+) -> Audit:
+    """Whether something hangs in some topics, or a transaction of a group is open too long.
+
+    Whose an id is, its name says: the workers' files are not read.
+
+    :param topics: where nothing may hang; empty for all.
+    :param connectors: whose transactions count; empty for all of the group's.
+    :param open_seconds: for which one may be open; None for its own timeout.
+    :raises ConfigurationError: there is no such topic, or the credentials are refused.
+    :raises UnreachableError: a broker does not answer.
+    """
+    with ConnectSession(cluster) as session:
+        found = Scope(session, None, topics).look(Filter(open_only=True), by_name=True)
+        opened = tuple(one for one in found.opened if not connectors or one.owner.connector in connectors)
+        look = found.hanging
+        ends = ends_of(session.kafka, [one.held.place for one in look.hanging]) if look else {}
+    return audit(found.at, cluster.group_id, Seen(opened, look, ends), Limits(open_seconds))
 
 
 class Auditor:

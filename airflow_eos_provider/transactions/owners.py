@@ -38,9 +38,11 @@ def owner_of(
         return Owner("the leader, for the config topic", group_id)
     if transactional_id == journal_topic(group_id):
         return Owner("eos, for its journal", group_id)
-    theirs = [_said(transactional_id, other) for other in claims(transactional_id, others)]
+    claiming = claims(transactional_id, others)
+    theirs = [_said(transactional_id, other) for other in claiming]
     task = task_of(transactional_id, group_id)
-    if task is not None and (connectors is None or task.connector in connectors):
+    is_named = connectors is None and not any(other.connectors for other in claiming)
+    if task is not None and (is_named or task.connector in (connectors or ())):
         own = f"{task.connector}, task {task.number}"
         if theirs:
             return Owner(f"{own}; or {' or '.join(theirs)}", group_id, task.connector)

@@ -72,13 +72,14 @@ class Scope:
         places = [(topic, number) for topic in self._topics or known for number in range(known[topic])]
         return places, known.get(STATE_TOPIC, 0)
 
-    def look(self, wanted: Filter) -> Moment:
+    def look(self, wanted: Filter, *, by_name: bool = False) -> Moment:
         """What is open and what hangs at this moment.
 
+        :param by_name: tell whose an id is by its name, without the config topic.
         :raises UnreachableError: a broker does not answer.
         """
-        opened = self.ids(wanted, self.state())
-        if self._topics:
+        opened = self.ids(wanted, None if by_name else self.state())
+        if self._topics and not by_name:
             opened = [one for one in opened if {topic for topic, _ in one.description.partitions} & {*self._topics}]
         places, coordinators = self.places()
         hanging = find_hanging(self._session.kafka.settings, places, coordinators)

@@ -13,6 +13,10 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.transactions.audit import FindingKind, hanging_finding
+from airflow_eos_provider.transactions.hanging import STATE_TOPIC, find_hanging
+from airflow_eos_provider.transactions.look import partitions_of_all_topics
 from tests.faults.second_broker import SecondBroker, place_topics
 
 pytestmark = pytest.mark.slow
@@ -37,6 +41,7 @@ def test_a_marker_that_the_brokers_left_out_is_seen(
     assert "written" in task.end(), "the brokers say that the transaction has ended"
     second_broker.start()
     _wait_for_leader(story.pipeline, 2)
+    _look_for_the_lost_marker(story.pipeline)
     driver.tell("the stage has ended")
 
     end = driver.wait_for("completed", "error")
@@ -47,6 +52,18 @@ def test_a_marker_that_the_brokers_left_out_is_seen(
         assert "left out the marker in partition 0" in end["text"]
         assert story.completes() == []
     assert story.drained(stable_only=True) == {}, "readers of committed records do not get them"
+
+
+def _look_for_the_lost_marker(pipeline: Any) -> None:
+    """Before the driver fences: a fencing takes from the coordinator that the last transaction was committed."""
+    with Session(pipeline.kafka) as session:
+        coordinators = partitions_of_all_topics(session)[STATE_TOPIC]
+    (found,) = find_hanging(pipeline.kafka, [(pipeline.topic, 0)], coordinators).hanging
+    assert found.transactional_id is not None
+    assert found.transactional_id.startswith(f"{pipeline.group_id}-{pipeline.name}@")
+    assert found.may_be_committed
+    said = hanging_finding(found, None)
+    assert (said.kind, said.subject) == (FindingKind.LOST_MARKER, f"{pipeline.topic}-0")
 
 
 def _wait_for_leader(pipeline: Any, leader: int) -> None:

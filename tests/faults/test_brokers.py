@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,20 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, Res
 from confluent_kafka.cimpl import NewTopic
 
 from airflow_eos_provider.connect.properties import set_property
+from airflow_eos_provider.errors import UnreachableError
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.ledger import slice_key
 from airflow_eos_provider.interval.protocol.topics import prepare_topics
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.partitioner import partition_of
+from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.lab import jars
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.record import LabRecord
 from airflow_eos_provider.lab.teardown import take_down
+from airflow_eos_provider.transactions.hanging import STATE_TOPIC, HangingLook, find_hanging
+from airflow_eos_provider.transactions.look import partitions_of_all_topics
 
 pytestmark = pytest.mark.slow
 
@@ -251,6 +255,31 @@ def test_fencing_by_several_coordinators_returns_only_after_all_markers(brokers:
     assert all(p.last_timestamp_ms >= woken for p in marked.pop(paused))
     assert brokers.leader(topic, paused) == paused, "the pause was longer than the broker's session"
     assert len(producers) == len(ids)  # they lived until here, so nobody but the fencing ended their transactions
+
+
+def test_what_a_coordinator_that_is_away_has_open_is_never_said_to_hang(brokers: Brokers, kafka: KafkaSettings) -> None:
+    """Its partition is led by another broker, which answers; who has it open cannot be asked."""
+    topic, transactional_id = "with-others", "with-others-0"
+    with TransactionsClient(kafka) as client:
+        client.fence([transactional_id], timeout_ms=_FENCE_TIMEOUT_MS)
+    away = brokers.coordinator(transactional_id)
+    here = next(index for index in range(3) if index != away)
+    new = NewTopic(topic, num_partitions=3, replica_assignment=[[here + 1]] * 3, config={"min.insync.replicas": "1"})
+    brokers.admin.create_topics([new])[topic].result(60)
+    known = KafkaSettings.of(brokers.lab.brokers[here].bootstrap_servers)
+    producer = begun(kafka, transactional_id, topic)
+    with Session(known) as session:
+        coordinators = partitions_of_all_topics(session)[STATE_TOPIC]
+    assert find_hanging(known, [(topic, 0)], coordinators) == HangingLook((), (), {})
+    looks: list[HangingLook] = []
+    # Where no look is possible, 'hanging', the watch and the audit end with exit code 6.
+    with brokers.paused(away), suppress(UnreachableError):
+        looks.append(find_hanging(known, [(topic, 0)], coordinators))
+    brokers.wait_until_whole()
+    looks.append(find_hanging(known, [(topic, 0)], coordinators))
+    assert [look.hanging for look in looks] == [()] * len(looks)
+    assert looks[-1].is_whole
+    producer.abort_transaction(60)
 
 
 def begun(kafka: KafkaSettings, transactional_id: str, topic: str) -> Producer:

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+import yaml
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.transactions.auditor import look_at_open
 from tests.integration.hanging_transaction import HangingTransaction
+from tests.integration.named_listener import NamedListener
 from tests.integration.offsets_cluster import killed
 from tests.waiting import until
 
@@ -26,10 +43,26 @@ CONNECTOR, TOPIC = "lines", "lines"
 SECONDS = 60.0
 
 
+#: Who may not see everything; the workers and the tests have no name.
+OPERATOR, PASSWORD = "operator", "canary-71d0"
+
+
 @pytest.fixture(scope="module")
-def lab(lab_factory: Callable[..., Lab]) -> Lab:
+def named() -> NamedListener:
+    """The listener of those who say who they are, of a broker with an authorizer that soon forgets idle ids."""
+    more = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+        "transactional.id.expiration.ms": "600000",
+    }
+    return NamedListener(OPERATOR, PASSWORD, more)
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: Callable[..., Lab], named: NamedListener) -> Lab:
     """One enabled worker, and a connector that has delivered a line."""
-    lab = lab_factory(name="transactions", mode=Mode.ENABLED, workers=1)
+    with named.given():
+        lab = lab_factory(name="transactions", mode=Mode.ENABLED, workers=1)
     lab.create_topic(TOPIC, 2)
     file = lab.data_dir / "lines.txt"
     file.write_text("one\n", encoding="utf-8")
@@ -38,6 +71,17 @@ def lab(lab_factory: Callable[..., Lab]) -> Lab:
         rest.create(CONNECTOR, config)
     until(lambda: len(read_to_end(lab.cluster().kafka, TOPIC).records) == 1, "the line", seconds=SECONDS)
     return lab
+
+
+@pytest.fixture
+def operators_file(lab: Lab, named: NamedListener, tmp_path: Path) -> str:
+    """The lab's cluster as the operator reaches it."""
+    cluster = yaml.safe_load(lab.cluster_file.read_text(encoding="utf-8"))
+    file = tmp_path / "operator.yaml"
+    file.touch(mode=0o600)
+    described = {**cluster, "bootstrap_servers": named.bootstrap_servers, "client": named.client}
+    file.write_text(yaml.safe_dump(described), encoding="utf-8")
+    return str(file)
 
 
 @pytest.fixture
@@ -105,6 +149,41 @@ def test_a_transaction_is_described_with_what_waits_behind_it(lab: Lab, eos: Any
     assert "know no transactional id nobody" in ended.stderr
 
 
+def test_who_waits_behind_a_transaction_is_named_with_how_far_it_is(lab: Lab, eos: Any) -> None:
+    with opened(lab, "held-up", 1):
+        produce(lab, b"behind", 1)
+        (found,) = json.loads(eos.run("transactions", "describe", "held-up", "--json").stdout)
+        stable = found["partitions"][0]["stable"]
+        for name, offset in (("waits", stable), ("connect-a-sink", stable), ("before", 0), ("past", stable + 1)):
+            commit(lab, name, 1, offset)
+        commit(lab, "elsewhere", 0, 0)
+
+        (found,) = json.loads(eos.run("transactions", "describe", "held-up", "--json").stdout)
+        readers = {one["group_id"]: one for one in found["partitions"][0]["readers"]}
+        assert {name: one["standing"] for name, one in readers.items()} == {
+            "waits": "waits",
+            "connect-a-sink": "waits",
+            "before": "before",
+            "past": "past",
+        }
+        assert readers["connect-a-sink"]["connector"] == "a-sink, by its name"
+        assert (readers["waits"]["lag_to_stable"], readers["waits"]["lag_to_end"]) == (0, 2)
+        assert readers["before"]["lag_to_stable"] == stable
+        assert found["readers_unknown"] == []
+        shown = eos.run("transactions", "describe", "held-up").stdout
+        assert f"group waits: waits at {stable}, 2 to the end" in shown
+        assert "elsewhere" not in shown
+
+
+def commit(lab: Lab, group_id: str, partition: int, offset: int) -> None:
+    """Have a consumer group stand at an offset."""
+    consumer = Consumer({"bootstrap.servers": lab.bootstrap_servers, "group.id": group_id, "log_level": 0})
+    try:
+        consumer.commit(offsets=[TopicPartition(TOPIC, partition, offset)], asynchronous=False)
+    finally:
+        consumer.close()
+
+
 def test_a_transaction_that_is_alive_is_not_called_hanging_and_not_aborted(lab: Lab, eos: Any) -> None:
     with opened(lab, "alive", 0):
         assert "No transaction hangs" in eos.run("transactions", "hanging").stdout
@@ -150,3 +229,204 @@ def test_an_abort_that_is_killed_after_its_marker_is_over(lab: Lab, eos: Any) ->
         killed(lab, "marker", "carried-out", "transactions", "abort", *at(0), "--fence", "--hash", plan["hash"])
         assert "No transaction hangs" in eos.run("transactions", "abort", *at(0), expect=3).stderr
     assert eos.run("transactions", "hanging").stdout.strip() == "No transaction hangs."
+
+
+def test_a_watch_says_each_change_once_and_ends_when_it_is_interrupted(lab: Lab, eos: Any) -> None:
+    watch = eos.start("transactions", "watch", "--all", "--every", "1", "--longer-than", "1", "--json")
+    try:
+        with opened(lab, "watched", 0):
+            assert next_change(watch)["change"] == "open long"
+        ended = next_change(watch)
+        assert (ended["change"], ended["subject"]) == ("ended", "watched")
+        with late_write(lab, 0):
+            hangs = next_change(watch)
+            assert (hangs["change"], hangs["subject"]) == ("hanging", f"{TOPIC}-0")
+            watch.send_signal(signal.SIGINT)
+            output, problem = watch.communicate(timeout=SECONDS)
+            assert (watch.returncode, output) == (1, ""), problem
+    finally:
+        watch.kill()
+        watch.communicate()
+    until(lambda: eos.run("transactions", "watch", "--for", "0", expect=(0, 1)).returncode == 0, "its end", seconds=30)
+    assert "There is no topic" in eos.run("transactions", "watch", "--topic", "none", expect=2).stderr
+
+
+@contextmanager
+def late_write(lab: Lab, partition: int) -> Iterator[None]:
+    """A transaction that hangs meanwhile."""
+    with HangingTransaction.on(lab, TOPIC, partition) as late, TransactionsClient(lab.cluster().kafka) as client:
+        try:
+            yield
+        finally:
+            for held in client.held_open([(TOPIC, partition)]).held:
+                if held.producer_id == late.producer_id:
+                    client.abort(held)
+
+
+def next_change(watch: subprocess.Popen[str]) -> dict[str, Any]:
+    assert watch.stdout is not None
+    line = watch.stdout.readline()  # the watch ends by itself only with an error, and then there is no line
+    assert line, watch.communicate()
+    change: dict[str, Any] = json.loads(line)
+    return change
+
+
+def test_an_audit_passes_and_names_a_late_write_and_an_id_that_is_near_its_expiration(lab: Lab, eos: Any) -> None:
+    fine = json.loads(eos.run("transactions", "audit", "--json").stdout)
+    assert (fine["verdict"], fine["findings"], fine["doubts"]) == ("pass", [], [])
+
+    def findings(*options: str) -> list[dict[str, str]]:
+        found: list[dict[str, str]] = json.loads(
+            eos.run("transactions", "audit", "--json", *options, expect=(0, 1)).stdout
+        )["findings"]
+        return found
+
+    task = f"{lab.group_id}-{CONNECTOR}-0"
+    early = ("--idle-part", "0.01")  # of ten minutes
+    until(
+        lambda: [(one["kind"], one["subject"]) for one in findings(*early)] == [("idle id", task)],
+        "it is idle",
+        seconds=SECONDS,
+    )
+    assert "fails at its next write then (KAFKA-18019)" in " ".join(
+        eos.run("transactions", "audit", *early, expect=1).stdout.split()
+    )
+    with late_write(lab, 0), opened(lab, "long", 1):
+        found = findings("--longer-than", "0")
+        assert {(one["kind"], one["subject"]) for one in found} == {
+            ("hanging", f"{TOPIC}-0"),
+            ("open too long", "long"),
+        }
+
+
+def test_what_a_sensor_waits_for_is_limited_to_the_topics_and_connectors_that_are_named(lab: Lab) -> None:
+    group = lab.group_id
+    with late_write(lab, 0), opened(lab, f"{group}-one-0", 1), opened(lab, f"{group}-other-0", 1):
+
+        def subjects(**options: Any) -> set[str]:
+            found = look_at_open(lab.cluster(), open_seconds=0.0, **options)
+            assert found.doubts == ()
+            return {one.subject for one in found.findings}
+
+        assert subjects() == {f"{TOPIC}-0", f"{group}-one-0", f"{group}-other-0"}
+        assert subjects(connectors=["one"]) == {f"{TOPIC}-0", f"{group}-one-0"}
+        assert subjects(connectors=["none"], topics=[f"{group}-configs"]) == set()
+    assert look_at_open(lab.cluster()).verdict == "pass"
+    with pytest.raises(ConfigurationError, match="There is no topic none"):
+        look_at_open(lab.cluster(), topics=["none"])
+
+
+def test_a_principal_that_may_not_see_all_is_never_told_that_something_hangs_or_that_all_is_well(
+    lab: Lab, eos: Any, operators_file: str
+) -> None:
+    as_operator = ("--cluster", operators_file)
+    commit(lab, "a-reader", 0, 0)
+    assert eos.run("transactions", "hanging", *as_operator).returncode == 0
+    with (
+        opened(lab, "hidden", 0),
+        denied(lab, ResourceType.TRANSACTIONAL_ID, "*", AclOperation.DESCRIBE),
+        denied(lab, ResourceType.GROUP, "a-reader", AclOperation.DESCRIBE),
+    ):
+
+        def hanging() -> subprocess.CompletedProcess[str]:
+            done: subprocess.CompletedProcess[str] = eos.run(
+                "transactions", "hanging", "--json", *as_operator, expect=(0, 5)
+            )
+            return done
+
+        until(lambda: hanging().returncode == 5, "the rules hold", seconds=SECONDS)
+        found = json.loads(hanging().stdout)
+        assert found["hanging"] == []
+        assert [(one["topic"], one["partition"]) for one in found["unseen"]] == [(TOPIC, 0)]
+        refused = eos.run("transactions", "abort", *at(0), *as_operator, expect=3).stderr
+        assert "not all could be asked: it may be alive" in " ".join(refused.split())
+        audit = json.loads(eos.run("transactions", "audit", "--json", *as_operator, expect=5).stdout)
+        assert any("not every coordinator could be asked" in doubt for doubt in audit["doubts"])
+        assert eos.run("transactions", "watch", "--for", "0", *as_operator, expect=5).returncode == 5
+    with opened(lab, "seen", 0), denied(lab, ResourceType.GROUP, "a-reader", AclOperation.DESCRIBE):
+
+        def unknown() -> list[str]:
+            described = eos.run("transactions", "describe", "seen", "--json", *as_operator).stdout
+            said: list[str] = json.loads(described)[0]["readers_unknown"]
+            return said
+
+        until(
+            lambda: unknown() == ["group a-reader: the principal may not describe it"],
+            "the rule holds",
+            seconds=SECONDS,
+        )
+
+
+@contextmanager
+def denied(lab: Lab, kind: ResourceType, name: str, operation: AclOperation) -> Iterator[None]:
+    """What the operator may not do meanwhile; everybody else may."""
+
+    def rule(who: str, what: AclOperation, permission: AclPermissionType) -> AclBinding:
+        return AclBinding(kind, name, ResourcePatternType.LITERAL, who, "*", what, permission)
+
+    admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers, "log_level": 0})
+    rules = [
+        rule(f"User:{OPERATOR}", operation, AclPermissionType.DENY),
+        rule("User:*", AclOperation.ALL, AclPermissionType.ALLOW),
+    ]
+    for future in admin.create_acls(rules, request_timeout=30).values():
+        future.result()
+    try:
+        yield
+    finally:
+        these = AclBindingFilter(
+            kind, name, ResourcePatternType.LITERAL, None, None, AclOperation.ANY, AclPermissionType.ANY
+        )
+        for future in admin.delete_acls([these], request_timeout=30).values():
+            assert len(future.result()) == len(rules)
+
+
+def test_groups_that_collide_are_found_and_an_id_of_both_is_said_to_be_of_both(lab: Lab, eos: Any) -> None:
+    """Two groups without workers: their config topics, their leaders' ids and their tasks' are as Connect has them."""
+    one = f"u{time.monotonic_ns()}"
+    other = f"{one}-b"
+    write_as_leader(lab, one, f"{one}-configs", "b-c")
+    write_as_leader(lab, other, f"{other}-configs", "c")
+    for transactional_id in (f"{other}-c-0", f"{one}-daily-planner"):
+        producer_of(lab, transactional_id)
+    found = json.loads(eos.run("transactions", "audit", "--json", expect=1).stdout)
+    assert {(each["kind"], each["subject"]) for each in found["findings"]} == {
+        ("collision", f"{other}-c-<task>"),
+        ("collision", one),  # an interval pipeline in a Connect group
+        ("collision", f"{one}-configs"),
+    }
+    assert any(f"a prefixed ACL for {one}- covers both" in note for note in found["notes"])
+    assert found["doubts"] == []
+
+    write_as_leader(lab, f"{one}-third", f"{other}-configs", "c")
+    shared = json.loads(eos.run("transactions", "audit", "--json", expect=1).stdout)
+    assert f"{other}-configs" in {each["subject"] for each in shared["findings"]}
+
+    file = lab.data_dir / f"{one}.yaml"
+    cluster = yaml.safe_load(lab.cluster_file.read_text(encoding="utf-8"))
+    file.write_text(yaml.safe_dump({**cluster, "group_id": one}), encoding="utf-8")
+    file.chmod(0o600)
+    of_one = ("--cluster", str(file), "--config-topic", f"{one}-configs")
+    assert listed(eos, *of_one).keys() == {f"connect-cluster-{one}", f"{other}-c-0"}
+    # The other group is seen by its leader's id alone, which 'list' does not look for: only the audit does.
+    files = eos.run("transactions", "audit", "--json", "--beside", str(file), expect=1).stdout
+    subjects = {each["subject"] for each in json.loads(files)["findings"]}
+    assert {f"{lab.group_id}-configs", f"{lab.group_id}-offsets", f"{lab.group_id}-status"} <= subjects
+
+
+def producer_of(lab: Lab, transactional_id: str) -> Producer:
+    settings = {"bootstrap.servers": lab.bootstrap_servers, "transactional.id": transactional_id, "log_level": 0}
+    producer = Producer(settings)
+    producer.init_transactions(30)
+    return producer
+
+
+def write_as_leader(lab: Lab, group_id: str, topic: str, connector: str) -> None:
+    """A connector's record as the leader of a group writes it."""
+    if topic not in AdminClient({"bootstrap.servers": lab.bootstrap_servers}).list_topics(timeout=30).topics:
+        lab.create_topic(topic, 1, {"cleanup.policy": "compact"})
+    producer = producer_of(lab, f"connect-cluster-{group_id}")
+    producer.begin_transaction()
+    value = json.dumps({"properties": {"name": connector, "connector.class": FILE_SOURCE}})
+    producer.produce(topic, value.encode(), f"connector-{connector}".encode())
+    producer.commit_transaction(30)

@@ -228,17 +228,23 @@ def test_the_audit_dag_looks_often_enough_to_notice_within_a_minute_and_catches_
     assert dag.schedule == timedelta(seconds=30)
     assert dag.start_date is not None
     assert (dag.catchup, dag.max_active_runs) == (False, 1)
-    (task,) = dag.tasks
-    assert isinstance(task.on_failure_callback[0], ConnectDriftNotifier)
+    assert [task.task_id for task in dag.tasks] == ["look_for_drift", "look_at_transactions"]
+    assert all(isinstance(task.on_failure_callback[0], ConnectDriftNotifier) for task in dag.tasks)
 
 
 def test_the_audit_dag_hands_cluster_expectation_and_channels_on() -> None:
     channel = Channel()
     dag = audit_dag(conn_id="c7", dag_id="audit_7", mode="enabled", accept=["ab"], through=[channel], repeat=True)
-    (task,) = dag.tasks
-    assert (task.conn_id, task.mode, task.accept) == ("c7", "enabled", ["ab"])
-    notifier = task.on_failure_callback[0]
-    assert (notifier.through, notifier.repeat) == ((channel,), True)
+    drift, transactions = dag.tasks
+    assert (drift.conn_id, drift.mode, drift.accept) == ("c7", "enabled", ["ab"])
+    assert transactions.conn_id == "c7"
+    for task in dag.tasks:
+        notifier = task.on_failure_callback[0]
+        assert (notifier.through, notifier.repeat) == ((channel,), True)
+
+
+def test_an_audit_dag_may_leave_the_transactions_alone() -> None:
+    assert audit_dag(dag_id="audit_8", transactions=False).task_ids == ["look_for_drift"]
 
 
 # The sensor

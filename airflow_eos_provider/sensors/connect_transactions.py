@@ -1,0 +1,111 @@
+"""Wait until no transaction holds up the readers of a Connect cluster's topics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseSensorOperator
+from airflow.sdk.bases.sensor import PokeReturnValue
+from airflow.sdk.configuration import conf
+from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
+
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.triggers.connect_transactions import ConnectTransactionsTrigger
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+POKE_SECONDS = 15.0
+
+#: The trigger reports a timeout; this much later Airflow itself would, without our message.
+_BACKSTOP = timedelta(minutes=5)
+
+
+class ConnectTransactionsSensor(BaseSensorOperator):
+    """Succeeds when no transaction hangs, and none of the group's is open too long; its XCom is the look. It changes
+    nothing.
+
+    What cannot be seen at one look is logged, and waited for: it is no proof that nothing hangs.
+
+    :param conn_id: a connection of type ``kafka_connect`` (templated).
+    :param topics: where nothing may hang; by default all that one may see (templated).
+    :param connectors: whose transactions may not be open too long; by default all of the group's (templated).
+    :param longer_than: seconds for which a transaction may be open; None for its own timeout.
+    :param deferrable: wait in the triggerer, without a worker's slot; default: ``[operators] default_deferrable``.
+    """
+
+    template_fields: Sequence[str] = ("conn_id", "topics", "connectors")
+
+    def __init__(
+        self,
+        *,
+        conn_id: str = KafkaConnectHook.default_conn_name,
+        topics: Sequence[str] = (),
+        connectors: Sequence[str] = (),
+        longer_than: float | None = None,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("poke_interval", POKE_SECONDS)
+        super().__init__(**kwargs)
+        self.conn_id = conn_id
+        self.topics = topics
+        self.connectors = connectors
+        self.longer_than = longer_than
+        self.deferrable = deferrable
+
+    def execute(self, context: Context) -> Any:
+        if not self.deferrable:
+            return super().execute(context)
+        # The start of the task, not of this try or deferral, so that the timeout is one for all of them.
+        return self._look_or_defer(context, context["ti"].start_date.timestamp() + self.timeout)
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        from airflow_eos_provider.transactions.auditor import look_at_open
+
+        try:
+            found = look_at_open(
+                KafkaConnectHook(self.conn_id).get_cluster(),
+                topics=self.topics,
+                connectors=self.connectors,
+                open_seconds=self.longer_than,
+            )
+        except ConfigurationError as error:  # waiting does not remedy that
+            raise AirflowFailException(str(error)) from error
+        except EosError as error:
+            self.log.warning("The transactions cannot be looked at now: %s", error.found)
+            return PokeReturnValue(is_done=False)
+        is_clear = found.verdict == "pass"
+        level = self.log.info if is_clear else self.log.warning
+        level("%s", found.describe())
+        return PokeReturnValue(is_done=is_clear, xcom_value=found.to_dict() if is_clear else None)
+
+    def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Called with the trigger's event."""
+        if event["status"] == "timeout":
+            raise AirflowSensorTimeout(f"{event['reason']} (for {self.timeout:.0f} s).")
+        if event["status"] == "error":
+            raise AirflowFailException(event["reason"])
+        return self._look_or_defer(context, event["deadline"])
+
+    def _look_or_defer(self, context: Context, deadline: float) -> dict[str, Any]:
+        found = self.poke(context)
+        if found:
+            xcom: dict[str, Any] = found.xcom_value or {}
+            return xcom
+        self.defer(
+            trigger=ConnectTransactionsTrigger(
+                conn_id=self.conn_id,
+                topics=self.topics,
+                connectors=self.connectors,
+                longer_than=self.longer_than,
+                poke_interval=self.poke_interval,
+                deadline=deadline,
+            ),
+            method_name="resume",
+            timeout=timedelta(seconds=max(deadline - time.time(), 0)) + _BACKSTOP,
+        )

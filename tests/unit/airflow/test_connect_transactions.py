@@ -1,0 +1,244 @@
+"""The audit of transactions, and the sensor with its trigger: who looks, who waits, who fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, TaskDeferred
+
+from airflow_eos_provider.errors import ConfigurationError, UnreachableError
+from airflow_eos_provider.operators.audit import ConnectUnseenError
+from airflow_eos_provider.operators.connect_transactions import (
+    KEYS,
+    ConnectTransactionsAuditOperator,
+    ConnectTransactionsError,
+)
+from airflow_eos_provider.sensors.connect_transactions import ConnectTransactionsSensor
+from airflow_eos_provider.transactions.audit import Audit, AuditFinding, FindingKind, Limits
+from airflow_eos_provider.triggers import connect_transactions
+from airflow_eos_provider.triggers.connect_transactions import ConnectTransactionsTrigger
+
+PASSWORD = "s3cret-pw"
+
+
+def found(*subjects: str, doubts: tuple[str, ...] = ()) -> Audit:
+    kind = FindingKind.HANGING
+    findings = tuple(AuditFinding(kind, s, f"{s} is held open", f"abort {s}", f"{kind} {s}") for s in subjects)
+    return Audit(1.0, "connect", findings, doubts=doubts)
+
+
+FINE = found()
+DOUBT = found(doubts=("a partition",))
+
+
+class Looks:
+    """Stands in for looks at a cluster, which need one: answers one by one, or raises; the last for ever."""
+
+    def __init__(self, *answers: Audit | Exception) -> None:
+        self.answers = list(answers)
+        self.asked: list[dict[str, Any]] = []
+
+    def __call__(self, cluster: Any, **asked: Any) -> Any:
+        self.asked.append(asked)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class Auditing(Looks):
+    """The same as the auditor is called."""
+
+    def __call__(self, cluster: Any, **asked: Any) -> Any:
+        self.asked.append(asked)
+        return self
+
+    def __enter__(self) -> Auditing:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def look(self) -> Any:
+        return Looks.__call__(self, None)
+
+
+class XComs:
+    """A task instance that keeps the XComs of earlier runs."""
+
+    def __init__(self) -> None:
+        self.task_id, self.start_date = "look", datetime.now(UTC)
+        self.values: dict[str, Any] = {}
+
+    def xcom_pull(self, *, task_ids: str, key: str, map_indexes: int, include_prior_dates: bool) -> Any:
+        return self.values.get(key)
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.values[key] = value
+
+
+@pytest.fixture(autouse=True)
+def connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {
+        "bootstrap_servers": "broker:9092",
+        "group_id": "connect",
+        "client": {"sasl.password": PASSWORD},
+        "workers": [{"url": "http://w1:8083"}],
+    }
+    document = json.dumps({"conn_type": "kafka_connect", "extra": extra})
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_CONNECT_DEFAULT", document)
+
+
+@pytest.fixture
+def task_context() -> dict[str, Any]:
+    return {"ti": XComs(), "dag": None}
+
+
+def use(monkeypatch: pytest.MonkeyPatch, *answers: Audit | Exception) -> Looks:
+    looks = Looks(*answers)
+    monkeypatch.setattr("airflow_eos_provider.transactions.auditor.look_at_open", looks)
+    return looks
+
+
+def use_auditor(monkeypatch: pytest.MonkeyPatch, *answers: Audit | Exception) -> Auditing:
+    auditing = Auditing(*answers)
+    monkeypatch.setattr("airflow_eos_provider.transactions.auditor.Auditor", auditing)
+    return auditing
+
+
+def audit(context: dict[str, Any], **options: Any) -> Any:
+    return ConnectTransactionsAuditOperator(task_id="look", **options).execute(context)
+
+
+# The audit
+
+
+def test_an_audit_in_which_all_is_well_succeeds_and_its_limits_are_handed_on(
+    monkeypatch: pytest.MonkeyPatch, task_context: dict[str, Any]
+) -> None:
+    auditing = use_auditor(monkeypatch, FINE)
+    options = {"longer_than": 60.0, "idle_part": 0.5, "days_before": 1.0}
+    assert audit(task_context, config_topic="configs", **options)["verdict"] == "pass"
+    assert auditing.asked[0] == {"config_topic": "configs", "limits": Limits(60.0, 0.5, 1.0)}
+
+
+def test_an_audit_fails_with_each_finding_and_the_same_finding_is_news_once(
+    monkeypatch: pytest.MonkeyPatch, task_context: dict[str, Any]
+) -> None:
+    use_auditor(monkeypatch, found("a-0", "b-1"), found("a-0"), found("c-2"))
+    news = []
+    for _ in range(3):
+        with pytest.raises(ConnectTransactionsError) as failed:
+            audit(task_context)
+        news.append(failed.value.is_news)
+    assert news == [True, False, True]
+    assert "c-2 is held open" in str(failed.value)
+    assert "What to do: abort c-2" in str(failed.value)
+    assert task_context["ti"].values == {KEYS: ["hanging c-2"]}
+
+
+def test_an_audit_that_could_not_see_is_tried_again_but_not_one_with_a_wrong_connection(
+    monkeypatch: pytest.MonkeyPatch, task_context: dict[str, Any]
+) -> None:
+    for answer in (DOUBT, UnreachableError("no broker")):
+        use_auditor(monkeypatch, answer)
+        with pytest.raises(ConnectUnseenError) as failed:
+            audit(task_context)
+        assert not isinstance(failed.value, AirflowFailException)
+    use_auditor(monkeypatch, ConfigurationError("no such topic"))
+    with pytest.raises(ConnectTransactionsError, match="no such topic"):
+        audit(task_context)
+
+
+# The sensor
+
+
+def sensor(**options: Any) -> ConnectTransactionsSensor:
+    return ConnectTransactionsSensor(**{"task_id": "clear", "poke_interval": 0.01, **options})
+
+
+def test_the_sensor_waits_while_something_is_open_or_not_seen_and_returns_the_look(
+    monkeypatch: pytest.MonkeyPatch, task_context: dict[str, Any]
+) -> None:
+    looks = use(monkeypatch, found("a-0"), DOUBT, UnreachableError("away"), FINE)
+    waiting = sensor(deferrable=False, topics=["a"], connectors=["c"], longer_than=5.0)
+    assert waiting.execute(task_context) == FINE.to_dict()
+    assert looks.asked == [{"topics": ["a"], "connectors": ["c"], "open_seconds": 5.0}] * 4
+
+
+def test_the_deferred_sensor_stores_no_secrets_keeps_one_deadline_and_looks_itself_when_it_is_resumed(
+    monkeypatch: pytest.MonkeyPatch, task_context: dict[str, Any]
+) -> None:
+    use(monkeypatch, found("a-0"), found("a-0"), FINE)
+    waiting = sensor(deferrable=True, timeout=600)
+    with pytest.raises(TaskDeferred) as deferred:
+        waiting.execute(task_context)
+    _, stored = deferred.value.trigger.serialize()
+    deadline = task_context["ti"].start_date.timestamp() + 600
+    assert stored["deadline"] == deadline
+    assert PASSWORD not in json.dumps(stored)
+    event = {"status": "look", "deadline": deadline}
+    with pytest.raises(TaskDeferred) as again:
+        waiting.resume(task_context, event)
+    assert again.value.trigger.serialize()[1]["deadline"] == deadline
+    assert waiting.resume(task_context, event) == FINE.to_dict()
+
+
+def test_timeout_and_error_of_the_trigger_end_the_sensor_with_what_was_last_seen(task_context: dict[str, Any]) -> None:
+    with pytest.raises(AirflowSensorTimeout, match="a-0 is held open"):
+        sensor().resume(task_context, {"status": "timeout", "reason": "a-0 is held open"})
+    with pytest.raises(AirflowFailException, match="no such topic"):
+        sensor().resume(task_context, {"status": "error", "reason": "no such topic"})
+
+
+def test_a_sensor_does_not_wait_for_what_only_a_person_can_mend(
+    monkeypatch: pytest.MonkeyPatch, task_context: dict[str, Any]
+) -> None:
+    use(monkeypatch, ConfigurationError("no such topic"))
+    with pytest.raises(AirflowFailException, match="no such topic"):
+        sensor(deferrable=False).execute(task_context)
+
+
+# The trigger
+
+
+def trigger(**options: Any) -> ConnectTransactionsTrigger:
+    arguments = {"conn_id": "kafka_connect_default", "topics": ("a",), "connectors": (), "longer_than": 5.0}
+    return ConnectTransactionsTrigger(**{**arguments, "poke_interval": 0.01, "deadline": time.time() + 10, **options})
+
+
+def event_of(waiting: ConnectTransactionsTrigger) -> Any:
+    async def first() -> Any:
+        return (await asyncio.wait_for(anext(waiting.run()), 120)).payload
+
+    return asyncio.run(first())
+
+
+def test_the_trigger_can_be_rebuilt_from_what_it_stores() -> None:
+    path, stored = trigger().serialize()
+    assert path == f"{connect_transactions.__name__}.ConnectTransactionsTrigger"
+    assert ConnectTransactionsTrigger(**stored).serialize() == (path, stored)
+
+
+def test_the_trigger_resumes_the_task_when_nothing_holds_readers_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = use(monkeypatch, found("a-0"), DOUBT, UnreachableError("away"), FINE)
+    waiting = trigger()
+    assert event_of(waiting) == {"status": "look", "deadline": waiting.deadline}
+    assert len(looks.asked) == 4
+    assert looks.asked[0] == {"topics": ["a"], "connectors": [], "open_seconds": 5.0}
+
+
+def test_the_deadline_ends_the_trigger_with_what_was_last_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, found("a-0"))
+    event = event_of(trigger(deadline=time.time() + 0.2))
+    assert event["status"] == "timeout"
+    assert "a-0 is held open" in event["reason"]
+
+
+def test_the_trigger_ends_at_what_only_a_person_can_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, ConfigurationError("no such topic"))
+    assert event_of(trigger()) == {"status": "error", "reason": "no such topic"}
