@@ -45,7 +45,10 @@ async def loaded_coordinators(admin: Any, transactional_ids: Iterable[str]) -> d
     :returns: None if the principal may not describe one of them, or this client does not know one of the brokers.
     :raises kafka.errors.KafkaError: a coordinator is not there, loads, or did not answer.
     """
-    nodes = await coordinators_of(admin, transactional_ids)
+    try:
+        nodes = await coordinators_of(admin, transactional_ids)
+    except kafka.errors.TransactionalIdAuthorizationFailedError:  # who coordinates an id is part of its description
+        return None
     if not {broker.node_id for broker in admin._manager.cluster.brokers()}.issuperset(nodes.values()):
         return None
     may_see = True
