@@ -16,13 +16,16 @@ from airflow_eos_provider.cli.common import (
     table,
     width_for,
 )
+from airflow_eos_provider.connect.group import known_group
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.output import OutputOption, print_document
 from airflow_eos_provider.rollout.drift.findings import Finding, findings
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.terminal import lines
+from airflow_eos_provider.transactions.collisions import KafkaGroups, find_collisions
 
 _REST_SHOWS = {True: "enabled", False: "no", None: "?"}
 _MODE_STYLES = {
@@ -51,13 +54,23 @@ def status(
     """Show the group, its workers, connectors, fencing and transactions. Changes nothing."""
     with Observer(load_cluster(cluster)) as observer:
         observation = observer.observe_settled()
-    found = findings(observation)
+    found = (*findings(observation), *collisions(observation))
     names = [worker.worker_id for worker in observation.workers]
     if not print_document(to_document(observation, found), names, output, as_json=as_json):
         with width_for(output):
             _show(observation, found)
     if exit_code and found:
         raise typer.Exit(EXIT_FINDINGS)
+
+
+def collisions(observation: Observation) -> list[Finding]:
+    """What the group shares with the other Connect groups that were seen; 'eos transactions audit' sees more."""
+    connectors = None
+    if observation.config is not None:
+        connectors = frozenset({*observation.config.connectors, *observation.config.task_count_records})
+    groups = (KnownGroup(observation.group_id, connectors), *map(known_group, observation.neighbours))
+    found = find_collisions(KafkaGroups(groups))
+    return [Finding(each.what, each.remedy) for each in found if each.is_harmful]
 
 
 def _show(observation: Observation, found: tuple[Finding, ...]) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_eos_provider.cli import common, status
+from airflow_eos_provider.connect.group import Assignment, Member, WorkerGroup
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionDescription
@@ -54,3 +57,25 @@ def test_wide_folds_nothing_and_leaves_the_console_as_it_was(monkeypatch: pytest
     with common.width_for(Output.WIDE):
         assert common.console.width > 1_000
     assert common.console.width == 80
+
+
+def test_another_group_whose_tasks_have_the_same_ids_is_a_finding() -> None:
+    cluster = Cluster(Mode.ENABLED)
+    name = next(iter(cluster.configs))
+    seen = cluster.see(neighbours=(neighbour("other", "x"),)).observe()
+    assert status.collisions(seen) == []
+    head, _, rest = seen.group_id.partition("-")
+    assert not rest, "the group of these tests has a plain name"
+    colliding = replace(seen, group_id=f"{head}-b", neighbours=(neighbour(head, f"b-{name}"),))
+    (found,) = status.collisions(colliding)
+    assert f"connector {name} of group {head}-b" in found.what
+    assert f"connector b-{name} of group {head}" in found.what
+
+
+def neighbour(group_id: str, connector: str) -> WorkerGroup:
+    """Another Connect group with one member that runs one connector."""
+    assignment = Assignment(
+        error=0, leader="m", leader_url="http://o1:8083/", config_offset=1, connectors=frozenset({connector})
+    )
+    member = Member("m", "connect", "/127.0.0.1", "http://o1:8083/", "o1:8083", assignment=assignment)
+    return WorkerGroup(group_id, "Stable", "sessioned", members=(member,))
