@@ -54,5 +54,5 @@ def drift_message(context: Any) -> str:
         lines.append(f"Audit: {ti.dag_id}, {ti.task_id}, run {ti.run_id}")
         if getattr(ti, "log_url", None):
             lines.append(f"Log: {ti.log_url}")
-    lines.append("'eos drift' and 'eos transactions audit' look again, 'eos status' shows the whole cluster.")
+    lines.append("'eos drift' looks again, so does 'eos transactions audit', and 'eos status' shows the whole cluster.")
     return "\n".join(lines)

@@ -353,6 +353,8 @@ def test_a_stale_worker_is_noticed_and_reported_once(rest: AirflowRest, lab: Lab
     rest.unpause(SENSOR)
     sensor_run = rest.trigger(SENSOR)
     wait_for("the first look", lambda: "success" in rest.run_states(AUDIT).values())
+    (looked, *_) = (run for run, state in rest.run_states(AUDIT).items() if state == "success")
+    assert rest.xcom(AUDIT, looked, "look_at_transactions")["verdict"] == "pass"
     wait_for("the sensor to defer", lambda: states(rest, sensor_run) == ["deferred"])
     assert "failed" not in rest.run_states(AUDIT).values()
 

@@ -182,3 +182,10 @@ def test_what_another_group_claims_is_named_as_its() -> None:
     assert (theirs.text, theirs.group_id, theirs.connector) == ("group a-b: c, task 0", None, None)
     assert owner_of("connect-cluster-a-b", "a", None, others).text == "group a-b: the leader"
     assert owner_of("a-b-c-0", "a", {"orders"}, [KnownGroup("a-b")]).text == "group a-b: perhaps c, task 0"
+
+
+def test_where_the_connectors_are_not_known_what_another_group_has_for_certain_is_its() -> None:
+    theirs = owner_of("a-b-c-0", "a", None, [KnownGroup("a-b", frozenset({"c"}))])
+    assert (theirs.text, theirs.group_id) == ("group a-b: c, task 0", None)
+    both = owner_of("a-b-c-0", "a", None, [KnownGroup("a-b")])
+    assert (both.text, both.group_id) == ("b-c, task 0; or group a-b: perhaps c, task 0", "a")
