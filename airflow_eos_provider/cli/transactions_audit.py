@@ -14,6 +14,7 @@ from airflow_eos_provider.cli.common import (
     load_cluster,
     print_lines,
 )
+from airflow_eos_provider.cli.transactions_watch import TopicsOption
 from airflow_eos_provider.errors import EosError, RolloutPausedError
 from airflow_eos_provider.output import OutputOption, print_document
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, Limits
@@ -35,6 +36,7 @@ def audit_(
             "repeated.",
         ),
     ] = None,
+    topics: TopicsOption = None,
     longer_than: Annotated[
         float | None,
         typer.Option(
@@ -62,12 +64,15 @@ def audit_(
 ) -> None:
     """Look for hanging and overdue transactions, lost markers, ids near their expiration, collisions. Changes nothing.
 
-    On the whole Kafka cluster; ids near their expiration are those of this group's tasks. Exit code 1 if something is
-    found, else 5 if something could not be seen.
+    On the whole Kafka cluster; ids near their expiration are those of this group's tasks. --topic limits where hanging
+    ones are looked for, such as to topics that one may read. Exit code 1 if something is found, else 5 if something
+    could not be seen.
     """
     limits = Limits(longer_than, idle_part, days_before)
     others = [load_cluster(each) for each in beside or ()]
-    with Auditor(load_cluster(cluster), config_topic=config_topic, beside=others, limits=limits) as auditor:
+    with Auditor(
+        load_cluster(cluster), config_topic=config_topic, beside=others, topics=topics or (), limits=limits
+    ) as auditor:
         found = auditor.look()
     names = list(dict.fromkeys(finding.subject for finding in found.findings))
     if not print_document(found.to_dict(), names, output, as_json=as_json):

@@ -87,14 +87,11 @@ def _watch(
                 last = look()
             except UnreachableError as unreachable:  # a broker that is away comes back
                 last, error = Moment(time.time(), problem=unreachable.found), unreachable
+            if known is None:
+                opened = counted(len(last.opened), "open transaction")
+                print_lines(f"Watching; {opened} now.", on=progress_console)
             _show(changes(known, last, longer_than), as_json=as_json)
-            if error is None:
-                if known is None:
-                    opened = counted(len(last.opened), "open transaction")
-                    print_lines(f"Watching; {opened} now.", on=progress_console)
-                known = last
-            else:
-                known = replace(known or last, problem=last.problem)
+            known = last if error is None else replace(known or last, problem=last.problem)
             left = every if deadline is None else min(every, deadline - time.monotonic())
             if left <= 0:
                 break

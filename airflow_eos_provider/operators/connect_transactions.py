@@ -31,6 +31,7 @@ class ConnectTransactionsAuditOperator(AuditOperator):
 
     :param conn_id: a connection of type ``kafka_connect`` (templated).
     :param config_topic: the workers' ``config.storage.topic``, where their files cannot be read (templated).
+    :param topics: where hanging ones are looked for; by default all topics that one may see (templated).
     :param longer_than: seconds for which a transaction may be open; None for its own timeout.
     :param idle_part: part of ``transactional.id.expiration.ms`` after which an idle id is named.
     :param days_before: or so many days before it is over, whichever comes first; not in its first half.
@@ -39,7 +40,7 @@ class ConnectTransactionsAuditOperator(AuditOperator):
     :raises ConnectUnseenError: it is not known; what is not seen is unknown, not fine.
     """
 
-    template_fields: Sequence[str] = ("conn_id", "config_topic")
+    template_fields: Sequence[str] = ("conn_id", "config_topic", "topics")
     keys = KEYS
     failure = ConnectTransactionsError
 
@@ -48,6 +49,7 @@ class ConnectTransactionsAuditOperator(AuditOperator):
         *,
         conn_id: str = KafkaConnectHook.default_conn_name,
         config_topic: str | None = None,
+        topics: Sequence[str] = (),
         longer_than: float | None = None,
         idle_part: float = DEFAULT_LIMITS.idle_part,
         days_before: float = DEFAULT_LIMITS.days_before,
@@ -56,6 +58,7 @@ class ConnectTransactionsAuditOperator(AuditOperator):
         super().__init__(**kwargs)
         self.conn_id = conn_id
         self.config_topic = config_topic
+        self.topics = topics
         self.longer_than = longer_than
         self.idle_part = idle_part
         self.days_before = days_before
@@ -66,5 +69,5 @@ class ConnectTransactionsAuditOperator(AuditOperator):
 
         cluster = KafkaConnectHook(self.conn_id).get_cluster()
         limits = Limits(self.longer_than, self.idle_part, self.days_before)
-        with Auditor(cluster, config_topic=self.config_topic or None, limits=limits) as auditor:
+        with Auditor(cluster, config_topic=self.config_topic or None, topics=self.topics, limits=limits) as auditor:
             return auditor.look()

@@ -146,12 +146,12 @@ class Audit:
         }
 
     def _headline(self) -> str:
-        whose = f"transactions beside Connect group {self.group_id}"
+        whose = f"Transactions on the Kafka cluster of Connect group {self.group_id}"
         if self.findings:
-            return f"The {whose}: {counted(len(self.findings), 'finding')}."
+            return f"{whose}: {counted(len(self.findings), 'finding')}."
         if self.doubts:
-            return f"The {whose} cannot all be seen; nothing was found in what can."
-        return f"The {whose} are well: none hangs or is open too long, no id is about to expire, no ids collide."
+            return f"{whose}: nothing was found, but not everything could be seen."
+        return f"{whose}: none hangs or is open too long."
 
 
 def audit(at: float, group_id: str, seen: Seen, limits: Limits = DEFAULT_LIMITS) -> Audit:

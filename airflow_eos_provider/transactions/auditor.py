@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Self
 
@@ -12,7 +12,7 @@ from airflow_eos_provider.connect.config_topic import ClusterState, read_cluster
 from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
-from airflow_eos_provider.errors import EosError, RefusedError, UnreachableError
+from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError, UnreachableError
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, Audit, Limits, Seen, audit, live_ids
 from airflow_eos_provider.transactions.collisions import KafkaGroups, find_collisions, not_known
@@ -26,7 +26,7 @@ from airflow_eos_provider.transactions.look import (
     known_ids,
     partitions_of_all_topics,
 )
-from airflow_eos_provider.transactions.scope import Scope
+from airflow_eos_provider.transactions.scope import Scope, connectors_of
 
 
 def look_at_open(
@@ -62,6 +62,7 @@ class Auditor:
     :param cluster: the description of the Connect cluster.
     :param config_topic: its config topic; by default as the workers' files say.
     :param beside: further Connect clusters on the same Kafka cluster, whose workers' files say their topics.
+    :param topics: where hanging transactions and writers are looked for; empty for all that one may see.
     :param limits: what is too long.
     """
 
@@ -70,6 +71,7 @@ class Auditor:
         cluster: ConnectCluster,
         *,
         config_topic: str | None = None,
+        topics: Sequence[str] = (),
         beside: Sequence[ConnectCluster] = (),
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
@@ -78,7 +80,9 @@ class Auditor:
         self._config_topic = config_topic
         self._beside = tuple(beside)
         self._limits = limits
+        self._topics = tuple(topics)
         self._doubts: list[str] = []
+        self._problem = ""
 
     def __enter__(self) -> Self:
         return self
@@ -90,26 +94,28 @@ class Auditor:
         """One audit.
 
         :raises UnreachableError: a broker does not answer.
-        :raises ConfigurationError: the credentials are refused.
+        :raises ConfigurationError: the credentials are refused, or a topic is named that does not exist.
         :raises RefusedError: a cluster beside is on another Kafka cluster.
         """
         self._doubts = []
         kafka, group_id = self._session.kafka, self.cluster.group_id
-        topics = partitions_of_all_topics(kafka)
-        described = list(self._described())
+        known = partitions_of_all_topics(kafka)
+        if missing := sorted(set(self._topics) - known.keys()):
+            raise ConfigurationError(f"There is no topic {', '.join(missing)}.", remedy="Check its name.")
+        topics = {topic: count for topic, count in known.items() if not self._topics or topic in self._topics}
         state = self._state()
-        groups = KafkaGroups()
-        with self._or_doubt("who else is on the Kafka cluster"):
-            own = described_group(self.cluster, state)
-            states = {} if state is None else {group_id: state}
-            groups = look_at_groups(kafka, topics, [own, *described], states)
+        groups = self._groups(known, topics, state)
+        state = state or groups.states.get(group_id)
+        if state is None and self._problem:
+            self._doubts.append(f"the connectors of group {group_id}: {self._problem}")
         ids: tuple[KnownId, ...] | None = None
         with self._or_doubt("the transactional ids"):
-            ids = self._ids(state, groups)
+            others = [group for group in groups.connect if group.group_id != group_id]
+            ids = tuple(known_ids(kafka, group_id, connectors_of(state), Filter(everyone=True), others))
         hanging, ends = None, {}
         with self._or_doubt("what partitions hold open"):
             places = [(topic, number) for topic, count in topics.items() for number in range(count)]
-            hanging = find_hanging(kafka.settings, places, topics.get(STATE_TOPIC, 0))
+            hanging = find_hanging(kafka.settings, places, known.get(STATE_TOPIC, 0))
             ends = ends_of(kafka, [one.held.place for one in hanging.hanging])
         seen = Seen(
             ids=ids,
@@ -122,17 +128,27 @@ class Auditor:
         )
         return audit(time.time(), group_id, seen, self._limits)
 
-    def _ids(self, state: ClusterState | None, groups: KafkaGroups) -> tuple[KnownId, ...]:
-        connectors = None if state is None else frozenset({*state.connectors, *state.task_count_records})
-        others = [group for group in groups.connect if group.group_id != self.cluster.group_id]
-        everyone = Filter(everyone=True)
-        return tuple(known_ids(self._session.kafka, self.cluster.group_id, connectors, everyone, others))
+    def _groups(self, known: Mapping[str, int], topics: Mapping[str, int], state: ClusterState | None) -> KafkaGroups:
+        """Everybody on the Kafka cluster; nobody where that cannot be seen."""
+        described = [described_group(self.cluster, state), *self._described()]
+        internal = {topic for group in described for topic in group.topics}
+        with self._or_doubt("who else is on the Kafka cluster"):
+            asked = {topic: count for topic, count in known.items() if topic in topics or topic in internal}
+            states = {} if state is None else {self.cluster.group_id: state}
+            return look_at_groups(self._session.kafka, asked, described, states)
+        return KafkaGroups()
 
     def _state(self) -> ClusterState | None:
-        with self._or_doubt(f"the connectors of group {self.cluster.group_id}"):
+        """What the config topic says. Where it is not named, the leader's writes may show which one it is."""
+        self._problem = ""
+        try:
             topic = self._config_topic or read_worker_files(self.cluster).common(CONFIGS)
             return read_cluster_state(self._session.kafka, topic)
-        return None
+        except UnreachableError:
+            raise
+        except EosError as error:
+            self._problem = error.found
+            return None
 
     def _described(self) -> Iterator[KnownGroup]:
         """The groups beside, as their workers' files have them."""

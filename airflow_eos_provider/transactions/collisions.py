@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import combinations, permutations
 
+from airflow_eos_provider.connect.config_topic import ClusterState
 from airflow_eos_provider.connect.transactional_ids import KnownGroup, claims, leader_id, task_number
 from airflow_eos_provider.journal.topic import journal_topic
+from airflow_eos_provider.transactions.readers import sink_group, sink_groups
 
 #: The protocol type of a group of Connect workers.
 _CONNECT = "connect"
@@ -78,7 +80,7 @@ class KafkaGroups:
     :param types: by group its protocol type, of all groups.
     :param pipelines: of interval runs.
     :param writers: by topic the transactional ids that write to it.
-    :param sinks: by consumer group the sink connectors that read with it, in words.
+    :param states: by group its config topic, where that was read.
     :param unknown: what could not be seen.
     """
 
@@ -86,7 +88,7 @@ class KafkaGroups:
     types: Mapping[str, str] = field(default_factory=dict)
     pipelines: tuple[PipelineSeen, ...] = ()
     writers: Mapping[str, Collection[str]] = field(default_factory=dict)
-    sinks: Mapping[str, Collection[str]] = field(default_factory=dict)
+    states: Mapping[str, ClusterState] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
 
 
@@ -230,14 +232,7 @@ def _group_ids(found: KafkaGroups) -> Iterator[Collision]:
                 "there now: the workers cannot join",
                 "give the others another group id",
             )
-        for who in sorted(found.sinks.get(group.group_id, ())):
-            yield Collision(
-                CollisionKind.GROUP,
-                group.group_id,
-                f"{who} reads as group {group.group_id}, which is also the group.id of a Connect cluster: whichever "
-                "comes second cannot join",
-                "create the connector anew under another name, or set its consumer.override.group.id",
-            )
+        yield from _sinks(found, group.group_id)
         for pipeline in found.pipelines:
             if pipeline.group_id == group.group_id and pipeline.is_certain:
                 yield Collision(
@@ -248,6 +243,32 @@ def _group_ids(found: KafkaGroups) -> Iterator[Collision]:
                 )
 
 
+def _sinks(found: KafkaGroups, group_id: str) -> Iterator[Collision]:
+    """Sink connectors that read with the group of a Connect cluster."""
+    remedy = "create the connector anew under another name, or set its consumer.override.group.id"
+    for other, state in sorted(found.states.items()):
+        name = sink_groups(state).get(group_id)
+        if name is not None:
+            yield Collision(
+                CollisionKind.GROUP,
+                group_id,
+                f"sink connector {name} of group {other} reads as group {group_id}, which is also the group.id of a "
+                "Connect cluster: whichever comes second cannot join",
+                remedy,
+            )
+    for group in found.connect:
+        for name in sorted(group.connectors or ()):
+            if group.group_id not in found.states and sink_group(name) == group_id:
+                yield Collision(
+                    CollisionKind.GROUP,
+                    group_id,
+                    f"if connector {name} of group {group.group_id} is a sink connector, it reads as group {group_id}, "
+                    "which is also the group.id of a Connect cluster",
+                    remedy,
+                    is_harmful=False,
+                )
+
+
 def _prefixes(found: KafkaGroups) -> Iterator[Collision]:
     for one, other in _reaching(found):
         rest = other.group_id.removeprefix(f"{one.group_id}-")
@@ -255,8 +276,7 @@ def _prefixes(found: KafkaGroups) -> Iterator[Collision]:
             CollisionKind.PREFIX,
             f"{one.group_id}-",
             f"ids of group {other.group_id} begin with {one.group_id}-, as those of {one.group_id} do: a prefixed "
-            f"ACL for {one.group_id}- covers both, and a connector {rest}-x of {one.group_id} would have the ids of x "
-            f"of {other.group_id}",
-            f"name no connector of {one.group_id} {rest}-…, and no further group so that another's name begins it",
+            f"ACL for {one.group_id}- covers both",
+            f"name no connector of {one.group_id} {rest}-…, for it would have ids of {other.group_id}",
             is_harmful=False,
         )

@@ -8,7 +8,8 @@ is found, and with it the group's connectors.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from airflow_eos_provider.connect.cluster import ConnectCluster
@@ -16,11 +17,14 @@ from airflow_eos_provider.connect.config_topic import ClusterState, read_cluster
 from airflow_eos_provider.connect.group import listed_groups
 from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, STATUS, read_worker_files
 from airflow_eos_provider.connect.transactional_ids import KnownGroup, group_of_leader
+from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.held_open import Place
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.transactions.collisions import CONTROL, PLANNER, KafkaGroups, PipelineSeen
-from airflow_eos_provider.transactions.readers import sink_groups
+
+#: So many partitions that could not be seen are named.
+_SHOWN = 3
 
 
 @dataclass(slots=True)
@@ -55,9 +59,11 @@ def look_at_groups(
     kafka: Session,
     topics: Mapping[str, int],
     described: Sequence[KnownGroup],
-    states: Mapping[str, ClusterState] | None = None,
+    states: Mapping[str, ClusterState],
 ) -> KafkaGroups:
     """Everybody on a Kafka cluster.
+
+    The config topic of a group is read only where its workers do not tell its connectors: it takes rights, and time.
 
     :param topics: by name how many partitions each topic has.
     :param described: groups of which more is known than the brokers tell, see :func:`described_group`.
@@ -75,13 +81,13 @@ def look_at_groups(
         if known.connectors is not None:
             found[known.group_id].add(known.connectors)
     writers = _writers(look.producers, ids)
-    leaders = {group: one for one in ids.values() if (group := group_of_leader(one))}
-    unknown = [f"who writes to {topic}-{number}: {why}" for (topic, number), why in look.unknown.items()]
-    read = dict(states or {})
+    leaders = {name: one for one in ids.values() if (name := group_of_leader(one))}
+    read = dict(states)
     for group_id, leader in sorted(leaders.items()):
-        found[group_id].topics |= {topic for topic, theirs in writers.items() if leader in theirs}
-        if group_id not in read:
-            unknown += _read_config_topics(kafka, group_id, found[group_id], topics, read)
+        group = found[group_id]
+        group.topics |= {topic for topic, theirs in writers.items() if leader in theirs}
+        if group_id not in read and group.connectors is None:
+            _read_config_topic(kafka, group_id, group, topics, read)
     return KafkaGroups(
         connect=tuple(
             KnownGroup(name, None if one.connectors is None else frozenset(one.connectors), frozenset(one.topics))
@@ -90,25 +96,27 @@ def look_at_groups(
         types=listed.types,
         pipelines=pipelines_of(ids.values(), topics, {name for one in found.values() for name in one.topics}),
         writers=writers,
-        sinks=_sinks(read),
-        unknown=tuple(unknown),
+        states=read,
+        unknown=tuple(_unseen(look.unknown)),
     )
 
 
-def _read_config_topics(
+def _read_config_topic(
     kafka: Session, group_id: str, group: _Found, topics: Mapping[str, int], read: dict[str, ClusterState]
-) -> list[str]:
-    """Read the connectors of a group; in words what could not be read."""
-    unknown = []
+) -> None:
+    """Read the connectors of a group. Where that fails they are not known, which matters only if ids could coincide."""
     for topic in sorted(each for each in group.topics if topics.get(each) == 1):
-        try:
+        with suppress(EosError):
             state = read_cluster_state(kafka, topic)
-        except EosError as error:
-            unknown.append(f"the connectors of group {group_id}: {error.found}")
-            continue
-        group.add([*state.connectors, *state.task_count_records])
-        read[group_id] = state
-    return unknown
+            group.add([*state.connectors, *state.task_count_records])
+            read[group_id] = state
+
+
+def _unseen(unknown: Mapping[Place, str]) -> Iterator[str]:
+    if unknown:
+        some = [f"{topic}-{number}: {why}" for (topic, number), why in list(unknown.items())[:_SHOWN]]
+        more = " …" if len(unknown) > _SHOWN else ""
+        yield f"who writes to {counted(len(unknown), 'partition')} ({', '.join(some)}{more})"
 
 
 def _worth_asking(topics: Mapping[str, int], described: Sequence[KnownGroup]) -> list[Place]:
@@ -123,14 +131,6 @@ def _writers(producers: Mapping[Place, frozenset[int]], ids: Mapping[int, str]) 
     for (topic, _), theirs in producers.items():
         found[topic] |= {ids[producer] for producer in theirs if producer in ids}
     return {topic: frozenset(names) for topic, names in sorted(found.items()) if names}
-
-
-def _sinks(states: Mapping[str, ClusterState]) -> dict[str, tuple[str, ...]]:
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for group_id, state in states.items():
-        for consumer_group, name in sink_groups(state).items():
-            found[consumer_group].append(f"sink connector {name} of group {group_id}")
-    return {name: tuple(whose) for name, whose in found.items()}
 
 
 def pipelines_of(

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
-from airflow_eos_provider.connect.transactional_ids import KnownGroup
+from airflow_eos_provider.connect.transactional_ids import KnownGroup, group_of_leader, leader_id
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionDescription
@@ -118,7 +118,9 @@ def known_ids(
     :raises ConfigurationError: the principal may not describe one of them.
     """
     with kafka.transactions() as client:
-        ids = [one.transactional_id for one in client.list() if one.state.is_open or not wanted.open_only]
+        listed = client.list()
+        others = with_leaders(others, group_id, (one.transactional_id for one in listed))
+        ids = [one.transactional_id for one in listed if one.state.is_open or not wanted.open_only]
         owners = {id_: owner_of(id_, group_id, connectors, others) for id_ in ids}
         asked = [id_ for id_ in ids if wanted.everyone or owners[id_].group_id is not None]
         described = client.describe(asked)
@@ -135,7 +137,15 @@ def named_ids(
     """These transactional ids; those that no coordinator knows are left out. Errors as in :func:`known_ids`."""
     with kafka.transactions() as client:
         described = client.describe(ids)
+        others = with_leaders(others, group_id, (one.transactional_id for one in client.list(leader_id(""))))
     return [KnownId(described[id_], owner_of(id_, group_id, connectors, others)) for id_ in sorted(described)]
+
+
+def with_leaders(others: Collection[KnownGroup], group_id: str, ids: Iterable[str]) -> list[KnownGroup]:
+    """The other groups, with those that have no worker now: the brokers know their leaders' ids for some days."""
+    known = {group_id, *(group.group_id for group in others)}
+    led = {name for each in ids if (name := group_of_leader(each)) and name not in known}
+    return [*others, *(KnownGroup(name) for name in sorted(led))]
 
 
 def partitions_of_all_topics(kafka: Session) -> dict[str, int]:

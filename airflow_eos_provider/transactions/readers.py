@@ -161,10 +161,15 @@ def _by_name(group_id: str) -> str | None:
     return f"{name}, by its name" if group_id.startswith(_SINK) and name else None
 
 
+def sink_group(connector: str) -> str:
+    """The consumer group of a sink connector that sets none."""
+    return f"{_SINK}{connector}"
+
+
 def sink_groups(state: ClusterState | None) -> dict[str, str]:
     """By consumer group the sink connector that reads with it."""
     return {
-        connector.config.get(_OVERRIDE) or f"{_SINK}{name}": name
+        connector.config.get(_OVERRIDE) or sink_group(name): name
         for name, connector in (state.connectors if state else {}).items()
         if connector.config.get("topics") or connector.config.get("topics.regex")
     }

@@ -407,8 +407,9 @@ def test_groups_that_collide_are_found_and_an_id_of_both_is_said_to_be_of_both(l
     file.write_text(yaml.safe_dump({**cluster, "group_id": one}), encoding="utf-8")
     file.chmod(0o600)
     of_one = ("--cluster", str(file), "--config-topic", f"{one}-configs")
-    assert listed(eos, *of_one).keys() == {f"connect-cluster-{one}", f"{other}-c-0"}
-    # The other group is seen by its leader's id alone, which 'list' does not look for: only the audit does.
+    of_both = listed(eos, *of_one)
+    assert of_both.keys() == {f"connect-cluster-{one}", f"{other}-c-0"}
+    assert of_both[f"{other}-c-0"]["owner"] == f"b-c, task 0; or group {other}: perhaps c, task 0"
     files = eos.run("transactions", "audit", "--json", "--beside", str(file), expect=1).stdout
     subjects = {each["subject"] for each in json.loads(files)["findings"]}
     assert {f"{lab.group_id}-configs", f"{lab.group_id}-offsets", f"{lab.group_id}-status"} <= subjects

@@ -122,8 +122,8 @@ def test_an_audit_in_which_all_is_well_succeeds_and_its_limits_are_handed_on(
 ) -> None:
     auditing = use_auditor(monkeypatch, FINE)
     options = {"longer_than": 60.0, "idle_part": 0.5, "days_before": 1.0}
-    assert audit(task_context, config_topic="configs", **options)["verdict"] == "pass"
-    assert auditing.asked[0] == {"config_topic": "configs", "limits": Limits(60.0, 0.5, 1.0)}
+    assert audit(task_context, config_topic="configs", topics=["t"], **options)["verdict"] == "pass"
+    assert auditing.asked[0] == {"config_topic": "configs", "topics": ["t"], "limits": Limits(60.0, 0.5, 1.0)}
 
 
 def test_an_audit_fails_with_each_finding_and_the_same_finding_is_news_once(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_eos_provider.connect.config_topic import ClusterState, ConnectorConfigState
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.kafka.config import KafkaSettings
@@ -38,7 +39,7 @@ def test_a_with_b_c_and_a_b_with_c_have_the_same_ids() -> None:
 def test_a_prefix_that_reaches_into_another_group_does_no_harm_yet() -> None:
     (found,) = find_collisions(KafkaGroups((group("connect", "s3"), group("connect-orders", "jdbc"))))
     assert (found.kind, found.is_harmful) == (CollisionKind.PREFIX, False)
-    assert "orders-x of connect would have the ids of x of connect-orders" in found.what
+    assert "name no connector of connect orders-…" in found.remedy
 
 
 def test_groups_whose_names_only_begin_alike_have_nothing_to_do_with_each_other() -> None:
@@ -77,10 +78,16 @@ def test_a_group_id_that_an_ordinary_consumer_holds_keeps_the_workers_out(kind: 
 
 
 def test_a_sink_connector_whose_group_is_a_connect_cluster_is_found() -> None:
-    sinks = {"connect-orders": ["sink connector orders of group connect"]}
-    (found,) = harm(group("connect-orders"), sinks=sinks)
+    def state(config: dict[str, str]) -> dict[str, ClusterState]:
+        return {"connect": ClusterState({"orders": ConnectorConfigState("orders", config, 1, "STARTED")}, 9)}
+
+    (found,) = harm(group("connect-orders"), states=state({"topics": "t"}))
     assert (found.kind, found.subject) == (CollisionKind.GROUP, "connect-orders")
     assert "sink connector orders of group connect" in found.what
+    assert harm(group("connect-orders"), group("connect", "orders"), states=state({"topic": "t"})) == []
+    assert harm(group("connect-orders"), group("connect", "orders")) == []  # whether it is a sink is not known
+    said = find_collisions(KafkaGroups((group("connect-orders"), group("connect", "orders"))))
+    assert "if connector orders of group connect is a sink connector" in said[0].what
 
 
 def test_a_pipeline_in_a_connect_group_shares_its_group_and_its_config_topic() -> None:
