@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from airflow_eos_provider.acls.rules import Role, Rule
+from airflow_eos_provider.connect.transactional_ids import leader_id
 from airflow_eos_provider.journal.topic import journal_topic
 from airflow_eos_provider.kafka.acl_values import CLUSTER_NAME, EVERYTHING, Operation, Pattern, Resource
 
@@ -46,7 +47,7 @@ def _look(facts: ToolFacts) -> Iterator[Need]:
         yield Need(Operation.DESCRIBE, Resource.TOPIC, topic, "sees how far it has got")
     yield Need(Operation.READ, Resource.TOPIC, journal_topic(facts.group_id), "reads who changes the group")
     yield from _ids(facts, Operation.DESCRIBE, "sees transactions that are open")
-    leader = f"connect-cluster-{facts.group_id}"
+    leader = leader_id(facts.group_id)
     yield Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, leader, "sees in which mode the leader writes")
 
 
@@ -110,6 +111,19 @@ def _hanging(facts: ToolFacts) -> Iterator[Need]:
     yield Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, EVERYTHING, why)
 
 
+def _watch(facts: ToolFacts) -> Iterator[Need]:
+    yield from _hanging(facts)
+    yield Need(Operation.READ, Resource.TOPIC, facts.config_topic, "reads connectors, tasks and task count records")
+    why = "sees other groups, which may have the same ids"
+    yield Need(Operation.DESCRIBE, Resource.GROUP, EVERYTHING, why, is_required=False)
+
+
+def _audit(facts: ToolFacts) -> Iterator[Need]:
+    yield from _watch(facts)
+    why = "sees when the brokers forget an id that is not used"
+    yield Need(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME, why, is_required=False)
+
+
 def _abort(facts: ToolFacts) -> Iterator[Need]:
     yield from _hanging(facts)
     yield Need(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME, "has the leader write the marker of the abort")
@@ -138,13 +152,25 @@ VERBS: Mapping[str, Callable[[ToolFacts], Iterator[Need]]] = {
     "topics check": _topics_check,
     "topics create": _topics_create,
     "transactions hanging": _hanging,
+    "transactions watch": _watch,
+    "transactions audit": _audit,
     "transactions abort": _abort,
     "acl check": _acl_check,
     "acl grant": _acl_grant,
 }
 
 #: Those that change nothing.
-READING = ("status", "plan", "drift", "offsets list", "topics check", "transactions hanging", "acl check")
+READING = (
+    "status",
+    "plan",
+    "drift",
+    "offsets list",
+    "topics check",
+    "transactions hanging",
+    "transactions watch",
+    "transactions audit",
+    "acl check",
+)
 
 
 def tool_rules(facts: ToolFacts, verbs: Iterable[str]) -> list[Rule]:

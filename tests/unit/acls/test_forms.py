@@ -121,6 +121,8 @@ def test_each_verb_of_eos_has_its_rights(verb: str) -> None:
         "offsets list",
         "topics check",
         "transactions hanging",
+        "transactions watch",
+        "transactions audit",
         "acl check",
     )
     assert bool(writes) is not (reads_only or verb in ("transactions abort", "acl grant"))
