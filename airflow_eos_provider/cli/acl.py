@@ -40,10 +40,12 @@ from airflow_eos_provider.cli.common import (
     print_lines,
     require_enough_digits,
     table,
+    warn,
     width_for,
 )
 from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.connect.cluster import exposed_file
 from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, STATUS
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.session import ConnectSession
@@ -52,6 +54,7 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.acl_values import Acl, Pattern, Resource
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
+from airflow_eos_provider.redaction import secrets_of
 
 #: Exit code where it cannot be told, as that of 'eos transactions hanging'.
 _NOT_KNOWN = 5
@@ -510,6 +513,7 @@ def _logins(given: Iterable[str], bootstrap_servers: str) -> dict[str, KafkaSett
     for text in given:
         principal, _, file = text.rpartition("=")
         properties = client_properties((), Path(file), {})
+        warn(exposed_file(Path(file), holds_secrets=bool(secrets_of(properties))))
         settings = KafkaSettings({"bootstrap.servers": bootstrap_servers, **properties})
         if not (principal or settings.principal):
             raise ConfigurationError(

@@ -594,3 +594,13 @@ def _rule(lab: Lab, principal: str, operation: AclOperation, permission: AclPerm
     prefix = f"{lab.group_id}-{BUSY}-"
     pattern = ResourcePatternType.PREFIXED
     return AclBinding(ResourceType.TRANSACTIONAL_ID, prefix, pattern, principal, "*", operation, permission)
+
+
+def test_the_rights_of_a_cluster_that_runs_are_there_each_by_an_attempt(lab: Lab) -> None:
+    """Its workers are anonymous, and so the brokers answer for them; the topics are those that REST knows."""
+    found = json.loads(_eos(lab, "acl", "check", "--json")[0])
+    assert (found["missing"], found["unknown"]) == (0, 0)
+    assert {rule["by"] for rule in found["rules"]} == {"an attempt"}
+    asked = {(rule["connector"], rule["operation"], rule["name"]) for rule in found["rules"]}
+    assert (IDLE, "Write", IDLE) in asked
+    assert {(BUSY, "Write", f"{lab.group_id}-{BUSY}-{number}") for number in range(3)} <= asked
