@@ -1,8 +1,9 @@
 """Writes what the reference pages say of the code: ``python -m tests.reference``.
 
-``docs/cli.md`` has every command with every option, ``docs/python-api.md`` every public name with its parameters. Both
-begin with text of their own; below :data:`MARK` all is written from the commands and from the docstrings, so that it is
-said once. ``tests/unit/test_reference.py`` fails while a page is not what would be written.
+``docs/cli.md`` has every command with every option, ``docs/python-api.md`` every public name with its parameters,
+``docs/footprint.md`` what each command leaves behind. They begin with text of their own; below :data:`MARK` all is
+written from the commands, the docstrings and the table, so that it is said once. ``tests/unit/test_reference.py`` fails
+while a page is not what would be written.
 """
 
 from __future__ import annotations
@@ -312,10 +313,28 @@ def _tool_acls() -> Iterator[str]:
         yield from (f"| `eos {verb}` | {row} |\n" for row in dict.fromkeys(rows))
 
 
+# What is left behind
+
+
+def _footprint() -> Iterator[str]:
+    from airflow_eos_provider.footprint.leaves import LEAVES, NEVER, Where
+
+    for where in Where:
+        yield f"\n## {where[0].upper()}{where[1:]}\n\n| what | left by | for | what ends it |\n|---|---|---|---|\n"
+        for leaf in LEAVES:
+            if leaf.where is where:
+                by = ", ".join(leaf.verbs)
+                end = f"{leaf.end}; {leaf.how}" if leaf.how else str(leaf.end)
+                yield f"| `{leaf.name}` | {by} | {_cell(leaf.what)} | {_cell(end)} |\n"
+    yield "\n## Nowhere\n\n"
+    yield from (f"* {one}\n" for one in NEVER)
+
+
 PAGES: dict[str, Callable[[], Iterable[str]]] = {
     "acls.md": _acls,
     "cli.md": _cli,
     "python-api.md": lambda: _api(public_names()),
+    "footprint.md": _footprint,
 }
 
 

@@ -61,6 +61,11 @@ COMMANDS: Mapping[str, Place] = {
     "rollout": Place(
         "cli.rollouts", "rollouts_app", "Rollouts of the group: list, show, wait, pause, resume, abort, back."
     ),
+    "downgrade": Place(
+        "cli.downgrade",
+        "downgrade_app",
+        "Before an older Kafka Connect takes over: what it does not know, and what is lost, repeated or fails.",
+    ),
     "drift": Place(
         "cli.drift",
         "drift",
@@ -103,6 +108,12 @@ COMMANDS: Mapping[str, Place] = {
         ("eos config-topic", "eos config-topic --cluster prod --json"),
     ),
     "intervals": Place("cli.intervals", "intervals_app", "Interval runs: what they wrote into Kafka exactly once."),
+    "uninstall": Place(
+        "cli.uninstall",
+        "uninstall",
+        "Show what this package has left of a group; with --hash, remove it.",
+        ("eos uninstall", "eos uninstall --hash 3f1c09ab77d2", "eos uninstall --ledgers --group etl"),
+    ),
     "lab": Place("lab.command", "lab_app", "Real Kafka brokers and Connect workers on this machine, to try things on."),
     "demo": Place(
         "demo.command",

@@ -22,6 +22,7 @@ from airflow_eos_provider.cli.common import (
     warn,
 )
 from airflow_eos_provider.cli.completion import complete_connector
+from airflow_eos_provider.cli.drop_own import drop_own_, left_behind_lines
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.cli.offsets_change import (
     WhereOption,
@@ -38,6 +39,7 @@ from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.kafka.partition_writers import Outcome
 from airflow_eos_provider.offsets.seen import backup
+from airflow_eos_provider.offsets.seen.copies import copies
 from airflow_eos_provider.offsets.seen.difference import Difference, difference, own_from_global
 from airflow_eos_provider.offsets.seen.group import SeenOffset, matching, parse_where
 from airflow_eos_provider.offsets.seen.look import OffsetsLook
@@ -91,6 +93,9 @@ def list_(
         return
     for title, offsets in shown.items():
         _show(title, offsets, wide=output is Output.WIDE)
+        beside = copies(found, title)
+        for line in left_behind_lines([beside] if beside and beside.is_left_behind else ()):
+            console.print(Text(f"  {line}", "yellow"), soft_wrap=True)
 
 
 @offsets_app.command(
@@ -199,6 +204,11 @@ offsets_app.command(
         "eos offsets migrate orders --to own", "eos offsets migrate orders --to global --hash 3f1c09ab77d2"
     ),
 )(migrate_)
+
+offsets_app.command(
+    "drop-own",
+    epilog=examples("eos offsets drop-own orders", "eos offsets drop-own orders --hash 3f1c09ab77d2 --reason CHG-4711"),
+)(drop_own_)
 
 
 def _only(saved: backup.Backup) -> str | None:

@@ -25,9 +25,13 @@ from airflow_eos_provider.cli.common import (
     warn,
     width_for,
 )
+from airflow_eos_provider.cli.drop_own import left_behind_lines
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.errors import PlanMovedError
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.downgrade.look import left_behind
+from airflow_eos_provider.errors import EosError, PlanMovedError
+from airflow_eos_provider.offsets.seen.copies import Copies
 from airflow_eos_provider.output import OutputOption, print_document, print_json
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.outcome import RolloutReport
@@ -71,14 +75,35 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Show what a roll would change, and the hash to apply it by. Changes nothing."""
-    with Controller(load_cluster(cluster), settings=RolloutSettings(allow_downtime=allow_downtime)) as controller:
+    described = load_cluster(cluster)
+    stale = [] if to is Mode.DISABLED else _left_behind(described)
+    for line in left_behind_lines(stale):
+        warn(line)
+    with Controller(described, settings=RolloutSettings(allow_downtime=allow_downtime)) as controller:
         made = controller.plan(to)
     keep(made)
-    document = {**made.to_dict(), "nothing_to_do": made.nothing_to_do}
+    document = {
+        **made.to_dict(),
+        "nothing_to_do": made.nothing_to_do,
+        "own_topics_left_behind": [one.to_dict() for one in stale],
+    }
     if print_document(document, [made.short_hash], output, as_json=as_json):
         return
     with width_for(output):
         show(made, apply_command(made, cluster, allow_downtime=allow_downtime))
+
+
+def _left_behind(cluster: ConnectCluster) -> list[Copies]:
+    """The connectors whose own offsets topic is older than the global one; said before the plan, also of one refused.
+
+    Where that cannot be seen, the plan says why, if it matters there.
+    """
+    try:
+        with ConnectSession(cluster) as session:
+            return left_behind(session)
+    except EosError as error:
+        warn(f"whether own offsets topics are left behind by an older Kafka Connect is not known: {error.found}")
+        return []
 
 
 def apply_command(made: Plan, cluster: Path | None, *, allow_downtime: bool) -> str:

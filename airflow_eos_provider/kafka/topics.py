@@ -164,6 +164,28 @@ class Topics:
         (done,) = self._admin.client.incremental_alter_configs([resource], request_timeout=_CALL_SECONDS).values()
         self._admin.answer(done, f"setting {', '.join(settings)} of topic {name} (AlterConfigs)")
 
+    def delete(self, name: str) -> bool:
+        """Delete a topic, and return when no broker that is asked knows it. Needs Delete.
+
+        :returns: False where there was none.
+        """
+        (done,) = self._admin.client.delete_topics([name], operation_timeout=_CALL_SECONDS).values()
+        try:
+            done.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise self._admin.explain(error, f"deleting topic {name}") from error
+            return False
+        deadline = time.monotonic() + _CALL_SECONDS
+        while name in self.describe([name]):
+            if time.monotonic() > deadline:
+                raise UnreachableError(
+                    f"Topic {name} was deleted, but the brokers still know it after {_CALL_SECONDS:.0f} s.",
+                    remedy="Check the cluster's controller, and look again.",
+                )
+            time.sleep(_POLL_SECONDS)
+        return True
+
     def await_settings(self, name: str, settings: Mapping[str, str]) -> None:
         """Return when the brokers say of a topic what it was changed to; needs DescribeConfigs.
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -109,8 +109,8 @@ class Load:
     ``with Load(lab, "flights") as load: … roll …; assert load.compared().exactly_once``
     """
 
-    def __init__(self, lab: Lab, topic: str) -> None:
-        self.lab, self.topic = lab, topic
+    def __init__(self, lab: Lab, topic: str, config: Mapping[str, str] | None = None) -> None:
+        self.lab, self.topic, self.config = lab, topic, config or {}
         self.file = lab.data_dir / f"{topic}.txt"
         self.written = 0
         self._stop = threading.Event()
@@ -123,7 +123,7 @@ class Load:
         with ConnectRest(self.lab.connect_urls[0], retry_seconds=60) as rest:
             connector = "org.apache.kafka.connect.file.FileStreamSourceConnector"
             config = {"connector.class": connector, "tasks.max": "1", "topic": self.topic, "file": str(self.file)}
-            rest.create(self.topic, config)
+            rest.create(self.topic, {**config, **self.config})
         self._thread.start()
         self._await(lambda: self.delivered() > 0, "the first line is delivered")
         return self

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import shlex
 import signal
 import time
 from collections.abc import Callable, Mapping, Set
@@ -24,9 +25,13 @@ from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import parse, set_property
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.journal.topic import journal_topic
+from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.observe.observer import Observer
+from tests.integration.older_worker import BEFORE_KIP_618, replace_by_older
 
 pytestmark = pytest.mark.slow
 
@@ -59,6 +64,37 @@ def lab(lab_factory: Callable[[LabOptions], Lab]) -> Lab:
             # A task that is stopped ends by itself and commits its offsets, however busy the machine is.
             worker_properties={"task.shutdown.graceful.timeout.ms": "60000"},
         )
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def before(lab: Lab) -> Traces:
+    """What was there before any command of this package."""
+    return traces(lab)
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What this package might leave.
+
+    :param topics: that are not the tests' own.
+    :param files: beside the workers' own.
+    :param groups: of consumers.
+    """
+
+    topics: frozenset[str]
+    files: frozenset[str]
+    groups: frozenset[str]
+
+
+def traces(lab: Lab) -> Traces:
+    admin = QuietAdmin(lab.cluster().kafka)
+    names = admin.client.list_topics(timeout=20).topics
+    groups = admin.answer(admin.client.list_consumer_groups(request_timeout=20), "listing the groups").valid
+    return Traces(
+        frozenset(name for name in names if name.startswith(("eos", lab.group_id, "__"))),
+        frozenset(path.name for path in lab.root.iterdir() if ".eos-" in path.name),
+        frozenset(group.group_id for group in groups),
     )
 
 
@@ -289,9 +325,16 @@ def test_a_roll_back_loses_nothing_under_load_although_the_offsets_end_in_an_abo
         for step in way:
             assert eos.roll(step)["to"] == step
             written.append(load.written)
+        if len(way) == 1:  # the hard downgrade in two steps: the mode is off, now the older version
+            _to_before_kip_618(lab, eos)
+            written.append(load.written)
         seen = load.compared()
     assert seen.exactly_once, seen  # the same multiset, in every mode: each worker stopped in good order
     assert all(later > earlier for earlier, later in itertools.pairwise(written)), f"no load: {written}"
+    if len(way) == 1:  # and up again, for what comes next
+        lab.stop_worker(0)
+        lab.stop_worker(1)
+        bring(lab, Mode.DISABLED, Mode.DISABLED)  # their files stay
     assert modes(lab) == [Mode.DISABLED, Mode.DISABLED]
     for worker in lab.workers:
         properties = parse(worker.config.read_bytes())
@@ -302,6 +345,20 @@ def test_a_roll_back_loses_nothing_under_load_although_the_offsets_end_in_an_abo
         assert lines(lab, tail.name) == list(range(WRITTEN)), "it was paused all the while: nothing may come twice"
         for name in (tail.name, load.topic):
             rest.delete(name)
+
+
+def _to_before_kip_618(lab: Lab, eos: Any) -> None:
+    """Replace both workers by 3.2.3, one after the other; their files are the ones that the roll has written.
+
+    A task may fail on the way, by a configuration that the newer connector has written; a restart mends it.
+    """
+    eos.run("downgrade", "check", "--to-version", BEFORE_KIP_618)
+    for index in range(2):
+        replace_by_older(lab, index)
+    with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
+        assert rest.root().version == BEFORE_KIP_618
+        for name in rest.statuses():
+            rest.restart(name, include_tasks=True)
 
 
 def test_a_disabled_leader_serves_the_fencing_rounds_of_an_enabled_worker(lab: Lab) -> None:
@@ -340,3 +397,33 @@ def test_a_disabled_leader_serves_the_fencing_rounds_of_an_enabled_worker(lab: L
         running_on = {task.worker_id for task in rest.statuses()[name].tasks}
         rest.delete(name)
     assert ids[1 - leader] in running_on, "no task ran on the enabled worker, so nothing was shown"
+
+
+# and nothing is left
+
+
+def test_what_rolls_have_left_is_removed_and_nothing_else(
+    lab: Lab, before: Traces, eos_of: EosOf, tmp_path: Path
+) -> None:
+    eos = eos_of(lab, tmp_path)
+    if not Topics(lab.cluster().kafka).is_there(journal_topic(lab.group_id)):  # no other test has rolled the group
+        eos.roll(Mode.DISABLED)
+    eos.run("plan", "--to", "preparing")
+    there = traces(lab)
+    shown = json.loads(eos.run("uninstall", "--json").stdout)
+    topics = {item["name"] for item in shown["removes"] if item["kind"] == "topic"}
+    files = {Path(item["name"]).name for item in shown["removes"] if item["kind"] == "file"}
+    plans = {path.name for path in (tmp_path / ".eos/plans").iterdir()}
+    assert topics == {journal_topic(lab.group_id)}
+    assert files == {f"{worker.config.name}.eos-backup" for worker in lab.workers} | plans
+    assert plans
+    assert traces(lab) == there, "a plan removes nothing"
+    assert [item["name"] for item in shown["stays"]] == [journal_topic(lab.group_id)], "its id, which cannot be deleted"
+    eos.run("uninstall", "--hash", "0" * 12, expect=3)
+
+    command = next(line for line in eos.run("uninstall").stdout.splitlines() if line.startswith("To do it:"))
+    eos.run(*shlex.split(command)[4:])
+    assert traces(lab) == before
+    assert not list((tmp_path / ".eos/plans").iterdir())
+    assert json.loads(eos.run("uninstall", "--json").stdout)["nothing_to_do"]
+    assert traces(lab) == before, "nor does a look make the journal anew"

@@ -27,6 +27,7 @@ from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.verify import completion, statuses
 from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.lab.lab import Lab
 from tests.broker_only import describe
@@ -252,3 +253,42 @@ def test_abandon_fences_whoever_still_works_on_the_run(lab: Lab, make_pipeline: 
             late.start()
         with pytest.raises(EosError):
             coordinator.finish(stage)
+
+
+def test_ledgers_are_removed_on_request_only_and_not_while_a_run_is_under_way(lab: Lab) -> None:
+    """In a group of its own, beside a topic of the same form that a connector may have as its own."""
+    group = "uninstalled"
+    other = f"{group}-connector-offsets"
+    for topic in ("topic-of-uninstalled", other):
+        lab.create_topic(topic)
+    pipeline = Pipeline(name="p", group_id=group, kafka=lab.cluster().kafka, topic="topic-of-uninstalled")
+    ours = {pipeline.ledger_topic, pipeline.control_topic}
+    topics = Topics(pipeline.kafka)
+
+    def uninstall(*arguments: str, code: int = 0) -> Any:
+        command = ["uninstall", "--json", "--cluster", str(lab.cluster_file), "--group", group, *arguments]
+        result = CliRunner().invoke(app, command)
+        if isinstance(result.exception, EosError):
+            raise result.exception
+        assert result.exit_code == code, result.output
+        return json.loads(result.stdout)
+
+    write(pipeline, Run("p", day(1)))
+    write(pipeline, Run("p", day(2)), only=1)
+    assert {item["name"] for item in uninstall()["stays"]} >= ours
+    with pytest.raises(RefusedError, match="Interval runs are under way: p@2013-01-02"):
+        uninstall("--ledgers")
+    write(pipeline, Run("p", day(2)))
+    plan = uninstall("--ledgers")
+    assert {item["name"] for item in plan["removes"] if item["kind"] == "topic"} == ours
+    assert all("delivered again" in item["why"] for item in plan["removes"] if item["kind"] == "topic")
+    with pytest.raises(RefusedError):
+        uninstall("--hash", plan["hash"])  # without --ledgers that is another plan
+    uninstall("--ledgers", "--hash", plan["hash"])
+    assert set(topics.describe([*ours, other, "topic-of-uninstalled"])) == {other, "topic-of-uninstalled"}
+
+
+def test_the_topics_of_a_connect_cluster_are_never_taken_for_ledgers(lab: Lab) -> None:
+    for arguments in (["--group", lab.group_id], ["--group", lab.group_id, "--ledgers"]):
+        result = CliRunner().invoke(app, ["uninstall", "--cluster", str(lab.cluster_file), *arguments])
+        assert isinstance(result.exception, RefusedError)

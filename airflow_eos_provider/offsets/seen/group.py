@@ -199,6 +199,8 @@ def read_group_offsets(
             progress=progress and (lambda passed, total: progress(store.name, passed, total)),
         )
 
+    # First, so that a task that runs is never seen to have more in the global topic, where its copies go, than here.
+    global_topic = read(stores.global_store)
     own_topics = {}
     for name, store in sorted(own.items()):
         try:
@@ -209,7 +211,7 @@ def read_group_offsets(
             for connector in [one for one, its in names.items() if its == name]:
                 _take_note(unknown if store.is_elsewhere else None, connector, error)
                 not_read.add(connector)
-    return GroupOffsets(read(stores.global_store), own_topics, dict(connectors), names, frozenset(not_read))
+    return GroupOffsets(global_topic, own_topics, dict(connectors), names, frozenset(not_read))
 
 
 def _take_note(unknown: Callable[[str, EosError], None] | None, connector: str, error: EosError) -> None:

@@ -129,6 +129,11 @@ def backup_path(path: Path) -> Path:
     return path.with_name(path.name + BACKUP_SUFFIX)
 
 
+def replacement_path(path: Path) -> Path:
+    """Where the new bytes stand until they take over the name; a process that is killed right then leaves them."""
+    return path.with_name(f".{path.name}{_NEW_SUFFIX}")
+
+
 def require(content: FileContent, expect_sha256: str) -> None:
     """Refuse to touch a file that is not the expected one.
 
@@ -209,7 +214,7 @@ def _new_file(path: Path, *, still: FileContent | None = None) -> Iterator[int]:
 
     :param still: what stands there must be this until the last moment.
     """
-    temporary = path.with_name(f".{path.name}{_NEW_SUFFIX}")
+    temporary = replacement_path(path)
     with contextlib.suppress(FileNotFoundError):
         temporary.unlink()  # left behind by a run that was killed
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

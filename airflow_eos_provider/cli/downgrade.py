@@ -1,0 +1,107 @@
+"""``eos downgrade``: what an older Kafka Connect does not know; the roll itself is 'eos plan --to disabled'."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from airflow_eos_provider.cli.common import (
+    ClusterOption,
+    ConfigTopicOption,
+    JsonOption,
+    OffsetsTopicOption,
+    console,
+    load_cluster,
+    print_share_read,
+    table,
+    width_for,
+)
+from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.downgrade.look import look_before
+from airflow_eos_provider.downgrade.older import DowngradeFinding, DowngradeLook, Effect, findings
+from airflow_eos_provider.errors import RefusedError, RolloutPausedError
+from airflow_eos_provider.output import OutputOption, print_document
+
+downgrade_app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="Before an older Kafka Connect takes over: what it does not know, and what is lost, repeated or fails.",
+)
+
+_STYLES = {Effect.LOSES: "red", Effect.CHANGES: ""}
+
+
+@downgrade_app.callback()
+def downgrade() -> None:
+    """Before an older Kafka Connect takes over: what it does not know, and what is lost, repeated or fails."""
+
+
+@downgrade_app.command(
+    "check",
+    epilog=examples("eos downgrade check --to-version 3.2.3", "eos downgrade check --to-version 3.2.3 --json"),
+)
+def check(
+    to_version: Annotated[
+        str, typer.Option("--to-version", metavar="VERSION", help="The older Kafka Connect, as 3.2.3.")
+    ],
+    cluster: ClusterOption = None,
+    config_topic: ConfigTopicOption = None,
+    offsets_topic: OffsetsTopicOption = None,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what workers of an older version would do otherwise, and which tasks to restart. Changes nothing.
+
+    Exit code 3 if records would be lost, 1 if some would be delivered again or tasks would fail, 5 if that is not
+    known.
+    """
+    with ConnectSession(load_cluster(cluster)) as session:
+        look = look_before(
+            session,
+            to_version,
+            config_topic=config_topic or "",
+            offsets_topic=offsets_topic or "",
+            progress=print_share_read,
+        )
+    found = findings(look)
+    effects = {one.effect for one in found}
+    document = {
+        "group": look.group_id,
+        "to_version": to_version,
+        "ok": all(effect.is_accepted for effect in effects),
+        "workers": [
+            {"worker": one.worker_id, "version": one.version, "exactly_once": one.exactly_once} for one in look.workers
+        ],
+        "copies": [one.to_dict() for one in look.copies],
+        "findings": [one.to_dict() for one in found],
+    }
+    if not print_document(document, [one.about for one in found], output, as_json=as_json):
+        with width_for(output):
+            _show(look, found)
+    if Effect.LOSES in effects:
+        raise typer.Exit(RefusedError.exit_code)
+    if effects & {Effect.REPEATS, Effect.FAILS}:
+        raise typer.Exit(1)
+    if Effect.UNKNOWN in effects:
+        raise typer.Exit(RolloutPausedError.exit_code)
+
+
+def _show(look: DowngradeLook, found: list[DowngradeFinding]) -> None:
+    shown = table(f"{look.group_id}: to Kafka Connect {look.to_version}")
+    for column in ("worker", "runs", "exactly-once"):
+        shown.add_column(column, overflow="fold")
+    words = {True: "yes", False: "no", None: "not known"}
+    for worker in look.workers:
+        shown.add_row(worker.worker_id, worker.version or "no answer", words[worker.exactly_once])
+    console.print(shown)
+    for one in found:
+        console.print(Text(f"{one.effect}: {one.about}", _STYLES.get(one.effect, "yellow")), soft_wrap=True)
+        console.print(Text(f"  {one.found}."), soft_wrap=True)
+        if one.remedy:
+            console.print(Text(f"  What to do: {one.remedy}"), soft_wrap=True)
+    if all(one.effect.is_accepted for one in found):
+        console.print("Nothing is lost, delivered again, or fails by what can be seen here.")

@@ -1,0 +1,78 @@
+"""``eos uninstall``: what this package has left of a group, and its removal."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from airflow_eos_provider.cli.common import (
+    ClusterOption,
+    HashOption,
+    JsonOption,
+    console,
+    load_cluster,
+    report_line,
+    require_enough_digits,
+)
+from airflow_eos_provider.cli.intervals import DEFAULT_GROUP_ID, GroupOption
+from airflow_eos_provider.cli.plan_apply import PLANS_FOLDER
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.footprint.uninstall import Uninstaller, UninstallPlan
+from airflow_eos_provider.output import OutputOption, print_document
+
+
+def uninstall(
+    plan_hash: HashOption = None,
+    ledgers: Annotated[
+        bool,
+        typer.Option(
+            "--ledgers",
+            help="Also the interval runs' control topic and ledgers: what is complete is then not known any more, and "
+            "would be delivered again.",
+        ),
+    ] = False,
+    group: GroupOption = DEFAULT_GROUP_ID,
+    cluster: ClusterOption = None,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what this package has left of a group, in Kafka and in files. Without --hash: the plan, and nothing more.
+
+    Removed are the group's journal, backups of workers' files, what killed commands have left beside them, and the
+    plans shown in this directory. Connect's own topics are never touched. Refused while a roll, a change or a restart
+    is under way or was not finished; with --ledgers also while an interval run is.
+    """
+    require_enough_digits(plan_hash)
+    with ConnectSession(load_cluster(cluster)) as session:
+        uninstaller = Uninstaller(session, group, ledgers=ledgers, plans_folder=PLANS_FOLDER)
+        plan = uninstaller.plan()
+        if plan_hash is not None:
+            plan.require(plan_hash)
+            uninstaller.apply(plan, report_line)
+    document = {**plan.to_dict(), "applied": plan_hash is not None}
+    if not print_document(document, [item.name for item in plan.removes], output, as_json=as_json):
+        _show(plan, _again(plan, cluster, group, ledgers=ledgers), applied=plan_hash is not None)
+
+
+def _again(plan: UninstallPlan, cluster: Path | None, group: str, *, ledgers: bool) -> str:
+    """The command that carries a plan out, with what this one was given."""
+    words = ["eos", "uninstall", "--hash", plan.short_hash]
+    words += ["--ledgers"] * ledgers
+    words += ["--group", group] if group != DEFAULT_GROUP_ID else []
+    words += ["--cluster", str(cluster)] if cluster is not None else []
+    return shlex.join(words)
+
+
+def _show(plan: UninstallPlan, command: str, *, applied: bool) -> None:
+    for line in plan.lines():
+        console.print(line, style={"-": "red"}.get(line[0]), soft_wrap=True, highlight=False)
+    if not plan.removes:
+        console.print("Nothing to do.")
+    elif applied:
+        console.print("Done.")
+    else:
+        console.print("Nothing is removed yet.")
+        console.print(f"To do it:  {command}", style="bold", soft_wrap=True)

@@ -1,0 +1,248 @@
+"""Takes a connector off an own offsets topic that it was run without: planned, approved by its hash, then carried out.
+
+KIP-618 has such a topic deleted before a re-upgrade. Deleted alone it does harm: a task whose connector names an own
+topic reads that one only, though KIP-618 promises the global one beneath it, so behind an empty own topic it begins
+anew (seen with 4.3.1, docs/downgrade.md). So the connector's configuration gives the topic up first, and then the topic
+is deleted. From then on the connector has its offsets in the global topic alone, whichever version runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_eos_provider.connect.internal_topics import OFFSETS, OWN_TOPIC, read_worker_files
+from airflow_eos_provider.connect.rest_calls import ConnectorStatus
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.downgrade.look import seen_workers
+from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
+from airflow_eos_provider.journal.change import group_change
+from airflow_eos_provider.journal.journal import Journal, read_journal
+from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.offsets.seen.copies import Copies, copies
+from airflow_eos_provider.offsets.seen.group import Progress, read_group_offsets
+from airflow_eos_provider.offsets.stores import OffsetStores, is_elsewhere
+from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
+
+#: Of a plan's document. Renaming it leaves changes that are under way without their command.
+KIND, SCHEMA = "own-topic-drop", 1
+
+_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class DropPlan:
+    """What takes a connector off its own topic.
+
+    :param topic: its own topic.
+    :param topic_id: of the topic; empty if there is none, so that nothing is deleted.
+    :param offsets: how many offsets of the connector are in it.
+    :param left: in how many source partitions the global topic is newer; no part of the hash, since it goes on.
+    :param also_of: other connectors that name the topic, for which it stays.
+    """
+
+    group_id: str
+    kafka_cluster_id: str
+    connector: str
+    topic: str
+    topic_id: str
+    offsets: int
+    left: int
+    also_of: tuple[str, ...] = ()
+
+    @property
+    def deletes(self) -> bool:
+        return bool(self.topic_id) and not self.also_of
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over the connector and the topic."""
+        return hash_of({name: value for name, value in self._content().items() if name != "left"})
+
+    @property
+    def short_hash(self) -> str:
+        return self.hash[:SHORT_HASH_LENGTH]
+
+    def require(self, plan_hash: str) -> None:
+        """Go on only if this is the plan that was shown.
+
+        :raises PlanMovedError: it is another one.
+        """
+        if not self.hash.startswith(plan_hash):
+            raise PlanMovedError(
+                f"The plan is {self.short_hash}, and not {plan_hash}: the topic or who names it has changed.",
+                remedy="Look at the plan again, without --hash.",
+            )
+
+    def lines(self) -> list[str]:
+        """The plan for a person."""
+        found = [
+            f"{self.connector}: the global topic is newer than its own topic {self.topic} in "
+            f"{counted(self.left, 'source partition')}",
+            f"-{OWN_TOPIC}={self.topic}  in its configuration; Connect restarts its tasks",
+        ]
+        if self.deletes:
+            found.append(f"-topic {self.topic} (id {self.topic_id}, {counted(self.offsets, 'offset')} of it)")
+        elif self.also_of:
+            found.append(f" topic {self.topic} stays: {', '.join(self.also_of)} names it, too")
+        else:
+            found.append(f" topic {self.topic} does not exist")
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        return {**self._content(), "hash": self.hash}
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "kind": KIND,
+            "schema": SCHEMA,
+            "group_id": self.group_id,
+            "kafka_cluster_id": self.kafka_cluster_id,
+            "connector": self.connector,
+            "topic": self.topic,
+            "topic_id": self.topic_id,
+            "offsets": self.offsets,
+            "left": self.left,
+            "also_of": list(self.also_of),
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> DropPlan:
+        """The plan that :meth:`to_dict` wrote.
+
+        :raises ConfigurationError: another version of this package wrote it.
+        """
+        if (document.get("kind"), document.get("schema")) != (KIND, SCHEMA):
+            raise ConfigurationError("The plan on record is one of another version of this package.")
+        names = ("group_id", "kafka_cluster_id", "connector", "topic", "topic_id", "offsets", "left")
+        return cls(**{name: document[name] for name in names}, also_of=tuple(document["also_of"]))
+
+
+class OwnTopicDropper:
+    """Plans and carries out the end of an own topic that is left behind.
+
+    :param session: of the Connect cluster.
+    :param offsets_topic: the workers' ``offset.storage.topic``; empty: as their files say.
+    """
+
+    def __init__(self, session: ConnectSession, offsets_topic: str = "", progress: Progress | None = None) -> None:
+        self._session, self._offsets_topic, self._progress = session, offsets_topic, progress
+        self._topics = Topics(session.kafka.settings)
+
+    def plan(self, connector: str) -> DropPlan:
+        """The plan as of now; of one that was begun and not finished, that one.
+
+        :raises RefusedError: the own topic is not left behind, tasks of it may read it, or it is in another Kafka
+            cluster.
+        :raises ConfigurationError: there is no such connector, or it has no own topic.
+        :raises UnreachableError: no worker or no broker answers.
+        """
+        return self.unfinished(connector) or self._plan_anew(connector)
+
+    def unfinished(self, connector: str) -> DropPlan | None:
+        """The plan that was begun for this connector and not finished; None if there is none."""
+        found = read_journal(self._session.kafka, self._session.cluster.group_id).open_change
+        if found is None or (found.kind, found.about) != (KIND, connector):
+            return None
+        return DropPlan.from_dict(found.plan)
+
+    def _plan_anew(self, connector: str) -> DropPlan:
+        session = self._session
+        connectors = session.first_answer(lambda rest: rest.statuses(), seconds=_SECONDS)
+        status = connectors.get(connector)
+        if status is None or not status.config.get(OWN_TOPIC):
+            raise ConfigurationError(
+                f"{connector} does not exist." if status is None else f"{connector} names no {OWN_TOPIC}.",
+                remedy="See 'eos offsets list'.",
+            )
+        one = self._copies(connector, connectors)
+        if is_elsewhere(one.own_topic):
+            raise RefusedError(
+                f"The own topic of {connector}, {one.own_topic}, is in another Kafka cluster.",
+                remedy=f"Take {OWN_TOPIC} out of its configuration and delete the topic with Kafka's own tools.",
+            )
+        self._require_left_behind(one)
+        self._require_unread(status)
+        found = self._topics.describe([one.own_topic]).get(one.own_topic)
+        also_of = (
+            name
+            for name, other in connectors.items()
+            if name != connector and other.config.get(OWN_TOPIC) == one.own_topic
+        )
+        return DropPlan(
+            session.cluster.group_id,
+            session.kafka.cluster_id(),
+            connector,
+            one.own_topic,
+            found.id if found else "",
+            one.read_own,
+            one.left,
+            tuple(sorted(also_of)),
+        )
+
+    def _copies(self, connector: str, connectors: Mapping[str, ConnectorStatus]) -> Copies:
+        topic = self._offsets_topic or read_worker_files(self._session.cluster).common(OFFSETS)
+        offsets = read_group_offsets(
+            OffsetStores(self._session, topic, lambda: True), connectors, only=[connector], progress=self._progress
+        )
+        one = copies(offsets, connector)
+        if one is None:
+            raise ConfigurationError(f"{connector} names the global topic as its own: it has none.")
+        return one
+
+    def _require_left_behind(self, one: Copies) -> None:
+        if not one.is_left_behind:
+            raise RefusedError(
+                f"The own topic {one.own_topic} of {one.connector} is not left behind: nothing in the global topic is "
+                "newer.",
+                remedy=f"To move its offsets into the global topic: 'eos offsets migrate {one.connector} --to global'.",
+            )
+
+    def _require_unread(self, status: ConnectorStatus) -> None:
+        """Go on only if no task has the own topic open: all workers are older, or the connector is stopped."""
+        readers = [worker for worker in seen_workers(self._session) if worker.version is None or not worker.is_older]
+        if readers and not (status.state == "STOPPED" and not status.tasks):
+            known = ", ".join(f"{worker.worker_id} ({worker.version or 'no answer'})" for worker in readers)
+            raise RefusedError(
+                f"Tasks of {status.name} may read and write its own topic on {known}.",
+                expected="workers from before 3.3 alone, or the connector stopped",
+                remedy=f"Stop it first (PUT /connectors/{status.name}/stop); it goes on by the global topic then.",
+            )
+
+    def apply(self, plan: DropPlan, journal: Journal, *, take_over: bool = False) -> bool:
+        """Carry a plan out. Killed and called again, it continues where it was.
+
+        :param journal: not acquired yet.
+        :returns: whether the topic was deleted.
+        :raises PlanMovedError: the topic is another one by now.
+        :raises LeaseHeldError: another controller is at work.
+        :raises FencedError: another controller has taken over.
+        """
+        deleted = False
+        with group_change(journal, KIND, plan.connector, plan.to_dict(), take_over=take_over) as change:
+            if not change.taken_up:
+                self._plan_anew(plan.connector).require(plan.hash)
+            if not change.is_done("configure"):
+                with change.step("configure"):
+                    change.confirm("configure")
+                    self._configure(plan)
+            if plan.deletes and not change.is_done("delete"):
+                with change.step("delete"):
+                    change.confirm("delete")
+                    deleted = self._delete(plan)
+        return deleted
+
+    def _configure(self, plan: DropPlan) -> None:
+        config = self._session.ask(lambda rest: rest.connector_config(plan.connector))
+        if config.get(OWN_TOPIC) == plan.topic:
+            without = {name: value for name, value in config.items() if name != OWN_TOPIC}
+            self._session.ask(lambda rest: rest.put_config(plan.connector, without))
+
+    def _delete(self, plan: DropPlan) -> bool:
+        found = self._topics.describe([plan.topic]).get(plan.topic)
+        if found is not None and found.id != plan.topic_id:
+            raise PlanMovedError(f"Topic {plan.topic} was deleted and made anew: its id is {found.id} now.")
+        return found is not None and self._topics.delete(plan.topic)

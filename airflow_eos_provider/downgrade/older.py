@@ -1,0 +1,253 @@
+"""What an older Kafka Connect makes of a group that newer workers have run: decisions alone.
+
+Rules: KIP-618 on downgrades, and what was seen with 3.2.3 beside 4.3.1 (docs/downgrade.md).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+from urllib.parse import quote
+
+from airflow_eos_provider.connect.rest_calls import ConnectorStatus
+from airflow_eos_provider.connect.task_failures import FailureKind, name_failure
+from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.offsets.seen.copies import Copies
+from airflow_eos_provider.rollout.plan.preflight import FIRST_VERSION, kafka_version
+from airflow_eos_provider.rollout.plan.worker_edits import ISOLATION_PROPERTY, READ_COMMITTED
+
+#: Connectors can be stopped since KIP-875; before, a stopped one is paused.
+FIRST_WITH_STOP = (3, 5)
+
+#: Properties of a connector that a version before KIP-618 does not know.
+_UNKNOWN = ("exactly.once.support", "transaction.boundary", "transaction.boundary.interval.ms")
+
+
+class Effect(StrEnum):
+    """What happens, the worst first."""
+
+    LOSES = "loses records"
+    REPEATS = "delivers again"
+    FAILS = "tasks fail"
+    UNKNOWN = "not known"
+    CHANGES = "changes"
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether it is no reason against the downgrade."""
+        return self is Effect.CHANGES
+
+
+@dataclass(frozen=True, slots=True)
+class SeenWorker:
+    """One worker.
+
+    :param version: of Connect; None if it does not answer.
+    :param exactly_once: whether it runs exactly-once source connectors; None if that is not known.
+    :param properties: of its file; None if it cannot be read here.
+    """
+
+    worker_id: str
+    version: str | None
+    exactly_once: bool | None
+    properties: Mapping[str, str] | None = field(default=None, repr=False)
+
+    @property
+    def is_older(self) -> bool:
+        """Whether it is from before exactly-once source support."""
+        number = kafka_version(self.version or "")
+        return number is not None and number < FIRST_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class DowngradeLook:
+    """A group as it is before, or in the midst of, a downgrade.
+
+    :param to_version: the older version.
+    :param url: of a worker that answers.
+    :param connectors: by name.
+    :param copies: of the connectors with own offsets topics.
+    :param not_read: by connector why its own topic is not known.
+    :param task_count_records: by connector.
+    """
+
+    group_id: str
+    to_version: str
+    url: str
+    workers: tuple[SeenWorker, ...]
+    connectors: Mapping[str, ConnectorStatus]
+    copies: tuple[Copies, ...]
+    not_read: Mapping[str, str]
+    task_count_records: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DowngradeFinding:
+    """One thing that the older version does not know, or does otherwise.
+
+    :param about: a worker, a connector, or a topic.
+    :param remedy: what to do, where something is to be done.
+    """
+
+    effect: Effect
+    about: str
+    found: str
+    remedy: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        return {"effect": str(self.effect), "about": self.about, "found": self.found, "remedy": self.remedy}
+
+
+def findings(look: DowngradeLook) -> list[DowngradeFinding]:
+    """What the downgrade brings about, the worst first."""
+    number = kafka_version(look.to_version)
+    before_kip_618 = number is not None and number < FIRST_VERSION
+    found = [*_readers(look)]
+    if before_kip_618:
+        found += [*_modes(look), *_own_topics(look), *_ignored(look), *_records(look)]
+    if number is not None and number < FIRST_WITH_STOP:
+        found += _stopped(look)
+    found += _task_configs(look)
+    order = list(Effect)
+    return sorted(found, key=lambda one: (order.index(one.effect), one.about))
+
+
+def _readers(look: DowngradeLook) -> Iterator[DowngradeFinding]:
+    """Workers that would take uncommitted offsets for progress; 3.2 takes the same property for its own topics."""
+    for worker in look.workers:
+        if worker.properties is None:
+            yield DowngradeFinding(
+                Effect.UNKNOWN,
+                worker.worker_id,
+                f"its file is not readable here: does it say {ISOLATION_PROPERTY}={READ_COMMITTED}?",
+                "Look, and add the line if it is missing: without it aborted offsets are taken for progress.",
+            )
+        elif worker.properties.get(ISOLATION_PROPERTY) != READ_COMMITTED:
+            yield DowngradeFinding(
+                Effect.LOSES,
+                worker.worker_id,
+                f"its file does not say {ISOLATION_PROPERTY}={READ_COMMITTED}: an older worker takes the offsets of "
+                "aborted transactions for progress, and never reads what lies before them",
+                "'eos plan --to disabled' sets it; otherwise add the line to the file with which the older worker "
+                "starts.",
+            )
+
+
+def _modes(look: DowngradeLook) -> Iterator[DowngradeFinding]:
+    """In one step, tasks on workers that are still enabled ask an older leader for its fencing endpoint."""
+    enabled = [worker.worker_id for worker in look.workers if worker.exactly_once]
+    if not enabled:
+        return
+    tasks = [
+        f"{name}-{task.number}"
+        for name, status in sorted(look.connectors.items())
+        if status.type != "sink"
+        for task in status.tasks
+    ]
+    yield DowngradeFinding(
+        Effect.FAILS,
+        ", ".join(enabled),
+        "runs exactly-once source connectors: once an older worker leads the group, each source task that starts here "
+        f"fails (HTTP 404, no fencing endpoint). Tasks that may: {', '.join(tasks) or 'none now'}",
+        "Two steps avoid that: 'eos plan --to disabled' and 'eos apply' first, then the older version. After one step, "
+        "call this again when every worker is older: it names the tasks to restart.",
+    )
+
+
+def _own_topics(look: DowngradeLook) -> Iterator[DowngradeFinding]:
+    for one in look.copies:
+        migrate = (
+            f"'{shlex.join(['eos', 'offsets', 'migrate', one.connector, '--to', 'global'])}' before the downgrade."
+        )
+        if one.further:
+            yield DowngradeFinding(
+                Effect.LOSES,
+                one.connector,
+                f"goes on by the global topic, which is further on than its own topic {one.own_topic} in "
+                f"{counted(one.further, 'source partition')}: what lies between is skipped",
+                migrate,
+            )
+        elif one.behind:
+            yield DowngradeFinding(Effect.REPEATS, one.connector, behind_in_words(one), migrate)
+        else:
+            yield DowngradeFinding(
+                Effect.REPEATS,
+                one.connector,
+                f"goes on by the copy in the global topic, which is as far as its own topic {one.own_topic} now "
+                f"({counted(one.same, 'offset')}); the own topic is left behind, and read again after a re-upgrade",
+                migrate,
+            )
+    for connector, why in sorted(look.not_read.items()):
+        yield DowngradeFinding(Effect.UNKNOWN, connector, f"its own offsets topic is not known: {why}")
+
+
+def behind_in_words(one: Copies) -> str:
+    """How far the copies of a connector's offsets are behind."""
+    lag = "" if one.seconds_behind is None else f", by up to {one.seconds_behind:,.1f} s"
+    missing = f", {one.missing:,} of them missing, so that it begins anew there" if one.missing else ""
+    return (
+        f"goes on by the copies in the global topic; of {counted(one.read_own, 'offset')} in its own topic "
+        f"{one.own_topic} {one.behind:,} {'is' if one.behind == 1 else 'are'} ahead of the copy{lag}{missing}"
+    )
+
+
+def _ignored(look: DowngradeLook) -> Iterator[DowngradeFinding]:
+    for name, status in sorted(look.connectors.items()):
+        names = [one for one in _UNKNOWN if status.config.get(one)]
+        if names:
+            yield DowngradeFinding(
+                Effect.CHANGES, name, f"{', '.join(names)} of its configuration mean nothing to it; no error is shown"
+            )
+
+
+def _records(look: DowngradeLook) -> Iterator[DowngradeFinding]:
+    if look.task_count_records:
+        yield DowngradeFinding(
+            Effect.CHANGES,
+            "config topic",
+            f"{counted(len(look.task_count_records), 'task count record')}: each gives one ERROR in the log of an "
+            "older worker that starts ('Discarding config update record with invalid key'), and is otherwise ignored",
+        )
+
+
+def _stopped(look: DowngradeLook) -> Iterator[DowngradeFinding]:
+    for name, status in sorted(look.connectors.items()):
+        if status.state == "STOPPED":
+            yield DowngradeFinding(
+                Effect.CHANGES, name, "is STOPPED, and PAUSED for it (KIP-875): a resume by mistake starts its tasks"
+            )
+
+
+def _task_configs(look: DowngradeLook) -> Iterator[DowngradeFinding]:
+    """Tasks that have failed, once an older worker is there; and what restarts them."""
+    if not any(worker.is_older for worker in look.workers):
+        return
+    all_older = all(worker.is_older for worker in look.workers if worker.version is not None)
+    for name, status in sorted(look.connectors.items()):
+        failed = [task for task in status.tasks if task.state == "FAILED"]
+        if not failed:
+            continue
+        kinds = {name_failure(task.trace).kind for task in failed}
+        fencing = FailureKind.FENCING_FAILED in kinds
+        why = "for want of the fencing endpoint" if fencing else "on a worker of this version or of the newer one"
+        configs = "" if fencing else "; the connector writes its task configurations anew when it is restarted"
+        when = "" if all_older else "When every worker is older: "
+        yield DowngradeFinding(
+            Effect.FAILS,
+            name,
+            f"task {', '.join(str(task.number) for task in failed)} has FAILED {why}{configs}",
+            f"{when}{restart_command(look.url, name)}",
+        )
+
+
+def restart_command(url: str, connector: str) -> str:
+    """The request that restarts a connector and those of its tasks that have failed (KIP-745, Connect 3.0).
+
+    :param url: of any worker.
+    """
+    path = f"{url.rstrip('/')}/connectors/{quote(connector, safe='')}/restart?includeTasks=true&onlyFailed=false"
+    return f"curl -X POST {shlex.quote(path)}"

@@ -1,0 +1,259 @@
+"""Each thing that a command leaves behind: where, by which commands, and what ends it. A table, and nothing else.
+
+docs/footprint.md is written from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Where(StrEnum):
+    """Where something is left."""
+
+    KAFKA = "Kafka"
+    CONNECT = "Connect's own topics"
+    WORKER = "a worker's machine"
+    HERE = "the machine of the command"
+    AIRFLOW = "Airflow"
+
+
+class End(StrEnum):
+    """What ends it."""
+
+    UNINSTALL = "eos uninstall"
+    LEDGERS = "eos uninstall --ledgers"
+    BROKERS = "the brokers, by themselves"
+    ITSELF = "the command itself; left only if that is killed"
+    OWNER = "its owner"
+    STAYS = "stays: it is what was asked for"
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One thing that is left behind.
+
+    :param name: its name; what is in angle brackets differs.
+    :param verbs: the commands that leave it, without ``eos``; Airflow's operators do what these do.
+    :param what: what it is for.
+    :param how: more about its end.
+    """
+
+    where: Where
+    name: str
+    verbs: tuple[str, ...]
+    what: str
+    end: End
+    how: str = ""
+
+
+#: The commands that write the group's journal.
+JOURNALLED = (
+    "apply",
+    "rollout pause",
+    "rollout resume",
+    "rollout abort",
+    "rollout back",
+    "fence",
+    "topics create",
+    "offsets alter",
+    "offsets reset",
+    "offsets restore",
+    "offsets copy",
+    "offsets migrate",
+    "offsets prune",
+    "offsets drop-own",
+    "changes abandon",
+)
+
+#: The operators and jobs that write intervals have no command of their own.
+_INTERVALS = ("interval runs",)
+
+_FORGOTTEN = "forgotten after transactional.id.expiration.ms without use, 7 days by default; none can be deleted"
+
+LEAVES: tuple[Leaf, ...] = (
+    Leaf(
+        Where.KAFKA,
+        "topic eos-rollout-<group>",
+        JOURNALLED,
+        "the journal: lease, rolls, changes, requests, history",
+        End.UNINSTALL,
+        "with it goes what 'eos rollout list' shows, and which lines of workers' files a roll has set temporarily",
+    ),
+    Leaf(
+        Where.KAFKA,
+        "transactional id eos-rollout-<group>",
+        JOURNALLED,
+        "the journal's one writer",
+        End.BROKERS,
+        _FORGOTTEN,
+    ),
+    Leaf(
+        Where.KAFKA,
+        "topic <interval group>-configs",
+        (*_INTERVALS, "intervals abandon"),
+        "the control topic: runs under way",
+        End.LEDGERS,
+    ),
+    Leaf(
+        Where.KAFKA,
+        "topic <interval group>-<pipeline>-offsets",
+        (*_INTERVALS, "intervals abandon"),
+        "a ledger: which intervals are complete",
+        End.LEDGERS,
+        "an interval that is run again is then written again, for nothing says that it is complete",
+    ),
+    Leaf(
+        Where.KAFKA,
+        "transactional ids <interval group>-<run>-<number>, …-coordinator, <interval group>-<pipeline>-planner",
+        _INTERVALS,
+        "the writers of runs",
+        End.BROKERS,
+        _FORGOTTEN,
+    ),
+    Leaf(Where.KAFKA, "records of interval runs, with the header that run_header names", _INTERVALS, "data", End.STAYS),
+    Leaf(
+        Where.KAFKA,
+        "newer epochs of transactional ids <group>-<connector>-<task>",
+        (
+            "fence",
+            "offsets alter",
+            "offsets reset",
+            "offsets restore",
+            "offsets copy",
+            "offsets migrate",
+            "offsets prune",
+        ),
+        "fencing; an id that was never used is created by it",
+        End.BROKERS,
+        _FORGOTTEN,
+    ),
+    Leaf(
+        Where.KAFKA,
+        "a newer epoch of the id, and an abort marker",
+        ("transactions abort",),
+        "the end of a hanging transaction",
+        End.STAYS,
+    ),
+    Leaf(
+        Where.CONNECT,
+        "internal topics and their settings",
+        ("topics create", "offsets migrate"),
+        "topics that Connect needs, as a worker creates them",
+        End.STAYS,
+        "no command removes a topic of Connect's but 'eos offsets drop-own', with its own plan",
+    ),
+    Leaf(
+        Where.CONNECT,
+        "records in offsets topics",
+        (
+            "offsets alter",
+            "offsets reset",
+            "offsets restore",
+            "offsets copy",
+            "offsets migrate",
+            "offsets prune",
+        ),
+        "offsets, and tombstones until compaction",
+        End.STAYS,
+    ),
+    Leaf(
+        Where.CONNECT,
+        "offsets.storage.topic in a connector's configuration",
+        ("offsets migrate", "offsets drop-own"),
+        "where the connector has its offsets; set or taken out",
+        End.STAYS,
+    ),
+    Leaf(
+        Where.WORKER,
+        "exactly.once.source.support and isolation.level in the worker's file",
+        ("apply", "rollout resume", "rollout back"),
+        "the mode, and how offsets are read below enabled",
+        End.STAYS,
+        "'eos plan --to disabled' turns the mode off",
+    ),
+    Leaf(
+        Where.WORKER,
+        "<worker's file>.eos-backup",
+        ("apply", "rollout resume", "rollout back"),
+        "the file before the last change, with its secrets and its permissions",
+        End.UNINSTALL,
+    ),
+    Leaf(
+        Where.WORKER,
+        ".<worker's file>.eos-new",
+        ("apply", "rollout resume", "rollout back"),
+        "the file that takes over the name",
+        End.ITSELF,
+        "'eos uninstall' removes what a killed one has left",
+    ),
+    Leaf(
+        Where.WORKER,
+        "<pid file>.eos-restart",
+        ("apply", "rollout resume", "rollout back"),
+        "how far a restart has come",
+        End.ITSELF,
+        "'eos uninstall' removes what a killed one has left",
+    ),
+    Leaf(
+        Where.HERE,
+        ".eos/plans/<hash>.json, in the working directory",
+        ("plan",),
+        "plans that were shown, so that a refusal can say what has moved",
+        End.UNINSTALL,
+        "in the directory from which it is called",
+    ),
+    Leaf(
+        Where.HERE,
+        "~/.config/airflow_eos_provider/clusters/<name>.yaml, or the file that is named",
+        ("discover",),
+        "cluster files",
+        End.OWNER,
+    ),
+    Leaf(
+        Where.HERE,
+        "the file that is named with --to",
+        ("offsets backup",),
+        "a backup of offsets",
+        End.OWNER,
+    ),
+    Leaf(
+        Where.HERE,
+        ".eos/lab/<name>, .eos/demo, ~/.cache/airflow_eos_provider",
+        ("lab up", "demo"),
+        "the lab, and the jars that it was made of",
+        End.OWNER,
+        "'eos lab down' and 'eos demo --down' remove the lab; the cache is removed as a folder",
+    ),
+    Leaf(
+        Where.AIRFLOW,
+        "eos-interval-*.json in the folder for temporary files of the task's machine",
+        _INTERVALS,
+        "what a job is to write, with the client's credentials, mode 0600",
+        End.ITSELF,
+        "a task and a job that are both killed before the job has read it leave it: remove it",
+    ),
+    Leaf(
+        Where.AIRFLOW,
+        "task state eos_rollout, eos_gate, eos_plan_approval",
+        ("the operators of rolls and changes",),
+        "which roll a task carries out, and what was asked for approval; without expiry",
+        End.OWNER,
+        "it goes with the task instance ('airflow db clean')",
+    ),
+    Leaf(
+        Where.AIRFLOW,
+        "connections of the type kafka_connect, results (XCom), asset events",
+        ("the operators",),
+        "Airflow's own records",
+        End.OWNER,
+    ),
+)
+
+#: What is never left, since one might look for it.
+NEVER = (
+    "no consumer group: topics are read by assignment, and no offset is committed",
+    "no service, timer or unit: a restart's helper ends with the restart",
+    "no ACL is granted",
+)

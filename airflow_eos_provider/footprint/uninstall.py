@@ -1,0 +1,248 @@
+"""Finds what this package has left of one group, and removes it: planned, approved by its hash, then carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.errors import EosError, PlanMovedError, RefusedError
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.verify import control
+from airflow_eos_provider.journal.change import require_no_open_rollout
+from airflow_eos_provider.journal.journal import JournalContent, read_journal, require_free
+from airflow_eos_provider.journal.topic import clock_of, journal_topic
+from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
+from airflow_eos_provider.rollout.hosts.leftovers import leftovers_of, require_no_restart
+
+KIND, SCHEMA = "uninstall", 1
+
+_WHY_UNSEEN = "they are not on this machine, or its description names none; call this there, or see docs/footprint.md"
+_AGAIN = "which intervals are complete is not known then; one that is run again is delivered again"
+_KEPT = "it says which intervals are complete; without it they would be delivered again (--ledgers removes it)"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing that was found.
+
+    :param kind: ``topic``, ``file`` or ``transactional id``.
+    :param name: the topic, the path, or the id.
+    :param id: of a topic.
+    :param why: why it stays, or what goes with it.
+    """
+
+    kind: str
+    name: str
+    id: str = ""
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}" + (f" (id {self.id})" if self.id else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        return {"kind": self.kind, "name": self.name, "id": self.id, "why": self.why}
+
+
+@dataclass(frozen=True, slots=True)
+class UninstallPlan:
+    """What is removed, and what is only named.
+
+    :param removes: in the order in which they are removed; the journal is the last.
+    :param stays: what was found and is left.
+    :param not_seen: what could not be looked at, and why.
+    """
+
+    group_id: str
+    kafka_cluster_id: str
+    removes: tuple[Item, ...]
+    stays: tuple[Item, ...] = ()
+    not_seen: tuple[str, ...] = ()
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over what is removed."""
+        return hash_of(self._content())
+
+    @property
+    def short_hash(self) -> str:
+        return self.hash[:SHORT_HASH_LENGTH]
+
+    def require(self, plan_hash: str) -> None:
+        """Go on only if this is the plan that was shown.
+
+        :raises PlanMovedError: it is another one.
+        """
+        if not self.hash.startswith(plan_hash):
+            raise PlanMovedError(
+                f"The plan is {self.short_hash}, and not {plan_hash}: something else is left by now, or another option "
+                "was given.",
+                remedy="Look at the plan again, without --hash.",
+            )
+
+    def lines(self) -> list[str]:
+        """The plan for a person."""
+        removed = [f"-{item}" + (f": {item.why}" if item.why else "") for item in self.removes]
+        left = [f" {item} stays: {item.why}" for item in self.stays]
+        return [*removed, *left, *(f" not seen: {what}" for what in self.not_seen)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        return {
+            **self._content(),
+            "stays": [item.to_dict() for item in self.stays],
+            "not_seen": list(self.not_seen),
+            "nothing_to_do": not self.removes,
+            "hash": self.hash,
+        }
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "kind": KIND,
+            "schema": SCHEMA,
+            "group_id": self.group_id,
+            "kafka_cluster_id": self.kafka_cluster_id,
+            "removes": [item.to_dict() for item in self.removes],
+        }
+
+
+class Uninstaller:
+    """Plans and carries out the removal of what was left of one group.
+
+    :param session: of the Connect cluster.
+    :param interval_group: the group of pipelines whose topics are looked for.
+    :param ledgers: remove these, too.
+    :param plans_folder: of plans that were shown.
+    """
+
+    def __init__(self, session: ConnectSession, interval_group: str, *, ledgers: bool, plans_folder: Path) -> None:
+        self._session, self._interval_group = session, interval_group
+        self._ledgers, self._plans_folder = ledgers, plans_folder
+        self._topics = Topics(session.kafka.settings)
+        self._group_id = session.cluster.group_id
+
+    def plan(self) -> UninstallPlan:
+        """What is left now.
+
+        :raises RefusedError: a roll, a change, a restart or an interval run is under way, or was not finished.
+        :raises UnreachableError: no broker answers.
+        """
+        self._require_rest()
+        not_seen: list[str] = []
+        files = [*self._worker_files(not_seen), *self._plans()]
+        gone, kept = self._interval_topics()
+        return UninstallPlan(
+            self._group_id,
+            self._session.kafka.cluster_id(),
+            (*files, *gone, *self._journal()),
+            (*kept, *self._ids()),
+            tuple(not_seen),
+        )
+
+    def apply(self, plan: UninstallPlan, report: Callable[[str], None]) -> None:
+        """Remove what is planned. Cut off, it is begun again by a plan for what is left.
+
+        :param plan: made a moment ago.
+        :param report: receives a line for each thing that is gone.
+        :raises RefusedError: something has begun meanwhile.
+        :raises PlanMovedError: a topic was deleted and made anew.
+        :raises EosError: a file cannot be removed, or the principal may not delete a topic.
+        """
+        for item in plan.removes:
+            if item.kind == "file":
+                _remove(Path(item.name))
+            else:
+                self._require_rest()  # right before, so that next to nothing can begin in between
+                found = self._topics.describe([item.name]).get(item.name)
+                if found is not None and found.id != item.id:
+                    raise PlanMovedError(f"Topic {item.name} was deleted and made anew: its id is {found.id} now.")
+                self._topics.delete(item.name)
+            report(f"{item} is gone.")
+
+    def _require_rest(self) -> None:
+        """Go on only if nothing of this package is at work on the group."""
+        content = read_journal(self._session.kafka, self._group_id)
+        require_at_rest(content, self._group_id, clock_of(self._session.kafka.settings, self._group_id).now)
+        for worker in self._session.cluster.workers:
+            require_no_restart(worker)
+
+    def _journal(self) -> Iterator[Item]:
+        name = journal_topic(self._group_id)
+        if (found := self._topics.describe([name]).get(name)) is not None:
+            yield Item("topic", name, found.id, "history, and which lines of workers' files a roll has set temporarily")
+
+    def _ids(self) -> Iterator[Item]:
+        name = journal_topic(self._group_id)
+        with self._session.kafka.transactions() as client:
+            known = client.describe([name])
+        if name in known:
+            yield Item("transactional id", name, why="the brokers forget it after transactional.id.expiration.ms")
+
+    def _worker_files(self, not_seen: list[str]) -> Iterator[Item]:
+        for worker in self._session.cluster.workers:
+            if worker.is_url_only or worker.host != "process":
+                not_seen.append(f"files of {worker.worker_id}: {_WHY_UNSEEN}")
+                continue
+            try:
+                yield from [Item("file", str(path)) for path in leftovers_of(worker)]
+            except OSError as error:
+                not_seen.append(f"files of {worker.worker_id}: {error.strerror}")
+
+    def _plans(self) -> Iterator[Item]:
+        for path in sorted(self._plans_folder.glob("*.json")):
+            yield Item("file", str(path.absolute()))
+
+    def _interval_topics(self) -> tuple[list[Item], list[Item]]:
+        """The interval runs' topics that are removed, and those that stay.
+
+        :raises RefusedError: a run is under way, and its topics were to be removed.
+        """
+        kafka, group = self._session.kafka.settings, self._interval_group
+        if group == self._group_id:
+            raise RefusedError(
+                f"{group} is the Connect cluster's group, and its topics are Connect's.",
+                remedy="Name the group of the pipelines with --group.",
+            )
+        # Which ledgers are ours is in the control topic: a topic with such a name may be a connector's own.
+        any_of_group = Pipeline(name="any", group_id=group, kafka=kafka)
+        state = control(any_of_group)
+        if self._ledgers and state.runs:
+            raise RefusedError(
+                f"Interval runs are under way: {', '.join(sorted(state.runs)[:5])}.",
+                remedy="Let them end, or abandon those of which nothing is committed ('eos intervals abandon').",
+            )
+        ledgers = [pins.ledger for _, pins in sorted(state.pipelines.items()) if pins is not None]
+        names = [*(ledger.name for ledger in ledgers), any_of_group.control_topic]
+        found = self._topics.describe(names)
+        pinned = {ledger.name: ledger.id for ledger in ledgers}
+        items = [
+            Item("topic", name, found[name].id, _AGAIN if self._ledgers else _KEPT)
+            for name in names
+            if name in found and pinned.get(name, found[name].id) == found[name].id
+        ]
+        return (items, []) if self._ledgers else ([], items)
+
+
+def require_at_rest(content: JournalContent, group_id: str, now: Callable[[], float]) -> None:
+    """Go on only if no roll and no change of a group is under way or unfinished.
+
+    :param now: the broker's time, seconds since the epoch; asked only where it decides.
+    :raises LeaseHeldError: a controller holds the group.
+    :raises RefusedError: a roll or a change was not finished.
+    """
+    require_free(content.lease, group_id, now=now)
+    require_no_open_rollout(content)
+    content.require_no_open_change()
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise EosError(
+            f"{path} cannot be removed: {error.strerror}.", remedy="Remove it as its owner, and call this again."
+        ) from error

@@ -1,0 +1,153 @@
+"""How far a connector's own offsets topic and the global one are apart, key by key.
+
+A task with an own topic writes each offset there in its transaction, and a copy of it to the global topic soon after. A
+worker from before KIP-618 knows of no own topics: it reads that copy, and leaves the own topic behind when it goes on.
+Offsets mean nothing here; which of two is newer is told by the time of their records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_eos_provider.connect.offsets import OffsetRecord
+from airflow_eos_provider.offsets.seen.group import GroupOffsets
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """A connector's own topic beside the global one, by numbers of source partitions.
+
+    :param own_topic: the name of its store.
+    :param read_own: with an offset in the own topic.
+    :param same: with the same offset in both.
+    :param behind: whose copy in the global topic is an older one, or is missing.
+    :param seconds_behind: by how much the oldest such copy is older; None if every one of them is missing.
+    :param missing: without a copy in the global topic, among those behind.
+    :param further: whose older copy has a greater number in it: the own offset was moved back, or was removed, since.
+    :param left: whose offset in the global topic is newer: the connector ran without its own topic since.
+    :param newest_own: time of the newest record of it in the own topic, seconds since the epoch; None if there is none.
+    :param newest_global: likewise in the global topic.
+    """
+
+    connector: str
+    own_topic: str
+    read_own: int
+    same: int
+    behind: int
+    seconds_behind: float | None
+    missing: int
+    further: int
+    left: int
+    newest_own: float | None
+    newest_global: float | None
+
+    @property
+    def is_left_behind(self) -> bool:
+        """Whether tasks that read the own topic would deliver once more what was delivered without it."""
+        return self.left > 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        return {
+            "connector": self.connector,
+            "own_topic": self.own_topic,
+            "offsets": self.read_own,
+            "same": self.same,
+            "behind": self.behind,
+            "seconds_behind": self.seconds_behind,
+            "missing": self.missing,
+            "further": self.further,
+            "left_behind": self.left,
+            "newest_own": self.newest_own,
+            "newest_global": self.newest_global,
+        }
+
+
+def copies(offsets: GroupOffsets, connector: str) -> Copies | None:
+    """How far a connector's own topic and the global one are apart; None if it has no own topic that is known.
+
+    :param offsets: read so that the own topics came after the global one, or a running task would seem to be behind.
+    """
+    name = offsets.own_topic_of.get(connector, "")
+    if not name or connector in offsets.not_read:
+        return None
+    topic = offsets.own_topics.get(name)  # its first task makes it
+    own = _newest(topic.committed.get(connector, ()) if topic else ())
+    copied = _newest(offsets.global_topic.committed.get(connector, ()))
+    newest_own = max((record.timestamp_ms for record in own.values()), default=None)
+    same = missing = further = left = 0
+    lags: list[int] = []
+    for raw in own.keys() | copied.keys():
+        mine, other = own.get(raw), copied.get(raw)
+        if mine is None:
+            left += _is_left(other, newest_own)
+        elif other is None:
+            missing += not mine.is_removed
+        elif mine.value == other.value:
+            same += not mine.is_removed
+        elif other.timestamp_ms > mine.timestamp_ms:
+            left += 1
+        elif other.is_removed:
+            missing += 1
+        else:
+            further += _is_further(other, mine)
+            lags.append(mine.timestamp_ms - other.timestamp_ms)
+    return Copies(
+        connector,
+        name,
+        sum(not record.is_removed for record in own.values()),
+        same,
+        len(lags) + missing,
+        max(lags) / 1000 if lags else None,
+        missing,
+        further,
+        left,
+        _seconds(newest_own),
+        _seconds(max((record.timestamp_ms for record in copied.values()), default=None)),
+    )
+
+
+def all_copies(offsets: GroupOffsets) -> list[Copies]:
+    """Of every connector with an own topic, by name."""
+    found = (copies(offsets, connector) for connector in offsets.known())
+    return [one for one in found if one is not None]
+
+
+def _newest(records: Iterable[OffsetRecord]) -> dict[bytes, OffsetRecord]:
+    """By key the newest record, removals included, of those in several partitions."""
+    newest: dict[bytes, OffsetRecord] = {}
+    for record in records:
+        before = newest.get(record.key.raw)
+        if before is None or (record.timestamp_ms, record.position) > (before.timestamp_ms, before.position):
+            newest[record.key.raw] = record
+    return newest
+
+
+def _is_left(record: OffsetRecord | None, newest_own: int | None) -> bool:
+    """Whether an offset that only the global topic has came after the last one in the own topic.
+
+    What is older is of a source partition that the connector had before it had an own topic.
+    """
+    return record is not None and not record.is_removed and (newest_own is None or record.timestamp_ms > newest_own)
+
+
+def _is_further(copy: OffsetRecord, mine: OffsetRecord) -> bool:
+    """Whether a copy that is older than the own offset is further on in its source, as far as numbers show that."""
+    if mine.is_removed:
+        return True
+    before, after = _numbers(mine.offset), _numbers(copy.offset)
+    return any(after[name] > before[name] for name in before.keys() & after.keys())
+
+
+def _numbers(offset: Mapping[str, Any] | None) -> dict[str, float]:
+    return {
+        name: value
+        for name, value in (offset or {}).items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000

@@ -1,0 +1,198 @@
+"""Kafka Connect 3.2.3 takes over from enabled workers in one step, under load; and the way up again.
+
+The second step of the way in two is in ``test_downgrade.py``. What an older worker does not know is seen here as it is,
+so that docs/downgrade.md says what is true.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.demo.oracle import compare, drain, expected_from_file
+from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.topics import Topics
+from airflow_eos_provider.lab.lab import Lab, LabOptions
+from tests.integration.older_worker import BEFORE_KIP_618, replace_by_older
+
+pytestmark = pytest.mark.slow
+
+FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+
+#: Connectors that run and have nothing to do: with them the group gives each worker a task that runs.
+IDLE = ("idle-a", "idle-b")
+RUNNING = ("plain", "owned", *IDLE)
+
+#: Of the connector that rests meanwhile: lines delivered, lines in its file, and where the aborted offset points.
+DELIVERED, WRITTEN, SKIPPED_TO = 10, 20, 15
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: Callable[[LabOptions], Lab]) -> Lab:
+    return lab_factory(
+        LabOptions(name="hard", workers=2, mode=Mode.ENABLED, rebalance_delay_ms=500, session_timeout_ms=6000)
+    )
+
+
+def wait_for(what: str, condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.2)
+
+
+def rest_of(lab: Lab) -> ConnectRest:
+    return ConnectRest(lab.connect_urls[0], retry_seconds=30)
+
+
+def tasks(lab: Lab, connector: str) -> list[tuple[str, str, str]]:
+    """State, worker and trace of each task."""
+    with rest_of(lab) as rest:
+        status = rest.statuses().get(connector)
+    return [(task.state, task.worker_id, task.trace or "") for task in status.tasks] if status else []
+
+
+def text_of(numbers: range) -> str:
+    return "".join(f'{{"line":{number}}}\n' for number in numbers)
+
+
+def rest_behind_an_abort(lab: Lab, name: str) -> Path:
+    """A paused connector with more lines to read, and an aborted offset behind some of them on the global topic."""
+    file, topic = lab.data_dir / f"{name}.txt", f"{lab.group_id}-offsets"
+    file.write_text(text_of(range(DELIVERED)), encoding="utf-8")
+    lab.create_topic(name)
+
+    def key() -> tuple[bytes, int] | None:
+        found = read_to_end(lab.cluster().kafka, topic).records
+        return next(((r.key, r.partition) for r in found if r.key and r.key.startswith(f'["{name}"'.encode())), None)
+
+    with rest_of(lab) as rest:
+        config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": name, "file": str(file)}
+        rest.create(name, config)
+        wait_for("its first offset is committed", lambda: key() is not None)
+        rest.pause(name)
+        wait_for("it pauses", lambda: [state for state, _, _ in tasks(lab, name)] == ["PAUSED"])
+    with file.open("a", encoding="utf-8") as out:
+        out.write(text_of(range(DELIVERED, WRITTEN)))
+    raw, partition = key() or (b"", 0)
+    producer = Producer({"bootstrap.servers": lab.bootstrap_servers, "transactional.id": f"dead-{name}"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    value = json.dumps({"position": len(text_of(range(SKIPPED_TO)))}).encode()
+    producer.produce(topic, key=raw, value=value, partition=partition)
+    producer.flush(60)
+    producer.abort_transaction(60)
+    return file
+
+
+def test_in_one_step_and_up_again(
+    lab: Lab, eos_of: Callable[[Lab, Path], Any], load_on: Callable[..., Any], tmp_path: Path
+) -> None:
+    eos = eos_of(lab, tmp_path)
+    check = ("downgrade", "check", "--to-version", BEFORE_KIP_618)
+    with ExitStack() as stack:
+        plain = stack.enter_context(load_on(lab, "plain"))
+        owned = stack.enter_context(load_on(lab, "owned", {OWN_TOPIC: "owned-offsets"}))
+        resting = rest_behind_an_abort(lab, "resting")
+        with rest_of(lab) as rest:
+            for name in IDLE:
+                rest.create(name, {"connector.class": FILE_SOURCE, "topic": "idle", "file": str(lab.data_dir / name)})
+            rest.create("ended", {"connector.class": FILE_SOURCE, "topic": "ended", "file": str(resting)}, "STOPPED")
+        for name in IDLE:
+            wait_for(f"{name} runs", lambda name=name: [s for s, _, _ in tasks(lab, name)] == ["RUNNING"])
+
+        # Before: refused, since the workers' files lack the line.
+        before = json.loads(eos.run(*check, "--json", expect=3).stdout)
+        effects = {(one["effect"], one["about"]) for one in before["findings"]}
+        ids = [worker.url.removeprefix("http://") for worker in lab.workers]
+        assert {("loses records", worker) for worker in ids} <= effects
+        assert {("delivers again", "owned"), ("changes", "ended"), ("changes", "config topic")} <= effects
+        (fails,) = [one for one in before["findings"] if one["effect"] == "tasks fail"]
+        assert all(f"{name}-0" in fails["found"] for name in (*RUNNING, "resting"))
+        (copy,) = before["copies"]
+        assert (copy["connector"], copy["own_topic"], copy["offsets"]) == ("owned", "owned-offsets", 1)
+        assert (copy["missing"], copy["further"], copy["left_behind"]) == (0, 0, 0)
+
+        # One step: the older worker leads as soon as the enabled one restarts, and has no fencing endpoint.
+        replace_by_older(lab, 0)
+        lab.stop_worker(1)
+        lab.start_worker(1)
+        wait_for("a task of the enabled worker fails", lambda: bool(_failed_for_want_of_the_endpoint(lab, ids[1])))
+        failed = _failed_for_want_of_the_endpoint(lab, ids[1])
+        shown = eos.run(*check, expect=3).stdout
+        for name in failed:
+            assert f"{lab.connect_urls[0]}/connectors/{name}/restart?includeTasks=true" in shown
+        assert "has FAILED for want of the fencing endpoint" in shown
+
+        replace_by_older(lab, 1)
+        with rest_of(lab) as rest:
+            for name in RUNNING:
+                rest.restart(name, include_tasks=True)
+        for name in RUNNING:
+            wait_for(f"{name} runs", lambda name=name: [s for s, _, _ in tasks(lab, name)] == ["RUNNING"])
+        assert plain.compared().nothing_missing
+        assert owned.compared().nothing_missing
+
+    # The trap, on 3.2.3 as on 4.3.1.
+    with rest_of(lab) as rest:
+        assert rest.statuses()["ended"].state == "PAUSED", "it was STOPPED, which 3.2.3 does not know"
+        rest.resume("resting")
+        rest.restart("resting", include_tasks=True)
+    wait_for("its last line comes", lambda: _lines(lab, "resting") and max(_lines(lab, "resting")) == WRITTEN - 1)
+    assert set(range(WRITTEN)) - _lines(lab, "resting") == set(range(DELIVERED, SKIPPED_TO))
+    assert "Discarding config update record with invalid key: tasks-fencing-" in lab.workers[0].log.read_text("utf-8")
+
+    # Before the way up: the own topic is left behind, said in the list and beside the refused plan.
+    assert "its own offsets topic owned-offsets is older" in eos.run("offsets", "list").stdout.replace("\n", " ")
+    refused = eos.run("plan", "--to", "preparing", expect=3).stderr
+    assert "eos offsets drop-own owned" in refused
+    assert "runs Kafka Connect 3.2.3" in refused
+    topics = Topics(lab.cluster().kafka)
+    plan = json.loads(eos.run("offsets", "drop-own", "owned", "--json").stdout)
+    assert topics.is_there("owned-offsets"), "a plan deletes nothing"
+    eos.run("offsets", "drop-own", "owned", "--hash", "0" * 12, expect=3)
+    done = json.loads(eos.run("offsets", "drop-own", "owned", "--hash", plan["hash"], "--json").stdout)
+    assert done["deleted"]
+    assert not topics.describe(["owned-offsets"])
+    eos.run("offsets", "drop-own", "owned", expect=2)  # it names none any more
+
+    copies_before = {load.topic: _compared(lab, load).duplicates for load in (plain, owned)}
+    for index in range(2):
+        lab.stop_worker(index)
+    for wait in (False, True):
+        for index in range(2):
+            lab.start_worker(index, wait=wait)
+    for load in (plain, owned):
+        with load.file.open("a", encoding="utf-8") as out:
+            out.write(f'{{"line":{load.written}}}\n')
+        wait_for("it goes on", lambda load=load: load.delivered() == load.written + 1)
+        seen = _compared(lab, load)
+        assert seen.nothing_missing
+        assert seen.duplicates == copies_before[load.topic], "nothing comes twice on the way up"
+
+
+def _failed_for_want_of_the_endpoint(lab: Lab, worker: str) -> list[str]:
+    found = {name: tasks(lab, name) for name in RUNNING}
+    return [
+        name
+        for name, of_one in found.items()
+        if any(s == "FAILED" and w == worker and "404" in t and "fenceZombie" in t for s, w, t in of_one)
+    ]
+
+
+def _lines(lab: Lab, topic: str) -> set[int]:
+    return set(drain(lab.cluster().kafka, topic).lines.values())
+
+
+def _compared(lab: Lab, load: Any) -> Any:
+    return compare(expected_from_file(load.file), drain(lab.cluster().kafka, load.topic))

@@ -1,0 +1,36 @@
+"""The plan that takes a connector off an own topic that is left behind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_eos_provider.downgrade.drop_own import DropPlan
+from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
+
+PLAN = DropPlan("g", "cluster", "orders", "orders-offsets", "id-1", offsets=2, left=1)
+
+
+def test_a_plan_deletes_the_topic_unless_another_connector_names_it() -> None:
+    assert PLAN.deletes
+    assert "-topic orders-offsets (id id-1, 2 offsets of it)" in PLAN.lines()
+    shared = replace(PLAN, also_of=("b",))
+    assert not shared.deletes
+    assert " topic orders-offsets stays: b names it, too" in shared.lines()
+    assert not replace(PLAN, topic_id="").deletes
+
+
+def test_the_hash_is_of_what_is_done_and_not_of_the_global_topic_that_goes_on() -> None:
+    assert replace(PLAN, left=5).hash == PLAN.hash
+    for other in (replace(PLAN, topic_id="id-2"), replace(PLAN, also_of=("b",)), replace(PLAN, offsets=3)):
+        assert other.hash != PLAN.hash
+        with pytest.raises(PlanMovedError):
+            other.require(PLAN.short_hash)
+    PLAN.require(PLAN.short_hash)
+
+
+def test_a_plan_comes_back_from_the_journal_as_it_was() -> None:
+    assert DropPlan.from_dict(PLAN.to_dict()) == PLAN
+    with pytest.raises(ConfigurationError):
+        DropPlan.from_dict({**PLAN.to_dict(), "schema": 99})

@@ -1,0 +1,110 @@
+"""The table of what is left behind, held against the commands and the names in the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import airflow_eos_provider
+from airflow_eos_provider.cli.plan_apply import PLANS_FOLDER
+from airflow_eos_provider.footprint.leaves import JOURNALLED, LEAVES, Leaf, Where
+from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.journal.topic import journal_topic
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.rollout.hosts.files import backup_path, replacement_path
+from airflow_eos_provider.rollout.hosts.restart_act import record_path
+from tests.reference import commands, eos
+
+PACKAGE = Path(airflow_eos_provider.__file__).parent
+
+#: What leaves something, and is no command.
+_NO_COMMANDS = {"interval runs", "the operators", "the operators of rolls and changes"}
+
+#: Modules that write files, topics or journals, or keep state in Airflow: each is behind a row of the table, or leaves
+#: nothing. A new one has to be looked at.
+WRITERS = {
+    r"\.write_text\(|\.write_bytes\(|os\.open\(.*O_CREAT|NamedTemporaryFile|mkstemp|\.open\(\"[wax]": {
+        "cli/discover.py",
+        "cli/plan_apply.py",
+        "offsets/seen/backup.py",
+        "operators/interval_run.py",
+        "processes.py",  # pid file and log of a worker, which are its own
+        "rollout/hosts/files.py",
+        "rollout/hosts/restart_act.py",
+    },
+    r"[tT]opics(\(.*\))?\.create\(|\.create_topics\(": {
+        "interval/protocol/topics.py",
+        "journal/topic.py",
+        "kafka/topics.py",
+        "offsets/internal_topics/look.py",
+        "offsets/verbs/apply.py",
+    },
+    r"group_change\(|change_journal\(|\bJournal\(": {
+        "cli/changes.py",
+        "cli/drop_own.py",
+        "cli/fence.py",
+        "cli/offsets_change.py",
+        "cli/topics.py",
+        "downgrade/drop_own.py",
+        "journal/change.py",
+        "offsets/fencing/round.py",
+        "offsets/internal_topics/create.py",
+        "offsets/verbs/apply.py",
+        "rollout/controller.py",
+    },
+    r"task_state_store": {
+        "operators/approval.py",
+        "operators/interval_run.py",  # only takes something out
+        "operators/rolling_upgrade.py",
+    },
+}
+
+
+@pytest.mark.parametrize("pattern", WRITERS)
+def test_whatever_writes_is_known_to_the_table(pattern: str) -> None:
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).parts[0] not in ("lab", "demo") and re.search(pattern, path.read_text("utf-8"))
+    }
+    of_operators = {path for path in found if path.startswith("operators/connect_")}  # as the commands beside them
+    assert found - of_operators == WRITERS[pattern], "a row in footprint/leaves.py? Then name the module here."
+
+
+@pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: leaf.name)
+def test_each_row_names_commands_that_exist(leaf: Leaf) -> None:
+    known = {path.removeprefix("eos ") for path, _ in commands(eos())}
+    assert set(leaf.verbs) - _NO_COMMANDS <= known
+    assert leaf.verbs
+
+
+def test_the_names_are_those_of_the_code() -> None:
+    names = " ".join(leaf.name for leaf in LEAVES)
+    assert f"topic {journal_topic('<group>')}" in names
+    config, pid_file = Path("<worker's file>"), Path("<pid file>")
+    for path in (backup_path(config), replacement_path(config), record_path(pid_file)):
+        assert str(path) in names
+    assert f"{PLANS_FOLDER}/<hash>.json" in names
+    pipeline = Pipeline("p", "g", KafkaSettings.of("here:9092"))
+    run = Run("p", Interval.parse("2026-01-01T00:00:00Z/2026-01-02T00:00:00Z"))
+    filled = names
+    for word, value in {"<interval group>": "g", "<pipeline>": "p", "<run>": run.name, "<number>": "3"}.items():
+        filled = filled.replace(word, value)
+    for name in (pipeline.control_topic, pipeline.ledger_topic, pipeline.planner_id, pipeline.transactional_id(run, 3)):
+        assert name in re.split(r"[ ,]+", filled)
+
+
+def test_every_command_with_a_hash_is_among_those_that_write_the_journal_or_stands_apart() -> None:
+    with_hash = {
+        path.removeprefix("eos ")
+        for path, command in commands(eos())
+        if any("--hash" in parameter.opts for parameter in command.params)
+    }
+    assert with_hash - set(JOURNALLED) == {"transactions abort", "uninstall"}
+
+
+def test_each_place_has_a_row() -> None:
+    assert {leaf.where for leaf in LEAVES} == set(Where)

@@ -1,0 +1,100 @@
+"""The plan that removes what is left, and when it is refused."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.errors import LeaseHeldError, PlanMovedError, RefusedError
+from airflow_eos_provider.footprint.uninstall import Item, UninstallPlan, require_at_rest
+from airflow_eos_provider.journal.records import (
+    ChangeRecord,
+    JournalContent,
+    Lease,
+    Owner,
+    RolloutState,
+)
+from airflow_eos_provider.process_start import ProcessStart
+from airflow_eos_provider.rollout.hosts.leftovers import leftovers_of, require_no_restart
+from airflow_eos_provider.rollout.hosts.restart_act import ActKey, Phase, RestartRecord, record_path
+
+NOW = 1_800_000_000.0
+JOURNAL = Item("topic", "eos-rollout-g", "id-1", "history")
+PLAN = UninstallPlan("g", "cluster", (Item("file", "/w/w1.properties.eos-backup"), JOURNAL), (), ("files of w2",))
+
+
+def change(state: RolloutState) -> ChangeRecord:
+    return ChangeRecord("c1", "offsets reset", "orders", {"hash": "x"}, state, NOW)
+
+
+def test_nothing_is_removed_while_a_controller_holds_the_group() -> None:
+    held = Lease(Owner.this_process(), "r1", "ann", "w1: intent", NOW + 60)
+    with pytest.raises(LeaseHeldError):
+        require_at_rest(JournalContent(lease=held), "g", lambda: NOW)
+    require_at_rest(JournalContent(lease=replace(held, released=True)), "g", lambda: NOW)
+    require_at_rest(JournalContent(), "g", lambda: NOW)
+
+
+def test_nothing_is_removed_while_a_change_is_not_finished() -> None:
+    with pytest.raises(RefusedError, match="is not finished"):
+        require_at_rest(JournalContent(changes={"c1": change(RolloutState.PAUSED)}), "g", lambda: NOW)
+    require_at_rest(JournalContent(changes={"c1": change(RolloutState.DONE)}), "g", lambda: NOW)
+
+
+def test_the_hash_is_of_what_is_removed_alone() -> None:
+    assert replace(PLAN, not_seen=(), stays=(JOURNAL,)).hash == PLAN.hash
+    PLAN.require(PLAN.short_hash)
+    for other in (replace(PLAN, removes=()), replace(PLAN, removes=(PLAN.removes[0], replace(JOURNAL, id="id-2")))):
+        with pytest.raises(PlanMovedError):
+            other.require(PLAN.short_hash)
+
+
+def test_the_plan_says_what_goes_what_stays_and_what_was_not_seen() -> None:
+    ledger = Item("topic", "eos-intervals-orders-offsets", "id-3", "it says which intervals are complete")
+    assert replace(PLAN, stays=(ledger,)).lines() == [
+        "-file /w/w1.properties.eos-backup",
+        "-topic eos-rollout-g (id id-1): history",
+        " topic eos-intervals-orders-offsets (id id-3) stays: it says which intervals are complete",
+        " not seen: files of w2",
+    ]
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> WorkerDescription:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "w1.properties").touch()
+    (tmp_path / "w1.properties").symlink_to(tmp_path / "real" / "w1.properties")
+    return WorkerDescription("http://w1:8083", config=tmp_path / "w1.properties", pid_file=tmp_path / "w1.pid")
+
+
+def test_files_beside_a_workers_own_are_found_and_no_others(worker: WorkerDescription, tmp_path: Path) -> None:
+    assert list(leftovers_of(worker)) == []
+    ours = [
+        tmp_path / "real" / "w1.properties.eos-backup",
+        tmp_path / "real" / ".w1.properties.eos-new",
+        tmp_path / "w1.pid.eos-restart",
+        tmp_path / ".w1.pid.eos-restart.4711",
+    ]
+    for path in [*ours, tmp_path / "w1.pid", tmp_path / "w2.pid.eos-restart", tmp_path / "w1.properties.bak"]:
+        path.touch()
+    assert list(leftovers_of(worker)) == ours
+
+
+def test_nothing_is_removed_while_a_worker_is_being_restarted(worker: WorkerDescription) -> None:
+    require_no_restart(worker)
+    assert worker.pid_file is not None
+    record = RestartRecord(ActKey("r1"), str(ProcessStart.of_this_process()), Phase.STARTING)
+    record.write(record_path(worker.pid_file))
+    with pytest.raises(RefusedError, match="is being restarted"):
+        require_no_restart(worker)
+    replace(record, phase=Phase.DONE).write(record_path(worker.pid_file))
+    require_no_restart(worker)
+
+
+def test_a_lease_that_has_run_out_holds_nothing() -> None:
+    held = Lease(Owner.this_process(), "r1", "ann", "w1: intent", time.time() - 1)
+    require_at_rest(JournalContent(lease=held), "g", time.time)

@@ -1,0 +1,105 @@
+"""How far a connector's own topic and the global one are apart."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.connect.offsets import OffsetLog, offset_key
+from airflow_eos_provider.connect.rest import ConnectorStatus
+from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.writers import TopicWriters
+from airflow_eos_provider.offsets.seen.copies import Copies, all_copies, copies
+from airflow_eos_provider.offsets.seen.group import GroupOffsets
+from airflow_eos_provider.offsets.topic import OffsetsTopic
+
+#: (source partition, offset or None for a removal, time in milliseconds)
+Entry = tuple[str, dict[str, Any] | None, int]
+
+
+def topic(name: str, entries: tuple[Entry, ...]) -> OffsetsTopic:
+    log = OffsetLog(name)
+    for position, (partition, offset, at) in enumerate(entries):
+        value = None if offset is None else json.dumps(offset).encode()
+        log.take([LogRecord(name, 0, position, at, offset_key("c", {"p": partition}), value)])
+    return OffsetsTopic(name, "id", {0: len(entries)}, log.committed(), {}, TopicWriters(None, {}, {}, {}))
+
+
+def beside(own: tuple[Entry, ...] | None, global_: tuple[Entry, ...]) -> Copies:
+    """:param own: None: the topic does not exist."""
+    connectors = {"c": ConnectorStatus("c", "source", "RUNNING", "w")}
+    own_topics = {} if own is None else {"own": topic("own", own)}
+    found = copies(GroupOffsets(topic("global", global_), own_topics, connectors, {"c": "own"}), "c")
+    assert found is not None
+    return found
+
+
+def test_copies_that_are_as_far() -> None:
+    found = beside((("a", {"n": 2}, 1_000), ("b", None, 1_000)), (("a", {"n": 2}, 1_010), ("b", None, 900)))
+    assert (found.read_own, found.same, found.behind, found.left, found.further) == (1, 1, 0, 0, 0)
+    assert (found.newest_own, found.newest_global) == (1.0, 1.01)
+
+
+def test_an_older_copy_is_behind_by_the_time_between_them() -> None:
+    found = beside(
+        (("a", {"n": 9}, 8_000), ("b", {"n": 9}, 9_000)),
+        (("a", {"n": 2}, 1_500), ("b", {"n": 8}, 8_900)),
+    )
+    assert (found.behind, found.seconds_behind, found.missing, found.further) == (2, 6.5, 0, 0)
+
+
+@pytest.mark.parametrize("copy", [(), (("a", None, 500),)], ids=["none", "removed before"])
+def test_a_copy_that_is_missing(copy: tuple[Entry, ...]) -> None:
+    found = beside((("a", {"n": 9}, 1_000),), copy)
+    assert (found.behind, found.missing, found.seconds_behind) == (1, 1, None)
+    assert not found.is_left_behind
+
+
+def test_an_older_copy_that_is_further_on_would_skip() -> None:
+    assert beside((("a", {"n": 3}, 2_000),), (("a", {"n": 9}, 1_000),)).further == 1
+    assert beside((("a", None, 2_000),), (("a", {"n": 9}, 1_000),)).further == 1, "removed since: it is to begin anew"
+    assert beside((("a", {"s": "x"}, 2_000),), (("a", {"s": "y"}, 1_000),)).further == 0, "no number, no order"
+    assert beside((("a", {"n": False}, 2_000),), (("a", {"n": True}, 1_000),)).further == 0
+
+
+def test_a_newer_offset_in_the_global_topic_leaves_the_own_one_behind() -> None:
+    found = beside((("a", {"n": 2}, 1_000),), (("a", {"n": 9}, 5_000),))
+    assert (found.left, found.behind) == (1, 0)
+    assert found.is_left_behind
+
+
+def test_a_source_partition_that_the_own_topic_never_had_counts_only_if_it_came_since() -> None:
+    own = (("a", {"n": 2}, 1_000),)
+    same = ("a", {"n": 2}, 1_001)
+    assert beside(own, (same, ("of before", {"n": 9}, 900))).left == 0
+    assert beside(own, (same, ("of since", {"n": 9}, 1_100))).left == 1
+
+
+def test_an_own_topic_that_is_not_there_is_left_behind_by_what_the_global_one_has() -> None:
+    assert beside(None, (("a", {"n": 9}, 900),)).is_left_behind
+    assert not beside(None, (("a", None, 900),)).is_left_behind
+    assert not beside(None, ()).is_left_behind
+
+
+def test_of_several_records_of_a_key_the_newest_counts() -> None:
+    log = OffsetLog("global")
+    key = offset_key("c", {"p": "a"})
+    log.take([LogRecord("global", 0, 7, 100, key, b'{"n": 1}'), LogRecord("global", 1, 1, 2_000, key, b'{"n": 5}')])
+    global_ = OffsetsTopic("global", "id", {0: 8, 1: 2}, log.committed(), {}, TopicWriters(None, {}, {}, {}))
+    connectors = {"c": ConnectorStatus("c", "source", "RUNNING", "w")}
+    found = copies(
+        GroupOffsets(global_, {"own": topic("own", (("a", {"n": 5}, 1_900),))}, connectors, {"c": "own"}), "c"
+    )
+    assert found is not None
+    assert found.same == 1
+
+
+def test_only_connectors_with_an_own_topic_that_is_known_have_copies() -> None:
+    names = ("c", "plain", "elsewhere")
+    connectors = {name: ConnectorStatus(name, "source", "RUNNING", "w") for name in names}
+    offsets = GroupOffsets(
+        topic("global", ()), {}, connectors, {"c": "own", "elsewhere": "?"}, not_read=frozenset({"elsewhere"})
+    )
+    assert [one.connector for one in all_copies(offsets)] == ["c"]
