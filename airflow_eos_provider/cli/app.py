@@ -111,7 +111,7 @@ COMMANDS: Mapping[str, Place] = {
     "uninstall": Place(
         "cli.uninstall",
         "uninstall",
-        "Show what this package has left of a group; with --hash, remove it.",
+        "Show what this package has left of a group, in Kafka and in files; with --hash, remove it.",
         ("eos uninstall", "eos uninstall --hash 3f1c09ab77d2", "eos uninstall --ledgers --group etl"),
     ),
     "lab": Place("lab.command", "lab_app", "Real Kafka brokers and Connect workers on this machine, to try things on."),

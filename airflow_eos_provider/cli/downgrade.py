@@ -98,6 +98,8 @@ def _show(look: DowngradeLook, found: list[DowngradeFinding]) -> None:
     for worker in look.workers:
         shown.add_row(worker.worker_id, worker.version or "no answer", words[worker.exactly_once])
     console.print(shown)
+    if not look.is_before_kip_618:
+        console.print(f"Kafka Connect {look.to_version} knows exactly-once source support: modes and own topics stay.")
     for one in found:
         console.print(Text(f"{one.effect}: {one.about}", _STYLES.get(one.effect, "yellow")), soft_wrap=True)
         console.print(Text(f"  {one.found}."), soft_wrap=True)

@@ -39,7 +39,7 @@ def uninstall(
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what this package has left of a group, in Kafka and in files. Without --hash: the plan, and nothing more.
+    """Show what this package has left of a group, in Kafka and in files; with --hash, remove it.
 
     Removed are the group's journal, backups of workers' files, what killed commands have left beside them, and the
     plans shown in this directory. Connect's own topics are never touched. Refused while a roll, a change or a restart

@@ -23,7 +23,8 @@ from airflow_eos_provider.rollout.plan.worker_edits import ISOLATION_PROPERTY, R
 FIRST_WITH_STOP = (3, 5)
 
 #: Properties of a connector that a version before KIP-618 does not know.
-_UNKNOWN = ("exactly.once.support", "transaction.boundary", "transaction.boundary.interval.ms")
+_SUPPORT = "exactly.once.support"
+_UNKNOWN = (_SUPPORT, "transaction.boundary", "transaction.boundary.interval.ms")
 
 
 class Effect(StrEnum):
@@ -83,6 +84,17 @@ class DowngradeLook:
     not_read: Mapping[str, str]
     task_count_records: Mapping[str, int]
 
+    @property
+    def can_be_refused(self) -> bool:
+        """Whether a newer worker is there, which knows what a connector requires."""
+        return any(worker.version is not None and not worker.is_older for worker in self.workers)
+
+    @property
+    def is_before_kip_618(self) -> bool:
+        """Whether the older version knows nothing of exactly-once source support."""
+        number = kafka_version(self.to_version)
+        return number is not None and number < FIRST_VERSION
+
 
 @dataclass(frozen=True, slots=True)
 class DowngradeFinding:
@@ -105,10 +117,9 @@ class DowngradeFinding:
 def findings(look: DowngradeLook) -> list[DowngradeFinding]:
     """What the downgrade brings about, the worst first."""
     number = kafka_version(look.to_version)
-    before_kip_618 = number is not None and number < FIRST_VERSION
-    found = [*_readers(look)]
-    if before_kip_618:
-        found += [*_modes(look), *_own_topics(look), *_ignored(look), *_records(look)]
+    found: list[DowngradeFinding] = []
+    if look.is_before_kip_618:
+        found += [*_readers(look), *_modes(look), *_own_topics(look), *_ignored(look), *_records(look)]
     if number is not None and number < FIRST_WITH_STOP:
         found += _stopped(look)
     found += _task_configs(look)
@@ -173,6 +184,14 @@ def _own_topics(look: DowngradeLook) -> Iterator[DowngradeFinding]:
             )
         elif one.behind:
             yield DowngradeFinding(Effect.REPEATS, one.connector, behind_in_words(one), migrate)
+        elif not one.read_own:
+            yield DowngradeFinding(
+                Effect.REPEATS,
+                one.connector,
+                f"has no offset in its own topic {one.own_topic} so far; the older version writes to the global topic "
+                "alone, and the own topic is read again after a re-upgrade",
+                migrate,
+            )
         else:
             yield DowngradeFinding(
                 Effect.REPEATS,
@@ -199,8 +218,15 @@ def _ignored(look: DowngradeLook) -> Iterator[DowngradeFinding]:
     for name, status in sorted(look.connectors.items()):
         names = [one for one in _UNKNOWN if status.config.get(one)]
         if names:
+            required = status.config.get(_SUPPORT, "").lower() == "required"
             yield DowngradeFinding(
-                Effect.CHANGES, name, f"{', '.join(names)} of its configuration mean nothing to it; no error is shown"
+                Effect.CHANGES,
+                name,
+                f"{', '.join(names)} in its configuration: not known to that version, and ignored without an error",
+                f"{_SUPPORT}=required: workers below enabled refuse every change of its configuration. Migrate its "
+                "offsets, if that is due, while they are enabled, or set requested before."
+                if required and look.can_be_refused
+                else "",
             )
 
 
@@ -233,13 +259,17 @@ def _task_configs(look: DowngradeLook) -> Iterator[DowngradeFinding]:
             continue
         kinds = {name_failure(task.trace).kind for task in failed}
         fencing = FailureKind.FENCING_FAILED in kinds
-        why = "for want of the fencing endpoint" if fencing else "on a worker of this version or of the newer one"
-        configs = "" if fencing else "; the connector writes its task configurations anew when it is restarted"
+        why = (
+            " for want of the fencing endpoint"
+            if fencing
+            else ": an older task may lack what a newer connector leaves out of its configuration; restarted, the "
+            "connector writes its task configurations anew"
+        )
         when = "" if all_older else "When every worker is older: "
         yield DowngradeFinding(
             Effect.FAILS,
             name,
-            f"task {', '.join(str(task.number) for task in failed)} has FAILED {why}{configs}",
+            f"task {', '.join(str(task.number) for task in failed)} has FAILED{why}",
             f"{when}{restart_command(look.url, name)}",
         )
 

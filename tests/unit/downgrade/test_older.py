@@ -131,6 +131,23 @@ def test_what_a_version_does_not_know_is_by_its_number() -> None:
     assert about("7.2.0-ccs") == about("3.2.3"), "Confluent's number of Apache's 3.2"
 
 
+def test_a_version_that_knows_the_mode_reads_by_it() -> None:
+    assert findings(look(replace(ENABLED, properties={}), to="3.9.2")) == []
+
+
+def test_a_connector_that_requires_exactly_once_is_to_be_changed_while_the_workers_are_enabled() -> None:
+    required = connector(exactly_once_support="REQUIRED")
+    (one,) = findings(look(NEW, connectors=(required,)))
+    assert "while they are enabled" in one.remedy
+    assert only(findings(look(OLD, connectors=(required,)))).remedy == ""
+    assert only(findings(look(NEW, connectors=(connector(exactly_once_support="requested"),)))).remedy == ""
+
+
+def test_an_own_topic_without_offsets_is_left_behind_all_the_same() -> None:
+    one = only(findings(look(copies=(copy(read_own=0, same=0),))))
+    assert (one.effect, "has no offset in its own topic" in one.found) == (Effect.REPEATS, True)
+
+
 def test_the_worst_comes_first() -> None:
     found = findings(
         look(replace(ENABLED, properties={}), connectors=(connector("e", "STOPPED"),), copies=(copy(behind=1),))
