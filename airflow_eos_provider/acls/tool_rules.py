@@ -105,6 +105,14 @@ def _topics_create(facts: ToolFacts) -> Iterator[Need]:
             yield Need(operation, Resource.TOPIC, topic, "creates it, or mends its settings")
 
 
+def _uninstall(facts: ToolFacts) -> Iterator[Need]:
+    journal = journal_topic(facts.group_id)
+    yield Need(Operation.READ, Resource.TOPIC, journal, "reads who changes the group")
+    yield Need(Operation.WRITE, Resource.TOPIC, journal, "learns the broker's time, by which a lease ends")
+    yield Need(Operation.DELETE, Resource.TOPIC, journal, "deletes it")
+    yield Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, journal, "sees whether the brokers still know its id")
+
+
 def _hanging(facts: ToolFacts) -> Iterator[Need]:
     yield Need(Operation.READ, Resource.TOPIC, EVERYTHING, "asks each topic's leaders who has a transaction open")
     why = "asks the coordinators of which they know"
@@ -147,6 +155,7 @@ VERBS: Mapping[str, Callable[[ToolFacts], Iterator[Need]]] = {
     "drift": _look,
     "apply": _roll,
     "fence": _fence,
+    "downgrade check": _offsets_list,
     "offsets list": _offsets_list,
     "offsets reset": _offsets_change,
     "topics check": _topics_check,
@@ -155,6 +164,7 @@ VERBS: Mapping[str, Callable[[ToolFacts], Iterator[Need]]] = {
     "transactions watch": _watch,
     "transactions audit": _audit,
     "transactions abort": _abort,
+    "uninstall": _uninstall,
     "acl check": _acl_check,
     "acl grant": _acl_grant,
 }

@@ -24,6 +24,7 @@ class End(StrEnum):
 
     UNINSTALL = "eos uninstall"
     LEDGERS = "eos uninstall --ledgers"
+    REVOKE = "eos acl revoke"
     BROKERS = "the brokers, by themselves"
     ITSELF = "the command itself; left only if that is killed"
     OWNER = "its owner"
@@ -136,6 +137,7 @@ LEAVES: tuple[Leaf, ...] = (
         "the end of a hanging transaction",
         End.STAYS,
     ),
+    Leaf(Where.KAFKA, "ACLs", ("acl grant",), "the rights that were asked for", End.REVOKE),
     Leaf(
         Where.CONNECT,
         "internal topics and their settings",
@@ -232,7 +234,7 @@ LEAVES: tuple[Leaf, ...] = (
         _INTERVALS,
         "what a job is to write, with the client's credentials, mode 0600",
         End.ITSELF,
-        "a task and a job that are both killed before the job has read it leave it: remove it",
+        "the next task on that machine removes what a killed one has left",
     ),
     Leaf(
         Where.AIRFLOW,
@@ -255,5 +257,5 @@ LEAVES: tuple[Leaf, ...] = (
 NEVER = (
     "no consumer group: topics are read by assignment, and no offset is committed",
     "no service, timer or unit: a restart's helper ends with the restart",
-    "no ACL is granted",
+    "nothing by 'eos acl check': what it attempts as a principal has no effect",
 )

@@ -118,6 +118,7 @@ def test_each_verb_of_eos_has_its_rights(verb: str) -> None:
         "status",
         "plan",
         "drift",
+        "downgrade check",
         "offsets list",
         "topics check",
         "transactions hanging",
