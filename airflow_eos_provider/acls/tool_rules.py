@@ -174,6 +174,7 @@ READING = (
     "status",
     "plan",
     "drift",
+    "downgrade check",
     "offsets list",
     "topics check",
     "transactions hanging",
