@@ -104,6 +104,11 @@ def is_secret(name: str) -> bool:
     return any(word in plain for word in SECRET_WORDS)
 
 
+def is_secret_itself(name: str) -> bool:
+    """Whether a property of this name holds a secret, not only where one is (``ssl.keystore.location``)."""
+    return is_secret(name) and not name.lower().endswith(_NOT_THE_SECRET)
+
+
 def remember(settings: Mapping[str, object]) -> None:
     """Take the secrets of these settings out of every text from now on.
 
@@ -132,7 +137,7 @@ def secrets_of(settings: Mapping[str, object]) -> tuple[str, ...]:
             found.update(dict.fromkeys(secrets_of(value)))
             continue
         text = "" if value is None or isinstance(value, bool) else str(value)
-        if is_secret(str(name)) and not str(name).lower().endswith(_NOT_THE_SECRET):
+        if is_secret_itself(str(name)):
             found[text] = None
         found.update(dict.fromkeys(_secrets_in(text)))
     return tuple(value for value in found if not _NO_VALUE.match(value))

@@ -14,8 +14,7 @@ import typer
 
 from airflow_eos_provider.connect.properties import parse
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.kafka.config import is_secret
-from airflow_eos_provider.redaction import holds_secret
+from airflow_eos_provider.redaction import holds_secret, is_secret_itself
 
 #: ``EOS_CLIENT_SASL_PASSWORD`` stands for ``sasl.password``.
 ENVIRONMENT_PREFIX = "EOS_CLIENT_"
@@ -32,6 +31,14 @@ ClientOption = Annotated[
 ClientFileOption = Annotated[
     Path | None,
     typer.Option("--client-file", help="File of client properties, NAME=VALUE by line; for its owner only."),
+]
+CommandConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        help="Properties file of a Java client, as Kafka's own tools take it; for its owner only. What the other "
+        "options say wins.",
+    ),
 ]
 
 
@@ -51,7 +58,7 @@ def client_properties(
         name, separator, value = entry.partition("=")
         if not separator:
             value = _asked(name, sys.stdin.isatty() if ask is None else ask)
-        elif is_secret(name) or holds_secret(value):
+        elif is_secret_itself(name) or holds_secret(value):
             raise ConfigurationError(
                 f"--client {name}=… puts a secret on the command line, where every user of this machine can read it.",
                 remedy=f"Give --client {name} alone to be asked for it, or name a file with --client-file, or set "

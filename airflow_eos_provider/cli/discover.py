@@ -10,13 +10,18 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from airflow_eos_provider.cli.client_options import ClientFileOption, ClientOption, client_properties
+from airflow_eos_provider.cli.client_options import (
+    ClientFileOption,
+    ClientOption,
+    CommandConfigOption,
+    client_properties,
+)
 from airflow_eos_provider.cli.common import console, warn
-from airflow_eos_provider.connect.cluster import exposed_file, worker_id_of
+from airflow_eos_provider.connect.cluster import JavaClientFile, exposed_file, worker_id_of
 from airflow_eos_provider.connect.group import describe_group
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.kafka.config import KafkaSettings, is_secret
-from airflow_eos_provider.redaction import secrets_of
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.redaction import is_secret_itself, secrets_of
 from airflow_eos_provider.rollout.hosts.discovery import LocalWorker, find_local_worker, is_on_this_machine
 
 
@@ -25,18 +30,24 @@ def discover(
     bootstrap_servers: Annotated[str, typer.Option("--bootstrap-servers", "-b", help="Kafka brokers, host:port.")],
     client: ClientOption = None,
     client_file: ClientFileOption = None,
+    command_config: CommandConfigOption = None,
     write: Annotated[Path | None, typer.Option("--write", "-w", help="Write the proposal to this new file.")] = None,
 ) -> None:
     """Propose a cluster file from the members of a group. Workers on this machine are found by their port."""
     properties = client_properties(client or (), client_file, os.environ)
     if client_file is not None:
         warn(exposed_file(client_file, holds_secrets=bool(secrets_of(properties))))
-    group = describe_group(KafkaSettings.of(bootstrap_servers, properties), group_id)
+    of_java = JavaClientFile.read(command_config) if command_config is not None else None
+    warn(of_java.exposed if of_java else None)
+    settings = KafkaSettings.of(bootstrap_servers, {**(of_java.properties if of_java else {}), **properties})
+    group = describe_group(settings, group_id)
     members = sorted(group.members, key=lambda m: m.worker_id)
     local = {member.url: find_local_worker(member.url) for member in members}
     pid_files = {url: _pid_file(url, found, write) for url, found in local.items() if found is not None}
     document: dict[str, Any] = {"bootstrap_servers": bootstrap_servers}
-    shown = {name: value for name, value in properties.items() if not is_secret(name)}
+    shown = {name: value for name, value in properties.items() if not is_secret_itself(name)}
+    if of_java:
+        document["command_config"] = str(of_java.path.absolute())
     if properties:
         document["client"] = shown
     document["group_id"] = group_id

@@ -11,14 +11,35 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from airflow_eos_provider.connect.properties import parse
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.java_client import from_java
 from airflow_eos_provider.redaction import remember, secrets_of
 
-_TOP_LEVEL = {"bootstrap_servers", "kafka_conn_id", "client", "group_id", "rest", "workers", "other_kafka"}
+_TOP_LEVEL = {
+    "bootstrap_servers",
+    "kafka_conn_id",
+    "client",
+    "command_config",
+    "group_id",
+    "rest",
+    "workers",
+    "other_kafka",
+}
 _OTHER_KAFKA = {"bootstrap_servers", "client"}
 _WORKER = {"url", "host", "config", "log", "pid_file", "start", "cwd", "env"}
-_REST = {"username", "password", "token", "ca", "verify", "client_certificate", "client_key", "timeout_seconds"}
+_REST = {
+    "username",
+    "password",
+    "token",
+    "ca",
+    "verify",
+    "client_certificate",
+    "client_key",
+    "client_key_password",
+    "timeout_seconds",
+}
 HOST_KINDS = ("process",)
 
 
@@ -31,6 +52,7 @@ class RestSettings:
     :param ca: file of certificate authorities to trust instead of the system's.
     :param verify: whether certificates are verified; on unless turned off explicitly.
     :param client_certificate: file for mutual TLS, together with ``client_key``.
+    :param client_key_password: of an encrypted ``client_key``.
     :param timeout_seconds: limit of one request; Connect's own limit is 90 s.
     """
 
@@ -41,6 +63,7 @@ class RestSettings:
     verify: bool = True
     client_certificate: Path | None = None
     client_key: Path | None = None
+    client_key_password: str | None = field(default=None, repr=False)
     timeout_seconds: float = 30.0
 
 
@@ -79,6 +102,37 @@ class WorkerDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class JavaClientFile:
+    """A properties file of a Java client, as Kafka's own tools take it for ``--command-config``.
+
+    :param path: the file.
+    :param properties: what it says, in librdkafka's names.
+    """
+
+    path: Path
+    properties: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def read(cls, path: Path) -> JavaClientFile:
+        """Read it.
+
+        :raises ConfigurationError: it cannot be read, or has a security setting that cannot be kept.
+        """
+        try:
+            return cls(path, from_java(parse(path.read_bytes())))
+        except OSError as error:
+            raise ConfigurationError(
+                f"The Java client's properties file {path} cannot be read: {error.strerror}.",
+                expected="a file as Kafka's own tools take it for --command-config",
+            ) from error
+
+    @property
+    def exposed(self) -> str | None:
+        """A warning, if every user of this machine may read the secrets in it."""
+        return exposed_file(self.path, holds_secrets=bool(secrets_of(self.properties)))
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectCluster:
     """One Connect cluster: where its Kafka is, its group, its workers.
 
@@ -87,6 +141,7 @@ class ConnectCluster:
     :param rest: settings for the workers' REST API.
     :param workers: the workers that are known, in the order in which they are written down.
     :param other_kafka: settings of other Kafka clusters, in which source connectors have their clients.
+    :param command_config: the file of a Java client that settings of ``kafka`` were read from, if there is one.
     """
 
     kafka: KafkaSettings
@@ -94,6 +149,7 @@ class ConnectCluster:
     rest: RestSettings
     workers: tuple[WorkerDescription, ...]
     other_kafka: tuple[KafkaSettings, ...] = ()
+    command_config: JavaClientFile | None = None
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any], *, base: Path | None = None) -> ConnectCluster:
@@ -109,7 +165,11 @@ class ConnectCluster:
                 "kafka_conn_id names an Airflow connection, which is known in Airflow only.",
                 remedy="Write bootstrap_servers (and client) into the cluster file.",
             )
-        client = _mapping(mapping, "client")
+        command_config = _command_config(mapping, base)
+        of_java = command_config.properties if command_config else {}
+        client = {**of_java, **_mapping(mapping, "client")}
+        addresses = of_java.get("bootstrap.servers", "")
+        addresses = _text(mapping, "bootstrap_servers", required=not addresses) or addresses
         workers = mapping.get("workers")
         if not isinstance(workers, list) or not workers:
             raise ConfigurationError(
@@ -123,11 +183,12 @@ class ConnectCluster:
             if urls.count(url) > 1:
                 raise ConfigurationError(f"The worker {url} is listed {urls.count(url)} times.")
         return cls(
-            kafka=KafkaSettings.of(_text(mapping, "bootstrap_servers", required=True), client),
+            kafka=KafkaSettings.of(addresses, client),
             group_id=_text(mapping, "group_id", required=True),
             rest=_rest(_mapping(mapping, "rest"), base),
             workers=described,
             other_kafka=other_kafka_of(mapping),
+            command_config=command_config,
         )
 
     @classmethod
@@ -156,9 +217,15 @@ class ConnectCluster:
     @property
     def holds_secrets(self) -> bool:
         """Whether something in the description must not be read by everybody."""
+        elsewhere = self.command_config.properties if self.command_config else {}
         settings: list[Mapping[str, object]] = [
-            *(each.properties for each in (self.kafka, *self.other_kafka)),
-            {"password": self.rest.password, "token": self.rest.token},
+            {name: value for name, value in self.kafka.properties.items() if name not in elsewhere},
+            *(each.properties for each in self.other_kafka),
+            {
+                "password": self.rest.password,
+                "token": self.rest.token,
+                "client_key_password": self.rest.client_key_password,
+            },
         ]
         for worker in self.workers:
             settings += [worker.env, {str(number): part for number, part in enumerate(worker.start)}]
@@ -248,6 +315,20 @@ def _path(mapping: Mapping[str, Any], key: str, base: Path | None, where: str = 
     return path if path.is_absolute() or base is None else base / path
 
 
+def _command_config(mapping: Mapping[str, Any], base: Path | None) -> JavaClientFile | None:
+    """The file of a Java client.
+
+    :raises ConfigurationError: a connection names it: whoever edits one could send its login to brokers of their own.
+    """
+    path = _path(mapping, "command_config", base)
+    if path is not None and base is None:
+        raise ConfigurationError(
+            "command_config names a file with credentials on this machine, and is not taken from a connection.",
+            remedy="Name it in a cluster file on the Airflow workers, and that file as cluster_file.",
+        )
+    return JavaClientFile.read(path) if path else None
+
+
 def _rest(mapping: Mapping[str, Any], base: Path | None) -> RestSettings:
     _only_known(mapping, _REST, "rest")
     verify = mapping.get("verify", True)
@@ -266,6 +347,7 @@ def _rest(mapping: Mapping[str, Any], base: Path | None) -> RestSettings:
         verify=verify,
         client_certificate=_path(mapping, "client_certificate", base),
         client_key=_path(mapping, "client_key", base),
+        client_key_password=_text(mapping, "client_key_password") or None,
         timeout_seconds=timeout,
     )
 

@@ -358,12 +358,13 @@ def tls_context(settings: RestSettings) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=str(settings.ca) if settings.ca else None)
         if settings.client_certificate:
             key = str(settings.client_key) if settings.client_key else None
-            # An encrypted key would make OpenSSL ask on a terminal, which may not be there.
-            context.load_cert_chain(str(settings.client_certificate), key, password="")
+            # Without a password OpenSSL would ask for one on a terminal, which may not be there.
+            context.load_cert_chain(str(settings.client_certificate), key, password=settings.client_key_password or "")
     except OSError as error:  # ssl.SSLError is one
         raise ConfigurationError(
             f"The certificate files for the REST API cannot be used: {error}.",
-            expected="PEM files in rest.ca, rest.client_certificate and rest.client_key; the key without a passphrase",
+            expected="PEM files in rest.ca, rest.client_certificate and rest.client_key; a passphrase of that key in "
+            "rest.client_key_password",
         ) from error
     if not settings.verify:
         context.check_hostname = False

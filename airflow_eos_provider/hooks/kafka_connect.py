@@ -359,15 +359,16 @@ def _from_file(
     path: Path, extra: Mapping[str, Any], bootstrap_servers: Any, client: Mapping[str, Any], rest: Mapping[str, Any]
 ) -> ConnectCluster:
     """The file describes the cluster; the connection may say otherwise only about addresses and credentials."""
-    clash = sorted(key for key in extra if key in ("group_id", "workers"))
+    clash = sorted(key for key in extra if key in ("command_config", "group_id", "workers"))
     if clash:
         raise ConfigurationError(
             f"The extra names a cluster_file and also {' and '.join(clash)}.", remedy="Leave one of the two."
         )
     cluster = ConnectCluster.from_file(path)
-    exposed = exposed_file(path, holds_secrets=cluster.holds_secrets)
-    if exposed:
-        logger.warning("%s", exposed)
+    of_java = cluster.command_config.exposed if cluster.command_config else None
+    for exposed in (exposed_file(path, holds_secrets=cluster.holds_secrets), of_java):
+        if exposed:
+            logger.warning("%s", exposed)
     if bootstrap_servers or client:
         servers = str(bootstrap_servers or cluster.kafka.bootstrap_servers)
         cluster = replace(cluster, kafka=KafkaSettings.of(servers, {**cluster.kafka.properties, **client}))
@@ -377,11 +378,9 @@ def _from_file(
         stated = ConnectCluster.from_mapping(
             {**described, "bootstrap_servers": cluster.kafka.bootstrap_servers, "rest": dict(rest)}
         ).rest
-        names = {"username", "password", "token", "ca", "verify", "client_certificate", "client_key", "timeout_seconds"}
-        cluster = replace(
-            cluster, rest=replace(cluster.rest, **{name: getattr(stated, name) for name in names & rest.keys()})
-        )
-    mask({"rest": {"password": cluster.rest.password, "token": cluster.rest.token}})
+        cluster = replace(cluster, rest=replace(cluster.rest, **{name: getattr(stated, name) for name in rest}))
+    of_rest = cluster.rest
+    mask({"password": of_rest.password, "token": of_rest.token, "client_key_password": of_rest.client_key_password})
     mask([dict(each.properties) for each in (cluster.kafka, *cluster.other_kafka)])
     mask({"workers": [{"env": dict(w.env)} for w in cluster.workers]})
     return cluster

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -54,6 +55,10 @@ _REFUSED = frozenset(
 )
 
 
+#: A broker that wants another certificate, or none of ours, says so after the handshake (TLS 1.3).
+_TLS_REFUSAL = re.compile(r"alert (?:bad certificate|certificate \w+|unknown ca)|alert number (?:4[2-8]|116)\b")
+
+
 class ClientErrors:
     """The last error that librdkafka reported in the background: the reason behind a bare time-out.
 
@@ -69,7 +74,7 @@ class ClientErrors:
         # "All brokers are down" follows the line that says why, and says less.
         if error.code() != KafkaError._ALL_BROKERS_DOWN or self.last is None:
             self.last = error.str()
-        self.refused = self.refused or error.code() in _REFUSED
+        self.refused = self.refused or error.code() in _REFUSED or bool(_TLS_REFUSAL.search(error.str()))
 
     def clear(self) -> None:
         self.last = None
@@ -163,6 +168,12 @@ def explain(
 
 def _unfit(error: Exception) -> ConfigurationError:
     words = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+    if "No provider for SASL mechanism GSSAPI" in words:
+        return ConfigurationError(
+            "The installed confluent-kafka is built without GSSAPI (Kerberos), as its wheels are.",
+            remedy="Build it on this machine against a librdkafka with Kerberos: pip install --no-binary "
+            "confluent-kafka confluent-kafka; or use another mechanism.",
+        )
     return ConfigurationError(
         f"The Kafka client settings are not usable: {words}.", remedy="Correct 'client' in the cluster description."
     )

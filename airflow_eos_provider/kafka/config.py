@@ -1,8 +1,8 @@
 """One settings mapping for both Kafka client libraries.
 
-Users write librdkafka's property names, as the ``kafka`` connection of Airflow's own provider has them. confluent-kafka
-takes them as they are; for kafka-python they are translated here, and a name that has no translation is refused rather
-than dropped, because a dropped security setting changes what is connected to.
+Users write librdkafka's property names, as the ``kafka`` connection of Airflow's own provider has them, and a few of
+ours and Java's (docs/clients.md). Each library gets its own form when a client is made, so a property that only one of
+them takes is refused where the other is needed, and nowhere else.
 """
 
 from __future__ import annotations
@@ -12,33 +12,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.kafka import kafka_python_settings, librdkafka_settings
 from airflow_eos_provider.redaction import is_secret, remember
 
 __all__ = ["KafkaSettings", "is_secret"]
-
-#: librdkafka name -> kafka-python name.
-_KAFKA_PYTHON_NAMES = {
-    "bootstrap.servers": "bootstrap_servers",
-    "client.id": "client_id",
-    "security.protocol": "security_protocol",
-    "sasl.mechanism": "sasl_mechanism",
-    "sasl.mechanisms": "sasl_mechanism",
-    "sasl.username": "sasl_plain_username",
-    "sasl.password": "sasl_plain_password",
-    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
-    "ssl.ca.location": "ssl_cafile",
-    "ssl.certificate.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-    "ssl.crl.location": "ssl_crlfile",
-    "ssl.cipher.suites": "ssl_ciphers",
-    "ssl.endpoint.identification.algorithm": "ssl_check_hostname",
-}
-
-#: Settings of librdkafka alone, without a counterpart that control messages would need.
-_LIBRDKAFKA_ONLY = frozenset(
-    {"debug", "log_level", "statistics.interval.ms", "socket.keepalive.enable", "broker.address.family", "acks"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,34 +60,23 @@ class KafkaSettings:
         return None if protocol == "SSL" and has_certificate else "User:ANONYMOUS"
 
     def confluent(self, **extra: object) -> dict[str, object]:
-        """A confluent-kafka configuration; ``extra`` uses underscores for dots (``group_id`` -> ``group.id``)."""
-        configuration: dict[str, object] = {"client.id": "airflow-eos-provider", **self.properties}
+        """A confluent-kafka configuration; ``extra`` uses underscores for dots (``group_id`` -> ``group.id``).
+
+        :raises ConfigurationError: a store cannot be read, or whoever gives tokens refuses.
+        :raises UnreachableError: nobody answers who could give a token.
+        """
+        configuration = {"client.id": "airflow-eos-provider", **librdkafka_settings.configuration(self.properties)}
         configuration.update({name.replace("_", "."): value for name, value in extra.items()})
         return configuration
 
     def kafka_python(self) -> dict[str, object]:
         """The same settings for kafka-python.
 
-        :raises ConfigurationError: a property has no counterpart there.
+        :raises ConfigurationError: a property that decides about security has no counterpart there, or a file cannot be
+            read.
+        :raises UnreachableError: nobody answers who could give a token.
         """
-        configuration: dict[str, object] = {"client_id": "airflow-eos-provider"}
-        for name, value in self.properties.items():
-            if name in _LIBRDKAFKA_ONLY:
-                continue
-            target = _KAFKA_PYTHON_NAMES.get(name)
-            if target is None:
-                raise ConfigurationError(
-                    f"The client property {name!r} cannot be used for control messages: kafka-python lacks it.",
-                    expected=f"one of {', '.join(sorted(_KAFKA_PYTHON_NAMES))}",
-                    remedy="Remove the property, or say the same with one of these.",
-                )
-            configuration[target] = value
-        configuration["bootstrap_servers"] = self.bootstrap_servers.split(",")
-        if "security_protocol" in configuration:
-            configuration["security_protocol"] = str(configuration["security_protocol"]).upper()
-        if "ssl_check_hostname" in configuration:
-            configuration["ssl_check_hostname"] = configuration["ssl_check_hostname"] not in ("none", "")
-        return configuration
+        return kafka_python_settings.configuration(self.properties)
 
     def redacted(self) -> dict[str, str]:
         """The properties as they may be shown: whatever may be secret is replaced."""

@@ -20,6 +20,9 @@ from typing import Any, NamedTuple, Self, TypeVar
 import kafka.errors
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
+from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin.transactions import (
     ListTransactionsRequest,
 )
@@ -389,6 +392,8 @@ class TransactionsClient:
                     self._admin = self._connect()
                 return self._admin._manager.run(question, self._admin)  # type: ignore[no-any-return]
             except kafka.errors.KafkaError as error:
+                if isinstance(error, kafka.errors.SaslAuthenticationFailedError):
+                    self._close()  # it remembers the refusal for good; a token may be renewed
                 if not _is_momentary(error) or time.monotonic() + _PAUSE_SECONDS >= deadline:
                     raise self._explain(error, what) from error
                 # A new client has no stale coordinator, leader or connection.
@@ -405,13 +410,14 @@ class TransactionsClient:
     def _new_admin(self) -> Any:
         limit_ms = int(min(CONNECT_SECONDS, self._timeout_seconds) * 1000)
         try:
-            return _Admin(
-                **self._settings.kafka_python(),
-                bootstrap_timeout_ms=limit_ms,
-                request_timeout_ms=int(self._timeout_seconds * 1000),
-                max_in_flight_requests_per_connection=2 * WINDOW,
-                reconnect_backoff_max_ms=500,  # by default it grows to 30 s, and every client here has its own deadline
-            )
+            configured = self._settings.kafka_python()
+            limits = {
+                "bootstrap_timeout_ms": limit_ms,
+                "request_timeout_ms": int(self._timeout_seconds * 1000),
+                "max_in_flight_requests_per_connection": 2 * WINDOW,
+                "reconnect_backoff_max_ms": 500,  # by default it grows to 30 s; every client here has its own deadline
+            }
+            return _Admin(**{**configured, **limits})
         except kafka.errors.KafkaConfigurationError as error:
             raise ConfigurationError(f"The Kafka client settings are not usable: {error}.") from None
         except (kafka.errors.KafkaError, OSError, ValueError) as error:
@@ -433,9 +439,11 @@ class TransactionsClient:
                 f"{where} refused {who} ({what}): {operation} on TransactionalId {transactional_id}.",
                 expected=f"an ACL that allows {who} Write and Describe on it, best by a prefix",
             )
-        if isinstance(error, _REFUSALS):
+        if _is_refusal(error):
             found = f"{where} refused ({what}): {_words(error)}."
-            return ConfigurationError(found, remedy="Check the client's credentials and its principal's ACLs.")
+            return ConfigurationError(
+                found, remedy="Check the client's credentials and certificates, and the ACLs of its principal."
+            )
         if isinstance(error, kafka.errors.UnknownTopicOrPartitionError):
             found = f"{where} does not know the partition ({what})."
             return ConfigurationError(found, remedy="Check the topic's name and bootstrap_servers.")
@@ -457,18 +465,72 @@ _REFUSALS = (
 )
 
 
+#: TLS that will not come about: whose certificate is not trusted, or what the two cannot agree on (RFC 8446 §6.2).
+_TLS_REFUSALS = re.compile(
+    r"\[SSL: \w*(?:CERTIFICATE|UNKNOWN_CA|HANDSHAKE_FAILURE|PROTOCOL_VERSION|VERSION_NUMBER|RECORD_LAYER)"
+)
+
+
+def _is_refusal(error: BaseException | None) -> bool:
+    """Whether another attempt would be answered in the same way."""
+    return isinstance(error, _REFUSALS) or bool(_TLS_REFUSALS.search(str(error)))
+
+
+class _Manager(KafkaConnectionManager):  # type: ignore[misc]
+    """Connections of which it is known why they were not made.
+
+    kafka-python says so in its log alone: a broker that refuses a login answers and hangs up at once, and of the two
+    only the second reaches whoever waits. So it would try until its time is over, and then say that time is over.
+    """
+
+    last_failure: BaseException | None = None
+
+    def get_connection(self, node_id: Any, *arguments: Any, **options: Any) -> Any:
+        connection = super().get_connection(node_id, *arguments, **options)
+        if connection.initializing and "close" not in vars(connection):
+            self._watch(connection, node_id)
+        return connection
+
+    def _watch(self, connection: Any, node_id: Any) -> None:
+        close, begun = connection.close, connection.init_future
+
+        def keep(failure: BaseException | None) -> None:
+            if failure is None or _is_refusal(self.last_failure):
+                return
+            self.last_failure = failure
+            if _is_refusal(failure):
+                self._auth_failures[node_id] = failure  # raised at the next attempt
+
+        def close_and_keep(error: BaseException | None = None) -> None:
+            if not begun.succeeded():
+                keep(error)
+            close(error)
+
+        connection.close = close_and_keep
+        begun.add_errback(keep)
+
+
+class _Client(KafkaNetClient):  # type: ignore[misc]
+    def __init__(self, **settings: Any) -> None:
+        net = NetworkSelector(**settings)
+        super().__init__(net=net, manager=_Manager(net, **settings))
+
+
 class _Admin(KafkaAdminClient):  # type: ignore[misc]
-    """An admin client whose thread does not outlive a constructor that fails."""
+    """An admin client whose thread does not outlive a constructor that fails, and that fails with the reason."""
 
     def __init__(self, **settings: Any) -> None:
         try:
-            super().__init__(**settings)
-        except BaseException:
+            super().__init__(**settings, kafka_client=_Client)
+        except BaseException as error:
             net = getattr(self, "_net", None)
             if net is not None:
                 with contextlib.suppress(Exception):
                     self._client.close()
                 net.stop(timeout_ms=1000)
+            reason = getattr(getattr(self, "_manager", None), "last_failure", None)
+            if reason is not None and isinstance(error, kafka.errors.KafkaTimeoutError):
+                raise reason from error
             raise
 
 
@@ -481,9 +543,8 @@ def _some(transactional_ids: Sequence[str]) -> str:
 
 def _is_momentary(error: Exception) -> bool:
     """Whether a new client may fare better; this one may have got to know the brokers while one was away."""
-    return isinstance(error, kafka.errors.RetriableError | kafka.errors.UnknownBrokerIdError) and not isinstance(
-        error, kafka.errors.UnknownTopicOrPartitionError
-    )
+    momentary = isinstance(error, kafka.errors.RetriableError | kafka.errors.UnknownBrokerIdError)
+    return momentary and not isinstance(error, kafka.errors.UnknownTopicOrPartitionError) and not _is_refusal(error)
 
 
 def _words(error: Exception) -> str:

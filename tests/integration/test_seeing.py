@@ -583,6 +583,21 @@ class TestTrouble:
         assert observation.statuses is not None
         return [worker_id(url) for url in lab.connect_urls].index(observation.statuses[source].tasks[0].worker_id)
 
+    def test_a_property_that_only_librdkafka_takes_costs_the_transactions_and_nothing_else(
+        self, lab: Lab, source: str
+    ) -> None:
+        cluster = lab.cluster()
+        client = {**cluster.kafka.properties, "builtin.features": "gzip,snappy,lz4,zstd"}
+        kafka = KafkaSettings.of(lab.bootstrap_servers, client)
+        with Observer(replace(cluster, kafka=kafka)) as observer:
+            observation = observer.observe_settled()
+        assert observation.transactions is None
+        assert observation.group is not None
+        assert observation.statuses is not None
+        assert observation.statuses[source].tasks[0].state == "RUNNING"
+        (missing,) = [finding for finding in findings(observation) if "builtin.features" in finding.what]
+        assert "questions about transactions and for fencing" in missing.what
+
     def test_a_dead_workers_last_word_is_told_as_such(
         self, lab: Lab, source: str, eos_of: Callable[[Lab, Path], Any], tmp_path: Path
     ) -> None:

@@ -17,6 +17,11 @@ NAMES = [
     ("kafka.admin", "KafkaAdminClient._find_coordinator_ids", "kafka/coordinators.py"),
     ("kafka.admin", "KafkaAdminClient._async_get_leader_for_partitions", "kafka/transactions.py"),
     ("kafka.admin", "KafkaAdminClient._get_cluster_metadata", "kafka/held_open.py"),
+    ("kafka.net.compat", "KafkaNetClient", "kafka/transactions.py"),
+    ("kafka.net.manager", "KafkaConnectionManager.get_connection", "kafka/transactions.py"),
+    ("kafka.net.connection", "KafkaConnection.init_future", "kafka/transactions.py"),
+    ("kafka.net.sasl.oauth", "AbstractTokenProvider", "kafka/kafka_python_settings.py"),
+    ("kafka.net.selector", "NetworkSelector", "kafka/transactions.py"),
     ("kafka.protocol.metadata", "CoordinatorType.TRANSACTION", "kafka/fencing.py"),
     ("kafka.protocol.metadata", "FindCoordinatorRequest", "kafka/fencing.py"),
     ("kafka.protocol.producer", "InitProducerIdRequest", "kafka/fencing.py"),
@@ -54,3 +59,10 @@ def test_an_admin_client_of_kafka_python_keeps_its_connections_where_control_mes
     source = inspect.getsource(KafkaAdminClient.__init__)
     for attribute in ("self._manager", "self._net", "self._client"):
         assert attribute in source, f"kafka/transactions.py needs {attribute} of KafkaAdminClient"
+
+
+def test_a_refusal_that_kafka_python_remembers_is_raised_at_its_next_attempt() -> None:
+    from kafka.net.manager import KafkaConnectionManager
+
+    assert "self._auth_failures" in inspect.getsource(KafkaConnectionManager.__init__)
+    assert "self.maybe_raise_auth_failure(node_id)" in inspect.getsource(KafkaConnectionManager.get_connection)
