@@ -193,7 +193,8 @@ class _Look:
         group = self._take(group_asked, "the group")
         evidence = self._begin_leader_evidence(group.value, topics.config, facts)
         config = self._take(config_asked, "the config topic")
-        transactions = self._take(transactions_asked, "the transactions")
+        # They go by another client library and other ACLs than all else, so a refusal here says nothing of the rest.
+        transactions = self._take(transactions_asked, "the transactions", is_refused_alone=True)
         statuses = self._take(statuses_asked, "the statuses of the connectors")
         internal = (topics.config, topics.offsets)
         logs_asked = self._pool.submit(self._look_at_logs, internal, config.value, statuses.value, transactions.value)
@@ -236,13 +237,16 @@ class _Look:
     def _seconds_left(self) -> float:
         return max(0.0, self._ends - time.monotonic())
 
-    def _take(self, future: Future[T], what: str) -> _Part[T]:
-        """A part's value, or in words why there is none."""
+    def _take(self, future: Future[T], what: str, *, is_refused_alone: bool = False) -> _Part[T]:
+        """A part's value, or in words why there is none.
+
+        :param is_refused_alone: whether a refusal of this part is a problem of this part, and not of the whole look.
+        """
         try:
             return _Part(future.result(timeout=self._seconds_left()))
-        except ConfigurationError:
-            raise
         except EosError as error:
+            if isinstance(error, ConfigurationError) and not is_refused_alone:
+                raise
             return _Part(None, error.found)
         except TimeoutError:
             return _Part(None, f"{what} could not be read within {LOOK_SECONDS:g} s")
