@@ -24,6 +24,7 @@ from airflow_eos_provider.hooks.shown_extra import (
     shown_in_clear,
 )
 from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.tokens import cloud_method
 from airflow_eos_provider.redaction import secrets_of
 
 if TYPE_CHECKING:
@@ -47,7 +48,19 @@ _STRUCTURES: dict[str, type] = {
 
 #: What a ``kafka`` connection says about its consumers and producers, which has no meaning for an admin client.
 _NOT_FOR_CLIENTS = frozenset(
-    {"group.id", "group.instance.id", "auto.offset.reset", "isolation.level", "transactional.id", "acks"}
+    {
+        "acks",
+        "auto.offset.reset",
+        "error_cb",
+        "group.id",
+        "group.instance.id",
+        "isolation.level",
+        "log_cb",
+        "on_commit",
+        "stats_cb",
+        "throttle_cb",
+        "transactional.id",
+    }
 )
 _NOT_FOR_CLIENTS_PREFIXES = ("enable.auto.", "enable.idempotence", "max.poll.", "session.timeout", "heartbeat.interval")
 
@@ -195,6 +208,8 @@ class KafkaConnectHook(BaseHook):
         extra = _extra(connection)
         _require_hidden_secrets(extra)
         _require_no_host_commands(extra)
+        for holder in (extra, *(extra.get("other_kafka") or ())):
+            _require_allowed_callback({**(holder.get("client") or {}), **(holder.get("client_secrets") or {})})
         extra = self._with_kafka_connections(_joined(extra))
         rest = dict(extra.get("rest") or {})
         if connection.login and "username" not in rest:
@@ -249,21 +264,48 @@ class KafkaConnectHook(BaseHook):
 def client_properties(connection: Connection) -> dict[str, Any]:
     """The librdkafka properties of a ``kafka`` connection, without those of consumers and producers.
 
-    :raises ConfigurationError: its credentials come from code, or it makes this machine load or run something.
+    Tokens come from where Airflow's own Kafka provider gets them: from the function in ``oauth_cb``, or for brokers of
+    Amazon MSK and Google's managed Kafka from the libraries of these clouds.
+
+    :raises ConfigurationError: its tokens come from a function that is not allowed, or it makes this machine load or
+        run something.
     """
     properties = dict(connection.extra_dejson)
-    callbacks = sorted(name for name in properties if name.endswith("_cb"))
-    if callbacks:
-        raise ConfigurationError(
-            f"The connection {connection.conn_id} gets its credentials from code ({', '.join(callbacks)}).",
-            remedy="Name credentials that need no callback; callbacks are not supported here.",
-        )
     _refuse_host_commands(commands_in_client(properties))
-    return {
+    _require_allowed_callback(properties)
+    kept = {
         name: value
         for name, value in properties.items()
         if name not in _NOT_FOR_CLIENTS and not name.startswith(_NOT_FOR_CLIENTS_PREFIXES)
     }
+    return {**kept, **_cloud_tokens(kept)}
+
+
+def _cloud_tokens(properties: Mapping[str, Any]) -> dict[str, str]:
+    """What says that tokens come from a cloud, where the brokers' names do and nothing else is said."""
+    mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms")
+    if str(mechanism).upper() != "OAUTHBEARER" or {"oauth_cb", "sasl.oauthbearer.method"} & properties.keys():
+        return {}
+    method = cloud_method(str(properties.get("bootstrap.servers", "")))
+    return {"sasl.oauthbearer.method": method} if method else {}
+
+
+def _require_allowed_callback(properties: Mapping[str, Any]) -> None:
+    """Refuse a function that Airflow's own Kafka provider would not call either.
+
+    :raises ConfigurationError: ``oauth_cb`` names a function that the deployment does not list.
+    """
+    named = properties.get("oauth_cb")
+    if named is None:
+        return
+    option = "[apache_kafka] callback_allowlist"
+    allowed = conf.get("apache_kafka", "callback_allowlist", fallback="") or ""
+    if named not in [path.strip() for path in allowed.split(",")]:
+        raise ConfigurationError(
+            f"The function {named} (oauth_cb) is not among those that a connection may name.",
+            expected=f"one of {option}: {allowed or 'none'}",
+            remedy=f"Add it to {option}, as for Airflow's own Kafka provider, if you trust its code.",
+        )
 
 
 def _extra(connection: Connection) -> dict[str, Any]:

@@ -284,7 +284,7 @@ def _from_function(path: str, config: str) -> Callable[[], Token]:
             raise
         except Exception as error:  # whatever the function does
             raise UnreachableError(
-                f"{path} (oauth_cb) gave no token: {type(error).__name__}: {error}.",
+                f"The function {path} (oauth_cb) failed: {type(error).__name__}: {error}.",
                 expected="(token, seconds since the epoch when it expires[, principal[, extensions]])",
             ) from error
 
@@ -338,7 +338,8 @@ def _from_google() -> Callable[[], Token]:
             credentials.refresh(Request())
         except google.auth.exceptions.GoogleAuthError as error:
             raise ConfigurationError(
-                f"Google gave no token: {error}.", remedy="Check the application default credentials of this process."
+                f"The login at Google failed: {error}.",
+                remedy="Check the application default credentials of this process.",
             ) from error
         return google_token(credentials)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from airflow.sdk._shared.secrets_masker import secrets_masker
+from airflow.secrets.local_filesystem import LocalFilesystemBackend
 
 from airflow_eos_provider.connect import group
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
@@ -384,3 +385,78 @@ def test_a_client_of_an_unknown_worker_is_refused(connection: Any) -> None:
     connection(host="b:9092", extra={"group_id": "g", "workers": WORKERS})
     with pytest.raises(ConfigurationError, match="no worker w9:8083"):
         KafkaConnectHook().rest("w9:8083")
+
+
+class TestTokens:
+    """Tokens for the brokers come from where Airflow's own Kafka provider gets them."""
+
+    KAFKA: ClassVar = {"bootstrap.servers": "k:1", "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+
+    def of_kafka(self, connection: Any, **more: Any) -> dict[str, str]:
+        connection("brokers", conn_type="kafka", extra={**self.KAFKA, **more})
+        return dict(kafka_settings("brokers").properties)
+
+    def test_a_function_that_the_deployment_lists_is_taken(
+        self, connection: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("AIRFLOW__APACHE_KAFKA__CALLBACK_ALLOWLIST", "a.b.other, my.auth.token")
+        assert self.of_kafka(connection, oauth_cb="my.auth.token")["oauth_cb"] == "my.auth.token"
+        extra = {"kafka_conn_id": "brokers", "group_id": "g", "workers": WORKERS}
+        connection(extra=extra)
+        assert KafkaConnectHook().get_cluster().kafka.properties["oauth_cb"] == "my.auth.token"
+
+    @pytest.mark.parametrize("allowed", ["", "my.auth.tokens,my.auth"])
+    def test_another_function_is_refused_wherever_it_is_named(
+        self, connection: Any, monkeypatch: pytest.MonkeyPatch, allowed: str
+    ) -> None:
+        monkeypatch.setenv("AIRFLOW__APACHE_KAFKA__CALLBACK_ALLOWLIST", allowed)
+        words = r"my\.auth\.token \(oauth_cb\) is not among those(.|\n)*callback_allowlist"
+        with pytest.raises(ConfigurationError, match=words):
+            self.of_kafka(connection, oauth_cb="my.auth.token")
+        callback = {"oauth_cb": "my.auth.token"}
+        other = [{"bootstrap_servers": "o:1", "client": callback}]
+        for more in ({"client": callback}, {"client_secrets": callback}, {"other_kafka": other}):
+            connection(extra={"bootstrap_servers": "b:1", "group_id": "g", "workers": WORKERS, **more})
+            with pytest.raises(ConfigurationError, match=words):
+                KafkaConnectHook().get_cluster()
+
+    def test_other_functions_of_a_connection_concern_its_own_clients(self, connection: Any) -> None:
+        found = self.of_kafka(
+            connection, error_cb="a.b", stats_cb="a.c", throttle_cb="a.d", on_commit="a.e", log_cb="f"
+        )
+        assert found == self.KAFKA
+
+    def test_brokers_of_a_cloud_are_known_by_their_names(self, connection: Any) -> None:
+        msk = "b-1.demo.abcde1.c2.kafka.eu-central-1.amazonaws.com:9098"
+        google = "bootstrap.c.europe-west1.managedkafka.p.cloud.goog:9092"
+        method = "sasl.oauthbearer.method"
+        assert self.of_kafka(connection, **{"bootstrap.servers": msk})[method] == "msk-iam"
+        assert self.of_kafka(connection, **{"bootstrap.servers": google})[method] == "google"
+        assert method not in self.of_kafka(connection)
+        assert self.of_kafka(connection, **{"bootstrap.servers": msk, method: "oidc"})[method] == "oidc"
+        assert method not in self.of_kafka(connection, **{"bootstrap.servers": msk, "sasl.mechanism": "PLAIN"})
+
+
+def test_a_file_of_a_java_client_is_not_taken_from_a_connection(connection: Any, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SASL_SSL\n")
+    described = {"bootstrap_servers": "b:1", "group_id": "g", "workers": WORKERS, "command_config": str(file)}
+    connection(extra=described)
+    with pytest.raises(ConfigurationError, match="not taken from a connection"):
+        KafkaConnectHook().get_cluster()
+
+
+def test_a_secrets_backend_gives_both_kinds_of_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka = {"bootstrap.servers": "k:1", "security.protocol": "SSL", "ssl.key.password": "backend-c4n4ry"}
+    connect = {"kafka_conn_id": "backend_brokers", "group_id": "g", "workers": [{"url": "http://w1:8083"}]}
+    file = tmp_path / "connections.json"
+    stored = {
+        "backend_brokers": {"conn_type": "kafka", "extra": kafka},
+        "backend_connect": {"conn_type": "kafka_connect", "extra": connect},
+    }
+    file.write_text(json.dumps(stored))
+    backend = LocalFilesystemBackend(connections_file_path=str(file))
+    monkeypatch.setattr("airflow.sdk.execution_time.supervisor.ensure_secrets_backend_loaded", lambda: [backend])
+    properties = KafkaConnectHook("backend_connect").get_cluster().kafka.properties
+    assert (properties["bootstrap.servers"], properties["ssl.key.password"]) == ("k:1", "backend-c4n4ry")
+    assert "backend-c4n4ry" in secrets_masker().patterns

@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -529,3 +530,25 @@ class TestTls:
         settings = RestSettings(client_certificate=certificate, client_key=locked)
         with pytest.raises(ConfigurationError, match="passphrase"), ConnectRest("https://127.0.0.1:1", settings):
             pass
+
+    def test_the_passphrase_of_a_key_opens_it(self, secure: str, worker: Worker, certificate: Path) -> None:
+        context = worker.server.socket.context
+        context.load_verify_locations(certificate)
+        context.verify_mode = ssl.CERT_REQUIRED
+        key = certificate.with_name("key.pem")
+        locked = certificate.with_name("locked.pem")
+        command = ["openssl", "pkey", "-in", str(key), "-aes256", "-passout", "pass:x1234", "-out", str(locked)]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        shown = RestSettings(
+            ca=certificate,
+            client_certificate=certificate,
+            client_key=locked,
+            client_key_password="x1234",
+            username="ada",
+            password="pa55word",
+        )
+        with ConnectRest(secure, shown) as rest:
+            assert rest.root().version == "4.3.1"
+        assert "x1234" not in repr(shown)
+        with ConnectRest(secure, replace(shown, client_certificate=None)) as rest, pytest.raises(EosError):
+            rest.root()
