@@ -103,3 +103,12 @@ def test_a_cluster_file_with_secrets_that_everybody_may_read_is_reported(
     file.chmod(0o600)
     common.load_cluster(file)
     assert capsys.readouterr().err == ""
+
+
+def test_a_place_of_a_secret_may_be_on_the_command_line() -> None:
+    places = {
+        "ssl.keystore.location": "/k.p12",
+        "sasl.oauthbearer.token.endpoint.url": "https://issuer/token",
+        "ssl.key.location": "/k.pem",
+    }
+    assert client_properties([f"{name}={value}" for name, value in places.items()], None, {}) == places
