@@ -153,7 +153,7 @@ def _fetch_of(properties: Mapping[str, str]) -> Callable[[], Token]:
     if method == "msk-iam":
         return _from_msk(properties)
     if method == "google":
-        return _from_google()
+        return _from_google(properties)
     raise ConfigurationError(
         f"With sasl.oauthbearer.method={method} and its grant, tokens cannot be had for control messages.",
         expected="sasl.oauthbearer.method=oidc with client credentials, msk-iam or google; or oauth_cb",
@@ -324,7 +324,14 @@ def _from_msk(properties: Mapping[str, str]) -> Callable[[], Token]:
     return fetch
 
 
-def _from_google() -> Callable[[], Token]:
+def _from_google(properties: Mapping[str, str]) -> Callable[[], Token]:
+    """Only brokers of Google get this token, and only over TLS: it opens more than Kafka."""
+    addresses = [address.strip() for address in properties.get("bootstrap.servers", "").split(",")]
+    if not all(map(_GOOGLE_HOST.search, addresses)) or properties.get("security.protocol", "").upper() != "SASL_SSL":
+        raise ConfigurationError(
+            "sasl.oauthbearer.method=google would give a token of Google Cloud to others than its brokers.",
+            expected="security.protocol=SASL_SSL, and brokers of the managed service (….managedkafka.….cloud.goog)",
+        )
     try:
         import google.auth
         import google.auth.exceptions

@@ -21,6 +21,7 @@ from airflow_eos_provider.lab.token_issuer import TokenIssuer
 from airflow_eos_provider.redaction import redact
 
 SECRET = "cl1ent-5ecret-77"
+GOOGLE = "bootstrap.my-cluster.europe-west1.managedkafka.my-project.cloud.goog:9092"
 SASL = {"bootstrap.servers": "b:1", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
 
 
@@ -200,7 +201,7 @@ def test_a_function_that_gives_none_is_told(path: str, kind: type[EosError], wor
         ("b-1.demo.abcde1.c2.kafka.eu-central-1.amazonaws.com:9098", "msk-iam"),
         ("boot-abcde1.c2.kafka-serverless.us-east-1.amazonaws.com:9098", "msk-iam"),
         ("b-1.demo.abcde1.c2.kafka.cn-north-1.amazonaws.com.cn:9098,other:1", "msk-iam"),
-        ("bootstrap.my-cluster.europe-west1.managedkafka.my-project.cloud.goog:9092", "google"),
+        (GOOGLE, "google"),
         ("kafka.example.com:9092", None),
         ("x.kafka.eu-central-1.amazonaws.com.example.com:9098", None),
     ],
@@ -217,8 +218,24 @@ def test_a_signer_that_is_missing_is_named_with_what_installs_it(
 ) -> None:
     for name in ("aws_msk_iam_sasl_signer", "google.auth"):
         monkeypatch.setitem(sys.modules, name, None)
+    given = {"bootstrap.servers": GOOGLE, "security.protocol": "SASL_SSL", "sasl.oauthbearer.method": method}
     with pytest.raises(ConfigurationError, match=rf"{library}(.|\n)*airflow-eos-provider\[{method}\]"):
-        librdkafka_settings.configuration({**SASL, "sasl.oauthbearer.method": method})
+        librdkafka_settings.configuration({**SASL, **given})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"bootstrap.servers": "kafka.example.com:9092"},
+        {"bootstrap.servers": f"{GOOGLE},kafka.example.com:9092"},
+        {"security.protocol": "SASL_PLAINTEXT"},
+    ],
+)
+def test_only_googles_brokers_get_a_token_of_google(more: dict[str, str]) -> None:
+    given = {**SASL, "bootstrap.servers": GOOGLE, "security.protocol": "SASL_SSL", "sasl.oauthbearer.method": "google"}
+    for configuration in (librdkafka_settings.configuration, kafka_python_settings.configuration):
+        with pytest.raises(ConfigurationError, match="to others than its brokers"):
+            configuration({**given, **more})
 
 
 class Signer:
