@@ -156,6 +156,7 @@ def test_a_token_that_is_no_json_web_token_lives_as_long_as_the_answer_says(
     answer = {"access_token": "opaque-t0ken", "expires_in": 60}
     monkeypatch.setattr(issuer, "grant", lambda *_: answer)
     assert token_source(oidc(issuer)).token() == Token("opaque-t0ken", 1_060.0)
+    assert redact("it was opaque-t0ken") == "it was ***"
 
 
 def gives(config: str) -> tuple[str, float, str, dict[str, str]]:
