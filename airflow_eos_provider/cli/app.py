@@ -46,6 +46,16 @@ COMMANDS: Mapping[str, Place] = {
             "eos discover -g connect-orders -b kafka-1:9093 --client-file client.properties",
         ),
     ),
+    "preflight": Place(
+        "cli.preflight",
+        "preflight",
+        "Ask every worker, and the brokers, what exactly-once does to each connector. Changes nothing.",
+        (
+            "eos preflight",
+            "eos preflight orders --json",
+            "eos preflight --accept orders/support  # known, and does not count",
+        ),
+    ),
     "plan": Place(
         "cli.plan_apply",
         "plan",

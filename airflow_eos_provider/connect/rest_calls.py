@@ -219,11 +219,13 @@ class Validation:
 
     :param errors: messages by property, only properties that have some.
     :param error_count: Connect's own count.
+    :param properties: every property that this worker knows for such a connector.
     """
 
     plugin_class: str
     error_count: int
     errors: Mapping[str, tuple[str, ...]]
+    properties: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +348,8 @@ def validate(plugin_class: str, config: Mapping[str, str]) -> Call[Validation]:
         document = _mapping(answer)
         values = [entry["value"] for entry in document["configs"]]
         errors = {str(v["name"]): tuple(map(_cut, map(str, v["errors"]))) for v in values if v["errors"]}
-        return Validation(str(document["name"]), int(document["error_count"]), errors)
+        known = frozenset(str(value["name"]) for value in values)
+        return Validation(str(document["name"]), int(document["error_count"]), errors, known)
 
     body = {"connector.class": plugin_class, **config}
     return Call("PUT", f"/connector-plugins/{quote(plugin_class, safe='')}/config/validate", parse, body)

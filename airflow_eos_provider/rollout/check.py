@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 
+from airflow_eos_provider.verdict import Verdict
 
-class Verdict(StrEnum):
-    """Three answers, as in Argo Rollouts' analysis: go on, stop and put back, or pause."""
-
-    PASS = "pass"
-    FAIL = "fail"
-    INCONCLUSIVE = "inconclusive"
+__all__ = ["Check", "Verdict", "failed", "inconclusive", "overall", "passed"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,116 @@
+"""``eos preflight``: what a mode does to each connector, before it is switched on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from airflow_eos_provider.cli.common import (
+    ClusterOption,
+    JsonOption,
+    console,
+    load_cluster,
+    print_over,
+    table,
+    warn,
+    width_for,
+)
+from airflow_eos_provider.cli.completion import complete_connector
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.output import Output, OutputOption, print_document
+from airflow_eos_provider.preflight.findings import Finding
+from airflow_eos_provider.preflight.look import Scope, look
+from airflow_eos_provider.preflight.report import Report
+from airflow_eos_provider.verdict import Verdict
+
+#: Scripts rely on these: 1 if something blocks, 5 if it is not known whether something does.
+EXIT_CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 5}
+
+#: A validation may wait for the system that a connector reads, seconds.
+ANSWER_SECONDS = 30.0
+
+_STYLES = {"blocks": "bold red", "not known": "yellow", "warns": "yellow"}
+
+_ANSWERS = {
+    Verdict.PASS: "Nothing blocks.",
+    Verdict.FAIL: "Something blocks.",
+    Verdict.INCONCLUSIVE: "Not known whether something blocks.",
+}
+
+
+def preflight(
+    connectors: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CONNECTOR…]", autocompletion=complete_connector, help="These only; default: all."),
+    ] = None,
+    mode: Annotated[Mode, typer.Option("--mode", help="The mode that is asked about.")] = Mode.ENABLED,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", metavar="CONNECTOR/KIND", help="A finding that does not count; may be repeated."),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1.0, help="Limit of all questions to the workers together.")
+    ] = 300.0,
+    cluster: ClusterOption = None,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask every worker, and the brokers, what exactly-once does to each connector. Changes nothing.
+
+    Each worker lets each connector's plugin validate its configuration, which may ask the system that it reads. Exit
+    code 1 if something blocks, 5 if it is not known whether something does.
+    """
+    scope = Scope(tuple(connectors or ()), seconds)
+    with ConnectSession(load_cluster(cluster), answer_seconds=ANSWER_SECONDS) as session:
+        report = Report.of(look(session, mode, scope, _progress), accept or ())
+    for key in report.unused:
+        warn(f"{key} is accepted, and is no finding")
+    if not print_document(report.to_dict(), _names(report), output, as_json=as_json):
+        _show(report, wide=output is Output.WIDE)
+    raise typer.Exit(EXIT_CODES[report.verdict])
+
+
+def _progress(done: int, total: int) -> None:
+    print_over(f"{done} of {total} questions to workers are answered" if done < total else "")
+
+
+def _names(report: Report) -> list[str]:
+    """The connectors about which something blocks or may block, each once."""
+    return list(dict.fromkeys(one.connector for one in report.open if (one.blocks or one.may_block) and one.connector))
+
+
+def _show(report: Report, *, wide: bool) -> None:
+    if wide:
+        _show_table(report)
+    else:
+        for name in ("", *report.sources, *report.sinks):
+            _show_connector(name, [one for one in report.of_connector(name) if not one.passed], report)
+    if report.sinks:
+        console.print(f"Out of scope, since they are sinks: {', '.join(report.sinks)}", soft_wrap=True)
+    style = {Verdict.PASS: "green", Verdict.FAIL: "bold red"}.get(report.verdict, "bold yellow")
+    console.print(f"{report.summary()} {_ANSWERS[report.verdict]}", style=style, soft_wrap=True)
+
+
+def _show_connector(name: str, findings: list[Finding], report: Report) -> None:
+    if not findings:
+        if name in report.sources:
+            console.print(f"{name}: nothing found", soft_wrap=True)
+        return
+    console.print(name or "All source connectors", style="bold", soft_wrap=True)
+    for one in findings:
+        weight = "accepted" if one.key in report.accepted else one.weight
+        console.print(f"  {weight:<10}{one}", style=_STYLES.get(weight), soft_wrap=True)
+
+
+def _show_table(report: Report) -> None:
+    shown = table()
+    for column in ("connector", "answer", "weight", "finding", "found", "expected", "what to do", "seen in"):
+        shown.add_column(column)
+    for one in report.findings:
+        weight = "accepted" if one.key in report.accepted else str(one.severity)
+        cells = (str(one.verdict), "" if one.passed else weight, one.kind, one.found, one.expected)
+        shown.add_row(one.connector or "all", *cells, "" if one.passed else one.remedy, one.evidence)
+    with width_for(Output.WIDE):
+        console.print(shown)

@@ -1,0 +1,1 @@
+"""What exactly-once source support does to each connector of a group, found before it is switched on."""

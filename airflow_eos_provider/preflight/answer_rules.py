@@ -1,0 +1,261 @@
+"""What the workers answer about a connector: its configuration, its plugin, its overrides, exactly-once, boundaries.
+
+The words are those of ``DistributedHerder.validateSourceConnectorExactlyOnceSupport`` and
+``validateSourceConnectorTransactionBoundary`` (Connect 3.3 to 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
+from airflow_eos_provider.connect.mode_evidence import NOT_ENABLED, SUPPORT_PROPERTY
+from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts, WorkerAnswer
+from airflow_eos_provider.preflight.findings import (
+    BOUNDARY,
+    MIRROR,
+    OVERRIDES,
+    PLUGIN,
+    REQUIRED,
+    SUPPORT,
+    VALIDATION,
+    Finding,
+    Severity,
+    passes,
+)
+from airflow_eos_provider.verdict import Verdict
+
+BOUNDARY_PROPERTY = "transaction.boundary"
+REQUIRED_LEVEL = "required"
+LEVELS = ("requested", REQUIRED_LEVEL)
+BOUNDARIES = ("poll", "interval", "connector")
+
+#: How Connect begins where a plugin answers that it does not deliver exactly once, or gives no answer.
+_UNSUPPORTED = "The connector does not support exactly-once semantics"
+_SILENT = "The connector does not implement the API required for preflight validation"
+
+_OVERRIDE_PREFIXES = ("producer.override.", "consumer.override.", "admin.override.")
+
+#: What is asked for in the question itself, and no part of the connector's configuration as it is.
+_ASKED = (SUPPORT_PROPERTY, BOUNDARY_PROPERTY, OWN_TOPIC)
+
+#: So many messages are quoted.
+_QUOTED = 3
+
+
+def plugin(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+    """Each worker has the plugin."""
+    lacking = [answer.worker_id for answer in connector.answers if not answer.has_plugin]
+    if lacking:
+        yield Finding(
+            connector.name,
+            PLUGIN.name,
+            Severity.WARNS,
+            Verdict.FAIL,
+            f"{', '.join(lacking)} {'has' if len(lacking) == 1 else 'have'} no class {connector.plugin}",
+            "the same plugins on all workers",
+            "install the plugin there, and restart the worker",
+            "PUT /connector-plugins/…/config/validate",
+        )
+    elif any(not answer.problem for answer in connector.answers):
+        yield passes(connector.name, PLUGIN, f"every worker that answers has {connector.plugin}")
+
+
+def validation(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+    """The workers accept the configuration as it is."""
+    level = _level(connector)
+    ours = (*_OVERRIDE_PREFIXES, *(_ASKED if facts.mode.runs_exactly_once_tasks else ()))
+    refused = _messages(connector.answers, lambda name: not name.startswith(ours))
+    if level not in LEVELS:
+        refused = {f"{SUPPORT_PROPERTY}={level} is none of {', '.join(LEVELS)}": [], **refused}
+    if not facts.mode.runs_exactly_once_tasks and level == REQUIRED_LEVEL:
+        refused = {text: workers for text, workers in refused.items() if NOT_ENABLED not in text}
+    if refused:
+        yield Finding(
+            connector.name,
+            VALIDATION.name,
+            Severity.WARNS,
+            Verdict.FAIL,
+            _quoted(refused),
+            "no complaint",
+            "correct it; until then no change of its configuration is accepted",
+            "PUT /connector-plugins/…/config/validate",
+        )
+    elif _answered(connector):
+        yield passes(connector.name, VALIDATION, "every worker that answers accepts its configuration")
+    if silent := [answer for answer in connector.answers if answer.problem and answer.has_plugin]:
+        yield Finding(
+            connector.name,
+            VALIDATION.name,
+            Severity.WARNS,
+            Verdict.INCONCLUSIVE,
+            "; ".join(f"{answer.worker_id}: {answer.problem}" for answer in silent[:_QUOTED]),
+            "an answer of each worker",
+            "look again when the workers answer; a validation may wait for the system that the connector reads",
+            "PUT /connector-plugins/…/config/validate",
+        )
+
+
+def overrides(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+    """The override policy allows what the connector sets of its clients.
+
+    Below ``enabled`` the workers look at overrides of its consumer and its admin client only if it has an offsets topic
+    of its own (``connectorUsesSeparateOffsetsTopicClients``), which is why the question names one.
+    """
+    given = sorted(name for name in connector.config if name.startswith(_OVERRIDE_PREFIXES))
+    refused = _messages(connector.answers, lambda name: name.startswith(_OVERRIDE_PREFIXES))
+    if refused:
+        yield Finding(
+            connector.name,
+            OVERRIDES.name,
+            Severity.BLOCKS,
+            Verdict.FAIL,
+            _quoted(refused),
+            "overrides that connector.client.config.override.policy of the workers allows",
+            "take them out of its configuration, or allow them in the workers' files "
+            "(connector.client.config.override.policy, connector.client.config.override.allowlist)",
+            "PUT /connector-plugins/…/config/validate",
+        )
+    elif not given:
+        yield passes(connector.name, OVERRIDES, "it overrides no setting of its clients")
+    elif _answered(connector):
+        yield passes(connector.name, OVERRIDES, f"allowed: {', '.join(given)}")
+    else:
+        yield _no_answer(connector, OVERRIDES.name, Severity.BLOCKS, "whether its overrides are allowed")
+
+
+def support(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+    """The connector says that it delivers exactly once."""
+    kind = MIRROR if connector.is_mirror_source else SUPPORT
+    level = _level(connector)
+    severity = Severity.BLOCKS if level == REQUIRED_LEVEL else Severity.WARNS
+    asked = f"{SUPPORT_PROPERTY}={level}"
+    seen = [_support_of(answer) for answer in connector.answers if not answer.problem]
+    if not seen:
+        yield _no_answer(connector, kind.name, severity, "whether it delivers exactly once")
+        return
+    verdict, found = min(seen, key=lambda one: _ORDER[one[0]])
+    if verdict is Verdict.PASS:
+        yield passes(connector.name, kind, f"it answers SUPPORTED ({asked})", "SourceConnector::exactlyOnceSupport")
+        return
+    if verdict is Verdict.INCONCLUSIVE and found == _NOTHING and level == REQUIRED_LEVEL:
+        verdict = Verdict.FAIL  # no answer is refused where one is required
+    yield Finding(
+        connector.name,
+        kind.name,
+        severity,
+        verdict,
+        f"{found} ({asked})",
+        "SUPPORTED",
+        _support_remedy(connector, level, found),
+        "SourceConnector::exactlyOnceSupport, by PUT /connector-plugins/…/config/validate",
+    )
+
+
+def boundary(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+    """The connector can do what ``transaction.boundary`` asks of it."""
+    wanted = connector.config.get(BOUNDARY_PROPERTY, BOUNDARIES[0]).strip().lower()
+    if wanted in ("poll", "interval"):
+        what = "each batch that it polls" if wanted == "poll" else "an interval"
+        yield passes(connector.name, BOUNDARY, f"{BOUNDARY_PROPERTY}={wanted}: a transaction ends with {what}")
+        return
+    refused = _messages(connector.answers, lambda name: name == BOUNDARY_PROPERTY)
+    if refused or wanted not in BOUNDARIES:
+        yield Finding(
+            connector.name,
+            BOUNDARY.name,
+            Severity.BLOCKS,
+            Verdict.FAIL,
+            _quoted(refused) if refused else f"{BOUNDARY_PROPERTY}={wanted} is none of {', '.join(BOUNDARIES)}",
+            f"a connector that ends its transactions itself, for {BOUNDARY_PROPERTY}=connector",
+            f"set {BOUNDARY_PROPERTY} to poll or interval",
+            "SourceConnector::canDefineTransactionBoundaries",
+        )
+    elif _answered(connector):
+        yield passes(connector.name, BOUNDARY, "it ends its transactions itself", "canDefineTransactionBoundaries")
+    else:
+        yield _no_answer(connector, BOUNDARY.name, Severity.BLOCKS, "whether it can end its transactions itself")
+
+
+def required_below_enabled(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+    """A connector that requires exactly-once has it."""
+    if _level(connector) != REQUIRED_LEVEL:
+        return
+    yield Finding(
+        connector.name,
+        REQUIRED.name,
+        Severity.WARNS,
+        Verdict.FAIL,
+        f"{SUPPORT_PROPERTY}={REQUIRED_LEVEL}, and in the mode {facts.mode} it has no exactly-once",
+        "the mode enabled",
+        f"set {SUPPORT_PROPERTY}=requested, or roll to enabled",
+        "its configuration",
+    )
+
+
+_NOTHING = "it does not answer: its plugin is older than this question (KIP-618), or leaves it to its documentation"
+_ORDER = {Verdict.FAIL: 0, Verdict.INCONCLUSIVE: 1, Verdict.PASS: 2}
+
+
+def _support_of(answer: WorkerAnswer) -> tuple[Verdict, str]:
+    """What a plugin says on one worker, by the messages of a validation that requires exactly-once."""
+    if SUPPORT_PROPERTY not in answer.properties:
+        return Verdict.INCONCLUSIVE, f"{answer.worker_id} does not know {SUPPORT_PROPERTY} (Connect before 3.3)"
+    messages = [text for text in answer.errors.get(SUPPORT_PROPERTY, ()) if NOT_ENABLED not in text]
+    if any(text.startswith(_UNSUPPORTED) for text in messages):
+        return Verdict.FAIL, "it answers UNSUPPORTED"
+    if any(text.startswith(_SILENT) for text in messages):
+        return Verdict.INCONCLUSIVE, _NOTHING
+    if messages:
+        return Verdict.INCONCLUSIVE, f"its answer is an error: {messages[0]}"
+    return Verdict.PASS, ""
+
+
+def _support_remedy(connector: ConnectorFacts, level: str, found: str) -> str:
+    if connector.is_mirror_source:
+        return "set source.consumer.isolation.level=read_committed in its configuration"
+    if found == _NOTHING:
+        whether = "read in its documentation whether it keeps its position in source offsets alone"
+        return f"{whether}; with that known set {SUPPORT_PROPERTY}=requested" if level == REQUIRED_LEVEL else whether
+    if level == REQUIRED_LEVEL:
+        return f"correct what its documentation asks for, or set {SUPPORT_PROPERTY}=requested"
+    return "correct what its documentation asks for; as it is, expect records twice after a failure"
+
+
+def _level(connector: ConnectorFacts) -> str:
+    return connector.config.get(SUPPORT_PROPERTY, LEVELS[0]).strip().lower()
+
+
+def _answered(connector: ConnectorFacts) -> bool:
+    return any(not answer.problem for answer in connector.answers)
+
+
+def _no_answer(connector: ConnectorFacts, kind: str, severity: Severity, what: str) -> Finding:
+    why = next((f": {answer.worker_id}: {answer.problem}" for answer in connector.answers), "")
+    return Finding(
+        connector.name,
+        kind,
+        severity,
+        Verdict.INCONCLUSIVE,
+        f"no worker says {what}{why}",
+        "an answer of a worker",
+        "look again when the workers answer",
+        "PUT /connector-plugins/…/config/validate",
+    )
+
+
+def _messages(answers: Iterable[WorkerAnswer], wanted: Callable[[str], bool]) -> Mapping[str, list[str]]:
+    """Message -> the workers that say it, of the wanted properties."""
+    found: dict[str, list[str]] = {}
+    for answer in answers:
+        for name, messages in sorted(answer.errors.items()):
+            for text in messages if wanted(name) else ():
+                found.setdefault(f"{name}: {text.rstrip('.')}", []).append(answer.worker_id)
+    return found
+
+
+def _quoted(messages: Mapping[str, list[str]]) -> str:
+    """Some messages with the workers that say them."""
+    shown = [f"{text} ({', '.join(workers)})" if workers else text for text, workers in messages.items()]
+    more = f"; {len(shown) - _QUOTED} more" if len(shown) > _QUOTED else ""
+    return "; ".join(shown[:_QUOTED]) + more

@@ -1,0 +1,141 @@
+"""What is known of a group before a mode is switched on: its connectors, workers, brokers and readers, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_eos_provider.connect.mode import Mode
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerAnswer:
+    """What one worker says to a connector's configuration.
+
+    It is asked with ``exactly.once.support=required`` and an offsets topic of its own, so that it answers as it would
+    in the mode ``enabled`` whatever mode it runs in, see :func:`~airflow_eos_provider.preflight.worker_answers.asked`.
+
+    :param errors: its messages by property.
+    :param properties: every property that it knows for such a connector.
+    :param problem: why there is no answer; empty if there is one.
+    :param has_plugin: whether it has the connector's class.
+    """
+
+    worker_id: str
+    errors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    properties: frozenset[str] = frozenset()
+    problem: str = ""
+    has_plugin: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorFacts:
+    """One connector.
+
+    :param type: ``source``, ``sink`` or ``unknown``.
+    :param config: as REST gives it; never shown as a whole: it may hold secrets.
+    :param tasks: how many it has now.
+    :param answers: of the workers that were asked.
+    :param topics: that it writes, by Connect's tracking and by its configuration.
+    :param topics_unknown: why Connect does not say which topics it has written; empty if it does.
+    :param elsewhere: addresses of the brokers that its producers write to, if they are not known as its workers'.
+    """
+
+    name: str
+    type: str
+    config: Mapping[str, str] = field(repr=False)
+    tasks: int = 0
+    answers: tuple[WorkerAnswer, ...] = ()
+    topics: tuple[str, ...] = ()
+    topics_unknown: str = ""
+    elsewhere: str = ""
+
+    @property
+    def plugin(self) -> str:
+        """The connector's class, as its configuration names it."""
+        return self.config.get("connector.class", "")
+
+    @property
+    def is_mirror_source(self) -> bool:
+        """Whether it is MirrorMaker's source; Connect also takes the class by its short names."""
+        return self.plugin.rpartition(".")[2] in ("MirrorSourceConnector", "MirrorSource")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFiles:
+    """The workers' properties, as far as their files can be read here.
+
+    :param properties: by worker.
+    :param unread: by worker why its file was not read.
+    """
+
+    properties: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """A topic that connectors write.
+
+    :param max_message_bytes: its ``max.message.bytes``; None if that is not known.
+    :param records_per_second: appended to it in the last minute, markers included; None if that was not measured.
+    """
+
+    max_message_bytes: int | None = None
+    records_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFacts:
+    """The workers' Kafka cluster.
+
+    :param max_timeout_ms: the least ``transaction.max.timeout.ms`` of its brokers; None if that is not known.
+    :param problem: why something is not known.
+    :param topics: by name.
+    """
+
+    max_timeout_ms: int | None = None
+    problem: str = ""
+    topics: Mapping[str, TopicFacts] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A consumer group that has committed offsets in topics of source connectors, or has their partitions assigned.
+
+    :param topics: those.
+    :param clients: the client ids of its members.
+    :param hosts: the hosts of its members.
+    :param sink: the sink connector of this group of workers whose group it is; empty if it is none.
+    """
+
+    group: str
+    topics: frozenset[str]
+    clients: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    sink: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that the rules look at.
+
+    :param mode: the mode that is asked about.
+    :param readers: None where it was not asked who reads.
+    :param readers_unknown: why the readers are not, or not all, known; empty if they are.
+    :param silent_sinks: sink connectors that were not asked for, and count as readers only.
+    """
+
+    group_id: str
+    mode: Mode
+    connectors: tuple[ConnectorFacts, ...]
+    files: WorkerFiles = WorkerFiles()
+    brokers: BrokerFacts = BrokerFacts()
+    readers: tuple[Reader, ...] | None = ()
+    readers_unknown: str = ""
+    silent_sinks: tuple[ConnectorFacts, ...] = ()
+
+    @property
+    def sources(self) -> tuple[ConnectorFacts, ...]:
+        """The connectors that are not known to be sinks."""
+        return tuple(connector for connector in self.connectors if connector.type != "sink")

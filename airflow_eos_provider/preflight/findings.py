@@ -1,0 +1,251 @@
+"""What a preflight finds: the kinds of findings with their weight, and one finding."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from airflow_eos_provider.verdict import Verdict
+
+
+class Severity(StrEnum):
+    """How much a finding weighs, the heaviest first."""
+
+    BLOCKS = "blocks"
+    WARNS = "warns"
+    INFORMS = "informs"
+
+    @property
+    def rank(self) -> int:
+        return list(Severity).index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a rule asks.
+
+    :param name: in a word or two with dashes; scripts rely on it.
+    :param asks: what the rule asks.
+    :param fails: when it fails, and how much that weighs.
+    :param why: what happens then.
+    """
+
+    name: str
+    asks: str
+    fails: str
+    why: str
+
+
+VALIDATION = Kind(
+    "validation",
+    "Do the workers accept its configuration as it is?",
+    "warns: a worker refuses it",
+    "its tasks run on, but no change of its configuration is accepted",
+)
+PLUGIN = Kind(
+    "plugin",
+    "Does each worker have its plugin?",
+    "warns: one does not",
+    "its tasks fail on that worker, and a roll moves tasks",
+)
+OVERRIDES = Kind(
+    "overrides",
+    "Does the workers' override policy allow its client overrides?",
+    "blocks: it refuses one that counts in this mode",
+    "its tasks fail when they start: in the mode enabled each has a consumer and an admin client too",
+)
+SUPPORT = Kind(
+    "support",
+    "Does the connector say that it delivers exactly once with this configuration?",
+    "blocks: it does not, and exactly.once.support=required. Warns: it does not, and is only requested",
+    "if required, no change of its configuration is accepted; its tasks run, and may deliver twice",
+)
+MIRROR = Kind(
+    "mirror",
+    "Does MirrorSourceConnector read its source committed?",
+    "as support",
+    "records of aborted transactions of the source cluster are copied",
+)
+BOUNDARY = Kind(
+    "boundary",
+    "Can the connector do what its transaction.boundary asks of it?",
+    "blocks: transaction.boundary=connector, and it does not define boundaries; or no such boundary exists",
+    "no transaction is ever committed: each ends at its timeout, and the task fails",
+)
+INTERVAL = Kind(
+    "interval",
+    "With transaction.boundary=interval: is a transaction over before its timeout?",
+    "blocks: the interval is longer than the timeout by more than ten seconds. Warns: it is not shorter",
+    "the coordinator aborts the transaction, and the task fails at its commit",
+)
+TIMEOUT = Kind(
+    "timeout",
+    "Do the brokers allow its tasks' transaction.timeout.ms?",
+    "blocks: it is above their transaction.max.timeout.ms",
+    "its tasks fail when they start (InvalidTransactionTimeoutException)",
+)
+FENCING = Kind(
+    "fencing",
+    "Do the brokers allow the 90 s that Connect asks for when it fences?",
+    "blocks: their transaction.max.timeout.ms is less, and it has several tasks. Warns: it has one",
+    "every fencing round fails, and with it all tasks of a new task set; one task for one needs no round",
+)
+MANY_TASKS = Kind(
+    "many-tasks",
+    "Can all its tasks be fenced within Connect's 90 s?",
+    "warns: it has more than 90 tasks",
+    "Connect fences about one id a second, so that each change of its tasks' configuration fails",
+)
+PRODUCER = Kind(
+    "producer",
+    "Do its producers' settings allow transactions?",
+    "blocks: acks is not all, retries is 0, or max.in.flight.requests.per.connection is above 5",
+    "its tasks fail when they start (ConfigException)",
+)
+IGNORED = Kind(
+    "ignored",
+    "Does it, or a worker's file, set what this mode ignores?",
+    "informs: transactional.id, enable.idempotence, isolation.level of a source's consumer, offset.flush.timeout.ms",
+    "Connect uses a value of its own",
+)
+RECORD_SIZE = Kind(
+    "record-size",
+    "Do its topics take the largest record that its producers send?",
+    "warns: max.request.size is above max.message.bytes of a topic",
+    "such a record fails the task, in every mode; in a transaction all of it is given up",
+)
+TRANSACTION_SIZE = Kind(
+    "transaction-size",
+    "How large are its transactions going to be?",
+    "informs: never a failure; Kafka has no limit of size, but of time",
+    "readers of committed records wait for the end of a transaction",
+)
+TOPICS = Kind(
+    "topics",
+    "Is it known which topics it writes?",
+    "informs: it is not",
+    "who reads them is not known, either",
+)
+READERS = Kind(
+    "readers",
+    "Do the consumer groups of its topics read committed?",
+    "warns: one does not. Inconclusive: no broker knows how a client reads",
+    "a reader of uncommitted records also gets those that were aborted, and sees copies",
+)
+MARKERS = Kind(
+    "markers",
+    "Does a reader of its topics stumble on transaction markers?",
+    "warns, inconclusive: a group looks like one of Spark's direct streams, or of Hudi",
+    "a marker takes an offset, so offsets have gaps: such readers expected none",
+)
+REQUIRED = Kind(
+    "required",
+    "In a mode below enabled: does it require exactly-once?",
+    "warns: exactly.once.support=required",
+    "it runs without, and no change of its configuration is accepted",
+)
+SINK = Kind(
+    "sink",
+    "Is it a source connector?",
+    "informs: it is a sink",
+    "exactly-once source support changes nothing for it",
+)
+
+#: In the order in which the documents have them.
+KINDS = (
+    *(VALIDATION, PLUGIN, OVERRIDES, SUPPORT, MIRROR, BOUNDARY, INTERVAL, TIMEOUT, FENCING, MANY_TASKS, PRODUCER),
+    *(IGNORED, RECORD_SIZE, TRANSACTION_SIZE, TOPICS, READERS, MARKERS, REQUIRED, SINK),
+)
+
+#: A connector with such a blocking finding runs now, and its tasks would fail in the mode. A fencing that is refused fails
+#: them later: with their next task set.
+STOPS_TASKS = frozenset(kind.name for kind in (OVERRIDES, BOUNDARY, INTERVAL, TIMEOUT, PRODUCER))
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one rule answers about one connector.
+
+    :param connector: its name; empty for what is about all of them.
+    :param kind: of what kind it is, a name of :data:`KINDS`.
+    :param severity: how much it weighs if it does not hold.
+    :param verdict: whether it holds.
+    :param found: what was found, in one sentence.
+    :param expected: what should be there.
+    :param remedy: what to do.
+    :param evidence: where that was seen.
+    """
+
+    connector: str
+    kind: str
+    severity: Severity
+    verdict: Verdict
+    found: str
+    expected: str = ""
+    remedy: str = ""
+    evidence: str = ""
+
+    @property
+    def key(self) -> str:
+        """By it a finding is accepted: ``<connector>/<kind>``."""
+        return f"{self.connector}/{self.kind}"
+
+    @property
+    def passed(self) -> bool:
+        return self.verdict is Verdict.PASS
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the mode should not be switched on."""
+        return self.verdict is Verdict.FAIL and self.severity is Severity.BLOCKS
+
+    @property
+    def may_block(self) -> bool:
+        """Whether it would block if it were known, and is not."""
+        return self.verdict is Verdict.INCONCLUSIVE and self.severity is Severity.BLOCKS
+
+    @property
+    def stops_tasks(self) -> bool:
+        """Whether tasks that run now would fail in the mode."""
+        return self.blocks and self.kind in STOPS_TASKS
+
+    @property
+    def weight(self) -> str:
+        """In a word, how it counts: its severity, or that it is not known."""
+        return "not known" if self.verdict is Verdict.INCONCLUSIVE else str(self.severity)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        return {**asdict(self), "severity": str(self.severity), "verdict": str(self.verdict)}
+
+    def __str__(self) -> str:
+        expected = f" Expected: {self.expected}." if self.expected else ""
+        remedy = f" What to do: {self.remedy}." if self.remedy and not self.passed else ""
+        return f"{self.kind}: {self.found}.{expected}{remedy}"
+
+
+def passes(connector: str, kind: Kind, found: str, evidence: str = "") -> Finding:
+    """It holds."""
+    return Finding(connector, kind.name, Severity.INFORMS, Verdict.PASS, found, evidence=evidence)
+
+
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """By weight: what blocks, what may block, what warns and so on; what holds comes last."""
+
+    def weight(finding: Finding) -> tuple[bool, int, bool]:
+        return finding.passed, finding.severity.rank, finding.verdict is Verdict.INCONCLUSIVE
+
+    return sorted(findings, key=weight)
+
+
+def overall(findings: Collection[Finding], accepted: Collection[str] = ()) -> Verdict:
+    """The answer of all findings together.
+
+    :param accepted: keys of findings that do not count.
+    """
+    counted = [finding for finding in findings if finding.key not in accepted]
+    if any(finding.blocks for finding in counted):
+        return Verdict.FAIL
+    return Verdict.INCONCLUSIVE if any(finding.may_block for finding in counted) else Verdict.PASS

@@ -1,0 +1,119 @@
+"""Looks at what a preflight needs to know: asks the workers by REST, and the brokers. Changes nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from airflow_eos_provider.connect import internal_topics
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.other_kafka import ClientAddresses
+from airflow_eos_provider.connect.rest import ConnectorStatus
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.preflight.broker_answers import broker_facts, partitions_of_topics
+from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts, WorkerFiles
+from airflow_eos_provider.preflight.reader_answers import readers_of
+from airflow_eos_provider.preflight.worker_answers import Progress, ask_workers
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """How much is looked at.
+
+    :param names: of connectors; none for all.
+    :param seconds: limit of all questions to workers together.
+    :param readers: whether to ask who reads, and how fast topics grow.
+    """
+
+    names: tuple[str, ...] = ()
+    seconds: float = 300.0
+    readers: bool = True
+
+
+#: The list of connectors is waited for through a rebalance, for so many seconds at most.
+_LIST_SECONDS = 60.0
+
+
+def _silent(done: int, total: int) -> None:
+    """Drops progress."""
+
+
+def look(session: ConnectSession, mode: Mode, scope: Scope = Scope(), progress: Progress = _silent) -> Facts:
+    """What is known before a mode is switched on.
+
+    :param progress: is told how many questions to workers are answered, and how many there are.
+    :raises ConfigurationError: there is no connector of a name.
+    :raises UnreachableError: no worker answers, or no broker.
+    """
+    give_up_at = time.monotonic() + scope.seconds
+    limit = min(scope.seconds, _LIST_SECONDS)
+    known = session.ask(lambda rest: {**rest.infos(), **rest.statuses()}, seconds=limit)
+    chosen = _chosen(known, scope.names, session.cluster.group_id)
+    partitions = partitions_of_topics(session.kafka)
+    answered = ask_workers(session, chosen, mode, give_up_at, progress)
+    read = internal_topics.read_worker_files(session.cluster)
+    files = WorkerFiles(read.properties, read.unread)
+    addresses = ClientAddresses(files.properties.values(), session.kafka.settings.bootstrap_servers)
+    connectors = tuple(
+        ConnectorFacts(
+            name=status.name,
+            type=status.type,
+            config=status.config,
+            tasks=len(status.tasks),
+            answers=answers,
+            topics=targets(status.config, tracked, partitions) if status.type != "sink" else (),
+            topics_unknown=untracked,
+            elsewhere=addresses.elsewhere(status.config).get("producer", ""),
+        )
+        for status in chosen
+        for answers, tracked, untracked in (answered[status.name],)
+    )
+    facts = Facts(session.cluster.group_id, mode, connectors, files, readers=None)
+    if not mode.runs_exactly_once_tasks:
+        return facts
+    # A sink that was not named is a reader all the same.
+    unnamed = [known[name] for name in sorted(known.keys() - {status.name for status in chosen})]
+    silent = tuple(ConnectorFacts(one.name, "sink", one.config) for one in unnamed if one.type == "sink")
+    return _with_brokers(session, replace(facts, silent_sinks=silent), partitions, readers=scope.readers)
+
+
+def _with_brokers(session: ConnectSession, facts: Facts, partitions: Mapping[str, int], *, readers: bool) -> Facts:
+    """The same with what the brokers say."""
+    here = [one for one in facts.sources if not one.elsewhere]
+    topics = {topic: partitions[topic] for one in here for topic in one.topics if topic in partitions}
+    growing = {
+        topic
+        for one in here
+        for topic in one.topics
+        if one.config.get("transaction.boundary", "").strip().lower() == "interval"
+    }
+    facts = replace(facts, brokers=broker_facts(session.kafka, topics, growing & topics.keys() if readers else ()))
+    if not readers:
+        return facts
+    sinks = {one.name: one.config for one in (*facts.connectors, *facts.silent_sinks) if one.type == "sink"}
+    found, unknown = readers_of(session.kafka, topics.keys(), sinks)
+    return replace(facts, readers=found, readers_unknown=unknown)
+
+
+def targets(config: Mapping[str, str], tracked: Collection[str], existing: Collection[str]) -> tuple[str, ...]:
+    """The topics that a source connector writes: those that Connect has seen, and those that its settings name plainly.
+
+    :param tracked: by ``GET /connectors/…/topics``.
+    :param existing: all topics.
+    """
+    named = {config.get(name, "").strip() for name in ("topic", "kafka.topic")}
+    prefix = config.get("topic.prefix", "").strip()
+    begun = {topic for topic in existing if prefix and topic.startswith(prefix)}
+    return tuple(sorted({*tracked, *(named & set(existing)), *begun}))
+
+
+def _chosen(known: Mapping[str, ConnectorStatus], names: Collection[str], group_id: str) -> list[ConnectorStatus]:
+    for name in names:
+        if name not in known:
+            raise ConfigurationError(
+                f"There is no connector {name} in the group {group_id}.",
+                expected=f"one of {', '.join(sorted(known)) or 'none at all'}",
+            )
+    return [status for name, status in sorted(known.items()) if not names or name in names]

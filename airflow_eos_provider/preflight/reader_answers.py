@@ -1,0 +1,105 @@
+"""Asks the brokers which consumer groups read some topics, and who their members are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.preflight.facts import Reader
+
+#: Limit of one request, seconds.
+_SECONDS = 20.0
+
+#: So many consumer groups are asked for their offsets.
+MAX_GROUPS = 2_000
+
+
+def readers_of(
+    kafka: Session, topics: Collection[str], sinks: Mapping[str, Mapping[str, str]]
+) -> tuple[tuple[Reader, ...], str]:
+    """The consumer groups of some topics; and why they are not all known."""
+    if not topics:
+        return (), ""
+    problem = ""
+    try:
+        with kafka.admin() as admin:
+            listed = admin.client.list_consumer_groups(request_timeout=_SECONDS)
+            answer = admin.answer(listed, "listing the consumer groups")
+            names = sorted(group.group_id for group in answer.valid)
+            if answer.errors:
+                problem = f"not all groups could be listed: {answer.errors[0]}"
+            if len(names) > MAX_GROUPS:
+                problem = f"there are {len(names)} consumer groups, {MAX_GROUPS} were asked"
+                names = names[:MAX_GROUPS]
+            members, why = _members(admin.client, names)
+            reads, untold = _committed(admin.client, names)
+    except (EosError, KafkaException) as error:
+        return (), f"the consumer groups are not known: {error}"
+    by_group = {group_of_sink(name, config): name for name, config in sinks.items()}
+    found = []
+    for name in sorted({*names, *by_group}):
+        clients, hosts, assigned = members.get(name, ((), (), frozenset()))
+        sink = by_group.get(name, "")
+        own = _topics_of_sink(sinks[sink], topics) if sink else frozenset()
+        read = (reads.get(name, frozenset()) | assigned | own) & frozenset(topics)
+        if read:
+            found.append(Reader(name, read, clients, hosts, sink))
+    return tuple(found), problem or why or untold
+
+
+def group_of_sink(name: str, config: Mapping[str, str]) -> str:
+    """The consumer group of a sink connector (``SinkUtils.consumerGroupId``)."""
+    return config.get("consumer.override.group.id") or f"connect-{name}"
+
+
+def _topics_of_sink(config: Mapping[str, str], topics: Collection[str]) -> frozenset[str]:
+    """Those of some topics that a sink connector's configuration names."""
+    named = {topic.strip() for topic in config.get("topics", "").split(",")}
+    with suppress(re.error):  # Java's and Python's expressions differ in rare corners
+        pattern = config.get("topics.regex", "")
+        named |= {topic for topic in topics if pattern and re.fullmatch(pattern, topic)}
+    return frozenset(named & set(topics))
+
+
+_Members = tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]
+
+
+def _members(client: Any, names: Sequence[str]) -> tuple[dict[str, _Members], str]:
+    """By group the client ids and hosts of its members, and the topics that are assigned to them."""
+    found, why = dict[str, _Members](), ""
+    if not names:
+        return found, why
+    for name, future in client.describe_consumer_groups(list(names), request_timeout=_SECONDS).items():
+        try:
+            members = future.result().members
+        except KafkaException as error:
+            why = f"group {name} is not described: {error.args[0].str()}"
+            continue
+        assigned = {place.topic for one in members if one.assignment for place in one.assignment.topic_partitions}
+        clients = tuple(sorted(str(one.client_id) for one in members))
+        hosts = tuple(sorted({str(one.host).lstrip("/") for one in members}))
+        found[name] = (clients, hosts, frozenset(assigned))
+    return found, why
+
+
+def _committed(client: Any, names: Iterable[str]) -> tuple[dict[str, frozenset[str]], str]:
+    """By group the topics in which it has committed offsets."""
+    asked_for = {}
+    for name in names:
+        request = [ConsumerGroupTopicPartitions(name)]
+        (asked_for[name],) = client.list_consumer_group_offsets(request, request_timeout=_SECONDS).values()
+    found, why = dict[str, frozenset[str]](), ""
+    for name, future in asked_for.items():
+        try:
+            places = future.result().topic_partitions or ()
+        except KafkaException as error:
+            why = f"the offsets of group {name} are not told: {error.args[0].str()}"
+            continue
+        found[name] = frozenset(place.topic for place in places if place.offset >= 0)
+    return found, why

@@ -1,0 +1,160 @@
+"""Who reads the topics of a source connector, and whether it reads committed.
+
+No broker knows a consumer's ``isolation.level``: it is part of each fetch, and kept nowhere. So only a group whose
+configuration is at hand, that of a sink connector here, is called one that reads uncommitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts, Reader
+from airflow_eos_provider.preflight.findings import MARKERS, READERS, TOPICS, Finding, Severity, passes
+from airflow_eos_provider.preflight.settings import Readings, of_client
+from airflow_eos_provider.verdict import Verdict
+
+ISOLATION, COMMITTED, UNCOMMITTED = "isolation.level", "read_committed", "read_uncommitted"
+
+#: So many names are shown.
+_SHOWN = 3
+
+#: How the groups and clients of readers begin, that expect no gap between two offsets by default.
+_STUMBLE = ("spark-executor", "hudi", "hoodie", "deltastreamer")
+
+_ASK_OWNER = (
+    f"ask its owner for {ISOLATION} (Java: {UNCOMMITTED} by default, librdkafka: {COMMITTED}; Kafka Streams: "
+    "uncommitted unless processing.guarantee is exactly_once_v2)"
+)
+
+
+def topics(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+    """It is known which topics the connector writes."""
+    if connector.topics and not connector.topics_unknown:
+        yield passes(connector.name, TOPICS, f"it writes {_some(connector.topics)}", "GET /connectors/…/topics")
+        return
+    named = f"by its configuration {_some(connector.topics)}" if connector.topics else "none is known"
+    yield Finding(
+        connector.name,
+        TOPICS.name,
+        Severity.INFORMS,
+        Verdict.INCONCLUSIVE,
+        f"{connector.topics_unknown or 'it has written to no topic yet'}; {named}",
+        "the topics that it writes",
+        "look again when it has delivered; topic.tracking.enable of the workers lets Connect tell",
+        "GET /connectors/…/topics",
+    )
+
+
+def readers(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+    """The groups that read its topics, one by one."""
+    if facts.readers is None or not connector.topics:
+        return
+    if connector.elsewhere or facts.readers_unknown:
+        yield Finding(
+            connector.name,
+            READERS.name,
+            Severity.WARNS,
+            Verdict.INCONCLUSIVE,
+            facts.readers_unknown or f"it writes to {connector.elsewhere}, whose readers are not looked at",
+            "all consumer groups of its topics",
+            "look where they can be listed: it takes Describe on the groups",
+            "ListGroups, OffsetFetch",
+        )
+    if connector.elsewhere:
+        return
+    own = set(connector.topics)
+    found = [reader for reader in facts.readers if reader.topics & own]
+    if not found and not facts.readers_unknown:
+        yield passes(
+            connector.name,
+            READERS,
+            "no consumer group has offsets in its topics; Spark's structured streams, Flink and readers without a "
+            "group would not show",
+            "ListGroups, OffsetFetch",
+        )
+    for reader in found:
+        where = _some(tuple(sorted(reader.topics & own)))
+        if reader.sink:
+            yield _of_sink(connector, facts, reader, where)
+            continue
+        if stumbles(reader):
+            yield _of_markers(connector, reader, where)
+        yield Finding(
+            connector.name,
+            READERS.name,
+            Severity.WARNS,
+            Verdict.INCONCLUSIVE,
+            f"group {reader.group} reads {where}: {_members(reader)}; how it reads no broker knows",
+            COMMITTED,
+            _ASK_OWNER,
+            "ListGroups, DescribeGroups, OffsetFetch",
+        )
+
+
+def stumbles(reader: Reader) -> bool:
+    """Whether a group looks like one of the readers that expect offsets without gaps."""
+    names = (reader.group, *reader.clients)
+    return any(name.lower().startswith(_STUMBLE) for name in names)
+
+
+def isolation_of_sink(config: dict[str, str], facts: Facts) -> Readings:
+    """How a sink connector's consumers read (``Worker.baseConsumerConfigs``)."""
+    return of_client(config, facts.files, "consumer", ISOLATION, UNCOMMITTED)
+
+
+def _of_sink(connector: ConnectorFacts, facts: Facts, reader: Reader, where: str) -> Finding:
+    config = next((dict(one.config) for one in (*facts.connectors, *facts.silent_sinks) if one.name == reader.sink), {})
+    readings = isolation_of_sink(config, facts)
+    uncommitted = [one for one in readings.known if one.text.lower() != COMMITTED]
+    if uncommitted and not (readings.unknown and len(readings.known) == 1 and "by default" in uncommitted[0].origin):
+        return Finding(
+            connector.name,
+            READERS.name,
+            Severity.WARNS,
+            Verdict.FAIL,
+            f"sink connector {reader.sink} (group {reader.group}) reads {where} uncommitted: {uncommitted[0].origin}",
+            COMMITTED,
+            f"set consumer.override.{ISOLATION}={COMMITTED} of {reader.sink}, or consumer.{ISOLATION} of the workers",
+            "its configuration and the workers' files",
+        )
+    if readings.unknown:
+        return Finding(
+            connector.name,
+            READERS.name,
+            Severity.WARNS,
+            Verdict.INCONCLUSIVE,
+            f"how sink connector {reader.sink} reads {where} is not known: {readings.unknown}",
+            COMMITTED,
+            f"set consumer.override.{ISOLATION}={COMMITTED} of {reader.sink}",
+        )
+    return passes(connector.name, READERS, f"sink connector {reader.sink} reads {where} committed")
+
+
+def _of_markers(connector: ConnectorFacts, reader: Reader, where: str) -> Finding:
+    return Finding(
+        connector.name,
+        MARKERS.name,
+        Severity.WARNS,
+        Verdict.INCONCLUSIVE,
+        f"group {reader.group} looks like Spark's direct stream or Hudi, and reads {where}",
+        "a reader that takes gaps between offsets",
+        "set spark.streaming.kafka.allowNonConsecutiveOffsets=true there, or read by Structured Streaming",
+        "the names of the group and its clients",
+    )
+
+
+def _members(reader: Reader) -> str:
+    if not reader.clients:
+        return "no member now"
+    connect = " (a sink connector of a Connect cluster)" if reader.clients[0].startswith("connector-consumer-") else ""
+    streams = " (Kafka Streams)" if any("-StreamThread-" in client for client in reader.clients) else ""
+    return (
+        f"{counted(len(reader.clients), 'member')}, {_some(reader.clients)}{connect}{streams} on {_some(reader.hosts)}"
+    )
+
+
+def _some(names: tuple[str, ...]) -> str:
+    unique = tuple(dict.fromkeys(names))
+    more = f" and {len(unique) - _SHOWN} more" if len(unique) > _SHOWN else ""
+    return ", ".join(unique[:_SHOWN]) + more

@@ -1,0 +1,97 @@
+"""Settings of a connector's clients that the mode ``enabled`` ignores, and those that it does not bear.
+
+Rules: ``Worker.exactlyOnceSourceTaskProducerConfigs``, ``exactlyOnceSourceOffsetsConsumerConfigs`` (forced by
+``ConnectUtils.ensureProperty``), and ``ProducerConfig.postProcessAndValidateIdempotenceConfigs``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts
+from airflow_eos_provider.preflight.findings import IGNORED, PRODUCER, Finding, Severity, passes
+from airflow_eos_provider.preflight.settings import Reading, of_client
+from airflow_eos_provider.verdict import Verdict
+
+#: Client and setting, and what the mode sets instead.
+FORCED = {
+    ("producer", "transactional.id"): "<group>-<connector>-<task>",
+    ("producer", "enable.idempotence"): "true",
+    ("consumer", "isolation.level"): "read_committed",
+}
+
+FLUSH_TIMEOUT = "offset.flush.timeout.ms"
+
+#: Settings of an idempotent producer with Connect's defaults, and whether it bears a value.
+_BEARS: dict[str, tuple[str, Callable[[Reading], bool], str]] = {
+    "acks": ("all", lambda one: one.text in ("all", "-1"), "all"),
+    "retries": ("2147483647", lambda one: one.number != 0, "more than 0"),
+    "max.in.flight.requests.per.connection": ("1", lambda one: (one.number or 0) <= 5, "at most 5"),
+}
+
+
+def ignored(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+    """Settings of the connector that have no effect."""
+    for (client, name), value in FORCED.items():
+        given = connector.config.get(f"{client}.override.{name}")
+        if given is not None and given.strip() != value:
+            yield _ignored(
+                connector.name,
+                f"{client}.override.{name} is ignored, {name}={value} is used",
+                "take it out of its configuration",
+            )
+
+
+def ignored_of_workers(facts: Facts) -> Iterator[Finding]:
+    """Settings of the workers' files that have no effect on source connectors."""
+    for (client, name), value in FORCED.items():
+        workers = [w for w, known in facts.files.properties.items() if known.get(f"{client}.{name}", value) != value]
+        if workers:
+            what = "source connectors" if client == "consumer" else "tasks of source connectors"
+            yield _ignored(
+                "",
+                f"{client}.{name} in the file of {', '.join(workers)} is ignored for {what}, {name}={value} is used",
+                "take it out of the file; isolation.level still counts for sink connectors"
+                if client == "consumer"
+                else "take it out of the file",
+            )
+    workers = [worker for worker, known in facts.files.properties.items() if FLUSH_TIMEOUT in known]
+    if workers:
+        yield _ignored(
+            "",
+            f"{FLUSH_TIMEOUT} in the file of {', '.join(workers)} is ignored for source connectors: offsets are "
+            "written in their transactions",
+            "set producer.override.transaction.timeout.ms of a connector instead",
+        )
+
+
+def producer(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+    """The producers' settings allow transactions."""
+    unknown = ""
+    failed = False
+    for name, (default, bears, wanted) in _BEARS.items():
+        given = of_client(connector.config, facts.files, "producer", name, default)
+        unknown = unknown or ("" if given.known else given.unknown)
+        for one in given.known:
+            if bears(one):
+                continue
+            failed = True
+            yield Finding(
+                connector.name,
+                PRODUCER.name,
+                Severity.BLOCKS,
+                Verdict.FAIL,
+                f"{one.origin}: a producer with transactions does not start with that",
+                f"{name}: {wanted}",
+                f"take {name} out of its configuration or the worker's file",
+                "its configuration and the workers' files",
+            )
+    if unknown:
+        yield Finding(connector.name, PRODUCER.name, Severity.BLOCKS, Verdict.INCONCLUSIVE, unknown)
+    elif not failed:
+        yield passes(connector.name, PRODUCER, "acks, retries and requests in flight allow transactions")
+
+
+def _ignored(connector: str, found: str, remedy: str) -> Finding:
+    evidence = "its configuration" if connector else "the workers' files"
+    return Finding(connector, IGNORED.name, Severity.INFORMS, Verdict.FAIL, found, "no such setting", remedy, evidence)

@@ -1,0 +1,82 @@
+"""Which value a client of a connector's task has: the connector's override, else the worker's file, else the default.
+
+The rule is that of ``Worker.baseProducerConfigs``, ``baseConsumerConfigs`` and KIP-458.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_eos_provider.connect.properties import references
+from airflow_eos_provider.preflight.facts import WorkerFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A value, and where it comes from.
+
+    :param text: the value.
+    :param origin: as in ``producer.override.acks=1``.
+    """
+
+    text: str
+    origin: str
+
+    @property
+    def number(self) -> int | None:
+        """The value as a number; None if it is none."""
+        try:
+            return int(self.text)
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """The values that a setting has, by worker on which the task may run.
+
+    :param known: each different one once.
+    :param unknown: why there may be others; empty if there are none.
+    """
+
+    known: tuple[Reading, ...]
+    unknown: str = ""
+
+
+def of_client(config: Mapping[str, str], files: WorkerFiles, client: str, name: str, default: str) -> Readings:
+    """What a setting of a connector's clients is.
+
+    :param config: of the connector.
+    :param client: ``producer``, ``consumer`` or ``admin``.
+    :param name: of the setting, as in ``transaction.timeout.ms``.
+    :param default: where neither the connector nor the worker's file has it.
+    """
+    override = f"{client}.override.{name}"
+    if override in config:
+        return _one(override, config[override])
+    return of_worker(files, f"{client}.{name}", default)
+
+
+def of_worker(files: WorkerFiles, name: str, default: str) -> Readings:
+    """What a property of the workers' files is."""
+    found, unknown = dict[str, Reading](), ""
+    for worker, properties in files.properties.items():
+        value = properties.get(name, "").strip()
+        if any(references(value)):
+            unknown = f"a config provider supplies {name} of {worker}"
+        elif value:
+            found.setdefault(value, Reading(value, f"{name}={value} in the file of {worker}"))
+        else:
+            found.setdefault(default, Reading(default, f"{name}={default} by default"))
+    if files.unread or not files.properties:
+        unread = ", ".join(files.unread) or "any worker"
+        unknown = unknown or f"the file of {unread} is not readable here, and may have {name}"
+        found = found or {default: Reading(default, f"{name}={default} by default")}
+    return Readings(tuple(found.values()), unknown)
+
+
+def _one(name: str, value: str) -> Readings:
+    if any(references(value)):
+        return Readings((), f"a config provider supplies {name}")
+    return Readings((Reading(value.strip(), f"{name}={value.strip()}"),))
