@@ -40,6 +40,7 @@ def get_provider_info() -> dict[str, Any]:
                     "airflow_eos_provider.operators.connect_drift",
                     "airflow_eos_provider.operators.connect_fence",
                     "airflow_eos_provider.operators.connect_offsets",
+                    "airflow_eos_provider.operators.connect_preflight",
                     "airflow_eos_provider.operators.connect_topics",
                     "airflow_eos_provider.operators.connect_transactions",
                     "airflow_eos_provider.operators.interval_run",

@@ -249,6 +249,10 @@ def show(made: Plan, command: str) -> None:
         console.print("What starts them:")
     for line in executed:
         console.print(f"  {line}", highlight=False, soft_wrap=True)
+    if made.connectors.summary:
+        console.print(f"The connectors ('eos preflight' has more): {made.connectors.summary}", soft_wrap=True)
+    for line in made.connectors.lines:
+        console.print(f"  {line}", soft_wrap=True)
     if made.nothing_to_do:
         console.print("Nothing to do.")
         return

@@ -346,7 +346,8 @@ def plugins() -> Call[tuple[Plugin, ...]]:
 def validate(plugin_class: str, config: Mapping[str, str]) -> Call[Validation]:
     def parse(answer: Answer) -> Validation:
         document = _mapping(answer)
-        values = [entry["value"] for entry in document["configs"]]
+        # A plugin with a validation of its own may leave a property out, which Connect gives without a value then.
+        values = [entry["value"] for entry in document["configs"] if entry["value"] is not None]
         errors = {str(v["name"]): tuple(map(_cut, map(str, v["errors"]))) for v in values if v["errors"]}
         known = frozenset(str(value["name"]) for value in values)
         return Validation(str(document["name"]), int(document["error_count"]), errors, known)

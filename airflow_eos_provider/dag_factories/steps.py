@@ -11,6 +11,7 @@ from airflow.sdk import DAG, Param, TriggerRule
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.operators.approval import REASON_CHARACTERS, PlanApprovalOperator
+from airflow_eos_provider.operators.connect_preflight import ConnectorFindingsOperator
 from airflow_eos_provider.operators.rolling_upgrade import (
     ConnectPlanOperator,
     ConnectPreflightOperator,
@@ -92,10 +93,12 @@ def chain_rolls(
     approval: Mapping[str, Any],
     deferrable: bool,
     downwards: bool = False,
+    accept: Sequence[str] = (),
 ) -> None:
-    """Within a DAG: preflight, then plan, approval, roll and proof for each of these modes.
+    """Within a DAG: preflight, upwards also of the connectors, then plan, approval, roll and proof for each of these modes.
 
     :param approval: arguments of the approvals.
+    :param accept: findings about connectors that do not fail the preflight.
     """
     cluster: dict[str, Any] = {"conn_id": conn_id, "settings": settings}
     # Upwards the preflight finds the next step by itself, since some of the workers may be there already.
@@ -105,6 +108,16 @@ def chain_rolls(
         pre_execute=refuse_unknown_conf,
         **cluster,
     )
+    if not downwards:
+        connectors = ConnectorFindingsOperator(
+            task_id="preflight_connectors",
+            conn_id=conn_id,
+            mode=str(modes[-1]),
+            accept=tuple(accept),
+            fails_when_begun=False,
+        )
+        last >> connectors
+        last = connectors
     for mode in modes:
         planned = ConnectPlanOperator(
             task_id=f"plan_{mode}",

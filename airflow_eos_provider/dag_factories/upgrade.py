@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +20,7 @@ DOC = """
 ### Exactly-once source support for the Kafka Connect cluster of connection `{conn_id}`
 
 Takes every worker from `disabled` over `preparing` to `enabled`, one worker at a time, as KIP-618 demands.
+First every worker and the brokers are asked what exactly-once does to each connector; what blocks ends the run.
 Before each of the two rolls a person sees the plan (what changes, and each worker's predicted task downtime)
 and approves it under **Required actions**. What is approved is what is applied: if the cluster has moved since, the
 roll refuses and nothing is changed.
@@ -40,6 +41,7 @@ def upgrade_dag(
     four_eyes: bool = False,
     approval: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
+    accept: Sequence[str] = (),
     deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
     tags: Collection[str] = ("kafka-connect", "exactly-once"),
 ) -> DAG:
@@ -57,6 +59,7 @@ def upgrade_dag(
     :param four_eyes: whoever has started a run may not approve its plans; see ``docs/security.md``.
     :param approval: further arguments of the two approvals, such as ``assigned_users`` or ``notifiers``.
     :param settings: fields of ``RolloutSettings`` that differ from its defaults.
+    :param accept: findings of the preflight of the connectors that do not fail it, each as ``<connector>/<kind>``.
     :param deferrable: whether the rolls wait for their gates in the triggerer, without a worker's slot; default:
         ``[operators] default_deferrable``.
     :param tags: the DAG's tags.
@@ -76,5 +79,6 @@ def upgrade_dag(
             settings=settings,
             approval=approval_arguments(approval, response_timeout=response_timeout, four_eyes=four_eyes),
             deferrable=deferrable,
+            accept=accept,
         )
     return dag

@@ -34,6 +34,9 @@ BOUNDARIES = ("poll", "interval", "connector")
 _UNSUPPORTED = "The connector does not support exactly-once semantics"
 _SILENT = "The connector does not implement the API required for preflight validation"
 
+#: What MirrorSourceConnector says itself; Connect's own words are lost then (``AbstractHerder.generateResult``).
+_MIRROR_UNSUPPORTED = "MirrorSourceConnector can only provide exactly-once guarantees when"
+
 _OVERRIDE_PREFIXES = ("producer.override.", "consumer.override.", "admin.override.")
 
 #: What is asked for in the question itself, and no part of the connector's configuration as it is.
@@ -202,7 +205,7 @@ def _support_of(answer: WorkerAnswer) -> tuple[Verdict, str]:
     if SUPPORT_PROPERTY not in answer.properties:
         return Verdict.INCONCLUSIVE, f"{answer.worker_id} does not know {SUPPORT_PROPERTY} (Connect before 3.3)"
     messages = [text for text in answer.errors.get(SUPPORT_PROPERTY, ()) if NOT_ENABLED not in text]
-    if any(text.startswith(_UNSUPPORTED) for text in messages):
+    if any(text.startswith((_UNSUPPORTED, _MIRROR_UNSUPPORTED)) for text in messages):
         return Verdict.FAIL, "it answers UNSUPPORTED"
     if any(text.startswith(_SILENT) for text in messages):
         return Verdict.INCONCLUSIVE, _NOTHING

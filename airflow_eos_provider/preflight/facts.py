@@ -35,6 +35,7 @@ class ConnectorFacts:
     :param type: ``source``, ``sink`` or ``unknown``.
     :param config: as REST gives it; never shown as a whole: it may hold secrets.
     :param tasks: how many it has now.
+    :param running: how many of them have not failed.
     :param answers: of the workers that were asked.
     :param topics: that it writes, by Connect's tracking and by its configuration.
     :param topics_unknown: why Connect does not say which topics it has written; empty if it does.
@@ -45,6 +46,7 @@ class ConnectorFacts:
     type: str
     config: Mapping[str, str] = field(repr=False)
     tasks: int = 0
+    running: int = 0
     answers: tuple[WorkerAnswer, ...] = ()
     topics: tuple[str, ...] = ()
     topics_unknown: str = ""

@@ -159,8 +159,8 @@ KINDS = (
     *(IGNORED, RECORD_SIZE, TRANSACTION_SIZE, TOPICS, READERS, MARKERS, REQUIRED, SINK),
 )
 
-#: A connector with such a blocking finding runs now, and its tasks would fail in the mode. A fencing that is refused fails
-#: them later: with their next task set.
+#: Tasks of a connector with such a blocking finding fail when they start in the mode, or at their first commit. Those
+#: of one whose fencing is refused fail later: with their next task set.
 STOPS_TASKS = frozenset(kind.name for kind in (OVERRIDES, BOUNDARY, INTERVAL, TIMEOUT, PRODUCER))
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from airflow_eos_provider.connect import internal_topics
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.mode_evidence import probe
 from airflow_eos_provider.connect.other_kafka import ClientAddresses
 from airflow_eos_provider.connect.rest import ConnectorStatus
-from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.connect.session import ANSWER_SECONDS, ConnectSession
+from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.preflight.broker_answers import broker_facts, partitions_of_topics
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts, WorkerFiles
 from airflow_eos_provider.preflight.reader_answers import readers_of
@@ -62,6 +64,7 @@ def look(session: ConnectSession, mode: Mode, scope: Scope = Scope(), progress: 
             type=status.type,
             config=status.config,
             tasks=len(status.tasks),
+            running=sum(task.state != "FAILED" for task in status.tasks),
             answers=answers,
             topics=targets(status.config, tracked, partitions) if status.type != "sink" else (),
             topics_unknown=untracked,
@@ -95,6 +98,15 @@ def _with_brokers(session: ConnectSession, facts: Facts, partitions: Mapping[str
     sinks = {one.name: one.config for one in (*facts.connectors, *facts.silent_sinks) if one.type == "sink"}
     found, unknown = readers_of(session.kafka, topics.keys(), sinks)
     return replace(facts, readers=found, readers_unknown=unknown)
+
+
+def has_begun(session: ConnectSession) -> bool:
+    """Whether a worker answers that it runs exactly-once source tasks."""
+    for worker in session.cluster.workers:
+        with suppress(EosError), session.rest(worker.url, give_up_at=time.monotonic() + ANSWER_SECONDS) as rest:
+            if probe(rest).runs_exactly_once:
+                return True
+    return False
 
 
 def targets(config: Mapping[str, str], tracked: Collection[str], existing: Collection[str]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ class Report:
     :param sources: the source connectors that were looked at.
     :param sinks: the sink connectors.
     :param findings: those that hold too, by connector, the worst first.
+    :param running: the source connectors that have a task which has not failed.
     :param accepted: keys of findings that do not count, as ``orders/support``.
     """
 
@@ -30,6 +31,7 @@ class Report:
     sources: tuple[str, ...]
     sinks: tuple[str, ...]
     findings: tuple[Finding, ...]
+    running: frozenset[str] = frozenset()
     accepted: tuple[str, ...] = ()
 
     @classmethod
@@ -41,6 +43,7 @@ class Report:
             sources=tuple(sorted(one.name for one in facts.sources)),
             sinks=tuple(sorted(one.name for one in facts.connectors if one.type == "sink")),
             findings=tuple(find(facts)),
+            running=frozenset(one.name for one in facts.sources if one.running),
             accepted=tuple(accepted),
         )
 
@@ -56,7 +59,7 @@ class Report:
     @property
     def stopping(self) -> tuple[Finding, ...]:
         """Those by which tasks that run now would fail in the mode."""
-        return tuple(finding for finding in self.open if finding.stops_tasks and finding.key not in self.accepted)
+        return tuple(one for one in self.blocking if one.stops_tasks and one.connector in self.running)
 
     @property
     def blocking(self) -> tuple[Finding, ...]:

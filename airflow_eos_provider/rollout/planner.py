@@ -6,6 +6,7 @@ Nothing here changes the cluster or the journal; :mod:`~airflow_eos_provider.rol
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Self
 
 from airflow_eos_provider.connect.cluster import ConnectCluster
@@ -13,6 +14,8 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import JournalContent, RolloutRecord, RolloutState
+from airflow_eos_provider.preflight.look import Scope, look
+from airflow_eos_provider.preflight.report import Report
 from airflow_eos_provider.rollout.act.left_down import left_down
 from airflow_eos_provider.rollout.hosts.choose import HostFactory, host_of
 from airflow_eos_provider.rollout.observe.client_clusters import ClientClusterLook
@@ -20,6 +23,7 @@ from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.observe.rights_look import RightsLook
 from airflow_eos_provider.rollout.plan import preflight
+from airflow_eos_provider.rollout.plan.connectors import LOOK_SECONDS, ConnectorNotes, stops_no_task
 from airflow_eos_provider.rollout.plan.other_clusters import matters
 from airflow_eos_provider.rollout.plan.plan import Plan, make_plan, next_target
 from airflow_eos_provider.rollout.plan.preflight import Preflight
@@ -76,7 +80,10 @@ class Planner:
     def preflight(self, target: Mode) -> Preflight:
         """Every preflight check of a roll to ``target``, answered. A rebalance under way is waited for."""
         content = read_journal(self.observer.session.kafka, self.cluster.group_id)
-        return self._check(self.observe_stable(), target, content)
+        observation = self.observe_stable()
+        result = self._check(observation, target, content)
+        report = self._connectors(observation, target) if result.passed else None
+        return result if report is None else replace(result, checks=(*result.checks, stops_no_task(report)))
 
     def plan(self, target: Mode | None = None) -> Plan:
         """What a roll would change.
@@ -88,8 +95,14 @@ class Planner:
         observation = self.observe_stable()
         wanted = target or next_target(observation)
         content = read_journal(self.observer.session.kafka, self.cluster.group_id)
-        self._check(observation, wanted, content).require()
-        return self._plan_from(observation, wanted, content)
+        result = self._check(observation, wanted, content)
+        result.require()
+        plan = self._plan_from(observation, wanted, content)
+        report = self._connectors(observation, wanted)
+        if report is None:
+            return plan
+        replace(result, checks=(stops_no_task(report),)).require()
+        return replace(plan, connectors=ConnectorNotes.of(report))
 
     def find_plan(self, hash_prefix: str) -> Plan:
         """The plan with this hash: one that the journal has as unfinished, or one that fits what is seen now.
@@ -176,6 +189,12 @@ class Planner:
         clients = self._clients.look(observation) if matters(observation, target) else None
         acls = self._rights.look(observation, target)
         return preflight.check(observation, target, self.settings, left_down(content, observation), clients, acls)
+
+    def _connectors(self, observation: Observation, target: Mode) -> Report | None:
+        """What the mode does to the connectors; None where this roll is not the one that begins exactly-once."""
+        if not matters(observation, target):
+            return None
+        return Report.of(look(self.observer.session, target, Scope(seconds=LOOK_SECONDS, readers=False)))
 
     def _plan_from(self, observation: Observation, target: Mode, content: JournalContent | None = None) -> Plan:
         digests = {}

@@ -204,7 +204,7 @@ def test_on_an_enabled_cluster_no_approval_is_asked_for_and_nothing_is_touched(a
     tasks = airflow.result()["tasks"]
     skipped = {task for task, state in tasks.items() if state == "skipped"}
     assert airflow.result()["run"] == "success"
-    assert skipped == set(tasks) - {"preflight", "verify_enabled"}
+    assert skipped == set(tasks) - {"preflight", "preflight_connectors", "verify_enabled"}
     assert [lab.worker_process(index) for index in range(2)] == before
 
 

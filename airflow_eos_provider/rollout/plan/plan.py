@@ -18,6 +18,7 @@ from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
 from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
 from airflow_eos_provider.rollout.hosts.launch import Launch
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
+from airflow_eos_provider.rollout.plan.connectors import ConnectorNotes
 from airflow_eos_provider.rollout.plan.order import TaskDowntime, foreseen, predict, predictions
 from airflow_eos_provider.rollout.plan.planned_edit import PlannedEdit
 from airflow_eos_provider.rollout.plan.worker_edits import (
@@ -114,6 +115,7 @@ class Plan:
     :param workers: what is done to each, ordered by worker id.
     :param task_downtime: a prediction per worker, in the order in which they will be restarted as far as it can be
         known beforehand; not part of the hash.
+    :param connectors: what the mode does to the connectors, as far as it was looked at; not part of the hash.
     """
 
     group_id: str
@@ -121,6 +123,7 @@ class Plan:
     target: Mode
     workers: tuple[WorkerChange, ...]
     task_downtime: tuple[TaskDowntime, ...] = ()
+    connectors: ConnectorNotes = ConnectorNotes()  # noqa: RUF009 (frozen)
 
     @property
     def hash(self) -> str:
@@ -187,6 +190,7 @@ class Plan:
             "target": str(self.target),
             "workers": [{**asdict(change), "kind": change.kind.name} for change in self.workers],
             "task_downtime": [asdict(prediction) for prediction in self.task_downtime],
+            "connectors": self.connectors.to_dict(),
         }
 
     @classmethod
@@ -214,6 +218,7 @@ class Plan:
                     for change in document["workers"]
                 ),
                 task_downtime=predictions(document),
+                connectors=ConnectorNotes.from_document(document),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigurationError(
@@ -260,6 +265,9 @@ class Plan:
                 f"`{ISOLATION_PROPERTY}`, which an earlier roll has set temporarily, gets its former value again: an "
                 "enabled worker reads committed without it. "
             )
+        if self.connectors.summary:
+            lines += [f"What it does to the connectors: {one_line(self.connectors.summary)}", ""]
+            lines += [*(f"- {code_span(line, LINE_CHARACTERS)}" for line in self.connectors.lines), ""]
         lines.append("One worker at a time; the leader of the moment goes first, since its tasks wait for no delay.")
         return "\n".join(lines)
 

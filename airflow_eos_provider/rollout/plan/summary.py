@@ -6,7 +6,7 @@ Airflow shows the buttons below the text of a question, so a text that grows wit
 from __future__ import annotations
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.data_text import code_span
+from airflow_eos_provider.data_text import code_span, one_line
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan
 
 #: So many changed lines are shown. A roll changes two properties; more come only from configurations that differ.
@@ -26,6 +26,8 @@ def summary(plan: Plan) -> list[str]:
     if programs := {change.start[0] for change in plan.workers if change.kind in _STARTING and change.start}:
         named = ", ".join(code_span(program) for program in sorted(programs)[:2])
         sentences.append(f"The workers are started by {named}.")
+    if plan.connectors.lines:
+        sentences.append(f"{one_line(plan.connectors.summary)} They are in the log.")
     heading = f"**Roll group {code_span(plan.group_id)} from {code_span(plan.current)} to {plan.target}**: "
     return [heading + " ".join(filter(None, sentences)), "", "```diff", *_changed_lines(plan), "```"]
 

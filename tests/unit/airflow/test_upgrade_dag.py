@@ -41,7 +41,7 @@ def test_the_dags_of_the_repository_load_without_errors() -> None:
 
 def test_the_two_rolls_come_in_the_order_of_kip_618_each_behind_an_approval(dag: DAG) -> None:
     assert [task.task_id for task in dag.topological_sort()] == [
-        "preflight",
+        *("preflight", "preflight_connectors"),
         *("plan_preparing", "approve_preparing", "roll_preparing", "verify_preparing"),
         *("plan_enabled", "approve_enabled", "roll_enabled", "verify_enabled"),
     ]

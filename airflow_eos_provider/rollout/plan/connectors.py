@@ -1,0 +1,58 @@
+"""What a roll to enabled does to the connectors: a check of the roll, and a section of its plan.
+
+Only what is certain to stop tasks that run now refuses a roll. All else is shown to whoever approves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_eos_provider.data_text import VALUE_CHARACTERS, one_line
+from airflow_eos_provider.preflight.report import Report
+from airflow_eos_provider.rollout.check import Check, failed, passed
+
+NAME = "connectors"
+
+#: All questions to the workers together take no longer, seconds: whoever makes a plan waits for it.
+LOOK_SECONDS = 20.0
+
+#: So many findings are in a plan; 'eos preflight' shows all.
+SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorNotes:
+    """What a plan says about the connectors; not part of its hash.
+
+    :param summary: in a sentence.
+    :param lines: the worst findings, one a line.
+    """
+
+    summary: str = ""
+    lines: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"summary": self.summary, "lines": list(self.lines)}
+
+    @classmethod
+    def of(cls, report: Report) -> ConnectorNotes:
+        """The notes of a preflight."""
+        return cls(report.summary(), tuple(one_line(line, 2 * VALUE_CHARACTERS) for line in report.lines(SHOWN)))
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> ConnectorNotes:
+        """Those of a stored plan; plans of earlier versions have none."""
+        stored = document.get("connectors") or {}
+        return cls(str(stored.get("summary", "")), tuple(map(str, stored.get("lines", ()))))
+
+
+def stops_no_task(report: Report) -> Check:
+    """No task that runs now fails in the mode."""
+    stopping = report.stopping
+    if not stopping:
+        return passed(NAME, report.summary())
+    found = "; ".join(f"{one.connector}: {one.found}" for one in stopping)
+    remedies = "; ".join(dict.fromkeys(f"{one.connector}: {one.remedy}" for one in stopping))
+    return failed(NAME, f"tasks that run now would fail: {found}", f"{remedies}; or stop them, see 'eos preflight'")
