@@ -1,9 +1,9 @@
 """Writes what the reference pages say of the code: ``python -m tests.reference``.
 
 ``docs/cli.md`` has every command with every option, ``docs/python-api.md`` every public name with its parameters,
-``docs/footprint.md`` what each command leaves behind. They begin with text of their own; below :data:`MARK` all is
-written from the commands, the docstrings and the table, so that it is said once. ``tests/unit/test_reference.py`` fails
-while a page is not what would be written.
+``docs/footprint.md`` what each command leaves behind, ``docs/preflight.md`` every kind of finding. They begin with text of
+their own; below :data:`MARK` all is written from the commands, docstrings and values, so that it is said once.
+``tests/unit/test_reference.py`` fails while a page is not what would be written.
 """
 
 from __future__ import annotations
@@ -330,11 +330,24 @@ def _footprint() -> Iterator[str]:
     yield from (f"* {one}\n" for one in NEVER)
 
 
+# Findings of the preflight
+
+
+def _findings() -> Iterator[str]:
+    from airflow_eos_provider.preflight.findings import KINDS, STOPS_TASKS
+
+    yield "\n| kind | asks | fails | what happens then |\n|---|---|---|---|\n"
+    for kind in KINDS:
+        refuses = " **Refuses a roll.**" if kind.name in STOPS_TASKS else ""
+        yield f"| `{kind.name}` | {_cell(kind.asks)} | {_cell(kind.fails)} | {_cell(kind.why)}.{refuses} |\n"
+
+
 PAGES: dict[str, Callable[[], Iterable[str]]] = {
     "acls.md": _acls,
     "cli.md": _cli,
     "python-api.md": lambda: _api(public_names()),
     "footprint.md": _footprint,
+    "preflight.md": _findings,
 }
 
 

@@ -95,7 +95,7 @@ def chain_rolls(
     downwards: bool = False,
     accept: Sequence[str] = (),
 ) -> None:
-    """Within a DAG: preflight, upwards also of the connectors, then plan, approval, roll and proof for each of these modes.
+    """Within a DAG: preflight (upwards also of the connectors), then plan, approval, roll and proof for each mode.
 
     :param approval: arguments of the approvals.
     :param accept: findings about connectors that do not fail the preflight.

@@ -43,8 +43,8 @@ class ConnectorFindingsOperator(BaseOperator):
     :param seconds: limit of all questions to the workers together.
     :param fails_when_begun: whether it also fails where a worker runs in the mode ``enabled`` already. A DAG that rolls
         there says no: then going on is the shortest way out.
-    :returns: ``group``, ``mode``, ``verdict``, ``counts``, ``sources``, ``sinks``, and the 200 worst ``findings``, those
-        that hold left out; ``left_out`` says how many more there are.
+    :returns: ``group``, ``mode``, ``verdict``, ``counts``, ``sources``, ``sinks``, and the 200 worst ``findings`` that
+        do not hold; ``left_out`` says how many more there are.
     :raises AirflowFailException: something blocks; with each reason and what to do.
     """
 

@@ -67,12 +67,12 @@ def plugin(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
 def validation(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     """The workers accept the configuration as it is."""
     level = _level(connector)
-    ours = (*_OVERRIDE_PREFIXES, *(_ASKED if facts.mode.runs_exactly_once_tasks else ()))
-    refused = _messages(connector.answers, lambda name: not name.startswith(ours))
+    asked = _ASKED if facts.mode.runs_exactly_once_tasks else ()
+    refused = _messages(connector.answers, lambda name: name not in asked and not name.startswith(_OVERRIDE_PREFIXES))
     if level not in LEVELS:
         refused = {f"{SUPPORT_PROPERTY}={level} is none of {', '.join(LEVELS)}": [], **refused}
     if not facts.mode.runs_exactly_once_tasks and level == REQUIRED_LEVEL:
-        refused = {text: workers for text, workers in refused.items() if NOT_ENABLED not in text}
+        refused = {text: workers for text, workers in refused.items() if NOT_ENABLED.rstrip(".") not in text}
     if refused:
         yield Finding(
             connector.name,
