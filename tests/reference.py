@@ -1,8 +1,9 @@
 """Writes what the reference pages say of the code: ``python -m tests.reference``.
 
 ``docs/cli.md`` has every command with every option, ``docs/python-api.md`` every public name with its parameters,
-``docs/footprint.md`` what each command leaves behind, ``docs/preflight.md`` every kind of finding. They begin with text of
-their own; below :data:`MARK` all is written from the commands, docstrings and values, so that it is said once.
+``docs/acls.md`` every right, ``docs/footprint.md`` what each command leaves behind, ``docs/preflight.md`` every kind of
+finding. They begin with text of their own; below :data:`MARK` all is written from the commands, docstrings and values,
+so that it is said once.
 ``tests/unit/test_reference.py`` fails while a page is not what would be written.
 """
 

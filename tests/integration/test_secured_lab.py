@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 import yaml
 
+from airflow_eos_provider.acls.rules import Rule
+from airflow_eos_provider.acls.tool_rules import READING, tool_rules
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.kafka.acls import Acls
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.session import Session
@@ -96,3 +101,54 @@ def test_its_secrets_stand_in_files_of_their_owner_and_in_no_command_line(lab: L
     for process in processes:
         commands.search("command lines", str(process.pid), "\0".join(psutil.Process(process.pid).cmdline()).encode())
     assert commands.hits == set()
+
+
+#: The reading verbs with the arguments that they need here, by their names in the table of rights.
+ARGUMENTS = {
+    "plan": ("plan", "--to", "disabled", "--allow-downtime"),
+}
+
+
+def read(eos: Any, lab: Lab, verb: str, expect: int | tuple[int, ...] = 0) -> Any:
+    """A verb as the principal that only reads."""
+    return eos.run(*ARGUMENTS.get(verb, verb.split()), "--cluster", str(lab.reader_file), expect=expect)
+
+
+@pytest.fixture
+def eos(lab: Lab, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]) -> Any:
+    return eos_of(lab, tmp_path)
+
+
+@contextmanager
+def only_for(lab: Lab, verb: str) -> Iterator[tuple[Acls, list[Rule]]]:
+    """The reader may do what one verb takes, and nothing else; for the rights of another may cover one of these."""
+    reader = lab.tool_facts(Principal.READER)
+    acls = Acls(QuietAdmin(lab.kafka))
+    needed = tool_rules(reader, [verb])
+    others = {rule.acl for rule in tool_rules(reader, READING)} - {rule.acl for rule in needed}
+    acls.delete(others)
+    try:
+        yield acls, needed
+    finally:
+        acls.create(others)
+
+
+@pytest.mark.parametrize("verb", READING)
+def test_a_verb_runs_with_its_own_rights_and_says_which_one_it_misses(lab: Lab, eos: Any, verb: str) -> None:
+    said = {}
+    with only_for(lab, verb) as (acls, needed):
+        whole = read(eos, lab, verb)
+        for rule in needed:
+            acls.delete([rule.acl])
+            try:
+                done = read(eos, lab, verb, expect=tuple(range(8)))
+            finally:
+                acls.create([rule.acl])
+            said[str(rule)] = (
+                rule.is_required,
+                done.returncode,
+                done.stdout == whole.stdout,
+                (done.stderr + done.stdout)[:250],
+            )
+    for k, v in said.items():
+        print(verb, "|", k, "|", v)
