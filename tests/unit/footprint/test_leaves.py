@@ -29,6 +29,7 @@ WRITERS = {
     r"\.write_text\(|\.write_bytes\(|os\.open\(.*O_CREAT|NamedTemporaryFile|mkstemp|\.open\(\"[wax]": {
         "cli/discover.py",
         "cli/plan_apply.py",
+        "kafka/tls.py",  # where there is no memfd, for a moment
         "offsets/seen/backup.py",
         "operators/interval_run.py",
         "processes.py",  # pid file and log of a worker, which are its own
