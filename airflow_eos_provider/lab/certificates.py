@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,14 +81,15 @@ class Authority:
         """PKCS12: whom Java trusts."""
         return trust_file(self.folder)
 
-    def issue(self, name: str) -> Identity:
+    def issue(self, name: str, addresses: Sequence[str] = ("127.0.0.1",)) -> Identity:
         """Make a key and a certificate, for servers on the loopback interface and for clients alike.
 
         :param name: the common name.
+        :param addresses: of the server.
         """
         identity = Identity(self.folder, name)
         key = ec.generate_private_key(ec.SECP256R1())
-        certificate = self._signed(name, key.public_key())
+        certificate = self._signed(name, key.public_key(), addresses)
         pem = serialization.Encoding.PEM
         chain = certificate.public_bytes(pem) + self._certificate.public_bytes(pem)
         _write(identity.certificate, chain, private=False)
@@ -99,7 +101,9 @@ class Authority:
         _write(identity.keystore, store)
         return identity
 
-    def _signed(self, name: str, key: ec.EllipticCurvePublicKey, *, is_authority: bool = False) -> x509.Certificate:
+    def _signed(
+        self, name: str, key: ec.EllipticCurvePublicKey, addresses: Sequence[str] = (), *, is_authority: bool = False
+    ) -> x509.Certificate:
         now = datetime.datetime.now(datetime.UTC)
         subject = _name(name)
         issuer = subject if is_authority else self._certificate.subject
@@ -118,7 +122,7 @@ class Authority:
         if is_authority:
             building = building.add_extension(_usage(signs=True), critical=True)
         else:
-            loopback = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+            loopback = [x509.DNSName("localhost"), *(x509.IPAddress(ipaddress.ip_address(one)) for one in addresses)]
             both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
             building = (
                 building.add_extension(x509.SubjectAlternativeName(loopback), critical=False)

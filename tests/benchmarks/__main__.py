@@ -21,6 +21,7 @@ from tests.benchmarks import (
     order_of_restarts,
     produce,
     roll_vs_by_hand,
+    secured_status,
     spark_write,
 )
 from tests.benchmarks.result import Result
@@ -36,6 +37,7 @@ BENCHMARKS: dict[str, Callable[[Console], list[Result]]] = {
     "order_of_restarts": order_of_restarts.run,
     "produce_vs_java": produce.run,
     "roll_vs_by_hand": roll_vs_by_hand.run,
+    "status_secured_vs_plain": secured_status.run,
     "write_vs_foreachpartition": spark_write.against_foreachpartition,
     "write_vs_nontransactional": spark_write.against_nontransactional,
 }

@@ -17,7 +17,7 @@ def fill(lab: Lab, topic: str, records: Iterable[tuple[bytes, bytes, int]]) -> N
     failed: list[object] = []
     producer = Producer(
         {
-            "bootstrap.servers": lab.bootstrap_servers,
+            **lab.kafka.confluent(),
             "linger.ms": 20,
             "log_level": 2,
             "delivery.report.only.error": True,

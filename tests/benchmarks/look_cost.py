@@ -54,7 +54,7 @@ def run(console: Console) -> list[Result]:
                 lab.stop_worker(number)
             _fill(lab, "simulated-configs")
             lab.create_topic("simulated-offsets", 5)
-            with simulated_group(lab.bootstrap_servers, "simulated", MEMBERS, CONNECTORS, "simulated-offsets") as urls:
+            with simulated_group(lab.kafka, "simulated", MEMBERS, CONNECTORS, "simulated-offsets") as urls:
                 file = Path(folder) / "simulated.yaml"
                 workers = [{"url": url} for url in urls]
                 described = {"bootstrap_servers": lab.bootstrap_servers, "group_id": "simulated", "workers": workers}

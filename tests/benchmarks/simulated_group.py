@@ -1,22 +1,27 @@
 """A Connect group of many members without their JVMs: real members of the broker's group, and REST answers for each.
 
 Each member joins by JoinGroup and SyncGroup as a worker of protocol ``default`` does, with its address and config
-offset, and is kept for half an hour without a heartbeat. One HTTP server on all of 127/8 stands for their REST APIs.
+offset, and is kept for half an hour without a heartbeat. One HTTP server on all of 127/8 stands for their REST APIs; in
+a secured lab it speaks TLS, and the members come by the lab's certificate.
 """
 
 from __future__ import annotations
 
 import json
 import socket
+import ssl
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
 from airflow_eos_provider.connect.group import describe_group
+from airflow_eos_provider.kafka.clients import ClientErrors, quiet_consumer
 from airflow_eos_provider.kafka.config import KafkaSettings
 
 #: ``group.max.session.timeout.ms`` of a broker; so long a member stays that sends no heartbeat, milliseconds.
@@ -38,8 +43,11 @@ def _bytes(value: bytes) -> bytes:
 class _Member:
     """One connection to the group's coordinator; requests by hand, for no client joins as a Connect worker."""
 
-    def __init__(self, broker: tuple[str, int], group_id: str, url: str) -> None:
-        self._connection = socket.create_connection(broker, timeout=JOIN_SECONDS)
+    def __init__(self, kafka: KafkaSettings, group_id: str, url: str) -> None:
+        host, port = kafka.bootstrap_servers.split(":")
+        self._connection = socket.create_connection((host, int(port)), timeout=JOIN_SECONDS)
+        if kafka.properties.get("security.protocol") == "SSL":
+            self._connection = _client_tls(kafka.properties).wrap_socket(self._connection, server_hostname=host)
         self._group_id = group_id
         self.url = url
         self._name = url.rpartition("/")[2].replace(":", "-")  # a static member joins in one request
@@ -119,40 +127,79 @@ class _Answer:
 
 
 @contextmanager
-def simulated_group(bootstrap: str, group_id: str, count: int, connectors: int, topic: str) -> Iterator[list[str]]:
+def simulated_group(
+    kafka: KafkaSettings,
+    group_id: str,
+    count: int,
+    connectors: int,
+    topic: str,
+    *,
+    tasks: int = 1,
+    tls: ssl.SSLContext | None = None,
+) -> Iterator[list[str]]:
     """Members that stay while the ``with`` block runs.
 
-    :param bootstrap: the one broker.
-    :param connectors: each has one task.
-    :param topic: what each has written to.
+    :param kafka: the one broker; without security, or by a certificate.
+    :param topic: what each connector has written to.
+    :param tasks: of each connector.
+    :param tls: of the REST APIs.
     :returns: their addresses.
     """
-    host, port = bootstrap.split(":")
     with ExitStack() as stack:
-        server = _Server(("0.0.0.0", 0), _handler(connectors, topic))
+        statuses: dict[str, Any] = {}
+        server = _Server(("0.0.0.0", 0), _handler(statuses, topic))
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         stack.callback(server.server_close)
         stack.callback(server.shutdown)
-        urls = [f"http://127.0.1.{number}:{server.server_address[1]}" for number in range(1, count + 1)]
-        members = [_Member((host, int(port)), group_id, url) for url in urls]
+        scheme = "https" if tls is not None else "http"
+        urls = [f"{scheme}://127.0.1.{number}:{server.server_address[1]}" for number in range(1, count + 1)]
+        members = [_Member(kafka, group_id, url) for url in urls]
         for member in members:
             stack.callback(member.close)
         first, *others = members
+        _wait_for_coordinator(kafka, group_id)
         first.ask_to_join(0)
         first.joined()
         for member in others:
             member.ask_to_join(0)
-        _wait_for_members(KafkaSettings.of(bootstrap), group_id, count)
+        _wait_for_members(kafka, group_id, count)
         first.ask_to_join(0)  # with it the broker has heard of all, and the group is complete
         ids = first.joined()
         for member in others:
             member.joined()
-        assignments = _assignments(ids, first, connectors)
+        assignments = _assignments(ids, first, connectors, tasks)
+        worker_ids = {member.member_id: member.url.partition("//")[2] for member in members}
+        statuses |= {
+            f"c{n}": {"status": _status(f"c{n}", tasks, worker_ids[ids[n % len(ids)]])} for n in range(connectors)
+        }
         for member in members:
             member.sync(assignments if member.member_id == member.leader else {})
         for member in members:
             member.synced()
         yield urls
+
+
+def _client_tls(properties: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=properties["ssl.ca.location"])
+    context.load_cert_chain(properties["ssl.certificate.location"], properties["ssl.key.location"])
+    return context
+
+
+def _wait_for_coordinator(kafka: KafkaSettings, group_id: str) -> None:
+    """A cluster's first group makes the topic of groups, which takes a moment."""
+    consumer = quiet_consumer(kafka, ClientErrors(), group_id=group_id)
+    deadline = time.monotonic() + JOIN_SECONDS
+    while True:
+        try:
+            consumer.committed([TopicPartition("any", 0)], timeout=JOIN_SECONDS)
+            break
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_COORDINATOR or time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+    consumer.close()
 
 
 def _wait_for_members(settings: KafkaSettings, group_id: str, count: int) -> None:
@@ -163,12 +210,14 @@ def _wait_for_members(settings: KafkaSettings, group_id: str, count: int) -> Non
         time.sleep(0.2)
 
 
-def _assignments(ids: list[str], leader: _Member, connectors: int) -> dict[str, bytes]:
+def _assignments(ids: list[str], leader: _Member, connectors: int, tasks: int) -> dict[str, bytes]:
     head = struct.pack(">hh", 0, 0) + _text(leader.member_id) + _text(leader.url) + struct.pack(">q", 0)
     given: dict[str, bytes] = {}
     for number, member in enumerate(ids):
         own = [f"c{n}" for n in range(connectors) if n % len(ids) == number]
-        pairs = b"".join(_text(name) + struct.pack(">iii", 2, -1, 0) for name in own)
+        numbers = [-1, *range(tasks)]  # the connector itself, and its tasks
+        one = struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
+        pairs = b"".join(_text(name) + one for name in own)
         given[member] = head + struct.pack(">i", len(own)) + pairs
     return given
 
@@ -178,14 +227,22 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 512
 
 
-def _handler(connectors: int, topic: str) -> type[BaseHTTPRequestHandler]:
-    status = {"connector": {"state": "RUNNING", "worker_id": "w"}, "type": "source"}
-    tasks = [{"id": 0, "state": "RUNNING", "worker_id": "w"}]
-    statuses = {f"c{n}": {"status": {"name": f"c{n}", **status, "tasks": tasks}} for n in range(connectors)}
+def _status(name: str, tasks: int, worker_id: str) -> dict[str, Any]:
+    where = {"state": "RUNNING", "worker_id": worker_id}
+    return {
+        "name": name,
+        "connector": where,
+        "type": "source",
+        "tasks": [{"id": number, **where} for number in range(tasks)],
+    }
+
+
+def _handler(statuses: Mapping[str, Any], topic: str) -> type[BaseHTTPRequestHandler]:
+    """:param statuses: by connector, once they are known."""
     answers: dict[str, Any] = {
         "/": {"version": "4.3.1", "commit": "c", "kafka_cluster_id": "k"},
         "/health": {"status": "healthy", "message": ""},
-        "/connectors": statuses,
+        "/connector-plugins": [],
     }
     bodies = {path: json.dumps(answer).encode() for path, answer in answers.items()}
 
@@ -197,6 +254,8 @@ def _handler(connectors: int, topic: str) -> type[BaseHTTPRequestHandler]:
             if path.endswith("/topics"):
                 name = path.split("/")[2]
                 body = json.dumps({name: {"topics": [topic]}}).encode()
+            elif path == "/connectors":
+                body = json.dumps(statuses).encode()
             else:
                 body = bodies[path]
             self.send_response(200)
