@@ -116,7 +116,11 @@ def run_demo(options: DemoOptions, console: Console) -> DemoReport:
 
     :raises ConfigurationError: another demo is running in the same folder.
     """
-    report = DemoReport(intervals=IntervalsReport(days=options.days), rebalance_delay_ms=options.rebalance_delay_ms)
+    report = DemoReport(
+        intervals=IntervalsReport(days=options.days),
+        rebalance_delay_ms=options.rebalance_delay_ms,
+        secure=options.secure,
+    )
     with _only_demo_in(options.folder), _signals_as_interrupts(), Screen(console) as screen:
         demo = _Demo(options, screen, report)
         try:
@@ -182,7 +186,9 @@ class _Demo:
             self._screen.load = lambda: f"{feeder.written:,} flights fed"
             attempt("load", lambda: self._start_load(feeder), needs=["lab"])
             attempt("Airflow", self._start_airflow, needs=["lab"])
-            attempt("upgrade", self._upgrade, needs=["load", "Airflow"])
+            if self._options.secure:
+                attempt("rights", self._grant_what_is_missing, needs=["load"])
+            attempt("upgrade", self._upgrade, needs=["load", "Airflow", *(["rights"] if self._options.secure else [])])
             attempt("killed worker", self._kill_a_worker, needs=["upgrade"])
             attempt("fencing", self._fence_the_mirror, needs=["upgrade"])
             attempt("offsets", self._change_offsets, needs=["fencing"])
@@ -224,7 +230,7 @@ class _Demo:
         self._screen.step("Live load: flights into a file, a file source, a mirror with three tasks")
         self._running_load = load = Load(self._lab, feeder.path, self._screen.now)
         if self._options.secure:
-            self._screen.say(f"{rights.grant(self._lab)} ACLs for connectors and interval runs; all else is denied")
+            self._screen.say(f"{rights.grant(self._lab, Mode.DISABLED)} rights granted; all else is denied")
         load.create()
         seconds = load.wait_running(MIRROR_TASKS_BEFORE, self._options.running_seconds)
         self._screen.say(f"all four tasks run ({seconds:.1f} s); {self._options.flights_per_second} flights a second")
@@ -251,6 +257,16 @@ class _Demo:
         self._report.airflow = {"url": self._airflow.url}
         wait_for_dag(self._airflow, DAG_ID, _DAG_KNOWN_SECONDS, self._screen.now)
         self._screen.say(f"Airflow at {self._airflow.url} (user admin, password in {self._airflow.password_file})")
+
+    def _grant_what_is_missing(self) -> None:
+        self._screen.step("The rights that exactly-once asks for: the roll is refused until they are there")
+        missing, remedy = rights.missing_for_the_roll(self._lab)
+        self._screen.say(f"refused: {missing}", "yellow")
+        self._screen.say(f"what to do: {remedy}")
+        granted = rights.grant(self._lab, Mode.ENABLED)
+        still_missing, _ = rights.missing_for_the_roll(self._lab)
+        self._report.refused_for_rights = bool(missing) and not still_missing
+        self._screen.say(f"{granted} rights for the mode enabled granted")
 
     def _upgrade(self) -> None:
         self._screen.step("The upgrade, by the DAG: disabled → preparing → enabled")

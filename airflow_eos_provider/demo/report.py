@@ -32,6 +32,8 @@ class DemoReport:
     :param mirror: topic ``src.flights`` beside topic ``flights``.
     :param killed: which worker was killed, and how long until every task ran again.
     :param offsets: how many of the mirror's offsets were moved, removed and put back, and the topic of its own.
+    :param secure: whether the lab was a secured one.
+    :param refused_for_rights: whether the roll was refused while rights were missing, and only then.
     :param load_lasted: whether lines were still being written when the fencing round was over.
     :param intervals: the backfill; its ``days`` is 0 if it was left out.
     :param parts: what became of each part that has had its turn.
@@ -51,6 +53,8 @@ class DemoReport:
     airflow: dict[str, Any] = field(default_factory=dict)
     intervals: IntervalsReport = field(default_factory=IntervalsReport)
     rebalance_delay_ms: int = 0
+    secure: bool = False
+    refused_for_rights: bool | None = None
     timings: list[tuple[str, float]] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
     failure: str | None = None
@@ -67,6 +71,7 @@ class DemoReport:
         """Every promise of the demo, and whether it held; None where nothing was seen that shows it."""
         rolled = {str(roll.get("to")): roll for roll in self.rolls}
         return {
+            **({"the roll was refused until its rights were there": self.refused_for_rights} if self.secure else {}),
             "every worker was rolled to preparing": _all_in(rolled, "preparing"),
             "every worker was rolled to enabled": _all_in(rolled, "enabled"),
             "both plans were approved in Airflow": len(self.approvals) == 2 if self.approvals else None,

@@ -18,20 +18,22 @@ from airflow_eos_provider.demo.offsets import OWN_TOPIC
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Resource
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.security import Principal
+from airflow_eos_provider.rollout.plan.rights import NAME as RIGHTS
+from airflow_eos_provider.rollout.planner import Planner
 
 
-def grant(lab: Lab) -> int:
-    """Allow the demo's parts what they need with exactly-once support enabled.
+def grant(lab: Lab, mode: Mode) -> int:
+    """Allow the demo's parts what they need in a mode of the workers.
 
     :param lab: a secured one.
-    :returns: how many ACLs were made.
+    :returns: how many rights were granted; some may have been there.
     """
     global_topic = f"{lab.group_id}-offsets"
     rules = [
-        *worker_rules(lab.worker_facts(Mode.ENABLED)),
-        *connector_rules(_connector(lab, FILE_CONNECTOR, FLIGHTS_TOPIC, 1, global_topic)),
-        *connector_rules(_connector(lab, MIRROR_CONNECTOR, MIRROR_TOPIC, MIRROR_TASKS_BEFORE, global_topic)),
-        *connector_rules(_connector(lab, MIRROR_CONNECTOR, MIRROR_TOPIC, MIRROR_TASKS_BEFORE, OWN_TOPIC)),
+        *worker_rules(lab.worker_facts(mode)),
+        *connector_rules(_connector(lab, mode, FILE_CONNECTOR, FLIGHTS_TOPIC, 1, global_topic)),
+        *connector_rules(_connector(lab, mode, MIRROR_CONNECTOR, MIRROR_TOPIC, MIRROR_TASKS_BEFORE, global_topic)),
+        *connector_rules(_connector(lab, mode, MIRROR_CONNECTOR, MIRROR_TOPIC, MIRROR_TASKS_BEFORE, OWN_TOPIC)),
         *interval_rules(
             IntervalFacts(
                 group_id=intervals.GROUP_ID,
@@ -47,7 +49,14 @@ def grant(lab: Lab) -> int:
     return len(acls)
 
 
-def _connector(lab: Lab, name: str, topic: str, tasks: int, offsets_topic: str) -> ConnectorFacts:
+def missing_for_the_roll(lab: Lab) -> tuple[str, str]:
+    """Which rights the roll to preparing asks for and misses, and what grants them; both empty if it misses none."""
+    with Planner(lab.cluster()) as planner:
+        checks = planner.preflight(Mode.PREPARING).checks
+    return next(((c.evidence, c.remedy or "") for c in checks if c.name == RIGHTS and not c.passed), ("", ""))
+
+
+def _connector(lab: Lab, mode: Mode, name: str, topic: str, tasks: int, offsets_topic: str) -> ConnectorFacts:
     return ConnectorFacts(
         group_id=lab.group_id,
         name=name,
@@ -55,6 +64,7 @@ def _connector(lab: Lab, name: str, topic: str, tasks: int, offsets_topic: str) 
         offsets_topic=offsets_topic,
         topics=[topic],
         is_own_topic=offsets_topic == OWN_TOPIC,
+        mode=mode,
         producer=Principal.PRODUCER.acl_name,
         consumer=Principal.CONSUMER.acl_name,
         admin=Principal.ADMIN.acl_name,
