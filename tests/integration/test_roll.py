@@ -259,24 +259,23 @@ def test_a_killed_roll_goes_on_where_it_was_and_a_second_controller_is_refused_m
 def test_a_failing_gate_puts_the_workers_file_back_and_stops(
     lab: Lab, eos: Any, in_mode: Callable[[Mode], None]
 ) -> None:
-    """A transaction timeout above the broker's limit does no harm until tasks write in transactions: then they fail."""
+    """A transaction timeout above the broker's limit does no harm until tasks write in transactions: then they fail.
+
+    A plan is refused for it; here the connector is changed after the plan.
+    """
     in_mode(Mode.PREPARING)
     lab.create_topic("doomed", 1)
+    file = str(lab.data_dir / "lines.txt")
+    config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "file": file, "topic": "doomed"}
     with ConnectRest(lab.connect_urls[0]) as rest:
-        rest.create(
-            "doomed",
-            {
-                "connector.class": FILE_SOURCE,
-                "tasks.max": "1",
-                "file": str(lab.data_dir / "lines.txt"),
-                "topic": "doomed",
-                "producer.override.transaction.timeout.ms": "3600000",
-            },
-        )
+        rest.create("doomed", config)
         wait_for("doomed runs", lambda: states(rest, "doomed") == ["RUNNING"])
+        plan = eos.plan(Mode.ENABLED)
+        rest.put_config("doomed", {**config, "producer.override.transaction.timeout.ms": "3600000"})
+        wait_for("doomed runs again", lambda: states(rest, "doomed") == ["RUNNING"])
     before = files(lab)
     try:
-        failure = eos.run("apply", eos.plan(Mode.ENABLED), "--gate-timeout", "60", expect=GATE_FAILED)
+        failure = eos.run("apply", plan, "--gate-timeout", "60", expect=GATE_FAILED)
         assert "task doomed-0 is FAILED" in failure.stderr
         put_back = re.search(r"(\S+) did not pass its gate", failure.stderr)
         assert put_back is not None
