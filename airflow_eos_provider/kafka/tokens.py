@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
@@ -31,13 +32,17 @@ logger = logging.getLogger(__name__)
 OUR_METHODS = ("msk-iam", "google")
 
 #: The properties that decide about a token, besides those that begin with ``sasl.oauthbearer.``.
-_OTHER_NAMES = ("bootstrap.servers", "https.ca.location", "https.ca.pem", "oauth_cb")
+_OTHER_NAMES = ("bootstrap.servers", "https.ca.location", "https.ca.pem", "oauth_cb", "security.protocol")
 
 #: A token is renewed when this part of its life is over, as librdkafka does.
 _RENEWED_AFTER = 0.8
 
 #: Limit of one question to a token endpoint, seconds: the brokers wait no longer for a login that has begun.
 _ANSWER_SECONDS = 10.0
+
+#: After a renewal that failed, the next one is tried this much later, seconds: each may wait for its answer, and
+#: whoever logs in meanwhile has a token that is valid.
+_NEXT_RENEWAL_SECONDS = 15.0
 
 #: Where an issuer does not say how long a token lives, seconds.
 _UNSTATED_LIFE = 300.0
@@ -99,6 +104,7 @@ class TokenSource:
             if self._token is None or now >= self._token.expires_at:
                 raise
             logger.warning("The token for the Kafka brokers could not be renewed yet: %s", error.found)
+            self._renewed_at = min(time.time() + _NEXT_RENEWAL_SECONDS, self._token.expires_at)
             return
         remember_values([token.value])
         self._token, self._renewed_at = token, now + _RENEWED_AFTER * (token.expires_at - now)
@@ -128,11 +134,12 @@ def method_of(properties: Mapping[str, str]) -> str:
 
 
 def cloud_method(bootstrap_servers: str) -> str | None:
-    """The method for clusters of a cloud that the brokers' names tell, as Airflow's Kafka provider chooses it."""
-    addresses = [address.strip() for address in bootstrap_servers.split(",")]
-    if any(map(_MSK_HOST.search, addresses)):
-        return "msk-iam"
-    return "google" if any(map(_GOOGLE_HOST.search, addresses)) else None
+    """The method for clusters of a cloud, where the names of all brokers tell it: each gets the token."""
+    addresses = [address.strip() for address in bootstrap_servers.split(",") if address.strip()]
+    for method, host in (("msk-iam", _MSK_HOST), ("google", _GOOGLE_HOST)):
+        if addresses and all(map(host.search, addresses)):
+            return method
+    return None
 
 
 def asks_token_endpoint(properties: Mapping[str, str]) -> bool:
@@ -184,12 +191,19 @@ def _trusted(properties: Mapping[str, str]) -> Callable[[], ssl.SSLContext]:
     """The authorities of a token endpoint, read at each question: they may be renewed meanwhile."""
 
     def context() -> ssl.SSLContext:
-        place, pem = properties.get("https.ca.location") or None, properties.get("https.ca.pem") or None
+        place = properties.get("https.ca.location") or None
+        pem = properties.get("https.ca.pem", "").encode("ascii", "ignore").decode() or None
         try:
-            return ssl.create_default_context(cafile=None if place == "probe" else place, cadata=pem)
+            if place and place != "probe":
+                at = Path(place).expanduser()
+                if at.is_dir():
+                    return ssl.create_default_context(capath=str(at), cadata=pem)
+                return ssl.create_default_context(cafile=str(at), cadata=pem)
+            return ssl.create_default_context(cadata=pem)
         except OSError as error:
             raise ConfigurationError(
-                f"The authorities in https.ca.location cannot be used: {error.strerror}.", expected="a PEM file"
+                f"The authorities in https.ca.location cannot be used: {error.strerror}.",
+                expected="a PEM file, or a folder of them",
             ) from error
 
     return context
@@ -269,7 +283,9 @@ def _from_function(path: str, config: str) -> Callable[[], Token]:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigurationError(
-            f"The function that oauth_cb names cannot be loaded: {error}.", expected="package.module.function"
+            f"The function that oauth_cb names cannot be loaded: {error}.",
+            expected="package.module.function",
+            remedy="Put its module where each process finds it that has a client: with Spark on every executor, too.",
         ) from error
     if not callable(function):
         raise ConfigurationError(f"oauth_cb names {path}, which is no function.")
@@ -292,6 +308,12 @@ def _from_function(path: str, config: str) -> Callable[[], Token]:
 
 
 def _from_msk(properties: Mapping[str, str]) -> Callable[[], Token]:
+    """Brokers of MSK may have names of their owner's, so any get this token, over TLS: whoever has it can log in."""
+    if properties.get("security.protocol", "").upper() != "SASL_SSL":
+        raise ConfigurationError(
+            "sasl.oauthbearer.method=msk-iam would send a token of AWS without TLS.",
+            expected="security.protocol=SASL_SSL",
+        )
     try:
         from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
     except ImportError as error:
@@ -326,8 +348,8 @@ def _from_msk(properties: Mapping[str, str]) -> Callable[[], Token]:
 
 def _from_google(properties: Mapping[str, str]) -> Callable[[], Token]:
     """Only brokers of Google get this token, and only over TLS: it opens more than Kafka."""
-    addresses = [address.strip() for address in properties.get("bootstrap.servers", "").split(",")]
-    if not all(map(_GOOGLE_HOST.search, addresses)) or properties.get("security.protocol", "").upper() != "SASL_SSL":
+    is_google = cloud_method(properties.get("bootstrap.servers", "")) == "google"
+    if not is_google or properties.get("security.protocol", "").upper() != "SASL_SSL":
         raise ConfigurationError(
             "sasl.oauthbearer.method=google would give a token of Google Cloud to others than its brokers.",
             expected="security.protocol=SASL_SSL, and brokers of the managed service (….managedkafka.….cloud.goog)",

@@ -8,6 +8,7 @@ import json
 import sys
 import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, Unreachabl
 from airflow_eos_provider.kafka import kafka_python_settings, librdkafka_settings, tokens
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.tokens import Token, TokenSource, cloud_method, google_token, token_source
+from airflow_eos_provider.lab.certificates import Authority
 from airflow_eos_provider.lab.token_issuer import TokenIssuer
 from airflow_eos_provider.redaction import redact
 
@@ -94,6 +96,42 @@ def test_a_token_that_cannot_be_renewed_is_given_as_long_as_it_lives(at: Callabl
         source.token()
     fetch.fails = False
     assert source.token().value == "token-2"
+
+
+def test_a_renewal_that_failed_is_not_tried_at_once_again(at: Callable[[float], None]) -> None:
+    """Each try may wait for its answer, and a client that logs in meanwhile would run out of its own time."""
+    asked: list[float] = []
+
+    def fetch() -> Token:
+        asked.append(tokens.time.time())
+        if len(asked) > 1:
+            raise UnreachableError("away")
+        return Token("token-1", 1_100.0)
+
+    source = TokenSource(fetch)
+    for now in (1_000.0, 1_080.0, 1_081.0, 1_094.0, 1_095.0, 1_096.0):
+        at(now)
+        assert source.token().value == "token-1"
+    assert asked == [1_000.0, 1_080.0, 1_095.0]
+
+
+def test_authorities_of_a_token_endpoint_are_a_file_or_a_folder_or_text(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "st0re-pa55word").certificate
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    nobody = {
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": "https://127.0.0.1:1/token",
+        "sasl.oauthbearer.client.id": "me",
+        "sasl.oauthbearer.client.secret": SECRET,
+    }
+    for given in (
+        {"https.ca.location": str(authority)},
+        {"https.ca.location": str(folder)},
+        {"https.ca.pem": "# Autorität\n" + authority.read_text()},
+    ):
+        with pytest.raises(UnreachableError, match="did not answer"):
+            token_source({**SASL, **nobody, **given}).token()
 
 
 def test_client_credentials_get_a_token_with_scope_and_extensions(issuer: TokenIssuer) -> None:
@@ -201,7 +239,8 @@ def test_a_function_that_gives_none_is_told(path: str, kind: type[EosError], wor
     [
         ("b-1.demo.abcde1.c2.kafka.eu-central-1.amazonaws.com:9098", "msk-iam"),
         ("boot-abcde1.c2.kafka-serverless.us-east-1.amazonaws.com:9098", "msk-iam"),
-        ("b-1.demo.abcde1.c2.kafka.cn-north-1.amazonaws.com.cn:9098,other:1", "msk-iam"),
+        ("b-1.demo.abcde1.c2.kafka.cn-north-1.amazonaws.com.cn:9098", "msk-iam"),
+        ("b-1.demo.abcde1.c2.kafka.eu-central-1.amazonaws.com:9098,kafka.example.com:9092", None),
         (GOOGLE, "google"),
         ("kafka.example.com:9092", None),
         ("x.kafka.eu-central-1.amazonaws.com.example.com:9098", None),
@@ -264,7 +303,7 @@ def signer(monkeypatch: pytest.MonkeyPatch, at: Callable[[float], None]) -> None
 
 @pytest.mark.usefixtures("signer")
 def test_a_token_of_msk_is_for_its_region() -> None:
-    msk = {**SASL, "sasl.oauthbearer.method": "msk-iam"}
+    msk = {**SASL, "security.protocol": "SASL_SSL", "sasl.oauthbearer.method": "msk-iam"}
     host = "b-1.x.y.kafka.eu-west-1.amazonaws.com:9098"
     assert token_source({**msk, "bootstrap.servers": host}).token() == Token("signed-for-eu-west-1", 2_000.0)
     stated = {**msk, "sasl.oauthbearer.config": "region=us-east-2 profile=prod"}
@@ -273,6 +312,14 @@ def test_a_token_of_msk_is_for_its_region() -> None:
         token_source(msk)
     with pytest.raises(ConfigurationError, match="AWS gave no token for MSK in us-east-2: OSError: no credentials"):
         token_source({**msk, "sasl.oauthbearer.config": "region=us-east-2,role=arn"}).token()
+
+
+@pytest.mark.usefixtures("signer")
+def test_a_token_of_msk_goes_over_tls_only_also_where_another_client_has_it() -> None:
+    given = {**SASL, "sasl.oauthbearer.method": "msk-iam", "sasl.oauthbearer.config": "region=us-east-1"}
+    assert token_source({**given, "security.protocol": "SASL_SSL"}).token().value == "signed-for-us-east-1"
+    with pytest.raises(ConfigurationError, match="without TLS"):
+        token_source({**given, "security.protocol": "SASL_PLAINTEXT"})
 
 
 def test_a_token_of_google_carries_its_access_token(at: Callable[[float], None]) -> None:
