@@ -105,7 +105,8 @@ def load_cluster(path: Path | None) -> ConnectCluster:
     file = cluster_file(path)
     cluster = ConnectCluster.from_file(file)
     warn(exposed_file(file, holds_secrets=cluster.holds_secrets))
-    warn(cluster.command_config.exposed if cluster.command_config else None)
+    for each in cluster.java_files:
+        warn(each.exposed)
     return cluster
 
 

@@ -27,7 +27,7 @@ _TOP_LEVEL = {
     "workers",
     "other_kafka",
 }
-_OTHER_KAFKA = {"bootstrap_servers", "client"}
+_OTHER_KAFKA = {"bootstrap_servers", "client", "command_config"}
 _WORKER = {"url", "host", "config", "log", "pid_file", "start", "cwd", "env"}
 _REST = {
     "username",
@@ -141,7 +141,7 @@ class ConnectCluster:
     :param rest: settings for the workers' REST API.
     :param workers: the workers that are known, in the order in which they are written down.
     :param other_kafka: settings of other Kafka clusters, in which source connectors have their clients.
-    :param command_config: the file of a Java client that settings of ``kafka`` were read from, if there is one.
+    :param java_files: the files of Java clients that settings of ``kafka`` and ``other_kafka`` were read from.
     """
 
     kafka: KafkaSettings
@@ -149,7 +149,7 @@ class ConnectCluster:
     rest: RestSettings
     workers: tuple[WorkerDescription, ...]
     other_kafka: tuple[KafkaSettings, ...] = ()
-    command_config: JavaClientFile | None = None
+    java_files: tuple[JavaClientFile, ...] = ()
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any], *, base: Path | None = None) -> ConnectCluster:
@@ -165,11 +165,8 @@ class ConnectCluster:
                 "kafka_conn_id names an Airflow connection, which is known in Airflow only.",
                 remedy="Write bootstrap_servers (and client) into the cluster file.",
             )
-        command_config = _command_config(mapping, base)
-        of_java = command_config.properties if command_config else {}
-        client = {**of_java, **_mapping(mapping, "client")}
-        addresses = of_java.get("bootstrap.servers", "")
-        addresses = _text(mapping, "bootstrap_servers", required=not addresses) or addresses
+        kafka, of_java = _kafka(mapping, base)
+        others, of_others = _other_kafka(mapping, base)
         workers = mapping.get("workers")
         if not isinstance(workers, list) or not workers:
             raise ConfigurationError(
@@ -183,12 +180,12 @@ class ConnectCluster:
             if urls.count(url) > 1:
                 raise ConfigurationError(f"The worker {url} is listed {urls.count(url)} times.")
         return cls(
-            kafka=KafkaSettings.of(addresses, client),
+            kafka=kafka,
             group_id=_text(mapping, "group_id", required=True),
             rest=_rest(_mapping(mapping, "rest"), base),
             workers=described,
-            other_kafka=other_kafka_of(mapping),
-            command_config=command_config,
+            other_kafka=others,
+            java_files=(*of_java, *of_others),
         )
 
     @classmethod
@@ -217,10 +214,9 @@ class ConnectCluster:
     @property
     def holds_secrets(self) -> bool:
         """Whether something in the description must not be read by everybody."""
-        elsewhere = self.command_config.properties if self.command_config else {}
+        elsewhere = {pair for file in self.java_files for pair in file.properties.items()}
         settings: list[Mapping[str, object]] = [
-            {name: value for name, value in self.kafka.properties.items() if name not in elsewhere},
-            *(each.properties for each in self.other_kafka),
+            *(dict(each.properties.items() - elsewhere) for each in (self.kafka, *self.other_kafka)),
             {
                 "password": self.rest.password,
                 "token": self.rest.token,
@@ -293,18 +289,39 @@ def other_kafka_of(mapping: Mapping[str, Any]) -> tuple[KafkaSettings, ...]:
 
     :raises ConfigurationError: with the name of the key that is missing, unknown or of the wrong kind.
     """
+    return _other_kafka(mapping, None)[0]
+
+
+def _other_kafka(
+    mapping: Mapping[str, Any], base: Path | None
+) -> tuple[tuple[KafkaSettings, ...], tuple[JavaClientFile, ...]]:
+    """The settings of the other Kafka clusters, and the files of Java clients that some were read from."""
     entries = mapping.get("other_kafka") or []
     if not isinstance(entries, list):
         raise ConfigurationError("other_kafka is not a list.", expected="[{bootstrap_servers: …, client: {…}}, …]")
-    found = []
+    found: list[KafkaSettings] = []
+    files: list[JavaClientFile] = []
     for number, entry in enumerate(entries, start=1):
         where = f"other_kafka[{number}]"
         if not isinstance(entry, Mapping):
             raise ConfigurationError(f"{where} is not a mapping.", expected="{bootstrap_servers: …, client: {…}}")
         _only_known(entry, _OTHER_KAFKA, where)
-        addresses = _text(entry, "bootstrap_servers", required=True, where=f"{where}.")
-        found.append(KafkaSettings.of(addresses, _mapping(entry, "client", where=f"{where}.")))
-    return tuple(found)
+        settings, read = _kafka(entry, base, f"{where}.")
+        found.append(settings)
+        files += read
+    return tuple(found), tuple(files)
+
+
+def _kafka(
+    mapping: Mapping[str, Any], base: Path | None, where: str = ""
+) -> tuple[KafkaSettings, tuple[JavaClientFile, ...]]:
+    """The settings of a Kafka cluster, and the file of a Java client that they were read from, if one is named."""
+    file = _command_config(mapping, base, where)
+    of_java = file.properties if file else {}
+    addresses = of_java.get("bootstrap.servers", "")
+    addresses = _text(mapping, "bootstrap_servers", required=not addresses, where=where) or addresses
+    client = {**of_java, **_mapping(mapping, "client", where=where)}
+    return KafkaSettings.of(addresses, client), (file,) if file else ()
 
 
 def _path(mapping: Mapping[str, Any], key: str, base: Path | None, where: str = "") -> Path | None:
@@ -315,15 +332,15 @@ def _path(mapping: Mapping[str, Any], key: str, base: Path | None, where: str = 
     return path if path.is_absolute() or base is None else base / path
 
 
-def _command_config(mapping: Mapping[str, Any], base: Path | None) -> JavaClientFile | None:
+def _command_config(mapping: Mapping[str, Any], base: Path | None, where: str = "") -> JavaClientFile | None:
     """The file of a Java client.
 
     :raises ConfigurationError: a connection names it: whoever edits one could send its login to brokers of their own.
     """
-    path = _path(mapping, "command_config", base)
+    path = _path(mapping, "command_config", base, where)
     if path is not None and base is None:
         raise ConfigurationError(
-            "command_config names a file with credentials on this machine, and is not taken from a connection.",
+            f"{where}command_config names a file with credentials on this machine, and is not taken from a connection.",
             remedy="Name it in a cluster file on the Airflow workers, and that file as cluster_file.",
         )
     return JavaClientFile.read(path) if path else None

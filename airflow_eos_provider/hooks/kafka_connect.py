@@ -24,8 +24,8 @@ from airflow_eos_provider.hooks.shown_extra import (
     shown_in_clear,
 )
 from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.tokens import cloud_method
-from airflow_eos_provider.redaction import secrets_of
+from airflow_eos_provider.kafka.tokens import OUR_METHODS, cloud_method
+from airflow_eos_provider.redaction import is_secret_itself, secrets_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -64,6 +64,8 @@ _NOT_FOR_CLIENTS = frozenset(
 )
 _NOT_FOR_CLIENTS_PREFIXES = ("enable.auto.", "enable.idempotence", "max.poll.", "session.timeout", "heartbeat.interval")
 
+
+_TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 
 #: Limit of one question to a worker in a fencing, seconds: a task that is restarted has its own time for a stop before.
 _FENCE_ANSWER_SECONDS = 30.0
@@ -211,6 +213,9 @@ class KafkaConnectHook(BaseHook):
         for holder in (extra, *(extra.get("other_kafka") or ())):
             _require_allowed_callback({**(holder.get("client") or {}), **(holder.get("client_secrets") or {})})
         extra = self._with_kafka_connections(_joined(extra))
+        for holder in (extra, *(extra.get("other_kafka") or ())):
+            servers = holder.get("bootstrap_servers") or (connection.host if holder is extra else None)
+            _require_brokers_of_cloud(holder.get("client") or {}, servers)
         rest = dict(extra.get("rest") or {})
         if connection.login and "username" not in rest:
             rest |= {"username": connection.login, "password": connection.password}
@@ -278,6 +283,7 @@ def client_properties(connection: Connection) -> dict[str, Any]:
         for name, value in properties.items()
         if name not in _NOT_FOR_CLIENTS and not name.startswith(_NOT_FOR_CLIENTS_PREFIXES)
     }
+    _require_brokers_of_cloud(kept, kept.get("bootstrap.servers"))
     return {**kept, **_cloud_tokens(kept)}
 
 
@@ -305,6 +311,21 @@ def _require_allowed_callback(properties: Mapping[str, Any]) -> None:
             f"The function {named} (oauth_cb) is not among those that a connection may name.",
             expected=f"one of {option}: {allowed or 'none'}",
             remedy=f"Add it to {option}, as for Airflow's own Kafka provider, if you trust its code.",
+        )
+
+
+def _require_brokers_of_cloud(properties: Mapping[str, Any], bootstrap_servers: object) -> None:
+    """Refuse to hand a token of this machine's own cloud account to brokers that a connection names at will.
+
+    :raises ConfigurationError: ``sasl.oauthbearer.method`` names a cloud, and not all brokers have names of its.
+    """
+    method = str(properties.get("sasl.oauthbearer.method", "")).lower()
+    if method in OUR_METHODS and cloud_method(str(bootstrap_servers or "")) != method:
+        raise ConfigurationError(
+            f"sasl.oauthbearer.method={method} would give a token of the Airflow worker's own cloud account to brokers "
+            "that are not known by their names as that cloud's.",
+            expected="brokers named ….kafka.REGION.amazonaws.com (msk-iam), ….managedkafka.….cloud.goog (google)",
+            remedy="Name the brokers by these names; or describe them in a cluster_file on the Airflow workers.",
         )
 
 
@@ -407,14 +428,20 @@ def _from_file(
             f"The extra names a cluster_file and also {' and '.join(clash)}.", remedy="Leave one of the two."
         )
     cluster = ConnectCluster.from_file(path)
-    of_java = cluster.command_config.exposed if cluster.command_config else None
-    for exposed in (exposed_file(path, holds_secrets=cluster.holds_secrets), of_java):
+    of_java = [each.exposed for each in cluster.java_files]
+    for exposed in (exposed_file(path, holds_secrets=cluster.holds_secrets), *of_java):
         if exposed:
             logger.warning("%s", exposed)
     if bootstrap_servers or client:
         servers = str(bootstrap_servers or cluster.kafka.bootstrap_servers)
+        _require_login_stays(cluster.kafka, servers, client)
         cluster = replace(cluster, kafka=KafkaSettings.of(servers, {**cluster.kafka.properties, **client}))
-    cluster = replace(cluster, other_kafka=_joined_settings(other_kafka_of(extra), cluster.other_kafka))
+    stated_others = other_kafka_of(extra)
+    for in_file in cluster.other_kafka:
+        for each in stated_others:
+            if addresses_of(each.bootstrap_servers) == addresses_of(in_file.bootstrap_servers):
+                _require_login_stays(in_file, each.bootstrap_servers, each.properties)
+    cluster = replace(cluster, other_kafka=_joined_settings(stated_others, cluster.other_kafka))
     if rest:
         described = {"group_id": cluster.group_id, "workers": [{"url": worker.url} for worker in cluster.workers]}
         stated = ConnectCluster.from_mapping(
@@ -426,6 +453,29 @@ def _from_file(
     mask([dict(each.properties) for each in (cluster.kafka, *cluster.other_kafka)])
     mask({"workers": [{"env": dict(w.env)} for w in cluster.workers]})
     return cluster
+
+
+def _require_login_stays(in_file: KafkaSettings, bootstrap_servers: str, client: Mapping[str, Any]) -> None:
+    """Refuse to send a file's login to where a connection says.
+
+    :raises ConfigurationError: a password or token of the file would go to brokers, or to a token endpoint, that the
+        file does not name.
+    """
+    kept = {name: value for name, value in in_file.properties.items() if name not in client}
+    logs_in = any(name == "oauth_cb" or name.startswith("sasl.") and is_secret_itself(name) for name in kept)
+    if not logs_in and kept.get("sasl.oauthbearer.method", "").lower() not in OUR_METHODS:
+        return
+    others = set(addresses_of(bootstrap_servers) - addresses_of(in_file.bootstrap_servers))
+    endpoint = client.get(_TOKEN_ENDPOINT)
+    if endpoint and endpoint != in_file.properties.get(_TOKEN_ENDPOINT):
+        others.add(str(endpoint))
+    if others:
+        raise ConfigurationError(
+            f"The login in the cluster_file would be sent to {', '.join(sorted(others))}, which the extra names and the "
+            "file does not.",
+            expected="addresses that the file has, too; or a login of the connection's own (client_secrets)",
+            remedy="Write the addresses into the file on the Airflow workers.",
+        )
 
 
 def _joined_settings(

@@ -149,6 +149,37 @@ def test_a_wrong_entry_of_another_kafka_cluster_is_named(connection: Any, entry:
     assert "canary" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "login",
+    [
+        {"sasl.mechanism": "PLAIN", "sasl.username": "me", "sasl.password": "c4n4ry-file"},
+        {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "msk-iam"},
+        {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": "my.auth.token"},
+        {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.client.secret": "c4n4ry-file"},
+    ],
+)
+def test_a_login_of_a_cluster_file_goes_nowhere_that_only_the_connection_names(
+    connection: Any, tmp_path: Path, login: dict[str, str]
+) -> None:
+    file = tmp_path / "eos.yaml"
+    other = {"bootstrap_servers": "c:1", "client": login}
+    described = {"bootstrap_servers": "b:1,b:2", "client": login, "group_id": "g", "workers": WORKERS}
+    file.write_text(json.dumps({**described, "other_kafka": [other]}))  # which is YAML, too
+    file.chmod(0o600)
+    endpoint = {"sasl.oauthbearer.token.endpoint.url": "https://evil.example/token"}
+    for more in (
+        {"bootstrap_servers": "b:1,evil.example:1"},
+        {"client": endpoint},
+        {"other_kafka": [{"bootstrap_servers": "c:1", "client": endpoint}]},
+    ):
+        connection(extra={"cluster_file": str(file), **more})
+        with pytest.raises(ConfigurationError, match=r"would be sent to .*evil\.example") as refused:
+            KafkaConnectHook().get_cluster()
+        assert "c4n4ry" not in str(refused.value)
+    connection(extra={"cluster_file": str(file), "bootstrap_servers": "b:2", "client": {"client.id": "airflow"}})
+    assert KafkaConnectHook().get_cluster().kafka.bootstrap_servers == "b:2"
+
+
 def test_a_cluster_file_beside_workers_is_refused_since_one_would_be_ignored(connection: Any, tmp_path: Path) -> None:
     connection(extra={"cluster_file": str(tmp_path / "eos.yaml"), "workers": WORKERS})
     with pytest.raises(ConfigurationError, match="cluster_file and also workers"):
@@ -436,6 +467,23 @@ class TestTokens:
         assert self.of_kafka(connection, **{"bootstrap.servers": msk, method: "oidc"})[method] == "oidc"
         assert method not in self.of_kafka(connection, **{"bootstrap.servers": msk, "sasl.mechanism": "PLAIN"})
 
+    @pytest.mark.parametrize("method", ["msk-iam", "google"])
+    def test_brokers_of_others_get_no_token_of_this_machines_cloud_account(self, connection: Any, method: str) -> None:
+        msk = "b-1.demo.abcde1.c2.kafka.eu-central-1.amazonaws.com:9098"
+        words = "own cloud account to brokers that are not known"
+        stated = {"sasl.oauthbearer.method": method, "sasl.oauthbearer.config": "region=eu-central-1"}
+        for servers in ("kafka.example.com:9092", f"{msk},kafka.example.com:9092"):
+            with pytest.raises(ConfigurationError, match=words):
+                self.of_kafka(connection, **{"bootstrap.servers": servers, **stated})
+        described = {"bootstrap_servers": "b:1", "group_id": "g", "workers": WORKERS}
+        for extra in (
+            {**described, "client": {"sasl.oauthbearer.method": method}},
+            {**described, "other_kafka": [{"bootstrap_servers": "c:1", "client_secrets": stated}]},
+        ):
+            connection(extra=extra)
+            with pytest.raises(ConfigurationError, match=words):
+                KafkaConnectHook().get_cluster()
+
 
 def test_a_file_of_a_java_client_is_not_taken_from_a_connection(connection: Any, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
@@ -443,6 +491,10 @@ def test_a_file_of_a_java_client_is_not_taken_from_a_connection(connection: Any,
     described = {"bootstrap_servers": "b:1", "group_id": "g", "workers": WORKERS, "command_config": str(file)}
     connection(extra=described)
     with pytest.raises(ConfigurationError, match="not taken from a connection"):
+        KafkaConnectHook().get_cluster()
+    other = {"bootstrap_servers": "c:1", "command_config": str(file)}
+    connection(extra={"bootstrap_servers": "b:1", "group_id": "g", "workers": WORKERS, "other_kafka": [other]})
+    with pytest.raises(ConfigurationError, match=r"other_kafka\[1\]\.command_config .*not taken from a connection"):
         KafkaConnectHook().get_cluster()
 
 

@@ -64,6 +64,30 @@ def test_whoever_may_read_secrets_is_told_of_the_file_that_has_them(
     assert len(warnings) == 2
 
 
+def test_another_kafka_cluster_may_have_a_file_of_a_java_client_too(
+    tmp_path: Path, java: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(common, "warn", lambda warning: warnings.append(warning) if warning else None)
+    entry = f"{{command_config: {java.name}, client: {{sasl.username: other}}}}"
+    cluster = common.load_cluster(described(tmp_path, f"bootstrap_servers: b:1\nother_kafka: [{entry}]\n"))
+    (other,) = cluster.other_kafka
+    assert (other.bootstrap_servers, other.properties["sasl.username"]) == ("j:1", "other")
+    assert other.properties["sasl.password"] == "c4n4ry-file"
+    assert "sasl.password" not in cluster.kafka.properties
+    assert warnings == []
+    java.chmod(0o644)
+    common.load_cluster(tmp_path / "eos.yaml")
+    assert len(warnings) == 1
+    with pytest.raises(ConfigurationError, match=r"other_kafka\[1\]\.bootstrap_servers is missing"):
+        ConnectCluster.from_file(described(tmp_path, "bootstrap_servers: b:1\nother_kafka: [{client: {}}]\n"))
+
+
+def test_a_secret_that_wins_over_the_file_is_one_of_the_description(tmp_path: Path, java: Path) -> None:
+    text = f"command_config: {java.name}\nclient: {{sasl.password: c4n4ry-own}}\n"
+    assert ConnectCluster.from_file(described(tmp_path, text)).holds_secrets
+
+
 def test_a_file_that_is_missing_or_cannot_be_kept_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"none\.properties cannot be read: No such file"):
         ConnectCluster.from_file(described(tmp_path, "command_config: none.properties\n"))
