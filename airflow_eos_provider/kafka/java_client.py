@@ -7,6 +7,7 @@ else, or as somebody else. Files are not read here; stores are, where a client i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from airflow_eos_provider.errors import ConfigurationError
@@ -43,6 +44,13 @@ _SAME_VALUE = {
     "ssl.truststore.location": "ssl.truststore.location",
     "ssl.truststore.password": "ssl.truststore.password",
 }
+
+#: A key or a certificate as Java reads it from a file of properties: line ends may be spaces, or not be there at all.
+_PEM = re.compile(
+    r"-----BEGIN (?P<kind>[A-Z0-9 ]+)-----\s*(?P<content>[A-Za-z0-9+/=\s]+?)\s*-----END (?P=kind)-----\s*"
+)
+
+_PEM_NAMES = ("ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.truststore.certificates")
 
 #: Security settings that may be left out: of the JVM's own parts, of renewals in time, or of brokers.
 _LEFT_OUT = frozenset(
@@ -132,6 +140,7 @@ def from_java(properties: Mapping[str, str], prefix: str = "") -> dict[str, str]
     given = {name.removeprefix(prefix): value.strip() for name, value in properties.items() if name.startswith(prefix)}
     if prefix and "bootstrap.servers" in properties:
         given.setdefault("bootstrap.servers", properties["bootstrap.servers"])
+    given |= {name: _PEM.sub(_in_lines, given[name]) for name in _PEM_NAMES if name in given}
     remember(given)
     _require_no_references(properties, given)
     found = {
@@ -244,6 +253,13 @@ def _remembered(properties: dict[str, str]) -> dict[str, str]:
     """The same, with its secrets known: nobody else has seen them outside of the JAAS line yet."""
     remember(properties)
     return properties
+
+
+def _in_lines(match: re.Match[str]) -> str:
+    """A key or a certificate as all other libraries want it (RFC 7468)."""
+    content = "".join(match["content"].split())
+    lines = [content[at : at + 64] for at in range(0, len(content), 64)]
+    return "\n".join([f"-----BEGIN {match['kind']}-----", *lines, f"-----END {match['kind']}-----", ""])
 
 
 def _host_names(value: str) -> dict[str, str]:

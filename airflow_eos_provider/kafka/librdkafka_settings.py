@@ -38,7 +38,7 @@ def _add_stores(found: dict[str, object], properties: Mapping[str, str]) -> None
     trusted = properties.get("ssl.truststore.location")
     if trusted:
         pem = trusted_certificates(trusted, properties.get("ssl.truststore.password")).decode("ascii", "ignore")
-        found["ssl.ca.pem"] = properties.get("ssl.ca.pem", "") + pem
+        found["ssl.ca.pem"] = "\n".join(filter(None, (properties.get("ssl.ca.pem"), pem)))
     own = properties.get("ssl.keystore.location")
     if own and is_pem(own):
         del found["ssl.keystore.location"]

@@ -72,7 +72,7 @@ def _trust(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
         at = _there(place)
         context.load_verify_locations(**{"capath" if at.is_dir() else "cafile": str(at)})
     if pem:
-        context.load_verify_locations(cadata=pem)
+        context.load_verify_locations(cadata=pem.encode("ascii", "ignore").decode())  # a comment may be in any letters
     if store:
         trusted = trusted_certificates(store, properties.get("ssl.truststore.password"))
         context.load_verify_locations(cadata=trusted.decode("ascii", "ignore"))

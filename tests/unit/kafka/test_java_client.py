@@ -214,6 +214,16 @@ def test_a_worker_has_clients_of_several_kinds_in_one_file() -> None:
     assert from_java(worker, "admin.") == {"bootstrap.servers": "c:1"}
 
 
+def test_a_key_that_java_reads_from_one_line_gets_its_line_ends() -> None:
+    """As files of properties have them: a line that is continued has no line end."""
+    content = "QUJD" * 32
+    chain = f"-----BEGIN CERTIFICATE----- {content} -----END CERTIFICATE-----" * 2
+    found = from_java({"ssl.keystore.certificate.chain": chain, "ssl.keystore.key": "as it is"})
+    one = f"-----BEGIN CERTIFICATE-----\n{content[:64]}\n{content[64:]}\n-----END CERTIFICATE-----\n"
+    assert found == {"ssl.certificate.pem": one * 2, "ssl.key.pem": "as it is"}
+    assert from_java({"ssl.keystore.certificate.chain": one})["ssl.certificate.pem"] == one
+
+
 def test_a_password_of_a_jaas_line_is_known_as_a_secret() -> None:
     line = f'{PLAIN} required username="me" password="jaas-c4n4ry-77";'
     from_java({**SASL, "sasl.mechanism": "PLAIN", "sasl.jaas.config": line})
