@@ -392,8 +392,8 @@ class TransactionsClient:
                     self._admin = self._connect()
                 return self._admin._manager.run(question, self._admin)  # type: ignore[no-any-return]
             except kafka.errors.KafkaError as error:
-                if isinstance(error, kafka.errors.SaslAuthenticationFailedError):
-                    self._close()  # it remembers the refusal for good; a token may be renewed
+                if _is_refusal(error) and not isinstance(error, kafka.errors.AuthorizationError):
+                    self._close()  # it remembers the refusal for good; a token or a certificate may be renewed
                 if not _is_momentary(error) or time.monotonic() + _PAUSE_SECONDS >= deadline:
                     raise self._explain(error, what) from error
                 # A new client has no stale coordinator, leader or connection.

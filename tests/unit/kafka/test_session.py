@@ -9,9 +9,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import kafka.errors
 import pytest
 
-from airflow_eos_provider.errors import EosError, UnreachableError
+from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.kafka import transactions
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.lent import Lent
@@ -163,3 +164,29 @@ class TestSession:
         with session_of(NOBODY) as made, made.lent("client", Client, Client.close).lend() as client:
             assert made.settings is NOBODY
         assert client.closed
+
+
+def test_a_certificate_that_was_refused_may_be_a_better_one_when_it_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The client remembers a refusal for good. A stand-in: a broker would need another certificate between two calls."""
+
+    class Refused:
+        closed = False
+
+        def __init__(self) -> None:
+            self._manager = self
+
+        def run(self, *_: object) -> None:
+            raise kafka.errors.KafkaConnectionError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate has expired")
+
+        def close(self) -> None:
+            self.closed = True
+
+    made: list[Refused] = []
+    monkeypatch.setattr(transactions.TransactionsClient, "_connect", lambda _: made.append(Refused()) or made[-1])
+    with transactions.TransactionsClient(NOBODY) as client:
+        for _ in range(2):
+            with pytest.raises(ConfigurationError, match="certificate has expired"):
+                client.list()
+    assert [each.closed for each in made] == [True, True]
