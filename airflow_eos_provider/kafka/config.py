@@ -23,7 +23,7 @@ class KafkaSettings:
     """How to reach one Kafka cluster.
 
     :param properties: librdkafka properties; ``bootstrap.servers`` is required.
-    :raises ConfigurationError: ``bootstrap.servers`` is missing.
+    :raises ConfigurationError: ``bootstrap.servers`` is missing, or a value is a function.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -33,6 +33,13 @@ class KafkaSettings:
             raise ConfigurationError(
                 "No bootstrap servers are given.", remedy="Set bootstrap_servers (host:port, comma-separated)."
             )
+        for name, value in self.properties.items():
+            if callable(value):  # settings travel to Spark's executors and into both libraries as text
+                raise ConfigurationError(
+                    f"The client property {name} is a function itself.",
+                    expected="text; for oauth_cb the function's name, package.module.function",
+                    remedy="Put the function into a module that every process can import, Spark's executors too.",
+                )
         object.__setattr__(
             self, "properties", MappingProxyType({name: str(value) for name, value in self.properties.items()})
         )
@@ -41,7 +48,7 @@ class KafkaSettings:
     @classmethod
     def of(cls, bootstrap_servers: str, client: Mapping[str, object] | None = None) -> KafkaSettings:
         """Settings from an address list and further librdkafka properties."""
-        return cls({**{k: str(v) for k, v in (client or {}).items()}, "bootstrap.servers": bootstrap_servers})
+        return cls({**(client or {}), "bootstrap.servers": bootstrap_servers})  # type: ignore[dict-item]
 
     @property
     def bootstrap_servers(self) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +16,14 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.demo.oracle import compare, drain, expected_from_values
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.coordinator import Coordinator
+from airflow_eos_provider.interval.protocol.stage import Stage
+from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN, write_rows
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.java_client import from_java
 from airflow_eos_provider.kafka.session import Session
@@ -31,6 +41,7 @@ WRONG = "wr0ng-pa55word"
 
 #: One for each reader of tokens, so that the issuer can tell them apart.
 LIBRDKAFKA, KAFKA_PYTHON, CALLBACK, OTHER = "by-librdkafka", "by-kafka-python", "by-callback", "other"
+INTERVAL = "interval-runs"
 
 #: Of a token, while its renewal is looked at.
 SHORT_LIFE_SECONDS = 5.0
@@ -40,7 +51,7 @@ _MODULES = "org.apache.kafka.common.security"
 
 @pytest.fixture(scope="module")
 def issuer() -> Iterator[TokenIssuer]:
-    with TokenIssuer(dict.fromkeys((LIBRDKAFKA, KAFKA_PYTHON, CALLBACK, OTHER), CLIENT_SECRET)) as issuer:
+    with TokenIssuer(dict.fromkeys((LIBRDKAFKA, KAFKA_PYTHON, CALLBACK, OTHER, INTERVAL), CLIENT_SECRET)) as issuer:
         yield issuer
 
 
@@ -180,6 +191,54 @@ def test_tokens_are_renewed_by_clients_that_stay(
         by_librdkafka(callback)
         by_kafka_python(python)
         assert [each.clients_made for each in (native, python, callback)] == [1, 1, 1]
+
+
+def by_token(listeners: SecuredListeners) -> KafkaSettings:
+    return KafkaSettings.of(listeners.tokens, listeners.token(INTERVAL, CLIENT_SECRET))
+
+
+def by_stores(listeners: SecuredListeners) -> KafkaSettings:
+    return KafkaSettings.of(listeners.certificates, {"security.protocol": "SSL", **stores(listeners)})
+
+
+EXECUTOR = f"""
+import pickle, sys
+from {__name__} import write_elsewhere
+print(write_elsewhere(*pickle.load(sys.stdin.buffer)))
+"""
+
+
+def write_elsewhere(pipeline: Mapping[str, Any], stage: Mapping[str, Any]) -> list[int]:
+    """A task of an interval run, as an executor carries it out; returns how many records its slices have."""
+    import pyarrow as pa
+
+    values = pa.array([b"a", b"b"])
+    rows = {"key": values, "value": values, SLICE_COLUMN: pa.array([0, 1], pa.int32())}
+    batch = pa.RecordBatch.from_pydict(rows)
+    written = write_rows(pipeline, stage, 0, [batch])
+    return [result.records for _, result in written if result is not None]
+
+
+@pytest.mark.parametrize("settings", [by_token, by_stores])
+def test_an_interval_run_is_written_by_another_process(
+    lab: Lab, listeners: SecuredListeners, issuer: TokenIssuer, settings: Callable[[SecuredListeners], KafkaSettings]
+) -> None:
+    """As Spark's executors do: all that they know is the pipeline, pickled; tokens and keys they get themselves."""
+    name = settings.__name__.replace("_", "-")
+    lab.create_topic(name, 1)
+    pipeline = Pipeline(name=name, group_id="client-security", kafka=settings(listeners), topic=name)
+    run = Run(name, Interval.parse("2013-01-01T00:00:00Z/2013-01-02T00:00:00Z"))
+    plan = RunPlan.of(run, [{"part": 0}, {"part": 1}], {"kind": "test"})
+    with Coordinator(pipeline, run) as coordinator:
+        stage = coordinator.begin(lambda: plan, 1)
+        assert isinstance(stage, Stage)
+        granted = issuer.granted[INTERVAL]
+        shipped = pickle.dumps((pipeline.to_dict(), stage.to_dict()))
+        executor = subprocess.run([sys.executable, "-c", EXECUTOR], input=shipped, capture_output=True, timeout=180)
+        assert executor.stdout == b"[1, 1]\n", executor.stderr.decode()
+        assert (issuer.granted[INTERVAL] > granted) is (settings is by_token)  # the other process has asked for its own
+        coordinator.finish(stage)
+    assert compare(expected_from_values([b"a", b"b"], "the rows"), drain(pipeline.kafka, name)).exactly_once
 
 
 def test_a_token_lasts_while_its_issuer_is_away(

@@ -40,6 +40,16 @@ def test_it_travels_to_executors_as_json_and_as_pickle() -> None:
     assert pickle.loads(pickle.dumps(own)) == own
 
 
+def test_a_function_for_tokens_travels_by_its_name_only() -> None:
+    def my_tokens(_: str) -> tuple[str, float]:
+        raise AssertionError
+
+    with pytest.raises(ConfigurationError, match=r"oauth_cb is a function itself(.|\n)*package\.module\.function"):
+        KafkaSettings.of("broker:9092", {"oauth_cb": my_tokens})
+    own = pipeline(kafka=KafkaSettings.of("broker:9092", {"oauth_cb": "my.module.tokens"}))
+    assert pickle.loads(pickle.dumps(own)).kafka.properties["oauth_cb"] == "my.module.tokens"
+
+
 def test_its_text_shows_no_secret() -> None:
     own = pipeline(producer={"ssl.key.password": "c4nary", "compression.type": "zstd"})
 
