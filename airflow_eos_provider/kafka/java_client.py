@@ -100,13 +100,15 @@ _DEFAULTS = {
 
 _SECURITY = ("sasl.", "ssl.", "security.")
 
-#: Callback handlers by the last part of their names, and the method of ``sasl.oauthbearer.method`` that does the same.
+#: Callback handlers, and the method of ``sasl.oauthbearer.method`` that does the same. Whole names: what somebody's own
+#: class of the same name does, nobody knows here.
 _HANDLERS = {
-    "OAuthBearerLoginCallbackHandler": "oidc",
-    "JaasClientOauthLoginCallbackHandler": "oidc",  # Strimzi's
-    "IAMClientCallbackHandler": "msk-iam",
-    "IAMOAuthBearerLoginCallbackHandler": "msk-iam",
-    "GcpLoginCallbackHandler": "google",
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler": "oidc",
+    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler": "oidc",  # of Kafka 3
+    "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler": "oidc",
+    "software.amazon.msk.auth.iam.IAMClientCallbackHandler": "msk-iam",
+    "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler": "msk-iam",
+    "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler": "google",
 }
 
 _HANDLER_NAMES = ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class")
@@ -188,7 +190,7 @@ def _method(given: Mapping[str, str]) -> str | None:
     for name in _HANDLER_NAMES:
         if not given.get(name):
             continue
-        found = _HANDLERS.get(given[name].rpartition(".")[2])
+        found = _HANDLERS.get(given[name])
         if found is None:
             raise _cannot_keep(name)
     return found

@@ -156,6 +156,7 @@ def test_a_connection_of_java_in_librdkafkas_names(java: dict[str, str], ours: d
         ("security.providers", "org.example.Fips"),
         ("sasl.login.class", "org.example.Login"),
         ("sasl.login.callback.handler.class", "org.example.Handler"),
+        ("sasl.login.callback.handler.class", "org.example.OAuthBearerLoginCallbackHandler"),
         ("sasl.oauthbearer.header.urlencode", "true"),
         ("sasl.oauthbearer.jwt.retriever.class", "org.apache.kafka.common.security.oauthbearer.FileJwtRetriever"),
     ],
