@@ -462,7 +462,7 @@ def _require_login_stays(in_file: KafkaSettings, bootstrap_servers: str, client:
         file does not name.
     """
     kept = {name: value for name, value in in_file.properties.items() if name not in client}
-    logs_in = any(name == "oauth_cb" or name.startswith("sasl.") and is_secret_itself(name) for name in kept)
+    logs_in = any(name == "oauth_cb" or (name.startswith("sasl.") and is_secret_itself(name)) for name in kept)
     if not logs_in and kept.get("sasl.oauthbearer.method", "").lower() not in OUR_METHODS:
         return
     others = set(addresses_of(bootstrap_servers) - addresses_of(in_file.bootstrap_servers))
@@ -471,8 +471,8 @@ def _require_login_stays(in_file: KafkaSettings, bootstrap_servers: str, client:
         others.add(str(endpoint))
     if others:
         raise ConfigurationError(
-            f"The login in the cluster_file would be sent to {', '.join(sorted(others))}, which the extra names and the "
-            "file does not.",
+            f"The login in the cluster_file would be sent to {', '.join(sorted(others))}, which the extra names and "
+            "the file does not.",
             expected="addresses that the file has, too; or a login of the connection's own (client_secrets)",
             remedy="Write the addresses into the file on the Airflow workers.",
         )

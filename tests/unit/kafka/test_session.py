@@ -169,7 +169,7 @@ class TestSession:
 def test_a_certificate_that_was_refused_may_be_a_better_one_when_it_is_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The client remembers a refusal for good. A stand-in: a broker would need another certificate between two calls."""
+    """The client remembers a refusal for good. A stand-in: a broker would need another certificate in between."""
 
     class Refused:
         closed = False
