@@ -107,10 +107,8 @@ def _topics_create(facts: ToolFacts) -> Iterator[Need]:
 
 def _uninstall(facts: ToolFacts) -> Iterator[Need]:
     journal = journal_topic(facts.group_id)
-    yield Need(Operation.READ, Resource.TOPIC, journal, "reads who changes the group")
-    yield Need(Operation.WRITE, Resource.TOPIC, journal, "learns the broker's time, by which a lease ends")
+    yield from _journal(facts)  # holds the group while it removes
     yield Need(Operation.DELETE, Resource.TOPIC, journal, "deletes it")
-    yield Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, journal, "sees whether the brokers still know its id")
 
 
 def _hanging(facts: ToolFacts) -> Iterator[Need]:

@@ -12,6 +12,7 @@ from airflow_eos_provider.cli.common import (
     ClusterOption,
     HashOption,
     JsonOption,
+    actor,
     console,
     load_cluster,
     report_line,
@@ -21,6 +22,7 @@ from airflow_eos_provider.cli.intervals import DEFAULT_GROUP_ID, GroupOption
 from airflow_eos_provider.cli.plan_apply import PLANS_FOLDER
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.footprint.uninstall import Uninstaller, UninstallPlan
+from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.output import OutputOption, print_document
 
 
@@ -51,7 +53,9 @@ def uninstall(
         plan = uninstaller.plan()
         if plan_hash is not None:
             plan.require(plan_hash)
-            uninstaller.apply(plan, report_line)
+            group_id = session.cluster.group_id
+            journal = change_journal(session.kafka, group_id, actor=actor(), report=report_line)
+            uninstaller.apply(plan, journal, report_line)
     document = {**plan.to_dict(), "applied": plan_hash is not None}
     if not print_document(document, [item.name for item in plan.removes], output, as_json=as_json):
         _show(plan, _again(plan, cluster, group, ledgers=ledgers), applied=plan_hash is not None)

@@ -153,18 +153,22 @@ class OffsetLog:
         self._outcome = outcome
         self._newest: Packed = {}
         self._open: Packed = {}
+        self._aborted: Packed = {}
         self.without_key = 0
 
     def take(self, records: Iterable[LogRecord]) -> None:
         """Go on with further records, of each partition in the order of the log."""
         for record in records:
             outcome = self._outcome(record)
-            if outcome is Outcome.ABORTED:
-                continue
             if record.key is None:
-                self.without_key += 1
+                self.without_key += outcome is not Outcome.ABORTED
                 continue
-            kept = self._open if outcome is Outcome.OPEN else self._newest
+            if outcome not in (Outcome.OPEN, Outcome.ABORTED):
+                kept = self._newest
+                if self._aborted:
+                    self._aborted.get(record.partition, {}).pop(record.key, None)
+            else:
+                kept = self._open if outcome is Outcome.OPEN else self._aborted
             rest = (record.offset, record.timestamp_ms, record.value, record.headers)
             kept.setdefault(record.partition, {})[record.key] = marshal.dumps(rest)
 
@@ -175,6 +179,10 @@ class OffsetLog:
     def open(self) -> ByConnector:
         """The newest records of open transactions, which count once these are committed."""
         return _by_connector(self._topic, self._open)
+
+    def aborted(self) -> ByConnector:
+        """The newest records of aborted transactions that no committed one of their keys has followed."""
+        return _by_connector(self._topic, self._aborted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Takes a connector off an own offsets topic that it was run without: planned, approved by its hash, then carried out.
 
-KIP-618 has such a topic deleted before a re-upgrade. Deleted alone it does harm: a task whose connector names an own
-topic reads that one only, though KIP-618 promises the global one beneath it, so behind an empty own topic it begins
-anew (seen with 4.3.1, docs/downgrade.md). So the connector's configuration gives the topic up first, and then the topic
-is deleted. From then on the connector has its offsets in the global topic alone, whichever version runs it.
+Deleted alone the topic does harm: a task whose connector names an own topic reads that one only (the own topic's nulls
+are put over what the global one has: ``ConnectorOffsetBackingStore.get``, 4.3.1), so behind an empty one it begins anew.
+So the connector's configuration gives the topic up first, and then the topic is deleted. From then on the connector has
+its offsets in the global topic alone, whichever version runs it.
 """
 
 from __future__ import annotations
@@ -194,6 +194,15 @@ class OwnTopicDropper:
         return one
 
     def _require_left_behind(self, one: Copies) -> None:
+        if one.ahead:
+            raise RefusedError(
+                f"In {counted(one.ahead, 'source partition')} of {one.connector} the global topic has the offset of a "
+                f"transaction on {one.own_topic} that is not committed: without the own topic, what it delivers is "
+                "skipped.",
+                expected="a global topic with offsets of committed transactions alone",
+                remedy=f"Bring its committed offsets into the global topic: 'eos offsets migrate {one.connector} "
+                "--to global'.",
+            )
         if not one.is_left_behind:
             raise RefusedError(
                 f"The own topic {one.own_topic} of {one.connector} is not left behind: nothing in the global topic is "

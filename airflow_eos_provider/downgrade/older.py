@@ -1,6 +1,6 @@
 """What an older Kafka Connect makes of a group that newer workers have run: decisions alone.
 
-Rules: KIP-618 on downgrades, and what was seen with 3.2.3 beside 4.3.1 (docs/downgrade.md).
+Rules: what was seen with 3.2.3 beside 4.3.1 (docs/downgrade.md).
 """
 
 from __future__ import annotations
@@ -174,7 +174,16 @@ def _own_topics(look: DowngradeLook) -> Iterator[DowngradeFinding]:
         migrate = (
             f"'{shlex.join(['eos', 'offsets', 'migrate', one.connector, '--to', 'global'])}' before the downgrade."
         )
-        if one.further:
+        if one.ahead:
+            yield DowngradeFinding(
+                Effect.LOSES,
+                one.connector,
+                f"goes on by the copies in the global topic, and in {counted(one.ahead, 'source partition')} the copy "
+                "is of a transaction that is not committed: Connect writes it before the commit. What that transaction "
+                "delivers is skipped unless it is committed",
+                f"Look again in a moment: a running task may just be committing. If it stays, {migrate}",
+            )
+        elif one.further:
             yield DowngradeFinding(
                 Effect.LOSES,
                 one.connector,
@@ -184,6 +193,15 @@ def _own_topics(look: DowngradeLook) -> Iterator[DowngradeFinding]:
             )
         elif one.behind:
             yield DowngradeFinding(Effect.REPEATS, one.connector, behind_in_words(one), migrate)
+        elif one.left:
+            yield DowngradeFinding(
+                Effect.REPEATS,
+                one.connector,
+                f"goes on by the global topic, which is newer than its own topic {one.own_topic} in "
+                f"{counted(one.left, 'source partition')}; the own topic is left behind, and read again after a "
+                "re-upgrade",
+                f"'{shlex.join(['eos', 'offsets', 'drop-own', one.connector])}' before newer workers run it.",
+            )
         elif not one.read_own:
             yield DowngradeFinding(
                 Effect.REPEATS,

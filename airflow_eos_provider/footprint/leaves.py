@@ -85,7 +85,7 @@ LEAVES: tuple[Leaf, ...] = (
     Leaf(
         Where.KAFKA,
         "transactional id eos-rollout-<group>",
-        JOURNALLED,
+        (*JOURNALLED, "uninstall"),
         "the journal's one writer",
         End.BROKERS,
         _FORGOTTEN,

@@ -11,8 +11,8 @@ from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import EosError, PlanMovedError, RefusedError
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.verify import control
-from airflow_eos_provider.journal.change import require_no_open_rollout
-from airflow_eos_provider.journal.journal import JournalContent, read_journal, require_free
+from airflow_eos_provider.journal.change import group_change, require_no_open_rollout
+from airflow_eos_provider.journal.journal import Journal, JournalContent, read_journal, require_free
 from airflow_eos_provider.journal.topic import clock_of, journal_topic
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
@@ -143,25 +143,57 @@ class Uninstaller:
             tuple(not_seen),
         )
 
-    def apply(self, plan: UninstallPlan, report: Callable[[str], None]) -> None:
-        """Remove what is planned. Cut off, it is begun again by a plan for what is left.
+    def apply(self, plan: UninstallPlan, journal: Journal, report: Callable[[str], None]) -> None:
+        """Remove what is planned, under the group's lease. Cut off, it is begun again by a plan for what is left.
 
         :param plan: made a moment ago.
+        :param journal: not acquired yet. It is removed, too, also where it is made for this only.
         :param report: receives a line for each thing that is gone.
-        :raises RefusedError: something has begun meanwhile.
-        :raises PlanMovedError: a topic was deleted and made anew.
+        :raises LeaseHeldError: a controller has begun meanwhile.
+        :raises RefusedError: a roll or a change was begun meanwhile, and not finished.
+        :raises FencedError: a controller has taken over; what was not removed is left.
+        :raises PlanMovedError: a topic was deleted and made anew; nothing is removed.
         :raises EosError: a file cannot be removed, or the principal may not delete a topic.
         """
+        if not plan.removes:
+            return
+        journal_name = journal_topic(self._group_id)
+        with group_change(journal, KIND, self._group_id, plan.to_dict(), begins_again=True) as change:
+            self._require_same(plan)
+            for item in plan.removes:
+                if item.name != journal_name:
+                    with change.step(str(item)):
+                        change.confirm(f"remove {item}")
+                        self._remove(item)
+                    report(f"{item} is gone.")
+            with change.removal_of_the_journal():
+                self._topics.delete(journal_name)
         for item in plan.removes:
-            if item.kind == "file":
-                _remove(Path(item.name))
-            else:
-                self._require_rest()  # right before, so that next to nothing can begin in between
-                found = self._topics.describe([item.name]).get(item.name)
-                if found is not None and found.id != item.id:
-                    raise PlanMovedError(f"Topic {item.name} was deleted and made anew: its id is {found.id} now.")
-                self._topics.delete(item.name)
-            report(f"{item} is gone.")
+            if item.name == journal_name:
+                report(f"{item} is gone.")
+
+    def _require_same(self, plan: UninstallPlan) -> None:
+        """Go on only if each topic is the one that was planned, and the journal has nothing that was not shown.
+
+        :raises PlanMovedError: one is another.
+        """
+        planned = {item.name: item.id for item in plan.removes if item.kind == "topic"}
+        for name, found in self._topics.describe(list(planned)).items():
+            if found.id != planned[name]:
+                raise PlanMovedError(f"Topic {name} was deleted and made anew: its id is {found.id} now.")
+        if journal_topic(self._group_id) not in planned:  # made by this very call, for its lease
+            content = read_journal(self._session.kafka, self._group_id)
+            if content.rollouts or any(change.kind != KIND for change in content.changes.values()):
+                raise PlanMovedError(
+                    f"Group {self._group_id} has a journal by now: it was rolled or changed meanwhile.",
+                    remedy="Look at the plan again, without --hash.",
+                )
+
+    def _remove(self, item: Item) -> None:
+        if item.kind == "file":
+            _remove_file(Path(item.name))
+        else:
+            self._topics.delete(item.name)
 
     def _require_rest(self) -> None:
         """Go on only if nothing of this package is at work on the group."""
@@ -228,7 +260,7 @@ class Uninstaller:
 
 
 def require_at_rest(content: JournalContent, group_id: str, now: Callable[[], float]) -> None:
-    """Go on only if no roll and no change of a group is under way or unfinished.
+    """Go on only if no roll and no change of a group is under way or unfinished, but for an uninstall that was cut off.
 
     :param now: the broker's time, seconds since the epoch; asked only where it decides.
     :raises LeaseHeldError: a controller holds the group.
@@ -236,10 +268,11 @@ def require_at_rest(content: JournalContent, group_id: str, now: Callable[[], fl
     """
     require_free(content.lease, group_id, now=now)
     require_no_open_rollout(content)
-    content.require_no_open_change()
+    if content.open_change is not None and content.open_change.kind != KIND:
+        content.require_no_open_change()
 
 
-def _remove(path: Path) -> None:
+def _remove_file(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:

@@ -50,12 +50,14 @@ class GroupChange:
     :param journal: acquired.
     :param record: as it is in the journal.
     :ivar taken_up: whether another process had begun it.
+    :ivar journal_is_gone: whether its last step has removed the journal, so that no end of it can be written.
     """
 
     def __init__(self, journal: Journal, record: ChangeRecord, *, taken_up: bool) -> None:
         self._journal = journal
         self.record = record
         self.taken_up = taken_up
+        self.journal_is_gone = False
 
     def is_done(self, step: str) -> bool:
         """Whether a step is over, in this process or in one before."""
@@ -72,6 +74,18 @@ class GroupChange:
         yield
         done = tuple(dict.fromkeys((*self.record.done, name)))  # a step may be taken once more
         self._write(replace(self.record, under_way="", done=done))
+
+    @contextmanager
+    def removal_of_the_journal(self) -> Iterator[None]:
+        """Announce and confirm the last step, which removes the journal itself: the change ends with it.
+
+        Errors as in :meth:`step`.
+        """
+        name = "remove the journal"
+        self._write(replace(self.record, under_way=name))
+        self.confirm(name)
+        yield
+        self.journal_is_gone = True
 
     def confirm(self, act: str) -> None:
         """Prove, right before an act, that no other controller has taken over. Errors as in :meth:`Journal.confirm`."""
@@ -150,7 +164,8 @@ def group_change(
         except BaseException as error:
             _pause(change, error)
             raise
-        change._end(RolloutState.DONE)
+        if not change.journal_is_gone:
+            change._end(RolloutState.DONE)
     finally:
         journal.close()
 

@@ -26,6 +26,7 @@ class OffsetsTopic:
     :param ends: by partition the offset after the last record or marker.
     :param committed: the newest committed records, removals included.
     :param waiting: the newest records of open transactions, which count once these are committed.
+    :param aborted: the newest records of aborted ones that no committed one has followed; compaction removes them.
     """
 
     name: str
@@ -34,6 +35,7 @@ class OffsetsTopic:
     committed: ByConnector = field(repr=False)
     waiting: ByConnector = field(repr=False)
     _writers: TopicWriters = field(repr=False)
+    aborted: ByConnector = field(default_factory=dict, repr=False)
 
     def written(self, record: OffsetRecord) -> Written:
         """Who wrote a record of it, and how its transaction ended."""
@@ -81,4 +83,4 @@ def read_offsets_topic(
             progress=part_of(progress, 1, 2),
         )
     topic_id = writers.id and spelled(writers.id)
-    return OffsetsTopic(name or topic, topic_id, writers.end, log.committed(), log.open(), writers)
+    return OffsetsTopic(name or topic, topic_id, writers.end, log.committed(), log.open(), writers, log.aborted())

@@ -95,6 +95,29 @@ def rest_behind_an_abort(lab: Lab, name: str) -> Path:
     return file
 
 
+def fail_ahead(lab: Lab, name: str) -> Path:
+    """A connector with an own topic whose task has failed: the broker took its offset, and not its records.
+
+    Connect has written the copy of that offset to the global topic before the commit that never came.
+    """
+    file, topics = lab.data_dir / f"{name}.txt", Topics(lab.cluster().kafka)
+    file.write_text(text_of(range(DELIVERED)), encoding="utf-8")
+    lab.create_topic(name)
+    # In one request the records and their offset are sent; the broker refuses the records alone.
+    config = {"connector.class": FILE_SOURCE, "topic": name, "file": str(file), "producer.override.linger.ms": "1000"}
+    with rest_of(lab) as rest:
+        rest.create(name, {**config, OWN_TOPIC: f"{name}-offsets"})
+        wait_for("its first lines come", lambda: len(_lines(lab, name)) == DELIVERED)
+        topics.change(name, {"max.message.bytes": "10"})
+        topics.await_settings(name, {"max.message.bytes": "10"})
+        with file.open("a", encoding="utf-8") as out:
+            out.write(text_of(range(DELIVERED, WRITTEN)))
+        wait_for("it fails", lambda: [state for state, _, _ in tasks(lab, name)] == ["FAILED"])
+    topics.change(name, {"max.message.bytes": "1048588"})
+    assert len(_lines(lab, name)) == DELIVERED
+    return file
+
+
 def test_in_one_step_and_up_again(
     lab: Lab, eos_of: Callable[[Lab, Path], Any], load_on: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -103,7 +126,7 @@ def test_in_one_step_and_up_again(
     with ExitStack() as stack:
         plain = stack.enter_context(load_on(lab, "plain"))
         owned = stack.enter_context(load_on(lab, "owned", {OWN_TOPIC: "owned-offsets"}))
-        resting = rest_behind_an_abort(lab, "resting")
+        resting, ahead = rest_behind_an_abort(lab, "resting"), fail_ahead(lab, "ahead")
         with rest_of(lab) as rest:
             for name in IDLE:
                 rest.create(name, {"connector.class": FILE_SOURCE, "topic": "idle", "file": str(lab.data_dir / name)})
@@ -119,9 +142,11 @@ def test_in_one_step_and_up_again(
         assert {("delivers again", "owned"), ("changes", "ended"), ("changes", "config topic")} <= effects
         (fails,) = [one for one in before["findings"] if one["effect"] == "tasks fail"]
         assert all(f"{name}-0" in fails["found"] for name in (*RUNNING, "resting"))
-        (copy,) = before["copies"]
+        not_committed, copy = before["copies"]
         assert (copy["connector"], copy["own_topic"], copy["offsets"]) == ("owned", "owned-offsets", 1)
         assert (copy["missing"], copy["further"], copy["left_behind"]) == (0, 0, 0)
+        assert ("loses records", "ahead") in effects
+        assert (not_committed["connector"], not_committed["ahead"], not_committed["left_behind"]) == ("ahead", 1, 0)
 
         # One step: the older worker leads as soon as the enabled one restarts, and has no fencing endpoint.
         replace_by_older(lab, 0)
@@ -143,6 +168,14 @@ def test_in_one_step_and_up_again(
         assert plain.compared().nothing_missing
         assert owned.compared().nothing_missing
 
+    # Behind a copy of what was never committed, 3.2.3 skips it.
+    with ahead.open("a", encoding="utf-8") as out:
+        out.write(text_of(range(WRITTEN, WRITTEN + 1)))
+    with rest_of(lab) as rest:
+        rest.restart("ahead", include_tasks=True)
+    wait_for("its last line comes", lambda: WRITTEN in _lines(lab, "ahead"))
+    assert set(range(WRITTEN)) - _lines(lab, "ahead") == set(range(DELIVERED, WRITTEN))
+
     # The trap, on 3.2.3 as on 4.3.1.
     with rest_of(lab) as rest:
         assert rest.statuses()["ended"].state == "PAUSED", "it was STOPPED, which 3.2.3 does not know"
@@ -163,6 +196,8 @@ def test_in_one_step_and_up_again(
     eos.run("offsets", "drop-own", "owned", "--hash", "0" * 12, expect=3)
     done = json.loads(eos.run("offsets", "drop-own", "owned", "--hash", plan["hash"], "--json").stdout)
     assert done["deleted"]
+    (change,) = json.loads(eos.run("changes", "list", "--json").stdout)
+    assert change["done"] == ["configure", "delete"], "between the two its tasks begin anew"
     assert not topics.describe(["owned-offsets"])
     eos.run("offsets", "drop-own", "owned", expect=2)  # it names none any more
 

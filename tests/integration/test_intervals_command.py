@@ -16,7 +16,16 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from airflow_eos_provider.cli.app import app
-from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, RefusedError
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.errors import (
+    ConfigurationError,
+    EosError,
+    FencedError,
+    LeaseHeldError,
+    PlanMovedError,
+    RefusedError,
+)
+from airflow_eos_provider.footprint.uninstall import Uninstaller, UninstallPlan
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol import topic_reader
@@ -26,6 +35,10 @@ from airflow_eos_provider.interval.protocol.stage import Stage
 from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.verify import completion, statuses
+from airflow_eos_provider.journal.change import abandon, change_journal, group_change
+from airflow_eos_provider.journal.journal import Journal, RolloutState
+from airflow_eos_provider.journal.records import ChangeRecord
+from airflow_eos_provider.journal.topic import journal_topic
 from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.transactions import TransactionsClient
@@ -286,6 +299,67 @@ def test_ledgers_are_removed_on_request_only_and_not_while_a_run_is_under_way(la
         uninstall("--hash", plan["hash"])  # without --ledgers that is another plan
     uninstall("--ledgers", "--hash", plan["hash"])
     assert set(topics.describe([*ours, other, "topic-of-uninstalled"])) == {other, "topic-of-uninstalled"}
+
+
+def test_nothing_begins_while_what_is_left_is_removed(lab: Lab, tmp_path: Path) -> None:
+    """By the group's lease, beside controllers that come before, in between and meanwhile."""
+    kafka, group = lab.cluster().kafka, lab.group_id
+    plans = [tmp_path / f"{name}.json" for name in "ab"]
+
+    def controller() -> Journal:
+        return change_journal(kafka, group, actor="another")
+
+    def begin(journal: Journal) -> None:
+        journal.write_change(ChangeRecord("c", "fence", "c", {"hash": "x"}, RolloutState.RUNNING, 0.0), "begun")
+
+    with ConnectSession(lab.cluster()) as session:
+        uninstaller = Uninstaller(session, "nobodys", ledgers=False, plans_folder=tmp_path)
+
+        def remove(plan: UninstallPlan, report: Callable[[str], None] = lambda line: None) -> None:
+            uninstaller.apply(plan, change_journal(kafka, group, actor="test"), report)
+
+        for path in plans:
+            path.touch()
+        of_files = uninstaller.plan()
+        assert [item.kind for item in of_files.removes] == ["file", "file"], "no journal yet"
+        working = controller()
+        working.acquire()
+        begin(working)
+        with pytest.raises(LeaseHeldError):
+            remove(of_files)
+        assert all(path.exists() for path in plans)
+        abandon(working, note="over", take_over=True)
+        with pytest.raises(PlanMovedError, match="has a journal by now"):
+            remove(of_files)
+        assert all(path.exists() for path in plans)
+
+        waiting = controller()
+        waiting.acquire()  # it has announced nothing so far
+
+        def cut_off(line: str) -> None:
+            with pytest.raises(LeaseHeldError, match="test"):
+                controller().acquire()
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            remove(uninstaller.plan(), cut_off)
+        assert [path.exists() for path in plans] == [False, True]
+        with (
+            pytest.raises(RefusedError, match="is not finished"),
+            group_change(controller(), "fence", "c", {"hash": "x"}),
+        ):
+            pass
+        with pytest.raises(FencedError):
+            begin(waiting)
+        remove(uninstaller.plan())
+        assert not any(path.exists() for path in plans)
+        assert not Topics(kafka).describe([journal_topic(group)])
+
+        plans[0].touch()
+        remove(uninstaller.plan())  # files alone: the journal is made for the lease
+        assert not plans[0].exists()
+        assert not Topics(kafka).describe([journal_topic(group)])
+        assert uninstaller.plan().removes == ()
 
 
 def test_the_topics_of_a_connect_cluster_are_never_taken_for_ledgers(lab: Lab) -> None:

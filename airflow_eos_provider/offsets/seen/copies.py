@@ -1,18 +1,20 @@
 """How far a connector's own offsets topic and the global one are apart, key by key.
 
-A task with an own topic writes each offset there in its transaction, and a copy of it to the global topic soon after. A
-worker from before KIP-618 knows of no own topics: it reads that copy, and leaves the own topic behind when it goes on.
+A task with an own topic writes each offset there in its transaction, and a copy of it to the global topic as soon as
+the broker has that record: before the transaction is committed (``ConnectorOffsetBackingStore``, 4.3.1). A worker from
+before KIP-618 knows of no own topics: it reads that copy, and leaves the own topic behind when it goes on.
 Offsets mean nothing here; which of two is newer is told by the time of their records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_eos_provider.connect.offsets import OffsetRecord
 from airflow_eos_provider.offsets.seen.group import GroupOffsets
+from airflow_eos_provider.offsets.topic import OffsetsTopic
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class Copies:
     :param seconds_behind: by how much the oldest such copy is older; None if every one of them is missing.
     :param missing: without a copy in the global topic, among those behind.
     :param further: whose older copy has a greater number in it: the own offset was moved back, or was removed, since.
+    :param ahead: whose copy is of a transaction that is open or was aborted: the records before it may be nowhere.
     :param left: whose offset in the global topic is newer: the connector ran without its own topic since.
     :param newest_own: time of the newest record of it in the own topic, seconds since the epoch; None if there is none.
     :param newest_global: likewise in the global topic.
@@ -39,6 +42,7 @@ class Copies:
     seconds_behind: float | None
     missing: int
     further: int
+    ahead: int
     left: int
     newest_own: float | None
     newest_global: float | None
@@ -59,6 +63,7 @@ class Copies:
             "seconds_behind": self.seconds_behind,
             "missing": self.missing,
             "further": self.further,
+            "ahead": self.ahead,
             "left_behind": self.left,
             "newest_own": self.newest_own,
             "newest_global": self.newest_global,
@@ -76,12 +81,15 @@ def copies(offsets: GroupOffsets, connector: str) -> Copies | None:
     topic = offsets.own_topics.get(name)  # its first task makes it
     own = _newest(topic.committed.get(connector, ()) if topic else ())
     copied = _newest(offsets.global_topic.committed.get(connector, ()))
+    pending = {(record.key.raw, record.value) for record in _not_committed(topic, connector)}
     newest_own = max((record.timestamp_ms for record in own.values()), default=None)
-    same = missing = further = left = 0
+    same = missing = further = ahead = left = 0
     lags: list[int] = []
     for raw in own.keys() | copied.keys():
         mine, other = own.get(raw), copied.get(raw)
-        if mine is None:
+        if other is not None and not (mine and mine.value == other.value) and (raw, other.value) in pending:
+            ahead += 1
+        elif mine is None:
             left += _is_left(other, newest_own)
         elif other is None:
             missing += not mine.is_removed
@@ -103,6 +111,7 @@ def copies(offsets: GroupOffsets, connector: str) -> Copies | None:
         max(lags) / 1000 if lags else None,
         missing,
         further,
+        ahead,
         left,
         _seconds(newest_own),
         _seconds(max((record.timestamp_ms for record in copied.values()), default=None)),
@@ -113,6 +122,13 @@ def all_copies(offsets: GroupOffsets) -> list[Copies]:
     """Of every connector with an own topic, by name."""
     found = (copies(offsets, connector) for connector in offsets.known())
     return [one for one in found if one is not None]
+
+
+def _not_committed(topic: OffsetsTopic | None, connector: str) -> Iterator[OffsetRecord]:
+    """What stands in an own topic of transactions that are not committed."""
+    if topic is not None:
+        yield from topic.waiting.get(connector, ())
+        yield from topic.aborted.get(connector, ())
 
 
 def _newest(records: Iterable[OffsetRecord]) -> dict[bytes, OffsetRecord]:

@@ -36,7 +36,7 @@ def connector(name: str = "orders", state: str = "RUNNING", *, trace: str = "", 
 
 def copy(**numbers: float) -> Copies:
     """Copies that are as far, but for these numbers."""
-    as_far = Copies("orders", "orders-offsets", 1, 1, 0, None, 0, 0, 0, 1.0, 1.0)
+    as_far = Copies("orders", "orders-offsets", 1, 1, 0, None, 0, 0, 0, 0, 1.0, 1.0)
     return replace(as_far, **numbers)  # type: ignore[arg-type]
 
 
@@ -96,6 +96,20 @@ def test_a_copy_that_is_as_far_still_leaves_the_own_topic_behind() -> None:
 
 def test_a_copy_that_is_further_on_loses() -> None:
     assert only(findings(look(copies=(copy(same=0, behind=1, further=1),)))).effect is Effect.LOSES
+
+
+@pytest.mark.parametrize("others", [{}, {"behind": 1}, {"left": 1}], ids=str)
+def test_a_copy_of_a_transaction_that_is_not_committed_loses(others: dict[str, int]) -> None:
+    one = only(findings(look(copies=(copy(same=0, ahead=1, **others),))))
+    assert one.effect is Effect.LOSES
+    assert "of a transaction that is not committed" in one.found
+
+
+def test_an_own_topic_that_is_left_behind_is_not_said_to_be_as_far() -> None:
+    one = only(findings(look(OLD, copies=(copy(same=0, left=2),))))
+    assert one.effect is Effect.REPEATS
+    assert "which is newer than its own topic orders-offsets in 2 source partitions" in one.found
+    assert "eos offsets drop-own orders" in one.remedy
 
 
 def test_failed_tasks_are_named_with_the_command_once_an_older_worker_is_there() -> None:

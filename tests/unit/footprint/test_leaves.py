@@ -50,7 +50,9 @@ WRITERS = {
         "cli/fence.py",
         "cli/offsets_change.py",
         "cli/topics.py",
+        "cli/uninstall.py",  # removes its journal again
         "downgrade/drop_own.py",
+        "footprint/uninstall.py",
         "journal/change.py",
         "offsets/fencing/round.py",
         "offsets/internal_topics/create.py",

@@ -43,6 +43,8 @@ def test_nothing_is_removed_while_a_change_is_not_finished() -> None:
     with pytest.raises(RefusedError, match="is not finished"):
         require_at_rest(JournalContent(changes={"c1": change(RolloutState.PAUSED)}), "g", lambda: NOW)
     require_at_rest(JournalContent(changes={"c1": change(RolloutState.DONE)}), "g", lambda: NOW)
+    cut_off = replace(change(RolloutState.PAUSED), kind="uninstall", about="g")
+    require_at_rest(JournalContent(changes={"c1": cut_off}), "g", lambda: NOW)
 
 
 def test_the_hash_is_of_what_is_removed_alone() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_eos_provider.connect.offsets import OffsetLog, offset_key
 from airflow_eos_provider.connect.rest import ConnectorStatus
+from airflow_eos_provider.kafka.partition_writers import Outcome
 from airflow_eos_provider.kafka.read import LogRecord
 from airflow_eos_provider.kafka.writers import TopicWriters
 from airflow_eos_provider.offsets.seen.copies import Copies, all_copies, copies
@@ -19,18 +20,21 @@ from airflow_eos_provider.offsets.topic import OffsetsTopic
 Entry = tuple[str, dict[str, Any] | None, int]
 
 
-def topic(name: str, entries: tuple[Entry, ...]) -> OffsetsTopic:
-    log = OffsetLog(name)
+def topic(name: str, entries: tuple[Entry, ...], outcomes: tuple[Outcome, ...] = ()) -> OffsetsTopic:
+    """:param outcomes: of the transactions of the entries; committed by default."""
+    log = OffsetLog(name, (lambda record: outcomes[record.offset]) if outcomes else (lambda record: Outcome.COMMITTED))
     for position, (partition, offset, at) in enumerate(entries):
         value = None if offset is None else json.dumps(offset).encode()
         log.take([LogRecord(name, 0, position, at, offset_key("c", {"p": partition}), value)])
-    return OffsetsTopic(name, "id", {0: len(entries)}, log.committed(), {}, TopicWriters(None, {}, {}, {}))
+    return OffsetsTopic(
+        name, "id", {0: len(entries)}, log.committed(), log.open(), TopicWriters(None, {}, {}, {}), log.aborted()
+    )
 
 
-def beside(own: tuple[Entry, ...] | None, global_: tuple[Entry, ...]) -> Copies:
+def beside(own: tuple[Entry, ...] | None, global_: tuple[Entry, ...], outcomes: tuple[Outcome, ...] = ()) -> Copies:
     """:param own: None: the topic does not exist."""
     connectors = {"c": ConnectorStatus("c", "source", "RUNNING", "w")}
-    own_topics = {} if own is None else {"own": topic("own", own)}
+    own_topics = {} if own is None else {"own": topic("own", own, outcomes)}
     found = copies(GroupOffsets(topic("global", global_), own_topics, connectors, {"c": "own"}), "c")
     assert found is not None
     return found
@@ -68,6 +72,19 @@ def test_a_newer_offset_in_the_global_topic_leaves_the_own_one_behind() -> None:
     found = beside((("a", {"n": 2}, 1_000),), (("a", {"n": 9}, 5_000),))
     assert (found.left, found.behind) == (1, 0)
     assert found.is_left_behind
+
+
+@pytest.mark.parametrize("outcome", [Outcome.ABORTED, Outcome.OPEN])
+def test_a_copy_of_a_transaction_that_is_not_committed_is_no_progress(outcome: Outcome) -> None:
+    of_before, lost = ("a", {"n": 2}, 1_000), ("a", {"n": 9}, 2_000)
+    found = beside((of_before, lost), (("a", {"n": 9}, 2_010),), (Outcome.COMMITTED, outcome))
+    assert (found.ahead, found.left, found.behind) == (1, 0, 0)
+    assert not found.is_left_behind, "dropped by that, its own topic would take with it what nobody has delivered"
+    assert beside((lost,), (("a", {"n": 9}, 2_010),), (outcome,)).ahead == 1, "its first transaction"
+    again = (of_before, lost, ("a", {"n": 9}, 3_000))
+    assert beside(again, (("a", {"n": 9}, 3_010),), (Outcome.COMMITTED, outcome, Outcome.COMMITTED)).ahead == 0
+    went_on = beside((of_before, lost), (("a", {"n": 30}, 9_000),), (Outcome.COMMITTED, outcome))
+    assert (went_on.ahead, went_on.left) == (0, 1), "another worker's, since"
 
 
 def test_a_source_partition_that_the_own_topic_never_had_counts_only_if_it_came_since() -> None:
