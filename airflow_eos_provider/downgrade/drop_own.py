@@ -1,9 +1,9 @@
 """Takes a connector off an own offsets topic that it was run without: planned, approved by its hash, then carried out.
 
-Deleted alone the topic does harm: a task whose connector names an own topic reads that one only (the own topic's nulls
-are put over what the global one has: ``ConnectorOffsetBackingStore.get``, 4.3.1), so behind an empty one it begins anew.
-So the connector's configuration gives the topic up first, and then the topic is deleted. From then on the connector has
-its offsets in the global topic alone, whichever version runs it.
+Deleted alone the topic does harm: a task whose connector names an own topic reads that one only, for its nulls are put
+over what the global one has (``ConnectorOffsetBackingStore.get``, 4.3.1); so behind an empty one it begins anew. So the
+connector's configuration gives the topic up first, and then the topic is deleted. From then on the connector has its
+offsets in the global topic alone, whichever version runs it.
 """
 
 from __future__ import annotations
