@@ -24,6 +24,7 @@ from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.offsets.seen.copies import Copies, copies
 from airflow_eos_provider.offsets.seen.group import Progress, read_group_offsets
 from airflow_eos_provider.offsets.stores import OffsetStores, is_elsewhere
+from airflow_eos_provider.offsets.topic import OffsetsTopic
 from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
 
 #: Of a plan's document. Renaming it leaves changes that are under way without their command.
@@ -40,7 +41,8 @@ class DropPlan:
     :param topic_id: of the topic; empty if there is none, so that nothing is deleted.
     :param offsets: how many offsets of the connector are in it.
     :param left: in how many source partitions the global topic is newer; no part of the hash, since it goes on.
-    :param also_of: other connectors that name the topic, for which it stays.
+    :param also_of: other connectors that name the topic, or have offsets in it, for which it stays: it may be that of
+        another Connect cluster, too.
     """
 
     group_id: str
@@ -86,7 +88,7 @@ class DropPlan:
         if self.deletes:
             found.append(f"-topic {self.topic} (id {self.topic_id}, {counted(self.offsets, 'offset')} of it)")
         elif self.also_of:
-            found.append(f" topic {self.topic} stays: {', '.join(self.also_of)} names it, too")
+            found.append(f" topic {self.topic} stays: it is also of {', '.join(self.also_of)}")
         else:
             found.append(f" topic {self.topic} does not exist")
         return found
@@ -119,6 +121,16 @@ class DropPlan:
             raise ConfigurationError("The plan on record is one of another version of this package.")
         names = ("group_id", "kafka_cluster_id", "connector", "topic", "topic_id", "offsets", "left")
         return cls(**{name: document[name] for name in names}, also_of=tuple(document["also_of"]))
+
+
+def connectors_in(topic: OffsetsTopic) -> set[str]:
+    """Whose offsets are in an offsets topic: those that stand, and those of open transactions."""
+    return {
+        connector
+        for by_connector in (topic.committed, topic.waiting)
+        for connector, records in by_connector.items()
+        if connector is not None and any(not record.is_removed for record in records)
+    }
 
 
 class OwnTopicDropper:
@@ -158,7 +170,7 @@ class OwnTopicDropper:
                 f"{connector} does not exist." if status is None else f"{connector} names no {OWN_TOPIC}.",
                 remedy="See 'eos offsets list'.",
             )
-        one = self._copies(connector, connectors)
+        one, others = self._copies(connector, connectors)
         if is_elsewhere(one.own_topic):
             raise RefusedError(
                 f"The own topic of {connector}, {one.own_topic}, is in another Kafka cluster.",
@@ -167,11 +179,7 @@ class OwnTopicDropper:
         self._require_left_behind(one)
         self._require_unread(status)
         found = self._topics.describe([one.own_topic]).get(one.own_topic)
-        also_of = (
-            name
-            for name, other in connectors.items()
-            if name != connector and other.config.get(OWN_TOPIC) == one.own_topic
-        )
+        naming = {name for name, other in connectors.items() if other.config.get(OWN_TOPIC) == one.own_topic}
         return DropPlan(
             session.cluster.group_id,
             session.kafka.cluster_id(),
@@ -180,10 +188,11 @@ class OwnTopicDropper:
             found.id if found else "",
             one.read_own,
             one.left,
-            tuple(sorted(also_of)),
+            tuple(sorted((naming | others) - {connector})),
         )
 
-    def _copies(self, connector: str, connectors: Mapping[str, ConnectorStatus]) -> Copies:
+    def _copies(self, connector: str, connectors: Mapping[str, ConnectorStatus]) -> tuple[Copies, set[str]]:
+        """How far its topics are apart, and whose offsets are in its own one."""
         topic = self._offsets_topic or read_worker_files(self._session.cluster).common(OFFSETS)
         offsets = read_group_offsets(
             OffsetStores(self._session, topic, lambda: True), connectors, only=[connector], progress=self._progress
@@ -191,7 +200,8 @@ class OwnTopicDropper:
         one = copies(offsets, connector)
         if one is None:
             raise ConfigurationError(f"{connector} names the global topic as its own: it has none.")
-        return one
+        own = offsets.own_topics.get(one.own_topic)
+        return one, connectors_in(own) if own else set()
 
     def _require_left_behind(self, one: Copies) -> None:
         if one.ahead:

@@ -150,6 +150,15 @@ def _readers(look: DowngradeLook) -> Iterator[DowngradeFinding]:
 
 def _modes(look: DowngradeLook) -> Iterator[DowngradeFinding]:
     """In one step, tasks on workers that are still enabled ask an older leader for its fencing endpoint."""
+    unknown = [worker.worker_id for worker in look.workers if worker.exactly_once is None]
+    if unknown:
+        yield DowngradeFinding(
+            Effect.UNKNOWN,
+            ", ".join(unknown),
+            "does not say whether it runs exactly-once source connectors; if it does, its source tasks fail once an "
+            "older worker leads the group",
+            "Look again when it answers; see 'eos status'.",
+        )
     enabled = [worker.worker_id for worker in look.workers if worker.exactly_once]
     if not enabled:
         return
@@ -270,7 +279,7 @@ def _task_configs(look: DowngradeLook) -> Iterator[DowngradeFinding]:
     """Tasks that have failed, once an older worker is there; and what restarts them."""
     if not any(worker.is_older for worker in look.workers):
         return
-    all_older = all(worker.is_older for worker in look.workers if worker.version is not None)
+    all_older = all(worker.is_older for worker in look.workers)  # one that does not answer may be a newer one
     for name, status in sorted(look.connectors.items()):
         failed = [task for task in status.tasks if task.state == "FAILED"]
         if not failed:

@@ -6,9 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_eos_provider.downgrade.drop_own import DropPlan
+from airflow_eos_provider.connect.offsets import OffsetLog, offset_key
+from airflow_eos_provider.downgrade.drop_own import DropPlan, connectors_in
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
+from airflow_eos_provider.kafka.partition_writers import Outcome
+from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.writers import TopicWriters
+from airflow_eos_provider.offsets.topic import OffsetsTopic
 
+OUTCOMES = (Outcome.COMMITTED, Outcome.COMMITTED, Outcome.COMMITTED, Outcome.ABORTED, Outcome.OPEN)
 PLAN = DropPlan("g", "cluster", "orders", "orders-offsets", "id-1", offsets=2, left=1)
 
 
@@ -17,8 +23,21 @@ def test_a_plan_deletes_the_topic_unless_another_connector_names_it() -> None:
     assert "-topic orders-offsets (id id-1, 2 offsets of it)" in PLAN.lines()
     shared = replace(PLAN, also_of=("b",))
     assert not shared.deletes
-    assert " topic orders-offsets stays: b names it, too" in shared.lines()
+    assert " topic orders-offsets stays: it is also of b" in shared.lines()
     assert not replace(PLAN, topic_id="").deletes
+
+
+def test_whose_offsets_are_in_a_topic() -> None:
+    """It may be the own topic of a connector of another Connect cluster, of which this one knows nothing."""
+    log = OffsetLog("own", lambda record: OUTCOMES[record.offset])
+    for position, (connector, value) in enumerate(
+        (("orders", b"1"), ("of another", b"2"), ("removed", None), ("gone", b"3"), ("about to", b"4"))
+    ):
+        log.take([LogRecord("own", 0, position, 1, offset_key(connector, {"p": 1}), value)])
+    topic = OffsetsTopic(
+        "own", "id", {0: 5}, log.committed(), log.open(), TopicWriters(None, {}, {}, {}), log.aborted()
+    )
+    assert connectors_in(topic) == {"orders", "of another", "about to"}
 
 
 def test_the_hash_is_of_what_is_done_and_not_of_the_global_topic_that_goes_on() -> None:

@@ -80,6 +80,15 @@ def test_enabled_workers_name_the_tasks_that_may_fail_in_one_step() -> None:
     assert "to-s3" not in one.found
 
 
+@pytest.mark.parametrize("version", [None, "4.3.1"])
+def test_a_worker_that_does_not_say_its_mode_is_not_taken_for_one_that_is_not_enabled(version: str | None) -> None:
+    silent = replace(NEW, worker_id="w3:8083", version=version, exactly_once=None)
+    one = only(findings(look(NEW, silent)))
+    assert (one.effect, one.about) == (Effect.UNKNOWN, "w3:8083")
+    failed = findings(look(OLD, replace(silent, version=None), connectors=(connector(trace=NO_ENDPOINT),)))
+    assert failed[0].remedy.startswith("When every worker is older: curl")
+
+
 def test_how_far_the_copies_are_behind_is_said_in_figures() -> None:
     one = only(findings(look(copies=(copy(read_own=3, same=0, behind=3, seconds_behind=6.54, missing=1),))))
     assert one.effect is Effect.REPEATS
