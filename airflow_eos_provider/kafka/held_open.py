@@ -149,7 +149,8 @@ async def _leaders(admin: Any, places: Iterable[Place]) -> dict[Place, int | Non
     metadata = await admin._get_cluster_metadata(set(wanted))
     for topic in metadata.get("topics", ()):
         leaders = {each["partition_index"]: each["leader_id"] for each in topic.get("partitions", ())}
-        if leaders:
+        if leaders or topic["error_code"] != kafka.errors.UnknownTopicOrPartitionError.errno:
+            # With another error nothing is known of its partitions, such as where its description is denied.
             found.update({(topic["name"], number): leaders.get(number) for number in wanted[topic["name"]]})
     return found
 

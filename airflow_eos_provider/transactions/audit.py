@@ -5,14 +5,17 @@ All of it takes values and returns values; :mod:`~airflow_eos_provider.transacti
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from airflow_eos_provider.connect.config_topic import ClusterState
+from airflow_eos_provider.connect.other_kafka import OVERRIDES
+from airflow_eos_provider.connect.transactional_ids import leader_id
 from airflow_eos_provider.data_text import LINE_CHARACTERS, counted, duration, one_line
 from airflow_eos_provider.kafka.held_open import Place
+from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.transactions.collisions import Collision
 from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds
 from airflow_eos_provider.transactions.hanging import Hanging, HangingLook
@@ -85,6 +88,7 @@ class Seen:
     :param hanging: what partitions hold open.
     :param ends: of the partitions where something hangs.
     :param live: by transactional id the connector whose task it is, of tasks that exist.
+    :param expected: of those ids the ones that the brokers have to know, see :func:`expected_ids`.
     :param expiration_seconds: ``transactional.id.expiration.ms``.
     :param collisions: what two groups share.
     :param doubts: what could not be seen, in words.
@@ -94,6 +98,7 @@ class Seen:
     hanging: HangingLook | None = None
     ends: Mapping[Place, EndsOrWhy] = field(default_factory=dict)
     live: Mapping[str, str] | None = None
+    expected: frozenset[str] = frozenset()
     expiration_seconds: float | None = None
     collisions: tuple[Collision, ...] = ()
     doubts: tuple[str, ...] = ()
@@ -167,7 +172,8 @@ def audit(at: float, group_id: str, seen: Seen, limits: Limits = DEFAULT_LIMITS)
         *(_of_collision(each) for each in seen.collisions if each.is_harmful),
     )
     notes = tuple(f"{each.what}; {each.remedy}" for each in seen.collisions if not each.is_harmful)
-    return Audit(at, group_id, findings, notes, (*seen.doubts, *_unseen(look), *_no_expiration(seen)))
+    doubts = (*seen.doubts, *_unseen(look), *_no_expiration(seen), *_use_not_known(seen), *_not_listed(group_id, seen))
+    return Audit(at, group_id, findings, notes, doubts)
 
 
 def hanging_finding(one: Hanging, ends: EndsOrWhy | None) -> AuditFinding:
@@ -205,18 +211,25 @@ def open_too_long(ids: Iterable[KnownId], now: float, limits: Limits) -> Iterato
             continue
         timeout = one.description.timeout_ms / 1000
         places = [f"{topic}-{number}" for topic, number in one.description.partitions]
-        where = ", ".join(places[:_SHOWN]) + (f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else "")
-        overdue = "; its coordinator should have ended it" if one.is_overdue(now) else ""
+        where = _some(places)
+        is_overdue = one.is_overdue(now)
+        overdue = "; its coordinator should have ended it" if is_overdue else ""
         yield AuditFinding(
             FindingKind.OPEN,
             one.id,
             f"the transaction of {one.id} ({one.owner.text}) is {one.description.state} for {duration(seconds)} in "
             f"{where or 'no partition yet'}; its timeout is {duration(timeout)}{overdue}",
-            "see whether the brokers of these partitions run; 'eos fence' ends that of a connector"
-            if overdue
-            else "it ends with its producer, or at its timeout; 'eos fence' ends that of a connector",
+            _remedy_of_open(one, is_overdue=is_overdue),
             f"{FindingKind.OPEN} {one.id}",
         )
+
+
+def _remedy_of_open(one: KnownId, *, is_overdue: bool) -> str:
+    if one.description.state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT):
+        return "see whether the brokers of these partitions run: it is decided, and ends when each has its marker"
+    if is_overdue:
+        return "see whether the brokers of these partitions run; 'eos fence' ends that of a connector"
+    return "it ends with its producer, or at its timeout; 'eos fence' ends that of a connector"
 
 
 def idle_ids(
@@ -256,6 +269,21 @@ def live_ids(group_id: str, state: ClusterState) -> dict[str, str]:
     }
 
 
+def expected_ids(group_id: str, state: ClusterState) -> frozenset[str]:
+    """Ids of tasks that the brokers have to know if the group runs exactly once.
+
+    Those of connectors that are started, and of whose tasks the leader has fenced the ones before. A sink connector has
+    no such record; one with producers of its own addresses may have its ids on another Kafka cluster.
+    """
+    return frozenset(
+        f"{group_id}-{name}-{number}"
+        for name, connector in state.connectors.items()
+        if connector.target_state == "STARTED" and not (connector.inconsistent or connector.pending_fencing)
+        if not connector.config.get(OVERRIDES["producer"])
+        for number in range(min(connector.task_count or 0, connector.task_count_record or 0))
+    )
+
+
 def _of_collision(each: Collision) -> AuditFinding:
     key = f"{FindingKind.COLLISION} {each.kind} {each.subject}"
     return AuditFinding(FindingKind.COLLISION, each.subject, each.what, each.remedy, key)
@@ -277,3 +305,31 @@ def _no_expiration(seen: Seen) -> Iterator[str]:
     known = {one.id for one in seen.ids or ()}
     if seen.expiration_seconds is None and known & (seen.live or {}).keys():
         yield "when the brokers forget an idle id: transactional.id.expiration.ms takes DescribeConfigs on the cluster"
+
+
+def _use_not_known(seen: Seen) -> Iterator[str]:
+    """A producer that takes an id clears the time of its last transaction: its coordinator tells no other."""
+    unknown = [
+        one.id for one in seen.ids or () if one.id in (seen.live or {}) and one.description.last_started_at_ms is None
+    ]
+    if unknown:
+        yield (
+            f"for how long {counted(len(unknown), 'id')} of tasks {'is' if len(unknown) == 1 else 'are'} idle: no "
+            f"transaction since the task has taken it ({_some(unknown)})"
+        )
+
+
+def _not_listed(group_id: str, seen: Seen) -> Iterator[str]:
+    """Ids that no coordinator has, while it has the leader's: of a group that is ``disabled`` it would have none."""
+    known = {one.id for one in seen.ids or ()}
+    missing = sorted(seen.expected - known)
+    if missing and leader_id(group_id) in known:
+        yield (
+            f"{counted(len(missing), 'id')} of tasks that exist ({_some(missing)}): the brokers have forgotten an id "
+            "that they do not name, and its task fails at its next write (KAFKA-18019), unless the task has never "
+            "started or the group is not enabled; see 'eos status', and restart the task"
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

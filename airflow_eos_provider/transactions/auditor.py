@@ -10,11 +10,12 @@ from typing import Self
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.config_topic import ClusterState, read_cluster_state
 from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
+from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.connect.transactional_ids import KnownGroup
+from airflow_eos_provider.connect.transactional_ids import KnownGroup, leader_id
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError, UnreachableError
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, Audit, Limits, Seen, audit, live_ids
+from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, Audit, Limits, Seen, audit, expected_ids, live_ids
 from airflow_eos_provider.transactions.collisions import KafkaGroups, find_collisions, not_known
 from airflow_eos_provider.transactions.ends import ends_of
 from airflow_eos_provider.transactions.groups import described_group, look_at_groups
@@ -22,6 +23,7 @@ from airflow_eos_provider.transactions.hanging import STATE_TOPIC, find_hanging
 from airflow_eos_provider.transactions.look import (
     Filter,
     KnownId,
+    hidden_ids,
     id_expiration_seconds,
     known_ids,
     partitions_of_all_topics,
@@ -43,15 +45,30 @@ def look_at_open(
     :param topics: where nothing may hang; empty for all.
     :param connectors: whose transactions count; empty for all of the group's.
     :param open_seconds: for which one may be open; None for its own timeout.
-    :raises ConfigurationError: there is no such topic, or the credentials are refused.
+    :raises ConfigurationError: there is no such topic, a text is given for a list, or the credentials are refused.
     :raises UnreachableError: a broker does not answer.
     """
+    _require_names(topics, connectors)
     with ConnectSession(cluster) as session:
+        wanted = [f"{cluster.group_id}-{name}-0" for name in connectors] or [leader_id(cluster.group_id)]
+        hidden = hidden_ids(session.kafka, wanted)
         found = Scope(session, None, topics).look(Filter(open_only=True), by_name=True)
         opened = tuple(one for one in found.opened if not connectors or one.owner.connector in connectors)
         look = found.hanging
         ends = ends_of(session.kafka, [one.held.place for one in look.hanging]) if look else {}
-    return audit(found.at, cluster.group_id, Seen(opened, look, ends), Limits(open_seconds))
+    doubts = tuple(f"the transactions of {one} and the like: the principal may not describe it" for one in hidden)
+    return audit(found.at, cluster.group_id, Seen(opened, look, ends, doubts=doubts), Limits(open_seconds))
+
+
+def _require_names(*given: Sequence[str]) -> None:
+    """A text in place of a list would be taken for names of one character, of which nobody has anything open."""
+    for one in given:
+        if isinstance(one, str):
+            raise ConfigurationError(
+                f"Names of topics or connectors are given as one text, {one!r}.",
+                expected="a list of names",
+                remedy="In Airflow, a template that gives a list needs render_template_as_native_obj on its DAG.",
+            )
 
 
 class Auditor:
@@ -75,6 +92,7 @@ class Auditor:
         beside: Sequence[ConnectCluster] = (),
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
+        _require_names(topics)
         self.cluster = cluster
         self._session = ConnectSession(cluster)
         self._config_topic = config_topic
@@ -111,6 +129,8 @@ class Auditor:
         ids: tuple[KnownId, ...] | None = None
         with self._or_doubt("the transactional ids"):
             others = [group for group in groups.connect if group.group_id != group_id]
+            if hidden_ids(kafka):
+                self._doubts.append("transactional ids that the principal may not describe (Describe on every id)")
             ids = tuple(known_ids(kafka, group_id, connectors_of(state), Filter(everyone=True), others))
         hanging, ends = None, {}
         with self._or_doubt("what partitions hold open"):
@@ -122,11 +142,21 @@ class Auditor:
             hanging=hanging,
             ends=ends,
             live=None if state is None else live_ids(group_id, state),
+            expected=self._expected(state),
             expiration_seconds=id_expiration_seconds(kafka),
             collisions=find_collisions(groups),
             doubts=(*self._doubts, *not_known(groups)),
         )
         return audit(time.time(), group_id, seen, self._limits)
+
+    def _expected(self, state: ClusterState | None) -> frozenset[str]:
+        """Ids that the brokers have to know; none where the workers' files say that the group is not enabled."""
+        files = read_worker_files(self.cluster)
+        modes = {properties.get(MODE_PROPERTY, "").strip().lower() for properties in files.properties.values()}
+        is_not_enabled = not files.unread and Mode.ENABLED.value not in modes
+        if state is None or is_not_enabled:
+            return frozenset()
+        return expected_ids(self.cluster.group_id, state)
 
     def _groups(self, known: Mapping[str, int], topics: Mapping[str, int], state: ClusterState | None) -> KafkaGroups:
         """Everybody on the Kafka cluster; nobody where that cannot be seen."""

@@ -148,17 +148,21 @@ def _task_ids(found: KafkaGroups) -> Iterator[Collision]:
 
 def _fixed_ids(found: KafkaGroups) -> Iterator[Collision]:
     """Ids of leaders and journals that look like a task's."""
-    for one, other in permutations(found.connect, 2):
+    by_prefix: defaultdict[str, list[tuple[str, str, str]]] = defaultdict(list)
+    for other in found.connect:
+        for fixed, whose in ((leader_id(other.group_id), "the leader"), (journal_topic(other.group_id), "eos")):
+            by_prefix[f"{fixed.rpartition('-')[0]}-"].append((fixed, whose, other.group_id))
+    for one in found.connect:
         for name in sorted(one.connectors or ()):
             prefix = f"{one.group_id}-{name}-"
-            for fixed, whose in ((leader_id(other.group_id), "the leader"), (journal_topic(other.group_id), "eos")):
+            for fixed, whose, theirs in by_prefix.get(prefix, ()):
                 number = task_number(fixed, prefix)
-                if number is not None:
+                if number is not None and theirs != one.group_id:
                     yield Collision(
                         CollisionKind.IDS,
                         fixed,
                         f"task {number} of connector {name} of group {one.group_id} has the transactional id {fixed}, "
-                        f"which is that of {whose} for group {other.group_id}: they fence each other",
+                        f"which is that of {whose} for group {theirs}: they fence each other",
                         f"create {name} anew under another name",
                     )
 

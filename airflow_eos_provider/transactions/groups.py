@@ -22,6 +22,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.held_open import Place
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.transactions.collisions import CONTROL, PLANNER, KafkaGroups, PipelineSeen
+from airflow_eos_provider.transactions.readers import GROUPS_HIDDEN, sees_every_group
 
 #: So many partitions that could not be seen are named.
 _SHOWN = 3
@@ -72,6 +73,8 @@ def look_at_groups(
     :raises EosError: it answered with an error.
     """
     listed = listed_groups(kafka)
+    with kafka.admin() as admin:
+        hidden = () if sees_every_group(admin) else (GROUPS_HIDDEN,)
     with kafka.transactions() as client:
         ids = {one.producer_id: one.transactional_id for one in client.list()}
         look = client.writing(_worth_asking(topics, described))
@@ -97,7 +100,7 @@ def look_at_groups(
         pipelines=pipelines_of(ids.values(), topics, {name for one in found.values() for name in one.topics}),
         writers=writers,
         states=read,
-        unknown=tuple(_unseen(look.unknown)),
+        unknown=(*hidden, *_unseen(look.unknown)),
     )
 
 

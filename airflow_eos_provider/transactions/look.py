@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,7 +13,6 @@ from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[a
 
 from airflow_eos_provider.connect.transactional_ids import KnownGroup, group_of_leader, leader_id
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionDescription
 from airflow_eos_provider.transactions.owners import Owner, owner_of
 
@@ -53,10 +53,12 @@ class KnownId:
         return None if started is None else max(0.0, now - started / 1000)
 
     def is_overdue(self, now: float) -> bool:
-        """Whether its coordinator should have aborted its transaction by now."""
+        """Whether its coordinator should have ended its transaction by now.
+
+        One that is decided waits for its markers, which no timeout ends: past its timeout it is stuck as well.
+        """
         seconds = self.open_seconds(now)
-        limit = self.description.timeout_ms / 1000 + _ABORT_SECONDS
-        return self.description.state is TransactionState.ONGOING and seconds is not None and seconds > limit
+        return seconds is not None and seconds > self.description.timeout_ms / 1000 + _ABORT_SECONDS
 
     def to_dict(self, now: float) -> dict[str, Any]:
         """The same as JSON. Scripts rely on the names."""
@@ -139,6 +141,19 @@ def named_ids(
         described = client.describe(ids)
         others = with_leaders(others, group_id, (one.transactional_id for one in client.list(leader_id(""))))
     return [KnownId(described[id_], owner_of(id_, group_id, connectors, others)) for id_ in sorted(described)]
+
+
+def hidden_ids(kafka: Session, ids: Iterable[str] = ()) -> tuple[str, ...]:
+    """Of these ids those that the principal may not describe, and so does not see either; whether they exist or not.
+
+    :param ids: empty to ask for one that nobody uses: whether any may be hidden. A rule that denies some alone cannot
+        be noticed so.
+    :raises UnreachableError: no broker answered.
+    """
+    wanted = sorted(ids) or [secrets.token_hex(12)]
+    with kafka.transactions() as client:
+        seen = client.may_describe(wanted)
+    return tuple(one for one in wanted if one not in seen)
 
 
 def with_leaders(others: Collection[KnownGroup], group_id: str, ids: Iterable[str]) -> list[KnownGroup]:

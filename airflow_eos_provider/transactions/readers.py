@@ -6,6 +6,7 @@ stands; one that is past that offset reads uncommitted records.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -23,6 +24,9 @@ from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds
 
 #: Limit of each question, seconds.
 _SECONDS = 15.0
+
+#: What a listing does not show to a principal without rights.
+GROUPS_HIDDEN = "groups that the principal may not describe are not listed (Describe on every group, or on the cluster)"
 
 _SINK = "connect-"
 _OVERRIDE = "consumer.override.group.id"
@@ -201,14 +205,32 @@ def readers_of(kafka: Session, ends: Mapping[Place, EndsOrWhy], sinks: Mapping[s
 
 def _consumer_groups(admin: QuietAdmin) -> tuple[list[str], list[str]]:
     """Names of the groups, and what keeps them from being all."""
-    unknown = []
-    described = admin.client.describe_cluster(include_authorized_operations=True, request_timeout=CONNECT_SECONDS)
-    allowed = admin.answer(described, "describing the cluster").authorized_operations
-    if AclOperation.DESCRIBE not in (allowed or ()):
-        unknown.append("groups that the principal may not describe are not listed (Describe on the cluster)")
+    unknown = [] if sees_every_group(admin) else [GROUPS_HIDDEN]
     listed = admin.answer(admin.client.list_consumer_groups(request_timeout=_SECONDS), "listing consumer groups")
     unknown += [f"groups of a broker: {error}" for error in listed.errors or ()]
     return sorted(group.group_id for group in listed.valid or ()), unknown
+
+
+def sees_every_group(admin: QuietAdmin) -> bool:
+    """Whether a listing of groups leaves none out: brokers list what the principal may describe.
+
+    A rule that denies some groups alone cannot be noticed.
+
+    :raises EosError: the brokers do not tell.
+    """
+    described = admin.client.describe_cluster(include_authorized_operations=True, request_timeout=CONNECT_SECONDS)
+    allowed = admin.answer(described, "describing the cluster").authorized_operations
+    if AclOperation.DESCRIBE in (allowed or ()):
+        return True
+    nobody = secrets.token_hex(12)
+    try:
+        admin.client.describe_consumer_groups([nobody], request_timeout=_SECONDS)[nobody].result()
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return False
+        if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+            raise admin.explain(error, "describing a group") from error
+    return True
 
 
 def _asked_for_positions(admin: QuietAdmin, group_id: str, places: Collection[Place]) -> Future[Any]:

@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import ConfigurationError
@@ -342,7 +343,25 @@ def test_a_principal_that_may_not_see_all_is_never_told_that_something_hangs_or_
         assert "not all could be asked: it may be alive" in " ".join(refused.split())
         audit = json.loads(eos.run("transactions", "audit", "--json", *as_operator, expect=5).stdout)
         assert any("not every coordinator could be asked" in doubt for doubt in audit["doubts"])
+        assert any("ids that the principal may not describe" in doubt for doubt in audit["doubts"])
+        as_seen = look_at_open(ConnectCluster.from_file(Path(operators_file)), topics=[f"{lab.group_id}-configs"])
+        assert as_seen.verdict == "inconclusive"  # nothing hangs there, and of the group's own ids it sees none
+        assert "the principal may not describe it" in as_seen.doubts[0]
         assert eos.run("transactions", "watch", "--for", "0", *as_operator, expect=5).returncode == 5
+    with (
+        denied(lab, ResourceType.CLUSTER, "kafka-cluster", AclOperation.DESCRIBE),
+        denied(lab, ResourceType.GROUP, "*", AclOperation.DESCRIBE),
+    ):
+        until(
+            lambda: any(
+                "groups that the principal may not describe are not listed" in doubt
+                for doubt in json.loads(eos.run("transactions", "audit", "--json", *as_operator, expect=(0, 5)).stdout)[
+                    "doubts"
+                ]
+            ),
+            "the rules hold",
+            seconds=SECONDS,
+        )
     with opened(lab, "seen", 0), denied(lab, ResourceType.GROUP, "a-reader", AclOperation.DESCRIBE):
 
         def unknown() -> list[str]:

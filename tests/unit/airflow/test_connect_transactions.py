@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, TaskDeferred
+from airflow.sdk.module_loading import import_string
 
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
 from airflow_eos_provider.operators.audit import ConnectUnseenError
@@ -195,6 +197,12 @@ def test_timeout_and_error_of_the_trigger_end_the_sensor_with_what_was_last_seen
         sensor().resume(task_context, {"status": "error", "reason": "no such topic"})
 
 
+@pytest.mark.parametrize("given", ["topics", "connectors"])
+def test_a_text_is_not_taken_for_the_names_that_its_characters_are(task_context: dict[str, Any], given: str) -> None:
+    with pytest.raises(AirflowFailException, match="given as one text, 'orders'"):
+        sensor(deferrable=False, **{given: "orders"}).execute(task_context)
+
+
 def test_a_sensor_does_not_wait_for_what_only_a_person_can_mend(
     monkeypatch: pytest.MonkeyPatch, task_context: dict[str, Any]
 ) -> None:
@@ -230,6 +238,55 @@ def test_the_trigger_resumes_the_task_when_nothing_holds_readers_up(monkeypatch:
     assert event_of(waiting) == {"status": "look", "deadline": waiting.deadline}
     assert len(looks.asked) == 4
     assert looks.asked[0] == {"topics": ["a"], "connectors": [], "open_seconds": 5.0}
+
+
+def test_the_trigger_from_its_deferral_to_the_end_of_its_task(
+    monkeypatch: pytest.MonkeyPatch, task_context: dict[str, Any]
+) -> None:
+    """As Airflow does it: what is stored goes through JSON, and the trigger is made anew from its path."""
+    looks = use(monkeypatch, found("a-0"), found("a-0"), FINE)
+    waiting = sensor(deferrable=True, topics=["a"], connectors=["c"], longer_than=5.0, timeout=600)
+    with pytest.raises(TaskDeferred) as deferred:
+        waiting.execute(task_context)
+    path, stored = json.loads(json.dumps(deferred.value.trigger.serialize()))
+    event = event_of(import_string(path)(**stored))
+    resumed = getattr(waiting, deferred.value.method_name)(task_context, event=json.loads(json.dumps(event)))
+    assert resumed == FINE.to_dict()
+    assert looks.asked == [{"topics": ["a"], "connectors": ["c"], "open_seconds": 5.0}] * 4
+
+
+def test_a_look_of_the_trigger_does_not_hold_up_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow(cluster: Any, **asked: Any) -> Audit:
+        begun.set()
+        assert may_end.wait(120), "the event loop was held up: it did not get to allow the end"
+        return FINE
+
+    monkeypatch.setattr("airflow_eos_provider.transactions.auditor.look_at_open", slow)
+
+    async def beside() -> Any:
+        event = asyncio.ensure_future(anext(trigger(deadline=time.time() + 600).run()))
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
+        may_end.set()  # what else the loop has to do, it does while the look goes on
+        return (await event).payload
+
+    assert asyncio.run(beside())["status"] == "look"
+
+
+def test_a_trigger_that_is_cancelled_ends_and_leaves_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = use(monkeypatch, found("a-0"))
+
+    async def cancelled() -> None:
+        event = asyncio.ensure_future(anext(trigger(deadline=time.time() + 600).run()))
+        while not looks.asked:
+            await asyncio.sleep(0.01)
+        event.cancel()
+        await event
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancelled())
 
 
 def test_the_deadline_ends_the_trigger_with_what_was_last_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,20 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.config_topic import ClusterState, ConnectorConfigState, TaskSet
+from airflow_eos_provider.connect.config_topic import ClusterState, ConnectorConfigState, TaskCountRecord, TaskSet
 from airflow_eos_provider.kafka.held_open import HeldOpen
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionDescription
-from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, Audit, FindingKind, Limits, Seen, audit, live_ids
+from airflow_eos_provider.transactions.audit import (
+    DEFAULT_LIMITS,
+    Audit,
+    FindingKind,
+    Limits,
+    Seen,
+    audit,
+    expected_ids,
+    live_ids,
+)
 from airflow_eos_provider.transactions.collisions import Collision, CollisionKind
 from airflow_eos_provider.transactions.ends import PartitionEnds
 from airflow_eos_provider.transactions.hanging import Hanging, HangingLook
@@ -131,6 +140,51 @@ def test_the_tasks_that_exist_are_those_of_the_last_set_of_connectors_that_are_n
         {each.name: each for each in states} | {"new": ConnectorConfigState("new", {}, 1, "STARTED")}, 9
     )
     assert live_ids("g", state) == {"g-c-0": "c", "g-c-1": "c", "g-paused-0": "paused"}
+
+
+def test_an_id_without_a_transaction_since_its_task_took_it_is_idle_for_an_unknown_time() -> None:
+    """A restarted task clears the time of its last transaction, and the brokers forget its id all the same."""
+    unknown = audited(known())
+    assert (unknown.verdict, unknown.findings) == ("inconclusive", ())
+    assert "for how long 1 id of tasks is idle" in unknown.doubts[0]
+    assert "g-c-0" in unknown.doubts[0]
+    assert audited(known(id_="g-gone-0")).verdict == "pass"
+
+
+def test_an_id_of_a_task_that_the_brokers_do_not_name_may_be_forgotten() -> None:
+    leader = known(began_ago=60, id_="connect-cluster-g")
+    task = known(began_ago=60)
+    expected = frozenset({"g-c-0", "g-c-1"})
+    found = audited(leader, task, expected=expected)
+    assert found.verdict == "inconclusive"
+    assert "1 id of tasks that exist (g-c-1)" in found.doubts[0]
+    assert audited(leader, task, expected=frozenset({"g-c-0"})).verdict == "pass"
+    assert audited(task, expected=expected).verdict == "pass"  # no leader's id: the group runs without transactions
+
+
+def test_the_ids_that_brokers_have_to_know_are_those_of_fenced_tasks_of_started_connectors() -> None:
+    def connector(name: str, **more: Any) -> ConnectorConfigState:
+        fenced = {"fencing": TaskCountRecord(2, 3), "config": {}, "target_state": "STARTED", **more}
+        return ConnectorConfigState(name, config_offset=1, task_set=TaskSet(2, 2, {}), **fenced)
+
+    states = [
+        connector("c"),
+        connector("sink", fencing=None),
+        connector("paused", target_state="PAUSED"),
+        connector("pending", pending_fencing=True),
+        connector("broken", inconsistent=True),
+        connector("elsewhere", config={"producer.override.bootstrap.servers": "other:9092"}),
+    ]
+    assert expected_ids("g", ClusterState({each.name: each for each in states}, 9)) == {"g-c-0", "g-c-1"}
+
+
+@pytest.mark.parametrize("state", [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT])
+def test_a_decided_transaction_whose_markers_do_not_get_through_is_open_too_long(state: TransactionState) -> None:
+    assert audited(known(began_ago=69, state=state)).verdict == "pass"
+    (finding,) = audited(known(began_ago=71, state=state)).findings
+    assert (finding.kind, finding.subject) == (FindingKind.OPEN, "g-c-0")
+    assert "ends when each has its marker" in finding.remedy
+    assert "eos fence" not in finding.remedy  # it cannot end that
 
 
 def test_a_harmful_collision_is_a_finding_another_is_a_note() -> None:
