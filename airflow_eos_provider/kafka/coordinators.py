@@ -64,14 +64,24 @@ async def loaded_coordinators(admin: Any, transactional_ids: Iterable[str]) -> d
 def one_id_for_each(partitions: int) -> list[str]:
     """Random transactional ids that nobody uses, one for each partition of ``__transaction_state``.
 
-    An id belongs to the partition of its ``String.hashCode``, made positive (``TransactionStateManager.partitionFor``).
     They have no beginning in common, so that a right on a prefix does not cover them.
     """
     found: dict[int, str] = {}
     while len(found) < partitions:
         name = secrets.token_hex(12)
-        found.setdefault((java_hash(name) & 0x7FFFFFFF) % partitions, name)
+        found.setdefault(partition_of(name, partitions), name)
     return [found[partition] for partition in sorted(found)]
+
+
+def partition_of(transactional_id: str, partitions: int) -> int:
+    """The partition of ``__transaction_state`` that an id of ASCII characters belongs to.
+
+    ``TransactionStateManager.partitionFor``: the absolute value of ``String.hashCode``, unlike a record's partition,
+    for which the sign is cut off; the least number, which has none, counts as 0 (``Utils.abs``).
+    """
+    hashed = java_hash(transactional_id)
+    signed = hashed - 2**32 if hashed >= 2**31 else hashed
+    return 0 if signed == -(2**31) else abs(signed) % partitions
 
 
 def java_hash(text: str) -> int:

@@ -10,7 +10,7 @@ import pytest
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.errors import PlanMovedError
 from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.coordinators import java_hash, one_id_for_each
+from airflow_eos_provider.kafka.coordinators import java_hash, one_id_for_each, partition_of
 from airflow_eos_provider.kafka.held_open import HeldLook, HeldOpen
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionDescription, TransactionListing
@@ -126,9 +126,23 @@ def test_without_an_answer_of_every_coordinator_nothing_is_called_hanging(
 def test_there_is_an_id_for_each_coordinator_and_they_have_no_beginning_in_common() -> None:
     assert java_hash("hello") == 99162322  # "hello".hashCode() in Java
     ids = one_id_for_each(50)
-    assert [(java_hash(id_) & 0x7FFFFFFF) % 50 for id_ in ids] == list(range(50))
+    assert [partition_of(id_, 50) for id_ in ids] == list(range(50))
     assert len({id_[:1] for id_ in ids}) > 1
     assert one_id_for_each(50) != ids
+
+
+@pytest.mark.parametrize(
+    ("transactional_id", "hashed"),
+    [
+        ("hello", 99_162_322),
+        ("connect-transactions-lines-0", -283_107_987),
+        ("polygenelubricants", -(2**31)),
+    ],
+)
+def test_an_id_belongs_to_the_partition_of_the_absolute_value_of_its_hash(transactional_id: str, hashed: int) -> None:
+    assert java_hash(transactional_id) == hashed & 0xFFFFFFFF
+    wanted = 0 if hashed == -(2**31) else abs(hashed) % 50  # Kafka's Utils.abs
+    assert partition_of(transactional_id, 50) == wanted
 
 
 def plan(held: HeldOpen = HELD, *, state: TransactionState | None = TransactionState.EMPTY) -> AbortPlan:
