@@ -251,7 +251,8 @@ def idle_ids(
             yield AuditFinding(
                 FindingKind.IDLE,
                 one.id,
-                f"the last transaction of {one.id} ({one.owner.text}) began {duration(idle)} ago; the brokers forget "
+                f"the last {'transaction' if one.used_at is None else 'use'} of {one.id} ({one.owner.text}) "
+                f"{'began' if one.used_at is None else 'was'} {duration(idle)} ago; the brokers forget "
                 f"the id {when} (transactional.id.expiration.ms is {duration(expiration_seconds)}), and its task fails "
                 "at its next write then (KAFKA-18019)",
                 "restart the task before, which takes the id anew; or raise transactional.id.expiration.ms",
@@ -309,13 +310,11 @@ def _no_expiration(seen: Seen) -> Iterator[str]:
 
 def _use_not_known(seen: Seen) -> Iterator[str]:
     """A producer that takes an id clears the time of its last transaction: its coordinator tells no other."""
-    unknown = [
-        one.id for one in seen.ids or () if one.id in (seen.live or {}) and one.description.last_started_at_ms is None
-    ]
+    unknown = [one.id for one in seen.ids or () if one.id in (seen.live or {}) and one.idle_seconds(0.0) is None]
     if unknown:
         yield (
             f"for how long {counted(len(unknown), 'id')} of tasks {'is' if len(unknown) == 1 else 'are'} idle: no "
-            f"transaction since the task has taken it ({_some(unknown)})"
+            f"transaction since the task has taken it, and no record of it was read ({_some(unknown)})"
         )
 
 

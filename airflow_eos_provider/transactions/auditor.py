@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Self
 
 from airflow_eos_provider.connect.cluster import ConnectCluster
@@ -20,6 +21,7 @@ from airflow_eos_provider.transactions.collisions import KafkaGroups, find_colli
 from airflow_eos_provider.transactions.ends import ends_of
 from airflow_eos_provider.transactions.groups import described_group, look_at_groups
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, find_hanging
+from airflow_eos_provider.transactions.last_use import last_used
 from airflow_eos_provider.transactions.look import (
     Filter,
     KnownId,
@@ -132,6 +134,10 @@ class Auditor:
             if hidden_ids(kafka):
                 self._doubts.append("transactional ids that the principal may not describe (Describe on every id)")
             ids = tuple(known_ids(kafka, group_id, connectors_of(state), Filter(everyone=True), others))
+        live = None if state is None else live_ids(group_id, state)
+        expiration = id_expiration_seconds(kafka)
+        if ids and live and expiration:
+            ids = self._with_last_use(ids, live, known.get(STATE_TOPIC, 0), expiration)
         hanging, ends = None, {}
         with self._or_doubt("what partitions hold open"):
             places = [(topic, number) for topic, count in topics.items() for number in range(count)]
@@ -141,13 +147,25 @@ class Auditor:
             ids=ids,
             hanging=hanging,
             ends=ends,
-            live=None if state is None else live_ids(group_id, state),
+            live=live,
             expected=self._expected(state),
-            expiration_seconds=id_expiration_seconds(kafka),
+            expiration_seconds=expiration,
             collisions=find_collisions(groups),
             doubts=(*self._doubts, *not_known(groups)),
         )
         return audit(time.time(), group_id, seen, self._limits)
+
+    def _with_last_use(
+        self, ids: tuple[KnownId, ...], live: Collection[str], partitions: int, expiration_seconds: float
+    ) -> tuple[KnownId, ...]:
+        """The ids, those of tasks without a transaction as their coordinators' log has them."""
+        now = time.time()
+        unknown = [one.id for one in ids if one.id in live and one.idle_seconds(now) is None]
+        used: dict[str, float] = {}
+        if unknown and partitions:
+            with self._or_doubt("when ids of tasks without a transaction were last used"):
+                used = last_used(self._session.kafka, unknown, partitions, now - expiration_seconds)
+        return tuple(replace(one, used_at=used[one.id]) if one.id in used else one for one in ids)
 
     def _expected(self, state: ClusterState | None) -> frozenset[str]:
         """Ids that the brokers have to know; none where the workers' files say that the group is not enabled."""

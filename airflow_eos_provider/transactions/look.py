@@ -30,10 +30,13 @@ class KnownId:
 
     :param description: what its coordinator knows.
     :param owner: who writes under it.
+    :param used_at: when it was last used by its coordinator's log, seconds since the epoch; None where that was not
+        read: its coordinator tells of its last transaction, if it had one since its producer took it.
     """
 
     description: TransactionDescription
     owner: Owner
+    used_at: float | None = None
 
     @property
     def id(self) -> str:
@@ -48,9 +51,10 @@ class KnownId:
         return None if started is None else max(0.0, now - started / 1000)
 
     def idle_seconds(self, now: float) -> float | None:
-        """How long ago its last transaction began; None if its coordinator knows of none."""
+        """How long ago its last transaction began, or its last use was; None if neither is known."""
         started = self.description.last_started_at_ms
-        return None if started is None else max(0.0, now - started / 1000)
+        used = [self.used_at] if started is None else [started / 1000, self.used_at]
+        return min((max(0.0, now - each) for each in used if each is not None), default=None)
 
     def is_overdue(self, now: float) -> bool:
         """Whether its coordinator should have ended its transaction by now.

@@ -29,9 +29,13 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.transactions.auditor import look_at_open
+from airflow_eos_provider.transactions.hanging import STATE_TOPIC
+from airflow_eos_provider.transactions.last_use import last_used
+from airflow_eos_provider.transactions.look import partitions_of_all_topics
 from tests.integration.hanging_transaction import HangingTransaction
 from tests.integration.named_listener import NamedListener
 from tests.integration.offsets_cluster import killed
@@ -292,6 +296,19 @@ def test_an_audit_passes_and_names_a_late_write_and_an_id_that_is_near_its_expir
     assert "fails at its next write then (KAFKA-18019)" in " ".join(
         eos.run("transactions", "audit", *early, expect=1).stdout.split()
     )
+    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+        rest.restart_task(CONNECTOR, 0)  # takes the id anew: of its last transaction its coordinator tells nothing then
+    with Session(lab.cluster().kafka) as kafka, kafka.transactions() as client:
+        until(lambda: client.describe([task])[task].last_started_at_ms is None, "it is taken anew", seconds=SECONDS)
+        taken, coordinators = time.time(), partitions_of_all_topics(kafka)[STATE_TOPIC]
+        assert last_used(kafka, [task, "nobodys"], coordinators, taken - 600)[task] == pytest.approx(taken, abs=SECONDS)
+        assert last_used(kafka, ["nobodys"], coordinators, taken - 600) == {}
+        assert last_used(kafka, [task], coordinators, taken + 7_200) == {}
+    until(
+        lambda: [one["what"].startswith(f"the last use of {task}") for one in findings(*early)] == [True],
+        "it is idle again, by its coordinator's log",
+        seconds=SECONDS,
+    )
     with late_write(lab, 0), opened(lab, "long", 1):
         found = findings("--longer-than", "0")
         assert {(one["kind"], one["subject"]) for one in found} == {
@@ -349,7 +366,7 @@ def test_a_principal_that_may_not_see_all_is_never_told_that_something_hangs_or_
         assert "the principal may not describe it" in as_seen.doubts[0]
         assert eos.run("transactions", "watch", "--for", "0", *as_operator, expect=5).returncode == 5
     with (
-        denied(lab, ResourceType.CLUSTER, "kafka-cluster", AclOperation.DESCRIBE),
+        denied(lab, ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
         denied(lab, ResourceType.GROUP, "*", AclOperation.DESCRIBE),
     ):
         until(

@@ -149,6 +149,9 @@ def test_an_id_without_a_transaction_since_its_task_took_it_is_idle_for_an_unkno
     assert "for how long 1 id of tasks is idle" in unknown.doubts[0]
     assert "g-c-0" in unknown.doubts[0]
     assert audited(known(id_="g-gone-0")).verdict == "pass"
+    assert audited(replace(known(), used_at=NOW - DAY)).verdict == "pass"
+    (finding,) = audited(replace(known(), used_at=NOW - 6 * DAY)).findings
+    assert "the last use of g-c-0 (c, task 0) was 6.0 d ago" in finding.what
 
 
 def test_an_id_of_a_task_that_the_brokers_do_not_name_may_be_forgotten() -> None:

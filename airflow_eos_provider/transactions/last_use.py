@@ -1,0 +1,83 @@
+"""When transactional ids were last used, by the coordinators' own log.
+
+A coordinator tells when the last transaction of an id began, and nothing of an id that had none since its producer took
+it. Its log, a partition of ``__transaction_state``, has a record of each use: of a new producer too. The brokers forget
+an id by the time of the last one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable, Sequence
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+from airflow_eos_provider.kafka.coordinators import partition_of
+from airflow_eos_provider.kafka.ends import Reach
+from airflow_eos_provider.kafka.read import LogRecord, scan_to_end
+from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.transactions.hanging import STATE_TOPIC
+
+#: Limit of the read, seconds: a log of many transactions may have more than one wants to wait for.
+_READ_SECONDS = 10.0
+
+#: Limit of the question where the read begins, seconds.
+_ASK_SECONDS = 15.0
+
+#: Records of one moment do not stand in the exact order of their times.
+_SLACK_SECONDS = 3_600.0
+
+#: The form of a record's key: version 0, then the id's length and text.
+_KEY = struct.Struct(">hh")
+
+
+def last_used(kafka: Session, ids: Collection[str], partitions: int, since: float) -> dict[str, float]:
+    """When these ids were last used, seconds since the epoch; one that was not since then, or is not found, is absent.
+
+    :param partitions: of ``__transaction_state``.
+    :param since: seconds since the epoch; before that nothing is read.
+    :raises ReadTimeoutError: there is too much to read.
+    :raises ConfigurationError: the principal may not read the topic.
+    :raises UnreachableError: no broker answers.
+    """
+    found: dict[str, float] = {}
+
+    def take(records: Sequence[LogRecord]) -> None:
+        found.update(uses(records, ids))
+
+    wanted = {partition_of(one, partitions) for one in ids}
+    start = _offsets_since(kafka, wanted, since - _SLACK_SECONDS)
+    if start:
+        # A record that compaction takes meanwhile has a later one behind the end: its id is absent, so not known.
+        reach = Reach(start=start, partitions=sorted(start))
+        scan_to_end(kafka, STATE_TOPIC, take, reach, isolation="read_uncommitted", timeout_seconds=_READ_SECONDS)
+    return found
+
+
+def uses(records: Iterable[LogRecord], ids: Collection[str]) -> dict[str, float]:
+    """By id the time of its last record, seconds since the epoch."""
+    keys = {_KEY.pack(0, len(one.encode())) + one.encode(): one for one in ids}
+    return {
+        keys[record.key]: record.timestamp_ms / 1000
+        for record in records
+        if record.key in keys and record.value is not None  # a record without a value says that the id is forgotten
+    }
+
+
+def _offsets_since(kafka: Session, partitions: Iterable[int], since: float) -> dict[int, int]:
+    """By partition the first record since a time; one without any is absent."""
+    wanted = {
+        TopicPartition(STATE_TOPIC, number): OffsetSpec.for_timestamp(max(int(since * 1000), 0))
+        for number in partitions
+    }
+    found = {}
+    with kafka.admin() as admin:
+        for place, future in admin.client.list_offsets(wanted, request_timeout=_ASK_SECONDS).items():
+            try:
+                offset = int(future.result().offset)
+            except KafkaException as error:
+                raise admin.explain(error, f"asking {STATE_TOPIC} for the records since a time") from error
+            if offset >= 0:
+                found[place.partition] = offset
+    return found
