@@ -32,7 +32,7 @@ from airflow_eos_provider.output import Output, OutputOption, print_document, pr
 from airflow_eos_provider.transactions.abort import Aborter, AbortPlan
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, idle_ids, live_ids
 from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds, ends_of
-from airflow_eos_provider.transactions.hanging import HangingLook, find_hanging
+from airflow_eos_provider.transactions.hanging import HangingLook
 from airflow_eos_provider.transactions.look import (
     Filter,
     KnownId,
@@ -195,12 +195,12 @@ def hanging(
 ) -> None:
     """Find transactions that a partition holds open and no coordinator knows. Changes nothing; exit code 1 if one does.
 
-    Readers of committed records wait behind such a transaction for ever. It takes the right to read the topics, and to
-    describe every transactional id and the topic __transaction_state; exit code 5 if something cannot be told.
+    Readers of committed records wait behind such a transaction for ever. It takes the right to read the topics (without
+    --topic: every topic), and to describe every transactional id and the topic __transaction_state; exit code 5 if
+    something cannot be told.
     """
     with ConnectSession(load_cluster(cluster)) as session:
-        places, coordinators = Scope(session, None, topics or ()).places()
-        look = find_hanging(session.kafka.settings, places, coordinators)
+        look = Scope(session, None, topics or ()).hanging()
         ends = ends_of(session.kafka, [one.held.place for one in look.hanging])
         readers = readers_of(session.kafka, ends, {})
     names = [f"{one.held.topic}-{one.held.partition}" for one in look.hanging]
@@ -296,6 +296,8 @@ def _show_hanging(look: HangingLook, ends: Mapping[Place, EndsOrWhy], readers: R
         why = ", ".join(f"{topic}-{partition}: {reason}" for (topic, partition), reason in some)
         more = " …" if len(look.unknown) > _SHOWN else ""
         console.print(f"Not known of {counted(len(look.unknown), 'partition')}: {why}{more}", soft_wrap=True)
+    if look.hidden:
+        console.print(f"Not known of {look.hidden}; --topic names those that matter.", style="yellow", soft_wrap=True)
     if not look.hanging and look.is_whole:
         console.print("No transaction hangs.")
 
@@ -315,6 +317,7 @@ def _hanging(look: HangingLook, ends: Mapping[Place, EndsOrWhy], readers: Reader
         ],
         "unseen": [held._asdict() for held in look.unseen],
         "unknown": {f"{topic}-{partition}": why for (topic, partition), why in look.unknown.items()},
+        "hidden": look.hidden,
         "readers_unknown": list(readers.unknown),
     }
 

@@ -66,6 +66,16 @@ class KafkaSettings:
         has_certificate = any(name.startswith(("ssl.certificate", "ssl.keystore")) for name in self.properties)
         return None if protocol == "SSL" and has_certificate else "User:ANONYMOUS"
 
+    @property
+    def who(self) -> str:
+        """The principal in words."""
+        return self.principal or "this client's principal"
+
+    @property
+    def rights_remedy(self) -> str:
+        """What to do where the brokers have let this client in, and refuse it what it asks for."""
+        return f"Check the ACLs of {self.who}; docs/acls.md has the rights that each command takes."
+
     def confluent(self, **extra: object) -> dict[str, object]:
         """A confluent-kafka configuration; ``extra`` uses underscores for dots (``group_id`` -> ``group.id``).
 

@@ -13,7 +13,7 @@ from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
 from airflow_eos_provider.transactions.ends import PartitionEnds, known_ends
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, Hanging, HangingLook, find_hanging
-from airflow_eos_provider.transactions.look import partitions_of_all_topics
+from airflow_eos_provider.transactions.look import no_topic, partitions_of_all_topics
 
 #: What a plan says that it is.
 KIND = "transactions abort"
@@ -138,7 +138,7 @@ class Aborter:
         topics = partitions_of_all_topics(kafka)
         topic, partition = place
         if topic not in topics:
-            raise ConfigurationError(f"There is no topic {topic}.", remedy="Check its name, and the right to see it.")
+            raise no_topic(kafka, [topic])
         if not 0 <= partition < topics[topic]:
             raise ConfigurationError(
                 f"Topic {topic} has no partition {partition}.", expected=f"0 to {topics[topic] - 1}"

@@ -296,6 +296,8 @@ def _unseen(look: HangingLook) -> Iterator[str]:
             f"whether the transaction of producer {held.producer_id} that {held.topic}-{held.partition} holds open "
             f"since offset {held.start_offset} is alive: not every coordinator could be asked"
         )
+    if look.hidden:
+        yield f"what hangs in {look.hidden}"
     if look.unknown:
         some = [f"{topic}-{number}: {why}" for (topic, number), why in list(look.unknown.items())[:_SHOWN]]
         more = " …" if len(look.unknown) > _SHOWN else ""

@@ -26,8 +26,10 @@ from airflow_eos_provider.transactions.look import (
     Filter,
     KnownId,
     hidden_ids,
+    hidden_topics,
     id_expiration_seconds,
     known_ids,
+    no_topic,
     partitions_of_all_topics,
 )
 from airflow_eos_provider.transactions.scope import Scope, connectors_of
@@ -121,7 +123,7 @@ class Auditor:
         kafka, group_id = self._session.kafka, self.cluster.group_id
         known = partitions_of_all_topics(kafka)
         if missing := sorted(set(self._topics) - known.keys()):
-            raise ConfigurationError(f"There is no topic {', '.join(missing)}.", remedy="Check its name.")
+            raise no_topic(kafka, missing)
         topics = {topic: count for topic, count in known.items() if not self._topics or topic in self._topics}
         state = self._state()
         groups = self._groups(known, topics, state)
@@ -141,7 +143,8 @@ class Auditor:
         hanging, ends = None, {}
         with self._or_doubt("what partitions hold open"):
             places = [(topic, number) for topic, count in topics.items() for number in range(count)]
-            hanging = find_hanging(kafka.settings, places, known.get(STATE_TOPIC, 0))
+            hidden = "" if self._topics else hidden_topics(kafka)
+            hanging = find_hanging(kafka.settings, places, known.get(STATE_TOPIC, 0), hidden)
             ends = ends_of(kafka, [one.held.place for one in hanging.hanging])
         seen = Seen(
             ids=ids,

@@ -64,7 +64,8 @@ class Moment:
         """In words what was not seen; empty if all was."""
         if self.hanging is None:
             return self.problem
-        parts = [f"{held.topic}-{held.partition}" for held in self.hanging.unseen]
+        parts = [self.hanging.hidden] if self.hanging.hidden else []
+        parts += [f"{held.topic}-{held.partition}" for held in self.hanging.unseen]
         parts += [f"{topic}-{number}" for topic, number in self.hanging.unknown]
         return f"whether something hangs in {', '.join(parts[:5])}{' …' if len(parts) > 5 else ''}" if parts else ""
 
@@ -104,7 +105,7 @@ def changes(before: Moment | None, now: Moment, long_seconds: float) -> tuple[Ch
 def _sight(before: Moment | None, now: Moment) -> Iterator[Change]:
     was = before.unseen or before.problem if before else ""
     if now.unseen and now.unseen != was:
-        yield Change(now.at, ChangeKind.UNSEEN, "", f"not seen: {now.unseen}")
+        yield Change(now.at, ChangeKind.UNSEEN, "", now.unseen)
     elif was and not now.unseen:
         yield Change(now.at, ChangeKind.SEEN, "", "everything is seen again")
 

@@ -7,7 +7,7 @@ A write that came late leaves one (KIP-890), or a marker that was never written 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.held_open import HeldLook, HeldOpen, Place
@@ -60,19 +60,23 @@ class HangingLook:
     :param unseen: open, of producers that no coordinator has named, while not all of them could be asked: alive or
         hanging.
     :param unknown: partitions of which nothing is known, with the reason.
+    :param hidden: why there may be further topics; empty if all that are of interest were looked at.
     """
 
     hanging: tuple[Hanging, ...]
     unseen: tuple[HeldOpen, ...]
     unknown: Mapping[Place, str]
+    hidden: str = ""
 
     @property
     def is_whole(self) -> bool:
         """Whether what is not named here does not hang."""
-        return not (self.unseen or self.unknown)
+        return not (self.unseen or self.unknown or self.hidden)
 
 
-def find_hanging(settings: KafkaSettings, places: Collection[Place], coordinators: int) -> HangingLook:
+def find_hanging(
+    settings: KafkaSettings, places: Collection[Place], coordinators: int, hidden: str = ""
+) -> HangingLook:
     """Look for hanging transactions.
 
     The partitions are asked, then the coordinators, then the partitions again. What was open both times is one and the
@@ -80,18 +84,20 @@ def find_hanging(settings: KafkaSettings, places: Collection[Place], coordinator
 
     :param settings: the Kafka cluster; a client that is new knows all of its brokers.
     :param coordinators: the number of partitions of :data:`STATE_TOPIC`; 0 if it is not known.
+    :param hidden: why there may be further topics.
     :raises UnreachableError: a broker did not answer.
     """
     with TransactionsClient(settings) as client:
         first = client.held_open(places)
         if not first.held:
-            return HangingLook((), (), first.unknown)
+            return HangingLook((), (), first.unknown, hidden)
         whole = client.whole_list(coordinators) if coordinators else None
         listed = {one.producer_id: one for one in (client.list() if whole is None else whole)}
         producers = {held.producer_id for held in first.held}
         described = client.describe(one.transactional_id for one in listed.values() if one.producer_id in producers)
         second = client.held_open(sorted({held.place for held in first.held}))
-    return decide(first, second, listed, described.values(), is_whole=whole is not None)
+    found = decide(first, second, listed, described.values(), is_whole=whole is not None)
+    return replace(found, hidden=hidden)
 
 
 def decide(

@@ -8,10 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from airflow_eos_provider.connect.transactional_ids import KnownGroup, group_of_leader, leader_id
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.kafka.acls import operations_of
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.transactions import TransactionDescription
 from airflow_eos_provider.transactions.owners import Owner, owner_of
@@ -178,6 +180,32 @@ def partitions_of_all_topics(kafka: Session) -> dict[str, int]:
         except KafkaException as error:
             raise admin.explain(error, "listing the topics") from error
     return {name: len(topic.partitions) for name, topic in sorted(listed.items()) if topic.error is None}
+
+
+def hidden_topics(kafka: Session) -> str:
+    """Why there may be topics that the principal does not see; empty if it sees all.
+
+    The brokers leave out of their list what it may not describe. So a topic that nobody has is asked for: that it is
+    not there, they say only to whom may describe it. A rule that denies some topics alone cannot be noticed.
+
+    :raises UnreachableError: no broker answers.
+    """
+    name = secrets.token_hex(12)
+    with kafka.admin() as admin:
+        futures = admin.client.describe_topics(TopicCollection([name]), request_timeout=_LIST_SECONDS)
+        if operations_of(futures, admin.explain)[name] is None:
+            return ""
+    who = kafka.settings.who
+    return f"topics that {who} may not see (Describe on every topic)"
+
+
+def no_topic(kafka: Session, names: Collection[str]) -> ConfigurationError:
+    """The error for topics that are not in the list."""
+    who = kafka.settings.who
+    return ConfigurationError(
+        f"There is no topic {', '.join(sorted(names))}, or {who} may not see it.",
+        remedy=f"Check its name; if it is there, {who} needs Describe on it.",
+    )
 
 
 def id_expiration_seconds(kafka: Session) -> float | None:

@@ -10,11 +10,18 @@ from airflow_eos_provider.connect.group import other_known_groups
 from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
-from airflow_eos_provider.errors import ConfigurationError, ReadTimeoutError, UnreachableError
+from airflow_eos_provider.errors import ReadTimeoutError, UnreachableError
 from airflow_eos_provider.kafka.held_open import Place
 from airflow_eos_provider.transactions.changes import Moment
-from airflow_eos_provider.transactions.hanging import STATE_TOPIC, find_hanging
-from airflow_eos_provider.transactions.look import Filter, KnownId, known_ids, partitions_of_all_topics
+from airflow_eos_provider.transactions.hanging import STATE_TOPIC, HangingLook, find_hanging
+from airflow_eos_provider.transactions.look import (
+    Filter,
+    KnownId,
+    hidden_topics,
+    known_ids,
+    no_topic,
+    partitions_of_all_topics,
+)
 
 
 class Scope:
@@ -68,7 +75,7 @@ class Scope:
         """
         known = partitions_of_all_topics(self._session.kafka)
         if missing := sorted(set(self._topics) - known.keys()):
-            raise ConfigurationError(f"There is no topic {', '.join(missing)}.", remedy="Check its name.")
+            raise no_topic(self._session.kafka, missing)
         places = [(topic, number) for topic in self._topics or known for number in range(known[topic])]
         return places, known.get(STATE_TOPIC, 0)
 
@@ -81,9 +88,17 @@ class Scope:
         opened = self.ids(wanted, None if by_name else self.state())
         if self._topics and not by_name:
             opened = [one for one in opened if {topic for topic, _ in one.description.partitions} & {*self._topics}]
+        return Moment(time.time(), tuple(opened), self.hanging())
+
+    def hanging(self) -> HangingLook:
+        """What hangs in the topics.
+
+        :raises ConfigurationError: a topic is named that does not exist.
+        :raises UnreachableError: a broker does not answer.
+        """
         places, coordinators = self.places()
-        hanging = find_hanging(self._session.kafka.settings, places, coordinators)
-        return Moment(time.time(), tuple(opened), hanging)
+        hidden = "" if self._topics else hidden_topics(self._session.kafka)
+        return find_hanging(self._session.kafka.settings, places, coordinators, hidden)
 
 
 def connectors_of(state: ClusterState | None) -> Collection[str] | None:

@@ -205,6 +205,8 @@ def test_what_cannot_be_seen_is_a_doubt_and_a_finding_outweighs_it() -> None:
     unseen = audited(hanging=look)
     assert (unseen.verdict, unseen.keys, len(unseen.doubts)) == ("inconclusive", ("doubt",), 2)
     assert "5 partitions" in unseen.describe()
+    hidden = audited(hanging=HangingLook((), (), {}, "topics that User:a may not see"))
+    assert (hidden.verdict, hidden.doubts) == ("inconclusive", ("what hangs in topics that User:a may not see",))
     assert audited(hanging=replace(look, hanging=(Hanging(HELD),))).verdict == "fail"
     assert audited(doubts=("the transactional ids: refused",)).verdict == "inconclusive"
     no_expiration = audited(known(began_ago=6 * DAY), expiration_seconds=None)

@@ -123,6 +123,17 @@ def test_without_an_answer_of_every_coordinator_nothing_is_called_hanging(
     assert (found.hanging, found.unseen) == ((), (HELD,))
 
 
+@pytest.mark.parametrize("opened", [(), (HELD,)])
+def test_topics_that_may_be_hidden_are_not_known(monkeypatch: pytest.MonkeyPatch, opened: tuple[HeldOpen, ...]) -> None:
+    client = Client(())
+    monkeypatch.setattr(client, "held_open", lambda places: looked(*opened))
+    monkeypatch.setattr(hanging, "TransactionsClient", lambda settings: client)
+    places = [("orders", 3)]
+    assert find_hanging(KafkaSettings.of("b:1"), places, 50).is_whole
+    found = find_hanging(KafkaSettings.of("b:1"), places, 50, "topics that User:a may not see")
+    assert (found.hidden, found.is_whole) == ("topics that User:a may not see", False)
+
+
 def test_there_is_an_id_for_each_coordinator_and_they_have_no_beginning_in_common() -> None:
     assert java_hash("hello") == 99162322  # "hello".hashCode() in Java
     ids = one_id_for_each(50)
