@@ -97,6 +97,8 @@ def _with_brokers(session: ConnectSession, facts: Facts, partitions: Mapping[str
         return facts
     sinks = {one.name: one.config for one in (*facts.connectors, *facts.silent_sinks) if one.type == "sink"}
     found, unknown = readers_of(session.kafka, topics.keys(), sinks)
+    if unseen := sorted({topic for one in here for topic in one.topics} - partitions.keys()):
+        unknown = unknown or f"{session.kafka.settings.who} may not see {', '.join(unseen)} (Describe), or it is gone"
     return replace(facts, readers=found, readers_unknown=unknown)
 
 

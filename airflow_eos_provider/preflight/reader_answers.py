@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 
 from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.preflight.facts import Reader
 
@@ -38,6 +40,7 @@ def readers_of(
                 problem = f"there are {len(names)} consumer groups, {MAX_GROUPS} were asked"
                 names = names[:MAX_GROUPS]
             members, why = _members(admin.client, names)
+            problem = problem or _hidden(admin)
             reads, untold = _committed(admin.client, names)
     except (EosError, KafkaException) as error:
         return (), f"the consumer groups are not known: {error}"
@@ -86,6 +89,22 @@ def _members(client: Any, names: Sequence[str]) -> tuple[dict[str, _Members], st
         hosts = tuple(sorted({str(one.host).lstrip("/") for one in members}))
         found[name] = (clients, hosts, frozenset(assigned))
     return found, why
+
+
+def _hidden(admin: QuietAdmin) -> str:
+    """Why there may be groups that are not listed; empty if there are none.
+
+    The brokers leave out what the principal may not describe, so a group that nobody has is asked for.
+    """
+    name = secrets.token_hex(12)
+    try:
+        admin.client.describe_consumer_groups([name], request_timeout=_SECONDS)[name].result()
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return f"there may be groups that {admin.settings.who} may not see (Describe on every group)"
+        if error.args[0].code() < 0:  # librdkafka's own: no broker has answered
+            return f"whether all groups are listed is not known: {error.args[0].str()}"
+    return ""
 
 
 def _committed(client: Any, names: Iterable[str]) -> tuple[dict[str, frozenset[str]], str]:

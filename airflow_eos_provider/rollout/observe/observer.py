@@ -8,7 +8,7 @@ hangs is given up at the look's own limit: nobody waits longer for a look than t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
@@ -50,6 +50,9 @@ NEIGHBOURS_SECONDS = 30.0
 
 #: What is asked last needs so many seconds of them.
 LAST_PART_SECONDS = 3.0
+
+#: So many ids that may not be seen are named.
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +229,7 @@ class _Look:
             statuses=statuses.value,
             statuses_problem=statuses.problem,
             transactions=own,
-            transactions_problem=transactions.problem,
+            transactions_problem=transactions.problem or self._hidden(own, config.value),
             logs=logs.value,
             logs_problem=logs.problem,
             neighbours=neighbours or (),
@@ -346,6 +349,31 @@ class _Look:
                 if listed.state.is_open or is_of_group(listed.transactional_id, self._cluster.group_id)
             ]
             return tuple(sorted(client.describe(wanted).values()))
+
+    def _hidden(self, own: Collection[TransactionDescription] | None, config: ClusterState | None) -> str | None:
+        """Which of the tasks' ids the principal may not see; the brokers leave them out. None if there are none.
+
+        Only ids that should be known and are not listed are asked for, so mostly nothing is.
+        """
+        if own is None or config is None:
+            return None
+        counts = {name: state.task_count_record or 0 for name, state in config.connectors.items()}
+        wanted = {f"{self._cluster.group_id}-{name}-{n}" for name, count in counts.items() for n in range(count)}
+        missing = wanted - {one.transactional_id for one in own}
+        if not missing:
+            return None
+        asked = self._pool.submit(self._may_describe, missing)
+        allowed = self._take(asked, "which transactional ids may be seen", is_refused_alone=True)
+        if allowed.value is None:
+            return allowed.problem
+        hidden = sorted(missing - allowed.value)
+        who = self._observer.session.kafka.settings.who
+        some = ", ".join(hidden[:_SHOWN]) + (" …" if len(hidden) > _SHOWN else "")
+        return f"{who} may not see the transactions of {some} (Describe on TransactionalId)" if hidden else None
+
+    def _may_describe(self, ids: Collection[str]) -> frozenset[str]:
+        with self._observer.session.kafka.transactions() as client:
+            return client.may_describe(sorted(ids))
 
     def _look_at_logs(
         self,
