@@ -112,8 +112,9 @@ def read_authorizer(kafka: Session) -> Authorizer:
         with kafka.transactions() as client:
             acls = client.acls()
     except ConfigurationError as error:
-        who = kafka.settings.principal or "this principal"
-        return Authorizer(problem=f"{who} may not read the ACLs (Describe on the cluster): {error.found}")
+        return Authorizer(
+            problem=f"{kafka.settings.who} may not read the ACLs (Describe on the cluster): {error.found}"
+        )
     if acls is None:
         return Authorizer(is_there=False)
     with kafka.admin() as admin:

@@ -47,6 +47,11 @@ _REFUSED = frozenset(
         KafkaError._AUTHENTICATION,
         KafkaError._SSL,
         KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)
+#: The brokers know who asks, and have no right for it.
+_NOT_ALLOWED = frozenset(
+    {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -74,7 +79,7 @@ class ClientErrors:
         # "All brokers are down" follows the line that says why, and says less.
         if error.code() != KafkaError._ALL_BROKERS_DOWN or self.last is None:
             self.last = error.str()
-        self.refused = self.refused or error.code() in _REFUSED or bool(_TLS_REFUSAL.search(error.str()))
+        self.refused = self.refused or error.code() in _REFUSED | _NOT_ALLOWED or bool(_TLS_REFUSAL.search(error.str()))
 
     def clear(self) -> None:
         self.last = None
@@ -151,9 +156,15 @@ def explain(
     :param what: what was being done, as in "describing topic x".
     """
     words = client_errors.last if client_errors and client_errors.last else error.str()
+    if error.code() in _NOT_ALLOWED:
+        return ConfigurationError(
+            f"The Kafka cluster at {settings.bootstrap_servers} refused {settings.who} ({what}): "
+            f"{error.str().rstrip('.')}.",
+            remedy=settings.rights_remedy,
+        )
     if error.code() in _REFUSED or (client_errors and client_errors.refused):
         return ConfigurationError(
-            f"The Kafka cluster at {settings.bootstrap_servers} refused ({what}): {words}.",
+            f"The Kafka cluster at {settings.bootstrap_servers} refused ({what}): {words.rstrip('.')}.",
             remedy="Check the client's credentials and certificates, and the ACLs of its principal.",
         )
     if error.code() in _UNREACHABLE:

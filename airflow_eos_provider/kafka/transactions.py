@@ -287,7 +287,7 @@ class TransactionsClient:
         try:
             self._admin._manager.run(write_abort_marker, self._admin, held)
         except kafka.errors.ClusterAuthorizationFailedError as error:
-            who = self._settings.principal or "this client's principal"
+            who = self._settings.who
             raise ConfigurationError(
                 f"The leader of {where} refused {who} the marker of an abort.",
                 expected=f"an ACL that allows {who} Alter (or ClusterAction) on the cluster",
@@ -432,12 +432,16 @@ class TransactionsClient:
     def _explain(self, error: Exception, what: str) -> EosError:
         where = f"The Kafka cluster at {self._settings.bootstrap_servers}"
         if isinstance(error, kafka.errors.TransactionalIdAuthorizationFailedError):
-            who = self._settings.principal or "this client's principal"
+            who = self._settings.who
             operation = "Describe" if what.startswith("describing") else "Write"
             transactional_id = str(error).rpartition(_ABOUT_ID)[2]
             return ConfigurationError(
                 f"{where} refused {who} ({what}): {operation} on TransactionalId {transactional_id}.",
                 expected=f"an ACL that allows {who} Write and Describe on it, best by a prefix",
+            )
+        if isinstance(error, kafka.errors.AuthorizationError):
+            return ConfigurationError(
+                f"{where} refused {self._settings.who} ({what}): {_words(error)}.", remedy=self._settings.rights_remedy
             )
         if _is_refusal(error):
             found = f"{where} refused ({what}): {_words(error)}."
