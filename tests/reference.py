@@ -298,7 +298,7 @@ def _tool_acls() -> Iterator[str]:
     from airflow_eos_provider.acls.tool_rules import VERBS, ToolFacts
 
     topics = ("<config topic>", "<offsets topic>", "<status topic>", "<own offsets topics>")
-    facts = ToolFacts("<group>", "", topics[0], topics, (topics[1], topics[3]), ("<group>-<connector>-",))
+    facts = ToolFacts("<group>", "", topics[0], topics, (topics[1], topics[3]), ("<group>-<connector>-",), topics[3:])
     yield "\n## `eos` itself\n\n| command | right | on |\n|---|---|---|\n"
     shown: dict[tuple[str, ...], str] = {}
     for verb, needs in VERBS.items():

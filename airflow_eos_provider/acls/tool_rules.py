@@ -18,6 +18,7 @@ class ToolFacts:
 
     :param topics: the internal topics of the group, and its connectors' own offsets topics.
     :param offsets_topics: those of them that hold source offsets.
+    :param own_topics: those of these that belong to connectors, and not to the group.
     :param id_prefixes: what the ids of its connectors begin with.
     """
 
@@ -27,6 +28,7 @@ class ToolFacts:
     topics: Collection[str]
     offsets_topics: Collection[str]
     id_prefixes: Collection[str]
+    own_topics: Collection[str] = ()
 
 
 class Need(NamedTuple):
@@ -40,15 +42,27 @@ class Need(NamedTuple):
     is_required: bool = True
 
 
+def _status(facts: ToolFacts) -> Iterator[Need]:
+    yield Need(Operation.DESCRIBE, Resource.GROUP, facts.group_id, "sees the workers, who leads and what runs where")
+    yield Need(Operation.READ, Resource.TOPIC, facts.config_topic, "reads connectors, tasks and task count records")
+    yield from _ids(facts, Operation.DESCRIBE, "sees transactions that are open")
+    yield from _hints(facts)
+
+
 def _look(facts: ToolFacts) -> Iterator[Need]:
     yield Need(Operation.DESCRIBE, Resource.GROUP, facts.group_id, "sees the workers, who leads and what runs where")
     yield Need(Operation.READ, Resource.TOPIC, facts.config_topic, "reads connectors, tasks and task count records")
-    for topic in sorted({*facts.topics} - {facts.config_topic}):
-        yield Need(Operation.DESCRIBE, Resource.TOPIC, topic, "sees how far it has got")
     yield Need(Operation.READ, Resource.TOPIC, journal_topic(facts.group_id), "reads who changes the group")
-    yield from _ids(facts, Operation.DESCRIBE, "sees transactions that are open")
-    leader = leader_id(facts.group_id)
-    yield Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, leader, "sees in which mode the leader writes")
+    yield from _ids(facts, Operation.DESCRIBE, "sees transactions that are open", is_required=False)
+    yield from _hints(facts)
+
+
+def _hints(facts: ToolFacts) -> Iterator[Need]:
+    """What makes a look say more."""
+    for topic in sorted({*facts.topics} - {facts.config_topic}):
+        yield Need(Operation.DESCRIBE, Resource.TOPIC, topic, "sees how far it has got", is_required=False)
+    leader, why = leader_id(facts.group_id), "sees in which mode the leader writes"
+    yield Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, leader, why, is_required=False)
 
 
 def _journal(facts: ToolFacts) -> Iterator[Need]:
@@ -62,7 +76,8 @@ def _journal(facts: ToolFacts) -> Iterator[Need]:
 
 
 def _roll(facts: ToolFacts) -> Iterator[Need]:
-    yield from _look(facts)
+    for need in _look(facts):
+        yield need._replace(is_required=True)  # its gates wait for what a look alone can do without
     yield from _journal(facts)
 
 
@@ -72,9 +87,21 @@ def _fence(facts: ToolFacts) -> Iterator[Need]:
 
 
 def _offsets_list(facts: ToolFacts) -> Iterator[Need]:
-    yield from _look(facts)
     for topic in sorted(facts.offsets_topics):
         yield Need(Operation.READ, Resource.TOPIC, topic, "reads source offsets")
+
+
+def _downgrade_check(facts: ToolFacts) -> Iterator[Need]:
+    for need in _look(facts):
+        yield need._replace(is_required=need.name == facts.config_topic)
+    yield from _offsets_list(facts)
+
+
+def _drop_own(facts: ToolFacts) -> Iterator[Need]:
+    yield from _journal(facts)
+    yield from _offsets_list(facts)
+    for topic in sorted(facts.own_topics):
+        yield Need(Operation.DELETE, Resource.TOPIC, topic, "deletes it")
 
 
 def _offsets_change(facts: ToolFacts) -> Iterator[Need]:
@@ -86,6 +113,15 @@ def _offsets_change(facts: ToolFacts) -> Iterator[Need]:
             (Operation.DESCRIBE_CONFIGS, "sees whether the topic keeps them"),
         ):
             yield Need(operation, Resource.TOPIC, topic, why)
+
+
+def _preflight(facts: ToolFacts) -> Iterator[Need]:
+    why = "sees how long a transaction may be"
+    yield Need(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME, why)
+    yield Need(Operation.DESCRIBE, Resource.TOPIC, EVERYTHING, "sees into which topics connectors write")
+    why = "sees how large a record may be"
+    yield Need(Operation.DESCRIBE_CONFIGS, Resource.TOPIC, EVERYTHING, why, is_required=False)
+    yield Need(Operation.DESCRIBE, Resource.GROUP, EVERYTHING, "sees who reads these topics")
 
 
 def _topics_check(facts: ToolFacts) -> Iterator[Need]:
@@ -119,7 +155,6 @@ def _hanging(facts: ToolFacts) -> Iterator[Need]:
 
 def _watch(facts: ToolFacts) -> Iterator[Need]:
     yield from _hanging(facts)
-    yield Need(Operation.READ, Resource.TOPIC, facts.config_topic, "reads connectors, tasks and task count records")
     why = "sees other groups, which may have the same ids"
     yield Need(Operation.DESCRIBE, Resource.GROUP, EVERYTHING, why, is_required=False)
 
@@ -127,7 +162,7 @@ def _watch(facts: ToolFacts) -> Iterator[Need]:
 def _audit(facts: ToolFacts) -> Iterator[Need]:
     yield from _watch(facts)
     why = "sees when the brokers forget an id that is not used"
-    yield Need(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME, why, is_required=False)
+    yield Need(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME, why)
 
 
 def _abort(facts: ToolFacts) -> Iterator[Need]:
@@ -148,14 +183,16 @@ def _acl_grant(facts: ToolFacts) -> Iterator[Need]:
 
 #: What ``eos`` is asked to do, and the rights for that. The names are those of the commands.
 VERBS: Mapping[str, Callable[[ToolFacts], Iterator[Need]]] = {
-    "status": _look,
+    "status": _status,
     "plan": _look,
     "drift": _look,
+    "preflight": _preflight,
     "apply": _roll,
     "fence": _fence,
-    "downgrade check": _offsets_list,
+    "downgrade check": _downgrade_check,
     "offsets list": _offsets_list,
     "offsets reset": _offsets_change,
+    "offsets drop-own": _drop_own,
     "topics check": _topics_check,
     "topics create": _topics_create,
     "transactions hanging": _hanging,
@@ -172,6 +209,7 @@ READING = (
     "status",
     "plan",
     "drift",
+    "preflight",
     "downgrade check",
     "offsets list",
     "topics check",
@@ -201,10 +239,12 @@ def tool_rules(facts: ToolFacts, verbs: Iterable[str]) -> list[Rule]:
                 f"'eos {verb}' is refused by the brokers" if need.is_required else f"'eos {verb}' knows less",
                 is_required=need.is_required,
             )
-            found.setdefault((rule.operation, rule.resource, rule.name, rule.pattern), rule)
+            key = (rule.operation, rule.resource, rule.name, rule.pattern)
+            if key not in found or (rule.is_required and not found[key].is_required):
+                found[key] = rule
     return list(found.values())
 
 
-def _ids(facts: ToolFacts, operation: Operation, why: str) -> Iterator[Need]:
+def _ids(facts: ToolFacts, operation: Operation, why: str, *, is_required: bool = True) -> Iterator[Need]:
     for prefix in sorted(facts.id_prefixes):
-        yield Need(operation, Resource.TRANSACTIONAL_ID, prefix, why, Pattern.PREFIXED)
+        yield Need(operation, Resource.TRANSACTIONAL_ID, prefix, why, Pattern.PREFIXED, is_required)

@@ -487,7 +487,8 @@ def _tool(seen: Seen, facts: Facts, settings: KafkaSettings) -> ToolFacts:
     offsets = {seen.offsets_topic, *(each.offsets_topic for each in facts.connectors)}
     topics = {seen.config_topic, seen.status_topic, *offsets}
     prefixes = {each.id_prefix for each in facts.connectors}
-    return ToolFacts(seen.group_id, settings.principal, seen.config_topic, topics, offsets, prefixes)
+    own = offsets - {seen.offsets_topic}
+    return ToolFacts(seen.group_id, settings.principal, seen.config_topic, topics, offsets, prefixes, own)
 
 
 def _known(verbs: Sequence[str]) -> Sequence[str]:

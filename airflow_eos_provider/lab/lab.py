@@ -179,14 +179,16 @@ class Lab:
 
         :param own_topics: offsets topics of connectors.
         """
+        own = tuple(own_topics)
         configs, offsets, status = (f"{self.group_id}-{kind}" for kind in ("configs", "offsets", "status"))
         return ToolFacts(
             group_id=self.group_id,
             principal=principal.acl_name,
             config_topic=configs,
-            topics=[configs, offsets, status, *own_topics],
-            offsets_topics=[offsets, *own_topics],
+            topics=[configs, offsets, status, *own],
+            offsets_topics=[offsets, *own],
             id_prefixes=[f"{self.group_id}-"],
+            own_topics=own,
         )
 
     def worker_facts(self, mode: Mode) -> WorkerFacts:

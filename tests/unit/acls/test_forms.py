@@ -13,9 +13,10 @@ from airflow_eos_provider.acls.forms import Form, kafka_acls_lines, written
 from airflow_eos_provider.acls.grant import acls_of_connector, plan_grant, plan_revoke
 from airflow_eos_provider.acls.judge import Authorizer
 from airflow_eos_provider.acls.rules import ConnectorFacts, Role, Rule
-from airflow_eos_provider.acls.tool_rules import VERBS, ToolFacts, tool_rules
+from airflow_eos_provider.acls.tool_rules import READING, VERBS, ToolFacts, tool_rules
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
 from airflow_eos_provider.kafka.acl_values import CLUSTER_NAME, Acl, Operation, Pattern, Resource
+from tests.reference import commands, eos
 
 W = "User:w"
 TOPIC = Acl(W, Operation.READ, Resource.TOPIC, "orders")
@@ -114,16 +115,23 @@ def test_each_verb_of_eos_has_its_rights(verb: str) -> None:
     assert {rule.principal for rule in rules} == {"User:eos"}
     assert len({rule.acl for rule in rules}) == len(rules)
     writes = {rule.name for rule in rules if rule.operation is Operation.WRITE}
-    reads_only = verb in (
-        "status",
-        "plan",
-        "drift",
-        "downgrade check",
-        "offsets list",
-        "topics check",
-        "transactions hanging",
-        "transactions watch",
-        "transactions audit",
-        "acl check",
-    )
-    assert bool(writes) is not (reads_only or verb in ("transactions abort", "acl grant"))
+    changes = (Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.ALTER_CONFIGS)
+    assert bool(writes) is not (verb in READING or verb in ("transactions abort", "acl grant"))
+    assert any(rule.operation in changes for rule in rules) is (verb not in READING)
+
+
+def test_the_table_has_verbs_that_there_are() -> None:
+    assert VERBS.keys() <= {path.removeprefix("eos ") for path, _ in commands(eos())}
+
+
+def test_only_own_topics_of_connectors_are_ever_deleted() -> None:
+    facts = ToolFacts("g", "User:eos", "c", {"c", "o", "own"}, {"o", "own"}, {"g-a-"}, {"own"})
+    rules = tool_rules(facts, ["offsets drop-own"])
+    assert [rule.name for rule in rules if rule.operation is Operation.DELETE] == ["own"]
+
+
+def test_a_right_that_one_verb_requires_is_required_whichever_verb_comes_first() -> None:
+    facts = ToolFacts("g", "User:eos", "c", {"c", "o"}, {"o"}, {"g-a-"})
+    for verbs in (["plan", "status"], ["status", "plan"]):
+        (rule,) = (each for each in tool_rules(facts, verbs) if each.name == "g-a-")
+        assert (rule.is_required, rule.without) == (True, "'eos status' is refused by the brokers")
