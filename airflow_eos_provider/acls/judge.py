@@ -112,19 +112,27 @@ def _judged(rule: Rule, authorizer: Authorizer) -> Finding:
 
 
 def _by_acls(rule: Rule, acls: Collection[Acl], authorizer: Authorizer) -> Finding:
-    asked = [rule.acl, *_instead(rule)]
     about = [acl for acl in acls if acl.is_about(rule.principal)]
-    if denials := _denials(rule, about):
-        everywhere = any(acl.host == ANYWHERE for acl in denials)
-        answer = Answer.MISSING if everywhere else Answer.UNKNOWN
+    own = _said(rule, rule.acl, about)
+    found = [_said(rule, each, about) for each in _instead(rule)]
+    for answer in (Answer.ALLOWED, Answer.UNKNOWN):
+        for each in (*found, own):
+            if each is not None and each.answer is answer:
+                return each
+    return own or _without_acl(rule, acls, about, authorizer)
+
+
+def _said(rule: Rule, asked: Acl, about: Collection[Acl]) -> Finding | None:
+    """What ACLs say of one right by which the rule's may be had; None if they say nothing."""
+    if denials := _denials(asked, about):
+        answer = Answer.MISSING if denials[0].host == ANYWHERE else Answer.UNKNOWN
         return Finding(rule, answer, Source.ACLS, str(denials[0]), tuple(denials))
-    allowing = [acl for each in asked for acl in about if _allows(acl, each)]
-    for acl in allowing:
-        if acl.host == ANYWHERE:
-            return Finding(rule, Answer.ALLOWED, Source.ACLS, str(acl))
-    if allowing:
-        return Finding(rule, Answer.UNKNOWN, Source.ACLS, f"{allowing[0]} alone")
-    return _without_acl(rule, acls, about, authorizer)
+    allowing = sorted((acl for acl in about if _allows(acl, asked)), key=lambda acl: acl.host != ANYWHERE)
+    if not allowing:
+        return None
+    if allowing[0].host == ANYWHERE:
+        return Finding(rule, Answer.ALLOWED, Source.ACLS, str(allowing[0]))
+    return Finding(rule, Answer.UNKNOWN, Source.ACLS, f"{allowing[0]} alone")
 
 
 def _without_acl(rule: Rule, acls: Iterable[Acl], about: Collection[Acl], authorizer: Authorizer) -> Finding:
@@ -143,7 +151,8 @@ def _without_acl(rule: Rule, acls: Iterable[Acl], about: Collection[Acl], author
 
 
 def _instead(rule: Rule) -> list[Acl]:
-    """Rights that do as well: who may create topics on the cluster may create each."""
+    """Rights that do as well, and are asked for first: who may create topics on the cluster may create each, also one
+    that is denied."""
     if (rule.operation, rule.resource) != (Operation.CREATE, Resource.TOPIC):
         return []
     return [Acl(rule.principal, Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)]
@@ -157,14 +166,13 @@ def _allows(acl: Acl, asked: Acl) -> bool:
     )
 
 
-def _denials(rule: Rule, about: Iterable[Acl]) -> list[Acl]:
-    """Those everywhere first. A denial of creating a topic does not count for who may create all: the brokers ask for
-    that right first."""
+def _denials(asked: Acl, about: Iterable[Acl]) -> list[Acl]:
+    """Those everywhere first."""
     found = [
         acl
         for acl in about
         if acl.is_denial
-        and acl.operation.denies(rule.operation)
-        and acl.touches(rule.resource, rule.name, rule.pattern)
+        and acl.operation.denies(asked.operation)
+        and acl.touches(asked.resource, asked.name, asked.pattern)
     ]
     return sorted(found, key=lambda acl: acl.host != ANYWHERE)

@@ -108,6 +108,19 @@ def test_who_may_create_topics_may_create_each() -> None:
     assert found(replace(every, operation=Operation.ALTER), rule=creating).answer is Answer.MISSING
 
 
+def test_a_denial_of_one_topic_does_not_count_for_who_may_create_all_and_one_of_all_leaves_the_topics_own() -> None:
+    """Brokers ask for the right on the cluster first, and for that on the topic only if it is not there."""
+    creating = replace(RULE, operation=Operation.CREATE)
+    every = Acl(W, Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
+    own = replace(ALLOWING, operation=Operation.CREATE)
+    assert found(every, replace(own, is_denial=True), rule=creating).answer is Answer.ALLOWED
+    none = replace(every, is_denial=True)
+    assert found(every, none, own, rule=creating).answer is Answer.ALLOWED
+    denied = found(every, none, rule=creating)
+    assert (denied.answer, denied.denials) == (Answer.MISSING, ())
+    assert found(every, replace(none, host="10.0.0.1"), rule=creating).answer is Answer.UNKNOWN
+
+
 def test_without_an_authorizer_everything_is_allowed() -> None:
     (one,) = judge([RULE], Authorizer(is_there=False))
     assert one.answer is Answer.ALLOWED
