@@ -7,7 +7,6 @@ login; an admin client gets that too.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -15,12 +14,11 @@ from airflow_eos_provider.connect.other_kafka import CLIENTS
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.java_client import from_java
 
-#: Login modules whose user name is the principal.
-_NAMED = re.compile(r"\.(Plain|Scram)LoginModule\b")
-_OPTION = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
-
-_PEM = "PEM"
+#: The properties that say who logs in, and those that say who is trusted.
+_LOGIN = ("security.protocol", "sasl.mechanism", "sasl.jaas.config")
+_TRUST = ("ssl.truststore.", "ssl.endpoint.identification.algorithm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +67,7 @@ def login_of(properties: Mapping[str, str], bootstrap_servers: str, ca: str | No
     """
     protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
     wanted = {"bootstrap.servers": bootstrap_servers, "security.protocol": protocol}
-    relevant = ("security.protocol", "sasl.mechanism", "sasl.jaas.config")
-    if any(any(references(properties.get(name, ""))) for name in relevant):
+    if any(any(references(properties.get(name, ""))) for name in _LOGIN):
         return Login(None, problem="a config provider supplies its login")
     if protocol.startswith("SASL_"):
         said = _sasl(properties)
@@ -93,19 +90,20 @@ def login_of(properties: Mapping[str, str], bootstrap_servers: str, ca: str | No
 
 def _sasl(properties: Mapping[str, str]) -> dict[str, str] | None:
     """The mechanism, the user and the password; None if the user's name is not the principal."""
-    jaas = properties.get("sasl.jaas.config", "")
-    options = {name: quoted or bare for name, quoted, bare in _OPTION.findall(jaas)}
-    if not _NAMED.search(jaas) or "username" not in options or "password" not in options:
+    try:
+        found = from_java({name: properties[name] for name in _LOGIN if name in properties})
+    except ConfigurationError:
         return None
-    plain = {name: re.sub(r"\\(.)", r"\1", value) for name, value in options.items()}
-    mechanism = properties.get("sasl.mechanism", "").strip()
-    return {"sasl.mechanism": mechanism, "sasl.username": plain["username"], "sasl.password": plain["password"]}
+    if "sasl.username" not in found or "sasl.password" not in found:
+        return None
+    return {name: value for name, value in found.items() if name.startswith("sasl.")}
 
 
 def _trusted(properties: Mapping[str, str], ca: str | None) -> dict[str, str] | None:
-    location = properties.get("ssl.truststore.location", "")
-    if location and properties.get("ssl.truststore.type", "").strip().upper() == _PEM:
-        return {"ssl.ca.location": location}
+    """Whom to trust: whom this package does, for they are the same brokers; else whom Java does, if we can read it."""
     if ca is not None:
         return {"ssl.ca.location": ca}
-    return None if location or "ssl.truststore.certificates" in properties else {}
+    try:
+        return from_java({name: value for name, value in properties.items() if name.startswith(_TRUST)})
+    except ConfigurationError:
+        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +28,7 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ownership import own_processes
 from airflow_eos_provider.lab.security import Principal
 from airflow_eos_provider.transactions.ends import ends_of
-from tests.secret_search import Found, secrets_of
+from tests.secret_search import Found, search_files, secrets_of
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -199,3 +200,71 @@ def test_a_verb_runs_with_its_own_rights_and_says_which_one_it_misses(lab: Lab, 
             if done.returncode == whole.returncode and who not in done.stdout + done.stderr:
                 silent.append(str(rule))
     assert silent == []
+
+
+#: What shows a cluster in each form, what plans, and what fails. ``{folder}`` is the test's own, ``{group}`` the lab's.
+SAYING = (
+    "status",
+    "status -o wide",
+    "-v status --json",
+    "plan --to disabled --allow-downtime",
+    "plan --to preparing --allow-downtime --json",
+    "apply 000000000000",
+    "rollout list --json",
+    "drift --json",
+    "offsets list --all -o wide",
+    "offsets backup --all --to {folder}/backup.jsonl",
+    "offsets reset nobody",
+    "fence --json",
+    "topics check --json",
+    "config-topic --json",
+    "preflight --json",
+    "acl plan",
+    "acl plan --form strimzi",
+    "acl check --json",
+    "transactions list -o wide",
+    "transactions audit --json",
+    "downgrade check --to-version 3.2.3",
+    "uninstall",
+    "discover -g {group} -b {brokers} --client-file {folder}/client.properties --write {folder}/proposed.yaml",
+    "discover -g no-such-group -b {brokers} --client-file {folder}/client.properties",
+)
+
+
+#: With the right login of the REST API, and with one that it refuses.
+CLUSTERS = ("eos.yaml", "refused.yaml")
+
+
+def test_no_verb_says_a_secret(lab: Lab, eos: Any, tmp_path: Path) -> None:
+    """Those of the lab, of a worker's environment and start command, and of a connector's configuration."""
+    canaries = {name: f"canary-{uuid.uuid4().hex}" for name in ("environment", "start", "connector", "REST")}
+    with ConnectRest(lab.connect_urls[0], lab.cluster().rest, retry_seconds=30) as rest:
+        config = {"connector.class": FILE_SOURCE, "topic": "orders", "file": "/dev/null"}
+        rest.create("canary", {**config, "database.password": canaries["connector"]}, "STOPPED")
+    content = yaml.safe_load(lab.cluster_file.read_text())
+    content["workers"][0]["env"] = {"CANARY_PASSWORD": canaries["environment"]}
+    content["workers"][0]["start"] += [f"-Dcanary.password={canaries['start']}"]
+    assert lab.security is not None
+    login = "".join(f"{name}={value}\n" for name, value in lab.security.client(Principal.OPERATOR).items())
+    files = {tmp_path / "eos.yaml": yaml.safe_dump(content), tmp_path / "client.properties": login}
+    content["rest"]["password"] = canaries["REST"]
+    files[tmp_path / "refused.yaml"] = yaml.safe_dump(content)
+    for file, text in files.items():
+        file.touch(mode=0o600)
+        file.write_text(text)
+    found = Found({**secrets_of(lab), **canaries})
+    try:
+        for words in SAYING:
+            named = words.format(folder=tmp_path, group=lab.group_id, brokers=lab.bootstrap_servers).split()
+            clusters = [()] if "discover" in words else [("--cluster", str(tmp_path / name)) for name in CLUSTERS]
+            for cluster in clusters:
+                done = eos.run(*named, *cluster, expect=tuple(range(8)))
+                assert done.stdout + done.stderr, words
+                found.search("answers", words, (done.stdout + done.stderr).encode())
+    finally:
+        with ConnectRest(lab.connect_urls[0], lab.cluster().rest, retry_seconds=30) as rest:
+            rest.delete("canary")
+    search_files(found, [path for path in [tmp_path] if path.is_dir()])
+    # The files of the test itself are what the search must find, and nothing else.
+    assert found.places() == set(map(str, files))
+    assert found.looked_at["answers"] == len(SAYING) * 2 - 2

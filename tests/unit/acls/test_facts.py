@@ -63,12 +63,19 @@ def test_without_a_login_one_is_anonymous() -> None:
     assert login_of({}, BROKERS).principal == "User:ANONYMOUS"
 
 
-def test_a_trust_store_of_java_alone_leaves_the_principal_but_no_attempt() -> None:
-    properties = {**plain("w"), "security.protocol": "SASL_SSL", "ssl.truststore.location": "/t.jks"}
-    assert (login_of(properties, BROKERS).principal, login_of(properties, BROKERS).settings) == ("User:w", None)
-    ours = login_of(properties, BROKERS, ca="/ca.pem").settings
+def test_the_trust_of_this_package_wins_for_they_are_the_same_brokers() -> None:
+    store = {"ssl.truststore.location": "/t.jks", "ssl.truststore.type": "JKS"}
+    ours = login_of({**plain("w"), "security.protocol": "SASL_SSL", **store}, BROKERS, ca="/ca.pem").settings
     assert ours is not None
     assert ours.properties["ssl.ca.location"] == "/ca.pem"
+    assert "ssl.truststore.location" not in ours.properties
+
+
+def test_a_trust_store_of_pkcs12_is_read() -> None:
+    store = {"ssl.truststore.location": "/t.p12", "ssl.truststore.type": "PKCS12", "ssl.truststore.password": "x"}
+    login = login_of({**plain("w"), "security.protocol": "SASL_SSL", **store}, BROKERS)
+    assert login.settings is not None
+    assert login.settings.properties["ssl.truststore.location"] == "/t.p12"
 
 
 def test_producers_and_consumers_have_nothing_of_the_workers_own_login() -> None:
