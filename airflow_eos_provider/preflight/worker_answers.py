@@ -6,20 +6,25 @@ from. Requests go out some at a time; what is not answered in time is not known.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
 
 from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import SUPPORT_PROPERTY
+from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.rest import ConnectorStatus
-from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.errors import ConnectRestError, EosError
+from airflow_eos_provider.connect.session import ANSWER_SECONDS, ConnectSession
+from airflow_eos_provider.errors import ConnectRestError, EosError, UnreachableError
 from airflow_eos_provider.preflight.facts import WorkerAnswer
 
-#: So many requests are under way to each worker, and in all.
+T = TypeVar("T")
+
+#: So many requests are under way to each worker, and in all; each worker has one at least.
 _PER_WORKER, _AT_ONCE = 4, 16
 
 #: Words of a worker that does not have a plugin (``Plugins.newConnector``).
@@ -27,6 +32,11 @@ _NO_PLUGIN = "Failed to find any class that implements Connector"
 
 #: An offsets topic of its own, with which a worker looks at a connector's overrides as it does in ``enabled``.
 _OWN_TOPIC_ASKED = "eos-preflight"
+
+#: By what a worker says to these, a plugin answers; it quotes no value there.
+_ANSWERED = frozenset({SUPPORT_PROPERTY, "transaction.boundary"})
+
+_LEFT_OUT = "refused; the words are left out, since a config provider supplies the value"
 
 Progress = Callable[[int, int], None]
 
@@ -49,62 +59,148 @@ def asked(config: Mapping[str, str], mode: Mode) -> dict[str, str]:
 def ask_workers(
     session: ConnectSession, connectors: Sequence[ConnectorStatus], mode: Mode, give_up_at: float, progress: Progress
 ) -> dict[str, Answers]:
-    """By connector the workers' answers, the topics that it has written, and why those are not known."""
-    workers = session.cluster.workers
-    total = len(connectors) * (len(workers) + 1)
-    done = 0
+    """By connector the workers' answers, the topics that it has written, and why those are not known.
 
-    def count(_: Future[Any]) -> None:
-        nonlocal done
-        done += 1
-        progress(done, total)
-
-    def start(function: Callable[..., Any], *arguments: object) -> Future[Any]:
-        future = pool.submit(function, *arguments)
-        future.add_done_callback(count)
-        return future
-
-    with ThreadPoolExecutor(max(1, min(_AT_ONCE, _PER_WORKER * len(workers)))) as pool:
+    Each worker has threads of its own: one that does not answer keeps no other from being asked.
+    """
+    described = session.cluster.workers
+    counted = _Counted(len(connectors) * (len(described) + 1), progress)
+    threads = max(1, min(_PER_WORKER, _AT_ONCE // len(described)))
+    with ExitStack() as stack:
+        pools = [stack.enter_context(_pool(threads)) for _ in described]
+        workers = [
+            _Worker(session, one.url, one.worker_id, give_up_at, pool)
+            for one, pool in zip(described, pools, strict=True)
+        ]
+        # These first: a validation may take long, and they do not.
+        topics = {
+            status.name: counted.start(pools[turn], _topics, [*workers[turn:], *workers[:turn]], status)
+            for number, status in enumerate(connectors)
+            for turn in (number % len(workers),)
+        }
         validations = {
             status.name: [
-                start(_validate, session, worker.url, worker.worker_id, status, mode, give_up_at) for worker in workers
+                counted.start(pool, one.validate, status, mode) for pool, one in zip(pools, workers, strict=True)
             ]
             for status in connectors
         }
-        topics = {status.name: start(_topics, session, status, give_up_at) for status in connectors}
         return {
             name: (tuple(future.result() for future in futures), *topics[name].result())
             for name, futures in validations.items()
         }
 
 
-def _validate(
-    session: ConnectSession, url: str, worker_id: str, status: ConnectorStatus, mode: Mode, give_up_at: float
-) -> WorkerAnswer:
-    plugin = status.config.get("connector.class", "")
-    if time.monotonic() >= give_up_at:
-        return WorkerAnswer(worker_id, problem="it was not asked in time")
-    config = dict(status.config) if status.type == "sink" else asked(status.config, mode)
+@contextmanager
+def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads; what they have not begun when the block is left, as by Ctrl-C, is dropped."""
+    pool = ThreadPoolExecutor(threads)
     try:
-        with session.rest(url, give_up_at=give_up_at) as rest:
-            said = rest.validate(plugin, config)
-    except ConnectRestError as error:
-        return WorkerAnswer(worker_id, problem=error.found, has_plugin=_NO_PLUGIN not in error.found)
-    except EosError as error:
-        return WorkerAnswer(worker_id, problem=error.found)
-    return WorkerAnswer(worker_id, said.errors, said.properties)
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _topics(session: ConnectSession, status: ConnectorStatus, give_up_at: float) -> tuple[tuple[str, ...], str]:
+class _Counted:
+    """Questions that are counted when they are answered.
+
+    :param total: how many there are.
+    :param progress: is told how many are answered.
+    """
+
+    def __init__(self, total: int, progress: Progress) -> None:
+        self._total, self._progress = total, progress
+        self._done = 0
+        self._lock = threading.Lock()
+
+    def start(self, pool: ThreadPoolExecutor, function: Callable[..., T], *arguments: object) -> Future[T]:
+        """Ask one."""
+        future = pool.submit(function, *arguments)
+        future.add_done_callback(self._count)
+        return future
+
+    def _count(self, future: Future[Any]) -> None:
+        if future.cancelled():
+            return
+        with self._lock:
+            self._done += 1
+            self._progress(self._done, self._total)
+
+
+class _Worker:
+    """One worker that is asked, until it does not even say who it is.
+
+    :param give_up_at: when it is asked no further, by the monotonic clock.
+    :param pool: its threads; the first thing that they ask is who it is.
+    """
+
+    def __init__(
+        self, session: ConnectSession, url: str, worker_id: str, give_up_at: float, pool: ThreadPoolExecutor
+    ) -> None:
+        self._session, self._url, self._give_up_at = session, url, give_up_at
+        self.worker_id = worker_id
+        self._silence = ""
+        self._greeting = pool.submit(self._greet)
+
+    @property
+    def problem(self) -> str:
+        """Why it is not asked further; empty while it is."""
+        self._greeting.result()
+        return self._silence or ("it was not asked in time" if time.monotonic() >= self._give_up_at else "")
+
+    def _greet(self) -> None:
+        """Ask it who it is: that needs no other thread of it, so that one that is healthy answers at once."""
+        limit = min(self._give_up_at, time.monotonic() + ANSWER_SECONDS)
+        try:
+            with self._session.rest(self._url, give_up_at=limit) as rest:
+                rest.root()
+        except EosError as error:
+            self._silence = error.found
+
+    def validate(self, status: ConnectorStatus, mode: Mode) -> WorkerAnswer:
+        """Let it validate a connector's configuration."""
+        if problem := self.problem:
+            return WorkerAnswer(self.worker_id, problem=problem)
+        config = dict(status.config) if status.type == "sink" else asked(status.config, mode)
+        try:
+            with self._session.rest(self._url, give_up_at=self._give_up_at) as rest:
+                said = rest.validate(status.config.get("connector.class") or "", config)
+        except ConnectRestError as error:
+            return WorkerAnswer(self.worker_id, problem=error.found, has_plugin=_NO_PLUGIN not in error.found)
+        except EosError as error:
+            self._greet()  # the connector's source may be slow, or the worker be gone
+            return WorkerAnswer(self.worker_id, problem=error.found)
+        return WorkerAnswer(self.worker_id, _shown(said.errors, config), said.properties)
+
+    def topics(self, connector: str) -> tuple[str, ...]:
+        """The topics that a connector has written.
+
+        :raises EosError: it does not say.
+        """
+        if problem := self.problem:
+            raise UnreachableError(problem)
+        with self._session.rest(self._url, give_up_at=self._give_up_at) as rest:
+            return rest.topics(connector)
+
+
+def _shown(errors: Mapping[str, tuple[str, ...]], config: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """A worker's messages without its words about values that config providers supply.
+
+    It validates what the references stand for, and may quote that: nobody here knows it as a secret.
+    """
+    supplied = {name for name, value in config.items() if any(references(value or ""))} - _ANSWERED
+    return {name: (_LEFT_OUT,) if name in supplied else texts for name, texts in errors.items()}
+
+
+def _topics(workers: Iterable[_Worker], status: ConnectorStatus) -> tuple[tuple[str, ...], str]:
+    """The topics that a connector has written, by the first of these workers that says it; or why none does."""
     if status.type == "sink":
         return (), ""
-    left = give_up_at - time.monotonic()
-    if left <= 0:
-        return (), "no worker was asked in time"
-    try:
-        return session.first_answer(lambda rest: rest.topics(status.name), seconds=left), ""
-    except ConnectRestError as error:
-        why = "the workers do not track topics (topic.tracking.enable)" if error.status == 403 else error.found
-        return (), why
-    except EosError as error:
-        return (), error.found
+    why = ""
+    for worker in workers:
+        try:
+            return worker.topics(status.name), ""
+        except ConnectRestError as error:
+            why = "the workers do not track topics (topic.tracking.enable)" if error.status == 403 else error.found
+        except EosError as error:
+            why = why or error.found
+    return (), why
