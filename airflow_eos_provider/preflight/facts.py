@@ -38,6 +38,7 @@ class ConnectorFacts:
     :param running: how many of them have not failed.
     :param answers: of the workers that were asked.
     :param topics: that it writes, by Connect's tracking and by its configuration.
+    :param unseen: those of them that the brokers do not show: they are gone, or may not be described.
     :param topics_unknown: why Connect does not say which topics it has written; empty if it does.
     :param elsewhere: addresses of the brokers that its producers write to, if they are not known as its workers'.
     """
@@ -49,6 +50,7 @@ class ConnectorFacts:
     running: int = 0
     answers: tuple[WorkerAnswer, ...] = ()
     topics: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
     topics_unknown: str = ""
     elsewhere: str = ""
 

@@ -17,7 +17,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.preflight.broker_answers import broker_facts, partitions_of_topics
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts, WorkerFiles
 from airflow_eos_provider.preflight.reader_answers import readers_of
-from airflow_eos_provider.preflight.worker_answers import Progress, ask_workers
+from airflow_eos_provider.preflight.worker_answers import Answers, Progress, ask_workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,28 +58,45 @@ def look(session: ConnectSession, mode: Mode, scope: Scope = Scope(), progress: 
     read = internal_topics.read_worker_files(session.cluster)
     files = WorkerFiles(read.properties, read.unread)
     addresses = ClientAddresses(files.properties.values(), session.kafka.settings.bootstrap_servers)
-    connectors = tuple(
-        ConnectorFacts(
-            name=status.name,
-            type=status.type,
-            config=status.config,
-            tasks=len(status.tasks),
-            running=sum(task.state != "FAILED" for task in status.tasks),
-            answers=answers,
-            topics=targets(status.config, tracked, partitions) if status.type != "sink" else (),
-            topics_unknown=untracked,
-            elsewhere=addresses.elsewhere(status.config).get("producer", ""),
-        )
-        for status in chosen
-        for answers, tracked, untracked in (answered[status.name],)
-    )
+    connectors = tuple(_connector(status, answered[status.name], partitions, addresses) for status in chosen)
     facts = Facts(session.cluster.group_id, mode, connectors, files, readers=None)
     if not mode.runs_exactly_once_tasks:
         return facts
     # A sink that was not named is a reader all the same.
     unnamed = [known[name] for name in sorted(known.keys() - {status.name for status in chosen})]
-    silent = tuple(ConnectorFacts(one.name, "sink", one.config) for one in unnamed if one.type == "sink")
+    silent = tuple(ConnectorFacts(one.name, "sink", _written(one)) for one in unnamed if one.type == "sink")
     return _with_brokers(session, replace(facts, silent_sinks=silent), partitions, readers=scope.readers)
+
+
+def _connector(
+    status: ConnectorStatus, answered: Answers, partitions: Collection[str], addresses: ClientAddresses
+) -> ConnectorFacts:
+    """What is known of one connector.
+
+    :param partitions: the topics that the brokers show.
+    """
+    answers, tracked, untracked = answered
+    config = _written(status)
+    topics = targets(config, tracked, partitions) if status.type != "sink" else ()
+    elsewhere = addresses.elsewhere(config).get("producer", "")
+    return ConnectorFacts(
+        name=status.name,
+        type=status.type,
+        config=config,
+        tasks=len(status.tasks),
+        running=sum(task.state != "FAILED" for task in status.tasks),
+        answers=answers,
+        topics=topics,
+        unseen=() if elsewhere else tuple(topic for topic in topics if topic not in partitions),
+        topics_unknown=untracked,
+        elsewhere=elsewhere,
+    )
+
+
+def _written(status: ConnectorStatus) -> dict[str, str]:
+    """A connector's configuration without what is null in it, which Connect takes."""
+    given: Mapping[str, str | None] = status.config
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _with_brokers(session: ConnectSession, facts: Facts, partitions: Mapping[str, int], *, readers: bool) -> Facts:

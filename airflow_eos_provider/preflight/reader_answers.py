@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.consumer_groups import consumer_groups
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.preflight.facts import Reader
 
@@ -28,22 +27,19 @@ def readers_of(
     """The consumer groups of some topics; and why they are not all known."""
     if not topics:
         return (), ""
-    problem = ""
     try:
         with kafka.admin() as admin:
-            listed = admin.client.list_consumer_groups(request_timeout=_SECONDS)
-            answer = admin.answer(listed, "listing the consumer groups")
-            names = sorted(group.group_id for group in answer.valid)
-            if answer.errors:
-                problem = f"not all groups could be listed: {answer.errors[0]}"
+            names, left_out = consumer_groups(admin)
+            problem = "; ".join(left_out[:1])
             if len(names) > MAX_GROUPS:
                 problem = f"there are {len(names)} consumer groups, {MAX_GROUPS} were asked"
                 names = names[:MAX_GROUPS]
             members, why = _members(admin.client, names)
-            problem = problem or _hidden(admin)
             reads, untold = _committed(admin.client, names)
-    except (EosError, KafkaException) as error:
-        return (), f"the consumer groups are not known: {error}"
+    except EosError as error:
+        return (), f"the consumer groups are not known: {error.found}"
+    except KafkaException as error:
+        return (), f"the consumer groups are not known: {error.args[0].str()}"
     by_group = {group_of_sink(name, config): name for name, config in sinks.items()}
     found = []
     for name in sorted({*names, *by_group}):
@@ -91,22 +87,6 @@ def _members(client: Any, names: Sequence[str]) -> tuple[dict[str, _Members], st
     return found, why
 
 
-def _hidden(admin: QuietAdmin) -> str:
-    """Why there may be groups that are not listed; empty if there are none.
-
-    The brokers leave out what the principal may not describe, so a group that nobody has is asked for.
-    """
-    name = secrets.token_hex(12)
-    try:
-        admin.client.describe_consumer_groups([name], request_timeout=_SECONDS)[name].result()
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return f"there may be groups that {admin.settings.who} may not see (Describe on every group)"
-        if error.args[0].code() < 0:  # librdkafka's own: no broker has answered
-            return f"whether all groups are listed is not known: {error.args[0].str()}"
-    return ""
-
-
 def _committed(client: Any, names: Iterable[str]) -> tuple[dict[str, frozenset[str]], str]:
     """By group the topics in which it has committed offsets."""
     asked_for = {}
@@ -120,5 +100,7 @@ def _committed(client: Any, names: Iterable[str]) -> tuple[dict[str, frozenset[s
         except KafkaException as error:
             why = f"the offsets of group {name} are not told: {error.args[0].str()}"
             continue
-        found[name] = frozenset(place.topic for place in places if place.offset >= 0)
+        if refused := [place for place in places if place.error is not None]:
+            why = f"the offsets of group {name} are not all told: {refused[0].topic}: {refused[0].error.str()}"
+        found[name] = frozenset(place.topic for place in places if place.error is None and place.offset >= 0)
     return found, why

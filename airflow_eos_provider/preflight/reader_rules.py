@@ -50,27 +50,28 @@ def readers(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     """The groups that read its topics, one by one."""
     if facts.readers is None or not connector.topics:
         return
-    if connector.elsewhere or facts.readers_unknown:
+    doubts = _doubts(connector, facts)
+    if doubts:
         yield Finding(
             connector.name,
             READERS.name,
             Severity.WARNS,
             Verdict.INCONCLUSIVE,
-            facts.readers_unknown or f"it writes to {connector.elsewhere}, whose readers are not looked at",
+            doubts,
             "all consumer groups of its topics",
-            "look where they can be listed: it takes Describe on the groups",
+            "look where they can be listed: it takes Describe on the cluster, the groups and the topics",
             "ListGroups, OffsetFetch",
         )
     if connector.elsewhere:
         return
     own = set(connector.topics)
     found = [reader for reader in facts.readers if reader.topics & own]
-    if not found and not facts.readers_unknown:
+    if not found and not doubts:
         yield passes(
             connector.name,
             READERS,
-            "no consumer group has offsets in its topics; Spark's structured streams, Flink and readers without a "
-            "group would not show",
+            "no consumer group has offsets in its topics; Spark's structured streams, Flink, share groups and readers "
+            "without a group would not show",
             "ListGroups, OffsetFetch",
         )
     for reader in found:
@@ -90,6 +91,17 @@ def readers(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
             _ASK_OWNER,
             "ListGroups, DescribeGroups, OffsetFetch",
         )
+
+
+def _doubts(connector: ConnectorFacts, facts: Facts) -> str:
+    """Why not all of its readers are known; empty if they are."""
+    if connector.elsewhere:
+        return f"it writes to {connector.elsewhere}, whose readers are not looked at"
+    if connector.unseen:
+        return f"the brokers do not show {_some(connector.unseen)}: gone, or the principal may not describe it"
+    if connector.topics_unknown:
+        return f"who reads its other topics: {connector.topics_unknown}"
+    return facts.readers_unknown
 
 
 def stumbles(reader: Reader) -> bool:

@@ -19,10 +19,10 @@ from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, STATU
 from airflow_eos_provider.connect.transactional_ids import KnownGroup, group_of_leader
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.kafka.consumer_groups import hidden_groups
 from airflow_eos_provider.kafka.held_open import Place
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.transactions.collisions import CONTROL, PLANNER, KafkaGroups, PipelineSeen
-from airflow_eos_provider.transactions.readers import GROUPS_HIDDEN, sees_every_group
 
 #: So many partitions that could not be seen are named.
 _SHOWN = 3
@@ -74,7 +74,7 @@ def look_at_groups(
     """
     listed = listed_groups(kafka)
     with kafka.admin() as admin:
-        hidden = () if sees_every_group(admin) else (GROUPS_HIDDEN,)
+        hidden = hidden_groups(admin)
     with kafka.transactions() as client:
         ids = {one.producer_id: one.transactional_id for one in client.list()}
         look = client.writing(_worth_asking(topics, described))
@@ -100,7 +100,7 @@ def look_at_groups(
         pipelines=pipelines_of(ids.values(), topics, {name for one in found.values() for name in one.topics}),
         writers=writers,
         states=read,
-        unknown=(*hidden, *_unseen(look.unknown)),
+        unknown=(*([hidden] if hidden else []), *_unseen(look.unknown)),
     )
 
 

@@ -6,7 +6,6 @@ stands; one that is past that offset reads uncommitted records.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -14,10 +13,10 @@ from enum import StrEnum
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
 from airflow_eos_provider.connect.config_topic import ClusterState
-from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
+from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.consumer_groups import consumer_groups
 from airflow_eos_provider.kafka.held_open import Place
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds
@@ -25,8 +24,6 @@ from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds
 #: Limit of each question, seconds.
 _SECONDS = 15.0
 
-#: What a listing does not show to a principal without rights.
-GROUPS_HIDDEN = "groups that the principal may not describe are not listed (Describe on every group, or on the cluster)"
 
 _SINK = "connect-"
 _OVERRIDE = "consumer.override.group.id"
@@ -188,7 +185,7 @@ def readers_of(kafka: Session, ends: Mapping[Place, EndsOrWhy], sinks: Mapping[s
     if not places:
         return ReadersLook()
     with kafka.admin() as admin:
-        names, unknown = _consumer_groups(admin)
+        names, unknown = consumer_groups(admin)
         positions = {name: _asked_for_positions(admin, name, places) for name in names}
         described = admin.client.describe_consumer_groups(names, request_timeout=_SECONDS) if names else {}
         groups = []
@@ -201,36 +198,6 @@ def readers_of(kafka: Session, ends: Mapping[Place, EndsOrWhy], sinks: Mapping[s
             else:
                 groups.append(GroupSeen(name, committed, assigned))
     return ReadersLook(decide(groups, ends, sinks), tuple(unknown))
-
-
-def _consumer_groups(admin: QuietAdmin) -> tuple[list[str], list[str]]:
-    """Names of the groups, and what keeps them from being all."""
-    unknown = [] if sees_every_group(admin) else [GROUPS_HIDDEN]
-    listed = admin.answer(admin.client.list_consumer_groups(request_timeout=_SECONDS), "listing consumer groups")
-    unknown += [f"groups of a broker: {error}" for error in listed.errors or ()]
-    return sorted(group.group_id for group in listed.valid or ()), unknown
-
-
-def sees_every_group(admin: QuietAdmin) -> bool:
-    """Whether a listing of groups leaves none out: brokers list what the principal may describe.
-
-    A rule that denies some groups alone cannot be noticed.
-
-    :raises EosError: the brokers do not tell.
-    """
-    described = admin.client.describe_cluster(include_authorized_operations=True, request_timeout=CONNECT_SECONDS)
-    allowed = admin.answer(described, "describing the cluster").authorized_operations
-    if AclOperation.DESCRIBE in (allowed or ()):
-        return True
-    nobody = secrets.token_hex(12)
-    try:
-        admin.client.describe_consumer_groups([nobody], request_timeout=_SECONDS)[nobody].result()
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return False
-        if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
-            raise admin.explain(error, "describing a group") from error
-    return True
 
 
 def _asked_for_positions(admin: QuietAdmin, group_id: str, places: Collection[Place]) -> Future[Any]:
