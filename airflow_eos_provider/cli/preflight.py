@@ -78,7 +78,8 @@ def _progress(done: int, total: int) -> None:
 
 def _names(report: Report) -> list[str]:
     """The connectors about which something blocks or may block, each once."""
-    return list(dict.fromkeys(one.connector for one in report.open if (one.blocks or one.may_block) and one.connector))
+    counted = [one for one in report.open if one.key not in report.accepted]
+    return list(dict.fromkeys(one.connector for one in counted if (one.blocks or one.may_block) and one.connector))
 
 
 def _show(report: Report, *, wide: bool) -> None:

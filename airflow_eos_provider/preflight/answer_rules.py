@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
 from airflow_eos_provider.connect.mode_evidence import NOT_ENABLED, SUPPORT_PROPERTY
+from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts, WorkerAnswer
 from airflow_eos_provider.preflight.findings import (
     BOUNDARY,
@@ -69,7 +70,7 @@ def validation(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     level = _level(connector)
     asked = _ASKED if facts.mode.runs_exactly_once_tasks else ()
     refused = _messages(connector.answers, lambda name: name not in asked and not name.startswith(_OVERRIDE_PREFIXES))
-    if level not in LEVELS:
+    if level not in LEVELS and not any(references(level)):
         refused = {f"{SUPPORT_PROPERTY}={level} is none of {', '.join(LEVELS)}": [], **refused}
     if not facts.mode.runs_exactly_once_tasks and level == REQUIRED_LEVEL:
         refused = {text: workers for text, workers in refused.items() if NOT_ENABLED.rstrip(".") not in text}
@@ -86,7 +87,7 @@ def validation(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
         )
     elif _answered(connector):
         yield passes(connector.name, VALIDATION, "every worker that answers accepts its configuration")
-    if silent := [answer for answer in connector.answers if answer.problem and answer.has_plugin]:
+    if silent := _silent_workers(connector):
         yield Finding(
             connector.name,
             VALIDATION.name,
@@ -121,7 +122,7 @@ def overrides(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
         )
     elif not given:
         yield passes(connector.name, OVERRIDES, "it overrides no setting of its clients")
-    elif _answered(connector):
+    elif _all_answered(connector):
         yield passes(connector.name, OVERRIDES, f"allowed: {', '.join(given)}")
     else:
         yield _no_answer(connector, OVERRIDES.name, Severity.BLOCKS, "whether its overrides are allowed")
@@ -131,18 +132,24 @@ def support(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     """The connector says that it delivers exactly once."""
     kind = MIRROR if connector.is_mirror_source else SUPPORT
     level = _level(connector)
-    severity = Severity.BLOCKS if level == REQUIRED_LEVEL else Severity.WARNS
+    is_supplied = any(references(level))
+    severity = Severity.BLOCKS if level == REQUIRED_LEVEL or is_supplied else Severity.WARNS
     asked = f"{SUPPORT_PROPERTY}={level}"
     seen = [_support_of(answer) for answer in connector.answers if not answer.problem]
     if not seen:
         yield _no_answer(connector, kind.name, severity, "whether it delivers exactly once")
         return
     verdict, found = min(seen, key=lambda one: _ORDER[one[0]])
+    if verdict is Verdict.PASS and not _all_answered(connector):
+        yield _no_answer(connector, kind.name, severity, "whether it delivers exactly once")
+        return
     if verdict is Verdict.PASS:
         yield passes(connector.name, kind, f"it answers SUPPORTED ({asked})", "SourceConnector::exactlyOnceSupport")
         return
     if verdict is Verdict.INCONCLUSIVE and found == _NOTHING and level == REQUIRED_LEVEL:
         verdict = Verdict.FAIL  # no answer is refused where one is required
+    if is_supplied:
+        verdict = Verdict.INCONCLUSIVE  # what is asked of it is not known
     yield Finding(
         connector.name,
         kind.name,
@@ -163,7 +170,7 @@ def boundary(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
         yield passes(connector.name, BOUNDARY, f"{BOUNDARY_PROPERTY}={wanted}: a transaction ends with {what}")
         return
     refused = _messages(connector.answers, lambda name: name == BOUNDARY_PROPERTY)
-    if refused or wanted not in BOUNDARIES:
+    if refused or not (wanted in BOUNDARIES or any(references(wanted))):
         yield Finding(
             connector.name,
             BOUNDARY.name,
@@ -174,10 +181,12 @@ def boundary(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
             f"set {BOUNDARY_PROPERTY} to poll or interval",
             "SourceConnector::canDefineTransactionBoundaries",
         )
-    elif _answered(connector):
+    elif not _all_answered(connector):
+        yield _no_answer(connector, BOUNDARY.name, Severity.BLOCKS, f"whether it can keep {BOUNDARY_PROPERTY}={wanted}")
+    elif wanted in BOUNDARIES:
         yield passes(connector.name, BOUNDARY, "it ends its transactions itself", "canDefineTransactionBoundaries")
     else:
-        yield _no_answer(connector, BOUNDARY.name, Severity.BLOCKS, "whether it can end its transactions itself")
+        yield passes(connector.name, BOUNDARY, f"every worker accepts what a config provider supplies ({wanted})")
 
 
 def required_below_enabled(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
@@ -233,15 +242,27 @@ def _answered(connector: ConnectorFacts) -> bool:
     return any(not answer.problem for answer in connector.answers)
 
 
+def _all_answered(connector: ConnectorFacts) -> bool:
+    """Whether every worker that has the plugin has answered: what one allows another may refuse."""
+    return _answered(connector) and not _silent_workers(connector)
+
+
+def _silent_workers(connector: ConnectorFacts) -> list[WorkerAnswer]:
+    """The answers of those that may have the plugin, and do not say."""
+    return [answer for answer in connector.answers if answer.problem and answer.has_plugin]
+
+
 def _no_answer(connector: ConnectorFacts, kind: str, severity: Severity, what: str) -> Finding:
-    why = next((f": {answer.worker_id}: {answer.problem}" for answer in connector.answers), "")
+    without = [answer for answer in connector.answers if answer.problem]
+    who = f"{', '.join(one.worker_id for one in without)} does not say" if _answered(connector) else "no worker says"
+    why = f": {without[0].worker_id}: {without[0].problem}" if without else ""
     return Finding(
         connector.name,
         kind,
         severity,
         Verdict.INCONCLUSIVE,
-        f"no worker says {what}{why}",
-        "an answer of a worker",
+        f"{who} {what}{why}",
+        "an answer of each worker",
         "look again when the workers answer",
         "PUT /connector-plugins/…/config/validate",
     )

@@ -75,10 +75,10 @@ class Report:
         return tuple(finding for finding in self.findings if finding.connector == name)
 
     def counts(self) -> dict[str, int]:
-        """How many findings do not hold, by weight."""
-        found = dict.fromkeys(("blocks", "warns", "informs", "not known"), 0)
+        """How many findings do not hold, by weight; those that are accepted by themselves."""
+        found = dict.fromkeys(("blocks", "warns", "informs", "not known", "accepted"), 0)
         for finding in self.open:
-            found[finding.weight] += 1
+            found["accepted" if finding.key in self.accepted else finding.weight] += 1
         return found
 
     def summary(self) -> str:

@@ -71,7 +71,7 @@ def producer(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     failed = False
     for name, (default, bears, wanted) in _BEARS.items():
         given = of_client(connector.config, facts.files, "producer", name, default)
-        unknown = unknown or ("" if given.known else given.unknown)
+        unknown = unknown or given.unknown
         for one in given.known:
             if bears(one):
                 continue

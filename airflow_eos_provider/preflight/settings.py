@@ -43,6 +43,15 @@ class Readings:
     known: tuple[Reading, ...]
     unknown: str = ""
 
+    @property
+    def numbers(self) -> Readings:
+        """The same where a number is wanted: what is none says nothing."""
+        strange = [one.origin for one in self.known if one.number is None]
+        return Readings(
+            tuple(one for one in self.known if one.number is not None),
+            self.unknown or (f"{strange[0]} is no number" if strange else ""),
+        )
+
 
 def of_client(config: Mapping[str, str], files: WorkerFiles, client: str, name: str, default: str) -> Readings:
     """What a setting of a connector's clients is.
@@ -54,7 +63,7 @@ def of_client(config: Mapping[str, str], files: WorkerFiles, client: str, name: 
     """
     override = f"{client}.override.{name}"
     if override in config:
-        return _one(override, config[override])
+        return of_connector(override, config[override])
     return of_worker(files, f"{client}.{name}", default)
 
 
@@ -76,7 +85,8 @@ def of_worker(files: WorkerFiles, name: str, default: str) -> Readings:
     return Readings(tuple(found.values()), unknown)
 
 
-def _one(name: str, value: str) -> Readings:
+def of_connector(name: str, value: str) -> Readings:
+    """What a property of the connector's own is."""
     if any(references(value)):
         return Readings((), f"a config provider supplies {name}")
     return Readings((Reading(value.strip(), f"{name}={value.strip()}"),))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts
 from airflow_eos_provider.preflight.findings import (
     FENCING,
@@ -17,7 +18,7 @@ from airflow_eos_provider.preflight.findings import (
     Severity,
     passes,
 )
-from airflow_eos_provider.preflight.settings import Reading, Readings, of_client, of_worker
+from airflow_eos_provider.preflight.settings import Readings, of_client, of_connector, of_worker
 from airflow_eos_provider.verdict import Verdict
 
 #: Connect fences with this timeout (``Worker.fenceZombies``), and Kafka's admin client asks the brokers for it as the
@@ -58,7 +59,7 @@ def timeout(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
             f"DescribeConfigs of the brokers: {MAX_TIMEOUT}",
         )
     elif given.unknown:
-        yield _unknown(connector, TIMEOUT, Severity.BLOCKS if not given.known else Severity.WARNS, given.unknown)
+        yield _unknown(connector, TIMEOUT, Severity.BLOCKS, given.unknown)
     else:
         yield passes(connector.name, TIMEOUT, f"{_origins(given)}; the brokers allow {allowed}")
 
@@ -106,7 +107,10 @@ def many_tasks(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
 
 def interval(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     """A transaction that ends with an interval is over before its timeout."""
-    if connector.config.get("transaction.boundary", "").strip().lower() != "interval":
+    boundary = connector.config.get("transaction.boundary", "").strip().lower()
+    if any(references(boundary)):
+        yield _unknown(connector, INTERVAL, Severity.BLOCKS, "a config provider supplies transaction.boundary")
+    if boundary != "interval":
         return
     intervals, timeouts = _intervals(connector, facts), _timeouts(connector, facts)
     pairs = [(i, t) for i in intervals.known for t in timeouts.known if i.number is not None and t.number is not None]
@@ -125,23 +129,28 @@ def interval(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
             "its configuration and the workers' files",
         )
     elif unknown := intervals.unknown or timeouts.unknown:
-        yield _unknown(connector, INTERVAL, Severity.WARNS, unknown)
+        yield _unknown(connector, INTERVAL, Severity.BLOCKS, unknown)
     else:
         yield passes(connector.name, INTERVAL, f"{_origins(intervals)}, with {_origins(timeouts)}")
 
 
 def record_size(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     """The topics take the largest record that its producers send."""
-    sizes = of_client(connector.config, facts.files, "producer", _REQUEST_SIZE, _REQUEST_DEFAULT)
+    sizes = of_client(connector.config, facts.files, "producer", _REQUEST_SIZE, _REQUEST_DEFAULT).numbers
     largest = max((one for one in sizes.known if one.number is not None), key=lambda one: one.number or 0, default=None)
     limits = {
         topic: limit
         for topic in connector.topics
         if topic in facts.brokers.topics and (limit := facts.brokers.topics[topic].max_message_bytes) is not None
     }
-    if largest is None or not limits or connector.elsewhere:
+    if connector.elsewhere or not connector.topics:
         return
-    smaller = sorted(topic for topic, limit in limits.items() if limit < (largest.number or 0))
+    smaller = sorted(topic for topic, limit in limits.items() if largest is not None and limit < (largest.number or 0))
+    untold = [topic for topic in connector.topics if topic not in limits]
+    if largest is None or (not smaller and (untold or sizes.unknown)):
+        why = sizes.unknown or f"max.message.bytes of {untold[0]} is not known"
+        yield _unknown(connector, RECORD_SIZE, Severity.WARNS, why)
+        return
     if not smaller:
         yield passes(connector.name, RECORD_SIZE, f"{largest.origin}; its topics take as much")
         return
@@ -194,14 +203,14 @@ def _rate(connector: ConnectorFacts, facts: Facts) -> float | None:
 
 
 def _timeouts(connector: ConnectorFacts, facts: Facts) -> Readings:
-    return of_client(connector.config, facts.files, "producer", _TIMEOUT_PROPERTY, _TIMEOUT_DEFAULT)
+    return of_client(connector.config, facts.files, "producer", _TIMEOUT_PROPERTY, _TIMEOUT_DEFAULT).numbers
 
 
 def _intervals(connector: ConnectorFacts, facts: Facts) -> Readings:
     own = connector.config.get(_BOUNDARY_INTERVAL, "").strip()
     if own:
-        return Readings((Reading(own, f"{_BOUNDARY_INTERVAL}={own}"),))
-    return of_worker(facts.files, _FLUSH_INTERVAL, _FLUSH_DEFAULT)
+        return of_connector(_BOUNDARY_INTERVAL, own).numbers
+    return of_worker(facts.files, _FLUSH_INTERVAL, _FLUSH_DEFAULT).numbers
 
 
 def _tasks(connector: ConnectorFacts) -> int:
@@ -228,7 +237,7 @@ def _unknown(connector: ConnectorFacts, kind: Kind, severity: Severity, why: str
         severity,
         Verdict.INCONCLUSIVE,
         why,
-        remedy="look where that can be read: it takes DescribeConfigs on the cluster, and the workers' files",
+        remedy="look where that can be read: it takes DescribeConfigs on cluster and topics, and the workers' files",
     )
 
 

@@ -62,7 +62,11 @@ def test_the_exit_code_is_the_answer(run: Any) -> None:
     assert run(facts())[0] == 0
     assert run(facts(producer_override_acks="1"))[0] == 1
     assert run(facts(limit=None))[0] == 5
-    assert run(facts(producer_override_acks="1"), "--accept", "orders/producer")[0] == 0
+    code, printed = run(facts(producer_override_acks="1"), "--accept", "orders/producer")
+    assert (code, printed.splitlines()[-1]) == (
+        0,
+        "1 source connector in the mode enabled: 2 not known, 1 accepted. Nothing blocks.",
+    )
 
 
 def test_findings_come_by_connector_the_worst_first_and_sinks_are_named(run: Any) -> None:
@@ -72,12 +76,13 @@ def test_findings_come_by_connector_the_worst_first_and_sinks_are_named(run: Any
     assert [line.split()[0] for line in lines[1:4]] == ["blocks", "warns", "not"]
     assert lines[1].strip().startswith("blocks    producer: producer.override.acks=1")
     assert lines[-2] == "Out of scope, since they are sinks: files"
-    assert lines[-1] == "1 source connector in the mode enabled: 1 blocks, 1 warns, 1 not known. Something blocks."
+    assert lines[-1] == "1 source connector in the mode enabled: 1 blocks, 1 warns, 2 not known. Something blocks."
 
 
 def test_names_are_those_of_connectors_about_which_something_blocks(run: Any) -> None:
     assert run(facts(producer_override_acks="1"), "-o", "name")[1] == "orders\n"
     assert run(facts(), "-o", "name")[1] == ""
+    assert run(facts(producer_override_acks="1"), "-o", "name", "--accept", "orders/producer")[1] == ""
 
 
 def test_wide_has_what_holds_too_each_on_one_line(run: Any) -> None:

@@ -151,6 +151,32 @@ def test_a_boundary_that_the_connector_cannot_keep_blocks(boundary: str, said: s
     assert weight(facts(source({"transaction.boundary": boundary}, told)), "boundary") == expected
 
 
+def test_what_one_worker_allows_is_not_known_of_one_that_does_not_answer() -> None:
+    both = (answer(), WorkerAnswer(W2, problem="it did not answer"))
+    override = source({"consumer.override.fetch.min.bytes": "1"}, *both)
+    assert weight(facts(override), "overrides") == MAY_BLOCK
+    assert f"{W2} does not say whether its overrides are allowed" in found(facts(override), "overrides")[0].found
+    assert weight(facts(source({"transaction.boundary": "connector"}, *both)), "boundary") == MAY_BLOCK
+    assert weight(facts(source({SUPPORT: "required"}, *both)), "support") == MAY_BLOCK
+    assert weight(facts(source({}, *both)), "support") == UNSURE
+    lacking = WorkerAnswer(W2, problem="no class", has_plugin=False)
+    assert weight(facts(source({SUPPORT: "required"}, answer(), lacking)), "support") == PASSED
+
+
+def test_what_a_config_provider_supplies_is_neither_refused_nor_passed_by_its_reference() -> None:
+    boundary = {"transaction.boundary": "${env:B}"}
+    assert weight(facts(source(boundary)), "boundary") == PASSED  # the worker has looked at what it stands for
+    assert weight(facts(source(boundary)), "interval") == MAY_BLOCK
+    refused = answer(transaction_boundary="The connector does not support connector-defined transaction boundaries")
+    assert weight(facts(source(boundary, refused)), "boundary") == BLOCKED
+    assert weight(facts(source(boundary, WorkerAnswer(W1, problem="silent"))), "boundary") == MAY_BLOCK
+    level = {SUPPORT: "${env:S}"}
+    assert weight(facts(source(level)), "validation") == PASSED
+    assert weight(facts(source(level)), "support") == PASSED
+    unsupported = WorkerAnswer(W1, {SUPPORT: (UNSUPPORTED,)}, KNOWN)
+    assert weight(facts(source(level, unsupported)), "support") == MAY_BLOCK
+
+
 def test_below_enabled_only_a_requirement_that_is_not_met_is_found() -> None:
     refused = WorkerAnswer(W1, {SUPPORT: (NOT_ENABLED,)}, KNOWN)
     of = facts(source({SUPPORT: "required"}, refused), mode=Mode.DISABLED)
@@ -181,6 +207,7 @@ def test_a_worker_is_asked_as_it_would_answer_when_enabled() -> None:
         ("1000", {"producer.transaction.timeout.ms": "900001"}, 900_000, PASSED),  # the connector's wins
         ("${env:T}", {}, 900_000, MAY_BLOCK),
         (None, {}, None, MAY_BLOCK),
+        ("soon", {}, 900_000, MAY_BLOCK),
     ],
 )
 def test_a_timeout_is_compared_with_what_the_brokers_allow(
@@ -218,7 +245,9 @@ def test_more_than_ninety_tasks_cannot_be_fenced_in_time() -> None:
         ("70001", {}, BLOCKED),
         (None, {}, WARNED),  # both are 60 s by default
         (None, {"offset.flush.interval.ms": "5000"}, PASSED),
-        (None, {"offset.flush.interval.ms": "${env:F}"}, UNSURE),
+        (None, {"offset.flush.interval.ms": "${env:F}"}, MAY_BLOCK),
+        ("${env:I}", {}, MAY_BLOCK),
+        ("soon", {}, MAY_BLOCK),
     ],
 )
 def test_an_interval_has_to_end_before_the_timeout(interval: str | None, file: dict[str, str], expected: Seen) -> None:
@@ -241,7 +270,10 @@ def test_a_topic_that_takes_less_than_a_request_is_found() -> None:
     small = BrokerFacts(900_000, "", {"lines": TopicFacts(1_000, None)})
     assert weight(facts(brokers=small), "record-size") == WARNED
     assert weight(facts(source({"producer.override.max.request.size": "1000"}), brokers=small), "record-size") == PASSED
-    assert found(facts(brokers=BrokerFacts(900_000)), "record-size") == []
+    assert weight(facts(brokers=BrokerFacts(900_000)), "record-size") == UNSURE
+    one_of_two = BrokerFacts(900_000, "", {"lines": TopicFacts(2_000_000, None)})
+    assert weight(facts(source(topics=("lines", "hidden")), brokers=one_of_two), "record-size") == UNSURE
+    assert weight(facts(files=WorkerFiles({}, {W1: "no file"})), "record-size") == UNSURE
 
 
 # Settings
@@ -263,6 +295,17 @@ def test_what_a_producer_with_transactions_does_not_bear_blocks(
     config: dict[str, str], file: dict[str, str], expected: Seen
 ) -> None:
     assert weight(facts(source(config), files=WorkerFiles({W1: file})), "producer") == expected
+
+
+def test_what_a_file_that_is_not_read_may_hold_is_not_known() -> None:
+    unread = {"files": WorkerFiles({W1: {}}, {W2: "no file"})}
+    for kind in ("producer", "timeout"):
+        assert weight(facts(**unread), kind) == MAY_BLOCK
+    assert weight(facts(source({"transaction.boundary": "interval"}), **unread), "interval") == WARNED  # by W1's file
+    shorter = source({"transaction.boundary": "interval", "transaction.boundary.interval.ms": "5000"})
+    assert weight(facts(shorter, **unread), "interval") == MAY_BLOCK
+    files = WorkerFiles({W1: {"producer.acks": "all"}, W2: {"producer.acks": "${env:A}"}})
+    assert weight(facts(files=files), "producer") == MAY_BLOCK
 
 
 def test_settings_without_effect_are_told_and_those_that_say_the_same_are_not() -> None:
@@ -328,6 +371,9 @@ def test_readers_that_expect_no_gaps_are_named(group: str, stumbles: bool) -> No
 def test_that_not_all_groups_are_known_is_said_and_does_not_pass() -> None:
     assert weight(reads(readers_unknown="not authorized"), "readers") == UNSURE
     assert found(replace(facts(), readers=None), "readers") == []  # it was not asked
+    hidden = source(topics=("lines", "hidden"), unseen=("hidden",))
+    assert weight(facts(hidden), "readers") == UNSURE
+    assert weight(facts(source(topics_unknown="403")), "readers") == UNSURE
 
 
 def test_the_topics_of_a_connector_come_from_connect_and_from_what_is_plain() -> None:
