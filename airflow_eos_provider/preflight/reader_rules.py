@@ -98,7 +98,10 @@ def _doubts(connector: ConnectorFacts, facts: Facts) -> str:
     if connector.elsewhere:
         return f"it writes to {connector.elsewhere}, whose readers are not looked at"
     if connector.unseen:
-        return f"the brokers do not show {_some(connector.unseen)}: gone, or the principal may not describe it"
+        return (
+            facts.readers_unknown
+            or f"the brokers do not show {_some(connector.unseen)}: gone, or the principal may not describe it"
+        )
     if connector.topics_unknown:
         return f"who reads its other topics: {connector.topics_unknown}"
     return facts.readers_unknown

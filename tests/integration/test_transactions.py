@@ -393,6 +393,43 @@ def test_a_principal_that_may_not_see_all_is_never_told_that_something_hangs_or_
         )
 
 
+def test_a_preflight_of_a_principal_that_may_not_see_all_passes_nothing_that_it_has_not_seen(
+    lab: Lab, eos: Any, operators_file: str
+) -> None:
+    def found() -> dict[str, tuple[str, str, str]]:
+        done = eos.run("preflight", CONNECTOR, "--json", "--cluster", operators_file, expect=(0, 5))
+        findings = json.loads(done.stdout)["findings"]
+        return {one["kind"]: (one["verdict"], one["severity"], one["found"]) for one in findings}
+
+    kinds = ("timeout", "fencing", "record-size", "readers")
+    group = "reader-of-preflight"
+    seen = found()
+    assert [seen[kind][0] for kind in kinds[:3]] == ["pass"] * 3
+    commit(lab, group, 0, 0)
+    with (
+        denied(lab, ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS),
+        denied(lab, ResourceType.TOPIC, TOPIC, AclOperation.DESCRIBE_CONFIGS),
+    ):
+        until(lambda: all(found()[kind][0] == "inconclusive" for kind in kinds[:3]), "the rules", seconds=SECONDS)
+        assert found()["timeout"][1] == "blocks"
+    with (
+        denied(lab, ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
+        denied(lab, ResourceType.GROUP, "*", AclOperation.DESCRIBE),
+    ):
+        hidden = "there may be groups that"
+
+        def said() -> list[str]:
+            done = eos.run("preflight", CONNECTOR, "--json", "--cluster", operators_file, expect=(0, 5))
+            of_readers = [one for one in json.loads(done.stdout)["findings"] if one["kind"] == "readers"]
+            assert {one["verdict"] for one in of_readers} == {"inconclusive"}
+            return [one["found"] for one in of_readers]
+
+        until(lambda: any(hidden in words for words in said()), "the rule", seconds=SECONDS)
+    with denied(lab, ResourceType.TOPIC, TOPIC, AclOperation.DESCRIBE):
+        until(lambda: f"may not see {TOPIC}" in found()["readers"][2], "the rule", seconds=SECONDS)
+        assert {found()[kind][0] for kind in ("record-size", "readers")} == {"inconclusive"}
+
+
 @contextmanager
 def denied(lab: Lab, kind: ResourceType, name: str, operation: AclOperation) -> Iterator[None]:
     """What the operator may not do meanwhile; everybody else may."""
