@@ -164,7 +164,8 @@ def require_no_secret(folder: Path, lab: Lab, found: Found) -> None:
     # A search that finds nothing because it looked at nothing is none.
     assert {str(lab.workers[0].config), str(lab.cluster_file), f"topic {configs}"} <= found.places()
     assert found.looked_at["records"] > 10_000
-    plan = Found({"plan": json.loads((folder / "report.json").read_text())["rolls"][0]["plan_hash"]})
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    plan = Found({"plan": report["upgrade"]["rolls"][0]["plan"]})
     search_database(plan, lab.postgres, database)
     assert "table xcom" in plan.places()
     assert found.looked_at["files"] > 300
