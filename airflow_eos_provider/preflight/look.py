@@ -58,7 +58,7 @@ def look(session: ConnectSession, mode: Mode, scope: Scope = Scope(), progress: 
     read = internal_topics.read_worker_files(session.cluster)
     files = WorkerFiles(read.properties, read.unread)
     addresses = ClientAddresses(files.properties.values(), session.kafka.settings.bootstrap_servers)
-    connectors = tuple(_connector(status, answered[status.name], partitions, addresses) for status in chosen)
+    connectors = tuple(of_connector(status, answered[status.name], partitions, addresses) for status in chosen)
     facts = Facts(session.cluster.group_id, mode, connectors, files, readers=None)
     if not mode.runs_exactly_once_tasks:
         return facts
@@ -68,7 +68,7 @@ def look(session: ConnectSession, mode: Mode, scope: Scope = Scope(), progress: 
     return _with_brokers(session, replace(facts, silent_sinks=silent), partitions, readers=scope.readers)
 
 
-def _connector(
+def of_connector(
     status: ConnectorStatus, answered: Answers, partitions: Collection[str], addresses: ClientAddresses
 ) -> ConnectorFacts:
     """What is known of one connector.

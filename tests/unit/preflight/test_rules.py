@@ -9,6 +9,8 @@ import pytest
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import NOT_ENABLED
+from airflow_eos_provider.connect.other_kafka import ClientAddresses
+from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.preflight.facts import (
     BrokerFacts,
     ConnectorFacts,
@@ -19,7 +21,7 @@ from airflow_eos_provider.preflight.facts import (
     WorkerFiles,
 )
 from airflow_eos_provider.preflight.findings import KINDS, STOPS_TASKS, Finding, Severity, overall, worst_first
-from airflow_eos_provider.preflight.look import targets
+from airflow_eos_provider.preflight.look import of_connector, targets
 from airflow_eos_provider.preflight.report import Report
 from airflow_eos_provider.preflight.rules import find
 from airflow_eos_provider.preflight.worker_answers import asked
@@ -374,6 +376,14 @@ def test_that_not_all_groups_are_known_is_said_and_does_not_pass() -> None:
     hidden = source(topics=("lines", "hidden"), unseen=("hidden",))
     assert weight(facts(hidden), "readers") == UNSURE
     assert weight(facts(source(topics_unknown="403")), "readers") == UNSURE
+
+
+def test_a_null_in_a_configuration_is_as_if_it_were_not_written_and_topics_that_are_not_shown_are_kept_apart() -> None:
+    null: Any = {"connector.class": "C", "transaction.boundary": None, "producer.override.acks": None}
+    status = ConnectorStatus("a", "source", "RUNNING", W1, config=null)
+    seen = of_connector(status, ((answer(),), ("hidden", "lines"), ""), {"lines"}, ClientAddresses([], "b:9092"))
+    assert (seen.topics, seen.unseen) == (("hidden", "lines"), ("hidden",))
+    assert weight(facts(seen), "boundary") == weight(facts(seen), "producer") == PASSED
 
 
 def test_the_topics_of_a_connector_come_from_connect_and_from_what_is_plain() -> None:
