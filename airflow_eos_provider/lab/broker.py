@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.lab.java import class_data_archive, jvm_command
 from airflow_eos_provider.lab.ownership import log_tail
-from airflow_eos_provider.lab.security import Security
+from airflow_eos_provider.lab.security import SecuredPorts, Security
 
 #: A node's program.
 MAIN_CLASS = "kafka.Kafka"
@@ -47,7 +48,7 @@ class Broker:
     :param number: the node id, 1 for the first broker.
     :param quorum: the controller ports of all nodes, in the order of their numbers; empty for a node that is alone.
     :param security: of a secured lab.
-    :param certificate_port: where a secured broker takes certificates, on the loopback interface.
+    :param secured_ports: its further ports, of a secured lab.
     """
 
     folder: Path
@@ -59,7 +60,7 @@ class Broker:
     number: int = 1
     quorum: tuple[int, ...] = ()
     security: Security | None = None
-    certificate_port: int = 0
+    secured_ports: SecuredPorts | None = None
 
     @property
     def name(self) -> str:
@@ -83,7 +84,8 @@ class Broker:
 
     @property
     def ports(self) -> tuple[int, ...]:
-        return (self.port, self.controller_port, *([self.certificate_port] if self.security else []))
+        secured = self.secured_ports
+        return (self.port, self.controller_port, *([secured.certificates, secured.tokens] if secured else []))
 
     @property
     def bootstrap_servers(self) -> str:
@@ -92,8 +94,8 @@ class Broker:
     @property
     def lab_client(self) -> KafkaSettings:
         """How the lab itself reaches this broker, with all rights."""
-        if self.security:
-            return self.security.lab_client(self.certificate_port)
+        if self.security and self.secured_ports:
+            return self.security.lab_client(self.secured_ports.certificates)
         return KafkaSettings.of(self.bootstrap_servers)
 
     def properties(self) -> dict[str, str]:
@@ -127,8 +129,8 @@ class Broker:
         }
 
     def _listener_properties(self) -> dict[str, str]:
-        if self.security:
-            return self.security.broker_properties(self.port, self.controller_port, self.certificate_port)
+        if self.security and self.secured_ports:
+            return self.security.broker_properties(self.port, self.controller_port, self.secured_ports)
         return {
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
@@ -191,7 +193,12 @@ class Broker:
             heap_megabytes=SHARED_HEAP_MEGABYTES if self.quorum else HEAP_MEGABYTES,
             marker=self.marker,
             log_config=self.log_config,
+            options=self._jvm_options,
         )
+
+    @property
+    def _jvm_options(self) -> Sequence[str]:
+        return self.security.broker_jvm_options(self.secured_ports) if self.security and self.secured_ports else ()
 
 
 def bootstrap_checkpoint(class_path: str) -> Path:

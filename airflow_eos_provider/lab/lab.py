@@ -22,6 +22,7 @@ from airflow_eos_provider.lab import jars
 from airflow_eos_provider.lab.broker import Broker, write_properties
 from airflow_eos_provider.lab.class_data import ensure_archives
 from airflow_eos_provider.lab.enrolment import allow, enrol
+from airflow_eos_provider.lab.issuer import Issuer
 from airflow_eos_provider.lab.ownership import exclusive, marker, own_process, strays
 from airflow_eos_provider.lab.ports import free_ports, require_free
 from airflow_eos_provider.lab.postgres import USER, Postgres
@@ -33,6 +34,7 @@ from airflow_eos_provider.lab.waiting import (
     is_healthy,
     wait_for_broker,
     wait_for_group,
+    wait_for_issuer,
     wait_for_postgres,
     wait_for_worker,
 )
@@ -43,6 +45,9 @@ from airflow_eos_provider.rollout.hosts.worker_process import wait_until_port_is
 __all__ = ["Lab", "LabOptions"]
 
 Progress = Callable[[str], None]
+
+#: What a lab consists of.
+Part = Broker | Issuer | Postgres | Worker
 
 #: The ports of a broker or worker that was just killed are free again within this time.
 PORT_FREE_SECONDS = 15.0
@@ -128,12 +133,15 @@ class Lab:
         """Write all files, format the brokers' log folders and make PostgreSQL's data folder."""
         if self.security:
             self.security.make()
-        for log_config in {part.log_config for part in self._parts if not isinstance(part, Postgres)}:
+        for log_config in {
+            *(broker.log_config for broker in self.brokers),
+            *(worker.log_config for worker in self.workers),
+        }:
             shutil.copyfile(Path(__file__).with_name(log_config.name), log_config)
         for worker in self.workers:
             self._write_worker(worker, self.options.mode)
         self._write_cluster_file()
-        servers = [part for part in self._parts if not isinstance(part, Worker)]
+        servers = [part for part in self._parts if isinstance(part, Broker | Postgres)]
         with ThreadPoolExecutor(len(servers)) as pool:
             for prepared in [pool.submit(server.prepare) for server in servers]:
                 prepared.result()
@@ -151,6 +159,8 @@ class Lab:
         progress(f"Starting {', '.join(missing)}" if missing else "Waiting for a worker that is not healthy")
         postgres = self._postgres
         server = (running[postgres.name] or self._spawn(postgres)) if postgres is not None else None
+        if (issuer := self.issuer) is not None:  # before the brokers: they read its keys when they start
+            wait_for_issuer(issuer, running[issuer.name] or self._spawn(issuer))
         # All brokers before the first wait: one of three is not ready before a second one votes for its controller.
         brokers = [(broker, running[broker.name] or self._spawn(broker)) for broker in self.brokers]
         for broker, process in brokers:
@@ -202,7 +212,7 @@ class Lab:
             principal=Principal.WORKER.acl_name,
         )
 
-    def _spawn(self, part: Broker | Postgres | Worker) -> ProcessIdentity:
+    def _spawn(self, part: Part) -> ProcessIdentity:
         for port in part.ports:
             require_free(port, part.name)
         return spawn(part.start_command, log=part.log, pid_file=part.pid_file, cwd=self.root)
@@ -289,7 +299,7 @@ class Lab:
                 number=number,
                 quorum=tuple(controller for _, controller in record.broker_ports) if record.other_brokers else (),
                 security=self.security,
-                certificate_port=record.certificate_ports[number - 1] if record.options.secure else 0,
+                secured_ports=record.secured_ports[number - 1] if record.secured_ports else None,
             )
             for number, (port, controller_port) in enumerate(record.broker_ports, start=1)
         )
@@ -331,9 +341,22 @@ class Lab:
         return Postgres(self.root, record.postgres_port, marker(self.root, record.token))
 
     @property
-    def _parts(self) -> list[Broker | Postgres | Worker]:
-        postgres = self._postgres
-        return [*self.brokers, *([postgres] if postgres is not None else []), *self.workers]
+    def _parts(self) -> list[Part]:
+        beside = [part for part in (self.issuer, self._postgres) if part is not None]
+        return [*self.brokers, *beside, *self.workers]
+
+    @property
+    def issuer(self) -> Issuer | None:
+        """The issuer of tokens of a secured lab, None of another."""
+        record = self._record
+        if self.security is None:
+            return None
+        return Issuer(self.root, self.security, record.secured_ports[0].issuer, marker(self.root, record.token))
+
+    @property
+    def token_servers(self) -> str:
+        """The brokers of a secured lab where they take tokens, comma-separated."""
+        return ",".join(f"127.0.0.1:{ports.tokens}" for ports in self._record.secured_ports)
 
     def cluster(self) -> ConnectCluster:
         """The lab as its cluster file describes it."""
@@ -347,8 +370,13 @@ class Lab:
             "group_id": self.group_id,
             "cluster_file": str(self.cluster_file) if self.workers else None,
             "data_dir": str(self.data_dir),
+            **self._tokens_summary(),
             **self._postgres_summary(),
         }
+
+    def _tokens_summary(self) -> dict[str, object]:
+        issuer = self.issuer
+        return {} if issuer is None else {"tokens": {"bootstrap_servers": self.token_servers, "issuer": issuer.address}}
 
     def _postgres_summary(self) -> dict[str, object]:
         postgres = self._postgres

@@ -15,6 +15,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.lab.jars import DEFAULT_VERSION, JarLock, jar_folder
 from airflow_eos_provider.lab.ports import free_ports
+from airflow_eos_provider.lab.security import SecuredPorts
 
 #: Version of ``lab.json``. A lab of another version is taken down, not continued.
 SCHEMA = 1
@@ -108,7 +109,7 @@ class LabRecord:
     :param unlisted: positions of workers that the cluster file does not mention.
     :param other_brokers: both ports of the second broker and so on.
     :param older_jars: the folder with the workers' jars, if they are of another version.
-    :param certificate_ports: of the brokers of a secured lab, where they take certificates.
+    :param secured_ports: of the brokers of a secured lab: certificates, tokens, and the issuer's, the same for all.
     :param postgres_port: of PostgreSQL, None where the lab has none.
     :param complete: False until the lab was ready for the first time: an incomplete one is cleared, not repaired.
     """
@@ -124,14 +125,16 @@ class LabRecord:
     other_brokers: tuple[tuple[int, int], ...] = ()
     older_jars: Path | None = None
     postgres_port: int | None = None
-    certificate_ports: tuple[int, ...] = ()
+    secured_ports: tuple[SecuredPorts, ...] = ()
     complete: bool = False
 
     @classmethod
     def draw(cls, options: LabOptions) -> LabRecord:
         """The record of a new lab, on ports that are free now."""
-        postgres_port, *ports = free_ports(1 + 3 * options.brokers + options.workers)
-        certificate_ports, ports = ports[: options.brokers], ports[options.brokers :]
+        postgres_port, issuer_port, *ports = free_ports(2 + 4 * options.brokers + options.workers)
+        certificates, tokens = ports[: options.brokers], ports[options.brokers : 2 * options.brokers]
+        ports = ports[2 * options.brokers :]
+        secured = tuple(SecuredPorts(*both, issuer_port) for both in zip(certificates, tokens, strict=True))
         ours = ports[: 2 * options.brokers]
         (broker_port, controller_port), *others = zip(ours[::2], ours[1::2], strict=True)
         return cls(
@@ -145,7 +148,7 @@ class LabRecord:
             other_brokers=tuple(others),
             older_jars=None if options.connect_version == DEFAULT_VERSION else jar_folder(options.connect_version),
             postgres_port=postgres_port if options.postgres else None,
-            certificate_ports=tuple(certificate_ports) if options.secure else (),
+            secured_ports=secured if options.secure else (),
         )
 
     @property
@@ -180,7 +183,7 @@ class LabRecord:
             if content.get("older_jars"):
                 content["older_jars"] = Path(content["older_jars"])
             content["worker_ports"] = tuple(content["worker_ports"])
-            content["certificate_ports"] = tuple(content.get("certificate_ports", ()))
+            content["secured_ports"] = tuple(SecuredPorts(*ports) for ports in content.get("secured_ports", ()))
             content["other_brokers"] = tuple(
                 (port, controller) for port, controller in content.get("other_brokers", ())
             )

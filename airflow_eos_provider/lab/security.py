@@ -1,7 +1,8 @@
 """A secured lab: who is who, their logins, and the settings of brokers, workers and clients that follow.
 
-Each broker has one listener for clients (TLS, SASL/SCRAM) and one for certificates (mutual TLS), by which brokers,
-controllers and the lab itself reach it; its authorizer denies whatever no ACL allows. The workers' REST API takes TLS
+Each broker has one listener for clients with passwords (TLS, SASL/SCRAM), one for clients with tokens (TLS,
+SASL/OAUTHBEARER by the lab's own issuer) and one for certificates (mutual TLS), by which brokers, controllers and the
+lab itself reach it; its authorizer denies whatever no ACL allows. The workers' REST API takes TLS
 with a client's certificate, and basic authentication (Connect's ``BasicAuthSecurityRestExtension``).
 """
 
@@ -13,12 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 from airflow_eos_provider.connect.cluster import RestSettings
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.redaction import remember
 
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_BEARER = "org.apache.kafka.common.security.oauthbearer"
 _BASIC_AUTH = "org.apache.kafka.connect.rest.basic.auth.extension"
 _MECHANISM = "SCRAM-SHA-512"
 
@@ -50,6 +53,19 @@ class Principal(StrEnum):
         return f"User:{self.value}"
 
 
+class SecuredPorts(NamedTuple):
+    """The further ports of a secured broker, on the loopback interface.
+
+    :param certificates: for clients with certificates.
+    :param tokens: for clients with tokens.
+    :param issuer: of the issuer of tokens.
+    """
+
+    certificates: int
+    tokens: int
+    issuer: int
+
+
 @dataclass(frozen=True, slots=True)
 class Security:
     """The security of a lab.
@@ -71,7 +87,7 @@ class Security:
         _private(users, f"{_REST_CLIENT}: {passwords['rest']}\n")
         module = f'{_BASIC_AUTH}.PropertyFileLoginModule required file="{users}";'
         _private(self._rest_login, f"KafkaConnect {{ {module} }};\n")
-        _private(self._passwords_file, json.dumps(passwords))
+        _private(self.passwords_file, json.dumps(passwords))
 
     # Clients
 
@@ -84,6 +100,23 @@ class Security:
             "sasl.username": principal.value,
             "sasl.password": self._passwords[principal.value],
         }
+
+    def token_client(self, principal: Principal, issuer_port: int) -> dict[str, str]:
+        """How librdkafka logs in as a principal by tokens (OIDC client credentials), on the listener for these."""
+        return {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(self._authority),
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": principal.value,
+            "sasl.oauthbearer.client.secret": self._passwords[principal.value],
+            "sasl.oauthbearer.token.endpoint.url": f"{self.issuer_url(issuer_port)}/token",
+        }
+
+    @staticmethod
+    def issuer_url(issuer_port: int) -> str:
+        """Where the issuer of tokens is."""
+        return f"http://127.0.0.1:{issuer_port}"
 
     def java_client(self, principal: Principal) -> dict[str, str]:
         """How Java's clients log in as a principal."""
@@ -135,13 +168,16 @@ class Security:
 
     # Servers
 
-    def broker_properties(self, port: int, controller_port: int, certificate_port: int) -> dict[str, str]:
-        """Settings of a broker: listeners, TLS, authorizer."""
+    def broker_properties(self, port: int, controller_port: int, ports: SecuredPorts) -> dict[str, str]:
+        """Settings of a broker: listeners, TLS, authorizer.
+
+        :param port: for clients with passwords.
+        """
+        listeners = f"CLIENTS://127.0.0.1:{port},CERTIFICATES://127.0.0.1:{ports.certificates},TOKENS://127.0.0.1:{ports.tokens}"
         return {
-            "listeners": f"CLIENTS://127.0.0.1:{port},CERTIFICATES://127.0.0.1:{certificate_port},"
-            f"CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": f"CLIENTS://127.0.0.1:{port},CERTIFICATES://127.0.0.1:{certificate_port}",
-            "listener.security.protocol.map": "CLIENTS:SASL_SSL,CERTIFICATES:SSL,CONTROLLER:SSL",
+            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": "CLIENTS:SASL_SSL,CERTIFICATES:SSL,TOKENS:SASL_SSL,CONTROLLER:SSL",
             "inter.broker.listener.name": "CERTIFICATES",
             **self._keystore(_BROKER),
             **self._truststore(),
@@ -150,6 +186,12 @@ class Security:
             "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/",
             "listener.name.clients.sasl.enabled.mechanisms": _MECHANISM,
             f"listener.name.clients.{_MECHANISM.lower()}.sasl.jaas.config": f"{_SCRAM} required;",
+            "listener.name.tokens.sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.tokens.oauthbearer.sasl.jaas.config": f"{_BEARER}.OAuthBearerLoginModule required;",
+            "listener.name.tokens.oauthbearer.sasl.server.callback.handler.class": f"{_BEARER}."
+            "OAuthBearerValidatorCallbackHandler",
+            "sasl.oauthbearer.jwks.endpoint.url": self._keys_url(ports),
+            "sasl.oauthbearer.expected.audience": "kafka",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "allow.everyone.if.no.acl.found": "false",
             "super.users": f"User:{_BROKER};User:{_LAB}",
@@ -177,6 +219,13 @@ class Security:
             "rest.extension.classes": f"{_BASIC_AUTH}.BasicAuthSecurityRestExtension",
         }
 
+    def broker_jvm_options(self, ports: SecuredPorts) -> Sequence[str]:
+        """What a broker's JVM has to know: Kafka 4 reads keys from addresses only that are allowed there."""
+        return (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self._keys_url(ports)}",)
+
+    def _keys_url(self, ports: SecuredPorts) -> str:
+        return f"{self.issuer_url(ports.issuer)}/keys"
+
     @property
     def worker_jvm_options(self) -> Sequence[str]:
         """What a worker's JVM has to know: the users of the REST API."""
@@ -193,12 +242,12 @@ class Security:
         return self.folder / "rest-login.conf"
 
     @property
-    def _passwords_file(self) -> Path:
+    def passwords_file(self) -> Path:
         return self.folder / "passwords.json"
 
     @property
     def _passwords(self) -> Mapping[str, str]:
-        found: dict[str, str] = json.loads(self._passwords_file.read_text(encoding="utf-8"))
+        found: dict[str, str] = json.loads(self.passwords_file.read_text(encoding="utf-8"))
         return found
 
     def _keystore(self, name: str) -> dict[str, str]:

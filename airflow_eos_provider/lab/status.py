@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from airflow_eos_provider.lab.broker import Broker
+from airflow_eos_provider.lab.issuer import Issuer
 from airflow_eos_provider.lab.ownership import own_process
 from airflow_eos_provider.lab.postgres import Postgres
 from airflow_eos_provider.lab.waiting import broker_answers, is_healthy
@@ -16,10 +17,10 @@ from airflow_eos_provider.lab.worker import Worker
 class ProcessStatus:
     """One process of a lab.
 
-    :param name: ``broker``, ``broker2``, ``postgres``, ``w1`` and so on.
+    :param name: ``broker``, ``broker2``, ``issuer``, ``postgres``, ``w1`` and so on.
     :param pid: None if it does not run.
     :param ready: whether it answers (a worker: ``/health`` is 200).
-    :param address: ``host:port`` of a broker and of PostgreSQL, REST address of a worker.
+    :param address: ``host:port`` of a broker and of PostgreSQL, REST address of a worker and of the issuer.
     :param mode_in_file: ``exactly.once.source.support`` in the worker's properties file; None for the others.
     """
 
@@ -66,7 +67,7 @@ class LabStatus:
         }
 
 
-def look_at(part: Broker | Postgres | Worker, token: str) -> ProcessStatus:
+def look_at(part: Broker | Issuer | Postgres | Worker, token: str) -> ProcessStatus:
     """What is to be seen of one part now.
 
     :param token: the lab's.
@@ -75,7 +76,7 @@ def look_at(part: Broker | Postgres | Worker, token: str) -> ProcessStatus:
     if isinstance(part, Broker):
         address, mode = part.bootstrap_servers, None
         ready = process is not None and broker_answers(part.lab_client)
-    elif isinstance(part, Postgres):
+    elif isinstance(part, Issuer | Postgres):
         address, mode = part.address, None
         ready = process is not None and part.answers()
     else:

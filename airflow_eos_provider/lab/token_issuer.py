@@ -2,19 +2,26 @@
 
 It knows its clients by name and secret, signs by RS256 with a key of its own, and shows the public half where brokers
 look for it (RFC 7517). It listens on the loopback interface, and ends with the block that it was entered by.
+
+    python -m airflow_eos_provider.lab.token_issuer PASSWORDS PORT
+
+is that as a process, for the users in a file of a secured lab.
 """
 
 from __future__ import annotations
 
+import argparse
 import base64
 import binascii
 import contextlib
 import hmac
 import json
+import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs
@@ -22,26 +29,26 @@ from urllib.parse import parse_qs
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-_KEY_ID = "lab"
-
 
 class TokenIssuer:
     """The issuer; a context manager.
 
     :param clients: secrets by client id.
     :param life_seconds: how long a token is valid; may be set anew.
+    :param port: 0 for one that is free.
     :ivar granted: how many tokens each client has got.
     :ivar refuses: answers 503 while it is set, as an issuer does that is away.
     """
 
-    def __init__(self, clients: Mapping[str, str], life_seconds: float = 300.0) -> None:
+    def __init__(self, clients: Mapping[str, str], life_seconds: float = 300.0, port: int = 0) -> None:
         self.clients = dict(clients)
         self.life_seconds = life_seconds
         self.refuses = False
         self.granted: dict[str, int] = dict.fromkeys(clients, 0)
         self._lock = threading.Lock()
+        self._key_id = secrets.token_hex(4)  # of a new key: brokers keep what they have read of a known one
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, name="token issuer", daemon=True)
 
     def __enter__(self) -> Self:
@@ -70,7 +77,7 @@ class TokenIssuer:
     def keys(self) -> dict[str, Any]:
         """The public key, as brokers read it."""
         numbers = self._key.public_key().public_numbers()
-        key = {"kty": "RSA", "use": "sig", "alg": "RS256", "kid": _KEY_ID}
+        key = {"kty": "RSA", "use": "sig", "alg": "RS256", "kid": self._key_id}
         return {"keys": [{**key, "n": _number(numbers.n), "e": _number(numbers.e)}]}
 
     def grant(self, client_id: str, secret: str, scope: str = "") -> dict[str, Any] | None:
@@ -94,9 +101,19 @@ class TokenIssuer:
         now, life = time.time(), self.life_seconds if life_seconds is None else life_seconds
         claims: dict[str, Any] = {"iss": self.url, "sub": subject, "aud": "kafka"}
         claims |= {"iat": int(min(now, now + life - 1)), "exp": int(now + life), "scope": scope or "kafka"}
-        signed = f"{_json({'alg': 'RS256', 'typ': 'JWT', 'kid': _KEY_ID})}.{_json(claims)}"
+        signed = f"{_json({'alg': 'RS256', 'typ': 'JWT', 'kid': self._key_id})}.{_json(claims)}"
         signature = self._key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
         return f"{signed}.{_base64(signature)}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Issue tokens until the process ends."""
+    parser = argparse.ArgumentParser(description="Issue tokens to the users of a secured lab.")
+    parser.add_argument("passwords", type=Path, help="JSON document: password by user")
+    parser.add_argument("port", type=int)
+    given, _ = parser.parse_known_args(arguments)  # what marks the lab's processes is no concern here
+    with TokenIssuer(json.loads(given.passwords.read_text(encoding="utf-8")), port=given.port):
+        threading.Event().wait()
 
 
 def _handler(issuer: TokenIssuer) -> type[BaseHTTPRequestHandler]:
@@ -148,3 +165,7 @@ def _number(value: int) -> str:
 
 def _base64(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).decode().rstrip("=")
+
+
+if __name__ == "__main__":
+    main()

@@ -17,6 +17,7 @@ from airflow_eos_provider.connect.rest import tls_context
 from airflow_eos_provider.errors import UnreachableError
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.lab.issuer import Issuer
 from airflow_eos_provider.lab.postgres import Postgres
 from airflow_eos_provider.lab.startup_wait import Part, StartupLimits, wait_until_ready
 from airflow_eos_provider.processes import ProcessIdentity
@@ -50,6 +51,15 @@ def wait_for_worker(
     :raises UnreachableError: it is beyond :data:`STARTUP_LIMITS`.
     """
     _wait(f"The worker {url}", lambda: is_healthy(url, settings), process, log)
+
+
+def wait_for_issuer(issuer: Issuer, process: ProcessIdentity) -> None:
+    """Return when the issuer of tokens shows its public key.
+
+    :raises EosError: it ended.
+    :raises UnreachableError: it is beyond :data:`STARTUP_LIMITS`.
+    """
+    _wait("The issuer of tokens", issuer.answers, process, issuer.log)
 
 
 def wait_for_postgres(postgres: Postgres, process: ProcessIdentity) -> None:

@@ -77,6 +77,29 @@ def client_of(lab: Lab, principal: Principal, **changes: str) -> KafkaSettings:
     return KafkaSettings.of(lab.bootstrap_servers, {**lab.security.client(principal), **changed})
 
 
+def tokens_of(lab: Lab, principal: Principal, **changes: str) -> KafkaSettings:
+    """The settings of a principal that logs in by tokens."""
+    assert lab.security is not None
+    assert lab.issuer is not None
+    changed = {name.replace("_", "."): value for name, value in changes.items()}
+    return KafkaSettings.of(lab.token_servers, lab.security.token_client(principal, lab.issuer.port) | changed)
+
+
+def test_who_comes_with_a_token_has_the_rights_of_its_principal(lab: Lab) -> None:
+    with Session(tokens_of(lab, Principal.READER)) as session:
+        assert session.cluster_id() == Session(lab.kafka).cluster_id()
+        with session.transactions() as client:  # by the other library
+            assert f"connect-cluster-{lab.group_id}" in {one.transactional_id for one in client.list()}
+    assert QuietAdmin(tokens_of(lab, Principal.NOBODY)).client.list_topics(timeout=10).topics == {}
+
+
+def test_a_secret_that_the_issuer_does_not_know_gets_no_token(lab: Lab) -> None:
+    wrong = tokens_of(lab, Principal.READER, sasl_oauthbearer_client_secret="not-the-secret")
+    with Session(wrong) as session, pytest.raises(ConfigurationError) as caught:
+        session.cluster_id()
+    assert "not-the-secret" not in str(caught.value)
+
+
 def changed_file(lab: Lab, folder: Path, change: Callable[[dict[str, object]], object]) -> ConnectCluster:
     """The lab's cluster file with other settings of REST."""
     content = yaml.safe_load(lab.cluster_file.read_text())
@@ -130,7 +153,7 @@ def test_its_secrets_stand_in_files_of_their_owner_and_in_no_command_line(lab: L
         assert Path(place).stat().st_mode & 0o077 == 0, place
         assert re.search(r"\.log$", place) is None, place
     processes = own_processes(lab.root, None)
-    assert len(processes) == 2
+    assert len(processes) == 3  # the broker, the worker, the issuer of tokens
     commands = Found(secrets_of(lab))
     for process in processes:
         commands.search("command lines", str(process.pid), "\0".join(psutil.Process(process.pid).cmdline()).encode())
