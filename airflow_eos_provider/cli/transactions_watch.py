@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Annotated
+from types import FrameType
+from typing import Annotated, Any, Self
 
 import typer
 
@@ -80,8 +83,8 @@ def _watch(
     """Look until the time is over or an operator interrupts; the last look, and why it failed if it did."""
     deadline = None if seconds is None else time.monotonic() + seconds
     last, known, error = Moment(time.time()), None, None
-    with suppress(KeyboardInterrupt):
-        while True:
+    with suppress(KeyboardInterrupt), _Interruption() as interruption:
+        while not interruption.requested:
             error = None
             try:
                 last = look()
@@ -95,8 +98,41 @@ def _watch(
             left = every if deadline is None else min(every, deadline - time.monotonic())
             if left <= 0:
                 break
-            time.sleep(left)
+            interruption.sleep(left)
     return last, error
+
+
+class _Interruption:
+    """Ctrl-C. It ends a pause at once, and otherwise waits for the end of a look: raised within a client's callback an
+    exception is lost. A second one ends the command wherever it is.
+
+    :ivar requested: whether it was asked for.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._pausing = False
+        self._former: Any = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._former = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._former is not None:
+            signal.signal(signal.SIGINT, self._former)
+
+    def sleep(self, seconds: float) -> None:
+        self._pausing = True  # before the question: whatever comes after it ends the pause
+        if not self.requested:
+            time.sleep(seconds)
+        self._pausing = False
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._pausing or self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
 
 
 def _show(found: tuple[Change, ...], *, as_json: bool) -> None:

