@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow_eos_provider.acls.judge import Answer, Authorizer, judge
 from airflow_eos_provider.acls.rules import ConnectorFacts, Rule
-from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
+from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.acl_values import Acl, Pattern, Resource
 from airflow_eos_provider.kafka.acls import Acls
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
+from airflow_eos_provider.plan_hash import ShownPlan, hash_of
 
 #: What a plan says that it is.
 GRANT, REVOKE = "acl grant", "acl revoke"
 
 
 @dataclass(frozen=True, slots=True)
-class AclPlan:
+class AclPlan(ShownPlan):
     """ACLs that are created, or deleted.
 
     :param kind: :data:`GRANT` or :data:`REVOKE`.
     :param acls: that are created or deleted.
     :param kept: that would be deleted too, and are needed by what runs; no part of the hash.
     """
+
+    moved: ClassVar[str] = "ACLs, connectors or their tasks have changed, or the options are others"
 
     kind: str
     kafka_cluster_id: str
@@ -36,22 +38,6 @@ class AclPlan:
     def hash(self) -> str:
         """SHA-256 over what is changed where."""
         return hash_of(self._content())
-
-    @property
-    def short_hash(self) -> str:
-        return self.hash[:SHORT_HASH_LENGTH]
-
-    def require(self, plan_hash: str) -> None:
-        """Go on only if this is the plan that was shown.
-
-        :raises PlanMovedError: it is another one.
-        """
-        if not self.hash.startswith(plan_hash):
-            raise PlanMovedError(
-                f"The plan is {self.short_hash}, and not {plan_hash}: ACLs, connectors or their tasks have changed, or "
-                "the options are others.",
-                remedy="Look at the plan again, without --hash.",
-            )
 
     def lines(self) -> list[str]:
         """The plan for a person."""

@@ -14,7 +14,7 @@ from airflow_eos_provider.connect.internal_topics import BROKERS_DEFAULT, OWN_TO
 from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
 from airflow_eos_provider.kafka.topics import needed_in_sync, settings_of_new
-from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
+from airflow_eos_provider.plan_hash import HashedPlan, hash_of
 
 #: Of a plan's document.
 KIND, SCHEMA = "internal-topics", 1
@@ -414,7 +414,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPlan:
+class TopicPlan(HashedPlan):
     """What creates and mends a group's internal topics. Nothing is deleted, and no data moves.
 
     :param rests_on: what it was made from.
@@ -460,10 +460,6 @@ class TopicPlan:
     def group_id(self) -> str:
         """The group whose topics these are."""
         return str(self.rests_on["group"])
-
-    @property
-    def short_hash(self) -> str:
-        return self.hash[:SHORT_HASH_LENGTH]
 
     def diff(self) -> list[str]:
         """What changes, a line each, in the form of a diff."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow_eos_provider.connect.internal_topics import OFFSETS, OWN_TOPIC, read_worker_files
 from airflow_eos_provider.connect.rest_calls import ConnectorStatus
@@ -25,7 +25,7 @@ from airflow_eos_provider.offsets.seen.copies import Copies, copies
 from airflow_eos_provider.offsets.seen.group import Progress, read_group_offsets
 from airflow_eos_provider.offsets.stores import OffsetStores, is_elsewhere
 from airflow_eos_provider.offsets.topic import OffsetsTopic
-from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
+from airflow_eos_provider.plan_hash import ShownPlan, hash_of
 
 #: Of a plan's document. Renaming it leaves changes that are under way without their command.
 KIND, SCHEMA = "own-topic-drop", 1
@@ -34,7 +34,7 @@ _SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class DropPlan:
+class DropPlan(ShownPlan):
     """What takes a connector off its own topic.
 
     :param topic: its own topic.
@@ -44,6 +44,8 @@ class DropPlan:
     :param also_of: other connectors that name the topic, or have offsets in it, for which it stays: it may be that of
         another Connect cluster, too.
     """
+
+    moved: ClassVar[str] = "the topic or who names it has changed"
 
     group_id: str
     kafka_cluster_id: str
@@ -62,21 +64,6 @@ class DropPlan:
     def hash(self) -> str:
         """SHA-256 over the connector and the topic."""
         return hash_of({name: value for name, value in self._content().items() if name != "left"})
-
-    @property
-    def short_hash(self) -> str:
-        return self.hash[:SHORT_HASH_LENGTH]
-
-    def require(self, plan_hash: str) -> None:
-        """Go on only if this is the plan that was shown.
-
-        :raises PlanMovedError: it is another one.
-        """
-        if not self.hash.startswith(plan_hash):
-            raise PlanMovedError(
-                f"The plan is {self.short_hash}, and not {plan_hash}: the topic or who names it has changed.",
-                remedy="Look at the plan again, without --hash.",
-            )
 
     def lines(self) -> list[str]:
         """The plan for a person."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import EosError, PlanMovedError, RefusedError
@@ -15,7 +15,7 @@ from airflow_eos_provider.journal.change import group_change, require_no_open_ro
 from airflow_eos_provider.journal.journal import Journal, JournalContent, read_journal, require_free
 from airflow_eos_provider.journal.topic import clock_of, journal_topic
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
+from airflow_eos_provider.plan_hash import ShownPlan, hash_of
 from airflow_eos_provider.rollout.hosts.leftovers import leftovers_of, require_no_restart
 
 KIND, SCHEMA = "uninstall", 1
@@ -49,13 +49,15 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class UninstallPlan:
+class UninstallPlan(ShownPlan):
     """What is removed, and what is only named.
 
     :param removes: in the order in which they are removed; the journal is the last.
     :param stays: what was found and is left.
     :param not_seen: what could not be looked at, and why.
     """
+
+    moved: ClassVar[str] = "something else is left by now, or another option was given"
 
     group_id: str
     kafka_cluster_id: str
@@ -67,22 +69,6 @@ class UninstallPlan:
     def hash(self) -> str:
         """SHA-256 over what is removed."""
         return hash_of(self._content())
-
-    @property
-    def short_hash(self) -> str:
-        return self.hash[:SHORT_HASH_LENGTH]
-
-    def require(self, plan_hash: str) -> None:
-        """Go on only if this is the plan that was shown.
-
-        :raises PlanMovedError: it is another one.
-        """
-        if not self.hash.startswith(plan_hash):
-            raise PlanMovedError(
-                f"The plan is {self.short_hash}, and not {plan_hash}: something else is left by now, or another option "
-                "was given.",
-                remedy="Look at the plan again, without --hash.",
-            )
 
     def lines(self) -> list[str]:
         """The plan for a person."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError, RefusedError
+from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.kafka.held_open import Place
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.transactions import TransactionsClient
-from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
+from airflow_eos_provider.plan_hash import ShownPlan, hash_of
 from airflow_eos_provider.transactions.ends import PartitionEnds, known_ends
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, Hanging, HangingLook, find_hanging
 from airflow_eos_provider.transactions.look import no_topic, partitions_of_all_topics
@@ -24,13 +24,17 @@ _PAUSE_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class AbortPlan:
+class AbortPlan(ShownPlan):
     """The end of one hanging transaction in one partition.
 
     :param kafka_cluster_id: of the Kafka cluster.
     :param fences: whether its producer is fenced first.
     :param ends: of the partition, when the plan was made; no part of the hash, since others go on writing.
     """
+
+    moved: ClassVar[str] = (
+        "another transaction hangs there now, its producer has gone on, or --fence was given once only"
+    )
 
     kafka_cluster_id: str
     hanging: Hanging
@@ -41,22 +45,6 @@ class AbortPlan:
     def hash(self) -> str:
         """SHA-256 over the transaction that is aborted."""
         return hash_of(self._content())
-
-    @property
-    def short_hash(self) -> str:
-        return self.hash[:SHORT_HASH_LENGTH]
-
-    def require(self, plan_hash: str) -> None:
-        """Go on only if this is the plan that was shown.
-
-        :raises PlanMovedError: it is another one.
-        """
-        if not self.hash.startswith(plan_hash):
-            raise PlanMovedError(
-                f"The plan is {self.short_hash}, and not {plan_hash}: another transaction hangs there now, its "
-                "producer has gone on, or --fence was given once only.",
-                remedy="Look at the plan again, without --hash.",
-            )
 
     def lines(self) -> list[str]:
         """The plan for a person."""

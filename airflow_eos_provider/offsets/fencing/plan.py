@@ -16,7 +16,7 @@ from airflow_eos_provider.connect.config_topic import ConnectorConfigState
 from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
 from airflow_eos_provider.offsets.fencing.look import ConnectorLook, FenceLook
-from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
+from airflow_eos_provider.plan_hash import HashedPlan, hash_of
 
 KIND, SCHEMA = "fence", 1
 
@@ -104,7 +104,7 @@ class ConnectorRound:
 
 
 @dataclass(frozen=True, slots=True)
-class FencePlan:
+class FencePlan(HashedPlan):
     """What is done for several connectors.
 
     :param names: the connectors that were named; none for all.
@@ -133,10 +133,6 @@ class FencePlan:
     def lines(self) -> list[str]:
         """The plan for a person."""
         return [line for round_ in self.rounds for line in round_.lines()]
-
-    @property
-    def short_hash(self) -> str:
-        return self.hash[:SHORT_HASH_LENGTH]
 
     def require_unmoved(self, hash_prefix: str) -> None:
         """Go on only if this plan, made now, is the one that is meant.

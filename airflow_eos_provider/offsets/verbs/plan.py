@@ -15,7 +15,7 @@ from airflow_eos_provider.offsets.stores import is_elsewhere, topic_of
 from airflow_eos_provider.offsets.topic import OffsetsTopic
 from airflow_eos_provider.offsets.verbs.changes import Write
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
-from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
+from airflow_eos_provider.plan_hash import HashedPlan, hash_of
 
 KIND, SCHEMA = "source-offsets", 1
 
@@ -76,7 +76,7 @@ class PlannedTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsPlan:
+class OffsetsPlan(HashedPlan):
     """A change of one connector's source offsets.
 
     :param request: what is asked for.
@@ -156,10 +156,6 @@ class OffsetsPlan:
         before = write.before if self.is_at_rest else None
         after = b"" if self.request.carries and self._moves and write.after is not None else write.after
         return replace(write, before=before, after=after)
-
-    @property
-    def short_hash(self) -> str:
-        return self.hash[:SHORT_HASH_LENGTH]
 
     def require_unmoved(self, now: OffsetsPlan) -> None:
         """Go on only if the same plan would be made now.

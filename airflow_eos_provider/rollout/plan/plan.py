@@ -15,7 +15,7 @@ from typing import Any
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.data_text import LINE_CHARACTERS, code_span, one_line
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
-from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, hash_of
+from airflow_eos_provider.plan_hash import HashedPlan, hash_of
 from airflow_eos_provider.rollout.hosts.launch import Launch
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.plan.connectors import ConnectorNotes
@@ -106,7 +106,7 @@ class WorkerChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(HashedPlan):
     """One roll of one group to one mode.
 
     :param group_id: the workers' group.
@@ -137,10 +137,6 @@ class Plan:
             "workers": [asdict(change) for change in self.workers],
         }
         return hash_of(content)
-
-    @property
-    def short_hash(self) -> str:
-        return self.hash[:SHORT_HASH_LENGTH]
 
     @property
     def nothing_to_do(self) -> bool:
