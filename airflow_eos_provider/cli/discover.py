@@ -22,7 +22,7 @@ from airflow_eos_provider.connect.group import describe_group
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.redaction import is_secret_itself, secrets_of
-from airflow_eos_provider.rollout.hosts.discovery import LocalWorker, find_local_worker, is_on_this_machine
+from airflow_eos_provider.rollout.hosts.process.discovery import LocalWorker, find_local_worker, is_on_this_machine
 
 
 def discover(

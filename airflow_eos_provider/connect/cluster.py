@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from airflow_eos_provider.connect.placement import MachineDescription, ServiceDescription
 from airflow_eos_provider.connect.properties import parse
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.config import KafkaSettings
@@ -73,12 +74,15 @@ class WorkerDescription:
 
     :param url: REST address, ``http(s)://host:port``.
     :param host: kind of host, one of :data:`HOST_KINDS`.
-    :param config: the worker's properties file.
-    :param log: the file with the worker's log output.
+    :param config: the worker's properties file, on its machine.
+    :param log: the file with the worker's log output, on its machine; None also where systemd's
+        journal is the log.
     :param pid_file: the file with the worker's process id.
     :param start: command that starts the worker.
     :param cwd: folder in which ``start`` runs.
     :param env: variables for ``start``; values are never shown.
+    :param machine: how its machine is reached; None for this one.
+    :param service: who owns its process; None for nobody: ``start`` starts it.
     """
 
     url: str
@@ -89,6 +93,8 @@ class WorkerDescription:
     start: tuple[str, ...] = ()
     cwd: Path | None = None
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    machine: MachineDescription | None = None
+    service: ServiceDescription | None = None
 
     @property
     def worker_id(self) -> str:

@@ -16,7 +16,7 @@ from airflow_eos_provider.journal.journal import Journal, JournalContent, read_j
 from airflow_eos_provider.journal.topic import clock_of, journal_topic
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.plan_hash import ShownPlan, hash_of
-from airflow_eos_provider.rollout.hosts.leftovers import leftovers_of, require_no_restart
+from airflow_eos_provider.rollout.hosts.process.leftovers import leftovers_of, require_no_restart
 
 KIND, SCHEMA = "uninstall", 1
 

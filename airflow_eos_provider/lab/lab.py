@@ -40,7 +40,7 @@ from airflow_eos_provider.lab.waiting import (
 )
 from airflow_eos_provider.lab.worker import Worker
 from airflow_eos_provider.processes import ProcessIdentity, spawn
-from airflow_eos_provider.rollout.hosts.worker_process import wait_until_port_is_free
+from airflow_eos_provider.rollout.hosts.process.worker_process import wait_until_port_is_free
 
 __all__ = ["Lab", "LabOptions"]
 

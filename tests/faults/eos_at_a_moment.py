@@ -22,8 +22,8 @@ from airflow_eos_provider.journal.records import Step, StepStatus
 from airflow_eos_provider.rollout import settings
 from airflow_eos_provider.rollout.act import at_gate
 from airflow_eos_provider.rollout.gate.state import GateState
-from airflow_eos_provider.rollout.hosts import detached_restart
-from airflow_eos_provider.rollout.hosts.process import ProcessHost
+from airflow_eos_provider.rollout.hosts.process import detached_restart
+from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
 
 #: Each moment of a roll, in the order in which one worker passes it.
 MOMENTS = (

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow_eos_provider import processes
-from airflow_eos_provider.rollout.hosts import restart_helper
+from airflow_eos_provider.rollout.hosts.process import restart_helper
 
 #: After the old process has ended; the same, and the helper dies as well, as when the machine goes down; after the new
 #: process was started, before its pid is written down.

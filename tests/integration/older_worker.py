@@ -11,7 +11,7 @@ from airflow_eos_provider.lab.jars import class_path, ensure_jars
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.waiting import wait_for_worker
 from airflow_eos_provider.processes import spawn
-from airflow_eos_provider.rollout.hosts.worker_process import wait_until_port_is_free
+from airflow_eos_provider.rollout.hosts.process.worker_process import wait_until_port_is_free
 
 #: The last version before KIP-618.
 BEFORE_KIP_618 = "3.2.3"

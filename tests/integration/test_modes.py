@@ -29,7 +29,7 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.rollout.hosts.host import HostFacts
-from airflow_eos_provider.rollout.hosts.process import ProcessHost
+from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
 
 pytestmark = pytest.mark.slow
 

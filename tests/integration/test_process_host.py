@@ -13,9 +13,9 @@ from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.rollout.hosts import process_restart
 from airflow_eos_provider.rollout.hosts.host import WorkerStartError
-from airflow_eos_provider.rollout.hosts.process import ProcessHost
+from airflow_eos_provider.rollout.hosts.process import restart as process_restart
+from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
 
 pytestmark = pytest.mark.slow
 

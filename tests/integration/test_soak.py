@@ -26,7 +26,7 @@ from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import StepStatus
 from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.rollout.hosts.restart_act import read_record, record_path
+from airflow_eos_provider.rollout.hosts.process.restart_act import read_record, record_path
 from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.seen import modes
 

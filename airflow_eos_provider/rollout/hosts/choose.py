@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.rollout.hosts.host import Host
-from airflow_eos_provider.rollout.hosts.process import ProcessHost
+from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
 
 HostFactory = Callable[[WorkerDescription], Host]
 

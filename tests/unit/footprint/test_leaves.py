@@ -14,8 +14,8 @@ from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.journal.topic import journal_topic
 from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.rollout.hosts.files import backup_path, replacement_path
-from airflow_eos_provider.rollout.hosts.restart_act import record_path
+from airflow_eos_provider.rollout.hosts.process.files import backup_path, replacement_path
+from airflow_eos_provider.rollout.hosts.process.restart_act import record_path
 from tests.reference import commands, eos
 
 PACKAGE = Path(airflow_eos_provider.__file__).parent
@@ -33,8 +33,8 @@ WRITERS = {
         "offsets/seen/backup.py",
         "operators/interval_run.py",
         "processes.py",  # pid file and log of a worker, which are its own
-        "rollout/hosts/files.py",
-        "rollout/hosts/restart_act.py",
+        "rollout/hosts/process/files.py",
+        "rollout/hosts/process/restart_act.py",
     },
     r"[tT]opics(\(.*\))?\.create\(|\.create_topics\(": {
         "acls/attempts.py",  # asks only whether it may

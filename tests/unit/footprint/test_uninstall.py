@@ -19,8 +19,8 @@ from airflow_eos_provider.journal.records import (
     RolloutState,
 )
 from airflow_eos_provider.process_start import ProcessStart
-from airflow_eos_provider.rollout.hosts.leftovers import leftovers_of, require_no_restart
-from airflow_eos_provider.rollout.hosts.restart_act import ActKey, Phase, RestartRecord, record_path
+from airflow_eos_provider.rollout.hosts.process.leftovers import leftovers_of, require_no_restart
+from airflow_eos_provider.rollout.hosts.process.restart_act import ActKey, Phase, RestartRecord, record_path
 
 NOW = 1_800_000_000.0
 JOURNAL = Item("topic", "eos-rollout-g", "id-1", "history")

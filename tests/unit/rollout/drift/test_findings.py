@@ -15,7 +15,7 @@ from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionDescription
 from airflow_eos_provider.rollout.drift.findings import findings
 from airflow_eos_provider.rollout.hosts.host import Obstacle
-from airflow_eos_provider.rollout.hosts.process import ProcessHost
+from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
 from airflow_eos_provider.rollout.observe.reported_states import unsettled
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"

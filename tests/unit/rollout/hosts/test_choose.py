@@ -7,7 +7,7 @@ import pytest
 from airflow_eos_provider.connect.cluster import HOST_KINDS, WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.rollout.hosts.choose import KINDS, host_of
-from airflow_eos_provider.rollout.hosts.process import ProcessHost
+from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
 
 
 def test_each_kind_that_a_description_may_name_has_a_host() -> None:

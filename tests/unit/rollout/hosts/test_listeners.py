@@ -11,8 +11,8 @@ import pytest
 
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.processes import identify
-from airflow_eos_provider.rollout.hosts import worker_process
-from airflow_eos_provider.rollout.hosts.worker_process import Listeners
+from airflow_eos_provider.rollout.hosts.process import worker_process
+from airflow_eos_provider.rollout.hosts.process.worker_process import Listeners
 
 LISTEN = """
 import socket, sys

@@ -31,18 +31,18 @@ from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import Observed, judge
 from airflow_eos_provider.errors import ConfigurationError, FencedError, PlanMovedError, RefusedError
 from airflow_eos_provider.process_start import ProcessStart
-from airflow_eos_provider.rollout.hosts import (
+from airflow_eos_provider.rollout.hosts.host import WorkerStartError
+from airflow_eos_provider.rollout.hosts.process import (
     detached_restart,
     files,
     ownership,
-    process_restart,
     restart_act,
     restart_helper,
     worker_process,
 )
-from airflow_eos_provider.rollout.hosts.detached_restart import HELPER, Way
-from airflow_eos_provider.rollout.hosts.host import WorkerStartError
-from airflow_eos_provider.rollout.hosts.process import ProcessHost
+from airflow_eos_provider.rollout.hosts.process import restart as process_restart
+from airflow_eos_provider.rollout.hosts.process.detached_restart import HELPER, Way
+from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
 from tests.waiting import until
 
 #: Reads its properties file, prints its settings as Connect does, listens, and ends on SIGTERM unless set otherwise.
@@ -411,7 +411,7 @@ class TestWriting:
             "import os, signal, sys\n"
             "from pathlib import Path\n"
             "from airflow_eos_provider.connect.cluster import WorkerDescription\n"
-            "from airflow_eos_provider.rollout.hosts.process import ProcessHost\n"
+            "from airflow_eos_provider.rollout.hosts.process.host import ProcessHost\n"
             "replace, calls = os.replace, []\n"
             "def die(*paths):\n"
             f"    if len(calls) == {number}: os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -607,7 +607,8 @@ class TestWhoeverDies:
 import json, os, signal, sys
 from pathlib import Path
 from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.rollout.hosts import process, process_restart
+from airflow_eos_provider.rollout.hosts.process import host
+from airflow_eos_provider.rollout.hosts.process import restart as process_restart
 given = json.loads(sys.argv[1])
 paths = {name: Path(given[name]) for name in ("config", "log", "pid_file")}
 worker = WorkerDescription(url=given["url"], start=tuple(given["start"]), env=given["env"], **paths)
@@ -616,7 +617,7 @@ def hand_over_and_die(spec):
     hand_over(spec)
     os.kill(os.getpid(), signal.SIGKILL)
 process_restart.hand_over = hand_over_and_die
-process.ProcessHost(worker).restart(
+host.ProcessHost(worker).restart(
     stop_grace_seconds=float(sys.argv[4]), rollout=sys.argv[2], replaces=sys.argv[3]
 )
 """

@@ -15,7 +15,7 @@ from airflow_eos_provider.connect.config_topic import ClusterState, config_follo
 from airflow_eos_provider.errors import ReadTimeoutError, UnreachableError
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.rollout.hosts.host import HostFacts
-from airflow_eos_provider.rollout.hosts.process import ProcessHost
+from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
 from airflow_eos_provider.rollout.observe import observer as observer_module
 from airflow_eos_provider.rollout.observe.observer import InternalTopics, Observer
 

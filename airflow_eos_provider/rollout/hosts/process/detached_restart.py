@@ -16,11 +16,11 @@ from pathlib import Path
 
 from airflow_eos_provider.errors import EosError, RefusedError
 from airflow_eos_provider.processes import INHERITED_VARIABLES
-from airflow_eos_provider.rollout.hosts import ownership, restart_helper
-from airflow_eos_provider.rollout.hosts.restart_act import RestartSpec, read_record
+from airflow_eos_provider.rollout.hosts.process import ownership, restart_helper
+from airflow_eos_provider.rollout.hosts.process.restart_act import RestartSpec, read_record
 
 #: The helper, as a command. It reads its specification from standard input.
-HELPER = (sys.executable, "-m", "airflow_eos_provider.rollout.hosts.restart_helper")
+HELPER = (sys.executable, "-m", "airflow_eos_provider.rollout.hosts.process.restart_helper")
 
 #: A helper that has not begun within this many seconds is given up: an interpreter on a busy machine.
 HAND_OVER_SECONDS = 30.0

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
 from airflow_eos_provider.rollout.hosts.host import Obstacle
-from airflow_eos_provider.rollout.hosts.ownership import user_name
+from airflow_eos_provider.rollout.hosts.process.ownership import user_name
 
 #: The bytes before the last change stand beside the file under this suffix. Renaming it breaks rollouts in flight.
 BACKUP_SUFFIX = ".eos-backup"

@@ -23,7 +23,7 @@ from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.connect.startup_log import mode_from_startup_log
 from airflow_eos_provider.kafka.config import is_secret
 from airflow_eos_provider.processes import ProcessIdentity
-from airflow_eos_provider.rollout.hosts import worker_process
+from airflow_eos_provider.rollout.hosts.process import worker_process
 
 #: Shells, whose second word is the script that they run. Python's scripts are not among them: supervisors are such.
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})

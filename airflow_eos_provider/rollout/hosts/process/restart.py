@@ -12,12 +12,12 @@ from airflow_eos_provider.data_text import sentence
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.process_start import ProcessStart
 from airflow_eos_provider.processes import ProcessIdentity
-from airflow_eos_provider.rollout.hosts import files, restart_act, worker_process
-from airflow_eos_provider.rollout.hosts.detached_restart import hand_over
 from airflow_eos_provider.rollout.hosts.host import CLOCK_TICK_SECONDS, Permit, WorkerStartError
 from airflow_eos_provider.rollout.hosts.log_tail import tail
-from airflow_eos_provider.rollout.hosts.process_facts import config_of, gaps, live_process, start_token
-from airflow_eos_provider.rollout.hosts.restart_act import ActKey, Failure, Phase, RestartRecord, RestartSpec
+from airflow_eos_provider.rollout.hosts.process import files, restart_act, worker_process
+from airflow_eos_provider.rollout.hosts.process.detached_restart import hand_over
+from airflow_eos_provider.rollout.hosts.process.facts import config_of, gaps, live_process, start_token
+from airflow_eos_provider.rollout.hosts.process.restart_act import ActKey, Failure, Phase, RestartRecord, RestartSpec
 
 #: A started worker is watched until it listens, at most this many seconds; one that ends meanwhile has refused its
 #: configuration. A JVM on a busy machine needs some seconds to get there.

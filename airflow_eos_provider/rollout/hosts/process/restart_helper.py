@@ -1,4 +1,4 @@
-"""The process that restarts one worker: ``python -m airflow_eos_provider.rollout.hosts.restart_helper``.
+"""The process that restarts one worker: ``python -m airflow_eos_provider.rollout.hosts.process.restart_helper``.
 
 It reads its :class:`RestartSpec` from standard input, writes the act's record, and leaves its caller: a session of its
 own, no streams, no parent. From then on the stop and the start are carried out whatever becomes of the caller; requests
@@ -25,7 +25,7 @@ import psutil
 
 from airflow_eos_provider import processes
 from airflow_eos_provider.process_start import ProcessStart
-from airflow_eos_provider.rollout.hosts.restart_act import (
+from airflow_eos_provider.rollout.hosts.process.restart_act import (
     Failure,
     Phase,
     RestartRecord,

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.connect.properties import remove_property, set_property
-from airflow_eos_provider.rollout.hosts import files
 from airflow_eos_provider.rollout.hosts.host import Permit
-from airflow_eos_provider.rollout.hosts.process_facts import FactGatherer, ProcessFacts, config_of
-from airflow_eos_provider.rollout.hosts.process_restart import ProcessRestart
+from airflow_eos_provider.rollout.hosts.process import files
+from airflow_eos_provider.rollout.hosts.process.facts import FactGatherer, ProcessFacts, config_of
+from airflow_eos_provider.rollout.hosts.process.restart import ProcessRestart
 from airflow_eos_provider.rollout.settings import STOP_GRACE_SECONDS
 
 

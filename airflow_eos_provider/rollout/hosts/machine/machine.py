@@ -1,0 +1,97 @@
+"""A machine: where commands run, however it is reached.
+
+Nothing is needed on a machine but a POSIX shell, coreutils and grep. Words reach a command as they are: no shell takes
+them for anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from airflow_eos_provider.errors import EosError, UnreachableError
+
+#: How long one command may take, seconds, unless more is asked for.
+COMMAND_SECONDS = 8.0
+
+
+class MachineLostError(UnreachableError):
+    """A machine cannot be reached, or the connection to it was lost before a command's answer.
+
+    :ivar may_have_run: whether the command may have begun there, so that what it does has to be looked for.
+    """
+
+    def __init__(
+        self,
+        found: str,
+        *,
+        expected: str | None = None,
+        remedy: str | None = None,
+        may_have_run: bool = False,
+    ) -> None:
+        super().__init__(found, expected=expected, remedy=remedy)
+        self.may_have_run = may_have_run
+
+
+class CommandError(EosError):
+    """A command on a machine ended with another exit code than 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command has answered.
+
+    :param exit_code: 0 where it did what it was asked for; negative for the signal that ended it; 127 where there is no
+        such program.
+    :param out: its standard output; it may hold secrets.
+    :param err: its standard error.
+    """
+
+    exit_code: int
+    out: bytes = field(repr=False)
+    err: bytes = field(repr=False)
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0
+
+    @property
+    def problem(self) -> str:
+        """In words, why it failed: the last line of its standard error, else its exit code."""
+        lines = self.err.decode("utf-8", "replace").strip().splitlines()
+        return lines[-1].strip()[:300] if lines else f"exit code {self.exit_code}"
+
+
+class Machine(Protocol):
+    """One machine. Its methods may be called from several threads at once."""
+
+    @property
+    def name(self) -> str:
+        """What a person knows it by: ``connect-1``; empty for this machine."""
+        ...
+
+    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
+        """Run one command to its end.
+
+        :param words: program and arguments; none has a newline or a NUL in it.
+        :param stdin: what it reads.
+        :param seconds: how long it may take; then it is ended, as far as that is possible, and given up.
+        :returns: its answer, whatever its exit code.
+        :raises ValueError: a word holds a newline or a NUL.
+        :raises MachineLostError: the machine is not to be reached, the command did not answer in time, or the
+            connection was lost meanwhile. A command that did not begin (:attr:`MachineLostError.may_have_run` is False)
+            was tried on a new connection before that.
+        :raises ConfigurationError: the login is refused, or the host key is not the known one.
+        """
+        ...
+
+    def detached(self, words: Sequence[str], *, stdin: bytes = b"") -> Answer:
+        """Run a command that leaves its caller: it outlives this process, the connection and the login's session.
+
+        The command itself puts what it goes on with into the background; this gives it a place where nothing ends it.
+
+        :returns: the answer of its first part, which has ended.
+        :raises MachineLostError: as :meth:`run`.
+        """
+        ...

@@ -1,0 +1,94 @@
+"""A service: who owns a worker's process on its machine, tells about it and restarts it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from airflow_eos_provider.connect.startup_log import StartupLog
+from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, Permit, StartToken
+from airflow_eos_provider.rollout.hosts.launch import Launch
+from airflow_eos_provider.rollout.hosts.machine.far_process import FarProcess
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFacts:
+    """What a service tells about its worker at one moment.
+
+    :param process: the process that reads the worker's file; None while it does not run.
+    :param token: names this start of it; :data:`~airflow_eos_provider.rollout.hosts.host.NOT_RUNNING` while it does not
+        run.
+    :param runs_as: in words, what runs: ``unit kafka-connect@1.service, pid 4711``.
+    :param details: what else it is known by, for display alone.
+    :param problem: in words, what the description has wrong: there is no such unit; None if nothing.
+    :param obstacles: why it may not be restarted, or does not answer.
+    :param restart: in words, a restart of it that is under way; None if none is.
+    :param variables: variables that it is started with, as far as they can be known; may hold secrets.
+    :param variable_sources: by name of a variable, what sets it: a file, a drop-in.
+    """
+
+    process: FarProcess | None = None
+    token: StartToken = NOT_RUNNING
+    runs_as: str = ""
+    details: Mapping[str, object] = field(default_factory=dict)
+    problem: str | None = None
+    obstacles: tuple[Obstacle, ...] = ()
+    restart: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    variable_sources: Mapping[str, str] = field(default_factory=dict)
+
+
+class Service(Protocol):
+    """Who owns one worker's process."""
+
+    @property
+    def launch(self) -> Launch:
+        """What a restart executes, as far as the description alone tells."""
+        ...
+
+    @property
+    def how_to_start(self) -> str:
+        """In words, how the worker is started again where it has ended."""
+        ...
+
+    @property
+    def log(self) -> str:
+        """Where its log is to be read: a path, or a command."""
+        ...
+
+    def look(self) -> ServiceFacts:
+        """The worker's process as it is now.
+
+        :raises MachineLostError: its machine cannot be reached.
+        """
+        ...
+
+    def launch_now(self, facts: ServiceFacts) -> Launch:
+        """What a restart executes, with what the service itself knows of it, such as a unit's command."""
+        ...
+
+    def startup(self, facts: ServiceFacts) -> StartupLog:
+        """The mode that the process of ``facts`` printed at its start.
+
+        :raises MachineLostError: its machine cannot be reached.
+        """
+        ...
+
+    def restart(
+        self,
+        *,
+        config_sha256: str,
+        stop_grace_seconds: float,
+        on_event: Callable[[str], None],
+        permit: Permit,
+        rollout: str,
+        replaces: str,
+    ) -> None:
+        """Stop the worker, if it runs, and start it: one act, which the machine finishes without this process.
+
+        See :meth:`airflow_eos_provider.rollout.hosts.host.Host.restart`.
+
+        :param config_sha256: of the file that the worker is started with.
+        """
+        ...
