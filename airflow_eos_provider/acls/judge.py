@@ -20,7 +20,7 @@ KAFKAS_OWN = frozenset(
 
 
 class Answer(StrEnum):
-    """Whether somebody has a right."""
+    """Whether a principal has a right."""
 
     ALLOWED = "allowed"
     MISSING = "missing"

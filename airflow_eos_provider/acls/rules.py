@@ -30,7 +30,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One right that somebody needs.
+    """One right that a principal needs.
 
     :param principal: who, such as ``User:connect``.
     :param role: as what.

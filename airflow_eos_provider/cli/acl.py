@@ -50,14 +50,11 @@ from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, STATU
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
-from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.errors import ConfigurationError, RolloutPausedError
 from airflow_eos_provider.kafka.acl_values import Acl, Pattern, Resource
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
 from airflow_eos_provider.redaction import secrets_of
-
-#: Exit code where it cannot be told, as that of 'eos transactions hanging'.
-_NOT_KNOWN = 5
 
 #: So many names are shown of what a prefix reaches; the JSON has all.
 _SHOWN = 3
@@ -242,7 +239,7 @@ def check(
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Prove the rights that are needed. Changes nothing; exit code 1 if one is missing, 5 if it cannot be told.
+    """Prove the rights that are needed. Changes nothing; exit code 1 if one is missing, 5 if that is not known.
 
     By a real attempt as the principal where its login is at hand, which has no effect: nothing is created, written or
     fenced. Else by the ACLs, which takes Describe on the cluster. Each answer says which it was. Exit code 5 also where
@@ -271,7 +268,7 @@ def check(
     if report.lacking:
         raise typer.Exit(1)
     if report.unknown or not report.has_authorizer:
-        raise typer.Exit(_NOT_KNOWN)
+        raise typer.Exit(RolloutPausedError.exit_code)
 
 
 @acl_app.command(

@@ -197,7 +197,7 @@ def hanging(
 
     Readers of committed records wait behind such a transaction for ever. It takes the right to read the topics (without
     --topic: every topic), and to describe every transactional id and the topic __transaction_state; exit code 5 if
-    something cannot be told.
+    something is not known.
     """
     with ConnectSession(load_cluster(cluster)) as session:
         look = Scope(session, None, topics or ()).hanging()
@@ -245,8 +245,8 @@ def abort(
     """End a transaction that hangs in one partition, as aborted. Without --hash: show the plan only.
 
     Its records in that partition are given up for good; there is no --yes for that. What a coordinator has open there
-    is refused, and what cannot be told apart from it. It takes the right Alter or ClusterAction on the cluster, and no
-    lease: a roll may be waiting for this very end.
+    is refused, and what cannot be distinguished from it. It takes the right Alter or ClusterAction on the cluster, and
+    no lease: a roll may be waiting for this very end.
     """
     require_enough_digits(plan_hash)
     with ConnectSession(load_cluster(cluster)) as session:
@@ -287,7 +287,7 @@ def _show_hanging(look: HangingLook, ends: Mapping[Place, EndsOrWhy], readers: R
     for held in look.unseen:
         console.print(
             f"{held.topic}-{held.partition} holds one of producer {held.producer_id} open since offset "
-            f"{held.start_offset}, of which no coordinator has told; but not all could be asked: alive, or hanging.",
+            f"{held.start_offset}, which no coordinator has reported; but not all could be asked: alive, or hanging.",
             style="yellow",
             soft_wrap=True,
         )

@@ -68,7 +68,7 @@ def watch_(
     """Look at the transactions again and again, and print what changes: open long, overdue, hanging, ended.
 
     Changes nothing. Hanging ones are found whoever wrote them. The last look decides the exit code: 1 if a transaction
-    hangs, else 5 if something could not be told, 6 if the brokers do not answer. --json prints a line for each change.
+    hangs, else 5 if something was not known, 6 if the brokers do not answer. --json prints a line for each change.
     """
     wanted = Filter(everyone=everyone, connector=connector or "", open_only=True)
     with ConnectSession(load_cluster(cluster)) as session:

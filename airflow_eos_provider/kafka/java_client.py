@@ -2,7 +2,7 @@
 
 What has a meaning for a connection is translated. What tunes a Java client, and says nothing about whom it talks to and
 as whom, is left out. A security setting that cannot be kept is refused by name: left out, it would connect to something
-else, or as somebody else. Files are not read here; stores are, where a client is made (``key_stores.py``).
+else, or as another principal. Files are not read here; stores are, where a client is made (``key_stores.py``).
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ _DEFAULTS = {
 
 _SECURITY = ("sasl.", "ssl.", "security.")
 
-#: Callback handlers, and the method of ``sasl.oauthbearer.method`` that does the same. Whole names: what somebody's own
+#: Callback handlers, and the method of ``sasl.oauthbearer.method`` that does the same. Whole names: what an own
 #: class of the same name does, nobody knows here.
 _HANDLERS = {
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler": "oidc",

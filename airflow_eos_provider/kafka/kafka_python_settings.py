@@ -165,5 +165,5 @@ def _provider(source: TokenSource) -> Any:
         def extensions(self) -> dict[str, str]:
             return dict(source.token().extensions)
 
-    source.token()  # a refusal is told here, in words; the client would try until its time is over
+    source.token()  # a refusal is reported here, in words; the client would try until its time is over
     return Provider()

@@ -51,7 +51,7 @@ def _add_tokens(found: dict[str, object], properties: Mapping[str, str]) -> None
     if method not in ("oauth_cb", *OUR_METHODS) and not asks_token_endpoint(properties):
         return  # librdkafka's own affair
     source = token_source(properties)
-    source.token()  # a refusal is told here, in words; librdkafka would try on and time out
+    source.token()  # a refusal is reported here, in words; librdkafka would try on and time out
     if method != "oidc":
         found.pop("sasl.oauthbearer.method", None)
         found["oauth_cb"] = _callback(source)

@@ -35,7 +35,7 @@ def readers_of(
                 problem = f"there are {len(names)} consumer groups, {MAX_GROUPS} were asked"
                 names = names[:MAX_GROUPS]
             members, why = _members(admin.client, names)
-            reads, untold = _committed(admin.client, names)
+            reads, refusal = _committed(admin.client, names)
     except EosError as error:
         return (), f"the consumer groups are not known: {error.found}"
     except KafkaException as error:
@@ -49,7 +49,7 @@ def readers_of(
         read = (reads.get(name, frozenset()) | assigned | own) & frozenset(topics)
         if read:
             found.append(Reader(name, read, clients, hosts, sink))
-    return tuple(found), problem or why or untold
+    return tuple(found), problem or why or refusal
 
 
 def group_of_sink(name: str, config: Mapping[str, str]) -> str:
@@ -98,9 +98,9 @@ def _committed(client: Any, names: Iterable[str]) -> tuple[dict[str, frozenset[s
         try:
             places = future.result().topic_partitions or ()
         except KafkaException as error:
-            why = f"the offsets of group {name} are not told: {error.args[0].str()}"
+            why = f"the offsets of group {name} cannot be read: {error.args[0].str()}"
             continue
         if refused := [place for place in places if place.error is not None]:
-            why = f"the offsets of group {name} are not all told: {refused[0].topic}: {refused[0].error.str()}"
+            why = f"the offsets of group {name} cannot all be read: {refused[0].topic}: {refused[0].error.str()}"
         found[name] = frozenset(place.topic for place in places if place.error is None and place.offset >= 0)
     return found, why

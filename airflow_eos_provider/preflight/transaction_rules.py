@@ -146,9 +146,9 @@ def record_size(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     if connector.elsewhere or not connector.topics:
         return
     smaller = sorted(topic for topic, limit in limits.items() if largest is not None and limit < (largest.number or 0))
-    untold = [topic for topic in connector.topics if topic not in limits]
-    if largest is None or (not smaller and (untold or sizes.unknown)):
-        why = sizes.unknown or f"max.message.bytes of {untold[0]} is not known"
+    unknown_topics = [topic for topic in connector.topics if topic not in limits]
+    if largest is None or (not smaller and (unknown_topics or sizes.unknown)):
+        why = sizes.unknown or f"max.message.bytes of {unknown_topics[0]} is not known"
         yield _unknown(connector, RECORD_SIZE, Severity.WARNS, why)
         return
     if not smaller:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator
 from airflow.sdk.bases.sensor import PokeReturnValue
 from airflow.sdk.configuration import conf
-from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.sensors.deferrable import DeferrableSensor
 from airflow_eos_provider.triggers.connect_drift import ConnectDriftTrigger
 
 if TYPE_CHECKING:
@@ -26,11 +25,8 @@ if TYPE_CHECKING:
 POKE_SECONDS = 5.0
 LOOK_SECONDS = 30.0
 
-#: The trigger reports a timeout; this much later Airflow itself would, without our message.
-_BACKSTOP = timedelta(minutes=5)
 
-
-class ConnectDriftSensor(BaseSensorOperator):
+class ConnectDriftSensor(DeferrableSensor):
     """Succeeds when something has drifted; its XCom is what was found. It changes nothing.
 
     What cannot be seen at one look is logged, and waited for: it is neither drift nor proof that there is none. The
@@ -57,19 +53,12 @@ class ConnectDriftSensor(BaseSensorOperator):
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("poke_interval", POKE_SECONDS if deferrable else LOOK_SECONDS)
-        super().__init__(**kwargs)
+        super().__init__(deferrable=deferrable, **kwargs)
         self.conn_id = conn_id
         self.connect_mode = connect_mode
         self.accept = accept
         self.look_interval = look_interval
-        self.deferrable = deferrable
         self._watch: DriftWatch | None = None
-
-    def execute(self, context: Context) -> Any:
-        if not self.deferrable:
-            return super().execute(context)
-        # The start of the task, not of this try or deferral, so that the timeout is one for all of them.
-        return self._look_or_defer(context, context["ti"].start_date.timestamp() + self.timeout)
 
     def poke(self, context: Context) -> PokeReturnValue:
         try:
@@ -83,31 +72,21 @@ class ConnectDriftSensor(BaseSensorOperator):
         level("%s", drift.describe())
         return PokeReturnValue(is_done=bool(drift.findings), xcom_value=drift.to_dict() if drift.findings else None)
 
-    def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Called with the trigger's event."""
-        if event["status"] == "timeout":
-            raise AirflowSensorTimeout(f"Nothing has drifted within {self.timeout:.0f} s.")
-        if event["status"] == "error":
-            raise AirflowFailException(event["reason"])
-        self.log.info("Looking, since %s", event["reason"])
-        return self._look_or_defer(context, event["deadline"])
-
-    def _look_or_defer(self, context: Context, deadline: float) -> dict[str, Any]:
-        found = self.poke(context)
-        if found:
-            xcom: dict[str, Any] = found.xcom_value or {}
-            return xcom
-        self.defer(
-            trigger=ConnectDriftTrigger(
-                conn_id=self.conn_id,
-                members=self._watcher().members,
-                poke_interval=self.poke_interval,
-                look_at=time.time() + self.look_interval,
-                deadline=deadline,
-            ),
-            method_name="resume",
-            timeout=timedelta(seconds=max(deadline - time.time(), 0)) + _BACKSTOP,
+    def make_trigger(self, context: Context, deadline: float) -> ConnectDriftTrigger:
+        return ConnectDriftTrigger(
+            conn_id=self.conn_id,
+            members=self._watcher().members,
+            poke_interval=self.poke_interval,
+            look_at=time.time() + self.look_interval,
+            deadline=deadline,
         )
+
+    def timeout_text(self, context: Context, event: dict[str, Any]) -> str:
+        return f"Nothing has drifted within {self.timeout:.0f} s."
+
+    def go_on(self, context: Context, event: dict[str, Any]) -> Any:
+        self.log.info("Looking, since %s", event["reason"])
+        return super().go_on(context, event)
 
     def _watcher(self) -> DriftWatch:
         from airflow_eos_provider.rollout.drift.watch import DriftWatch

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator
 from airflow.sdk.bases.sensor import PokeReturnValue
 from airflow.sdk.configuration import conf
-from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.sensors.deferrable import DeferrableSensor
 from airflow_eos_provider.triggers.connect_transactions import ConnectTransactionsTrigger
 
 if TYPE_CHECKING:
@@ -21,11 +19,8 @@ if TYPE_CHECKING:
 
 POKE_SECONDS = 15.0
 
-#: The trigger reports a timeout; this much later Airflow itself would, without our message.
-_BACKSTOP = timedelta(minutes=5)
 
-
-class ConnectTransactionsSensor(BaseSensorOperator):
+class ConnectTransactionsSensor(DeferrableSensor):
     """Succeeds when no transaction hangs, and none of the group's is open too long; its XCom is the look. It changes
     nothing.
 
@@ -51,18 +46,11 @@ class ConnectTransactionsSensor(BaseSensorOperator):
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("poke_interval", POKE_SECONDS)
-        super().__init__(**kwargs)
+        super().__init__(deferrable=deferrable, **kwargs)
         self.conn_id = conn_id
         self.topics = topics
         self.connectors = connectors
         self.longer_than = longer_than
-        self.deferrable = deferrable
-
-    def execute(self, context: Context) -> Any:
-        if not self.deferrable:
-            return super().execute(context)
-        # The start of the task, not of this try or deferral, so that the timeout is one for all of them.
-        return self._look_or_defer(context, context["ti"].start_date.timestamp() + self.timeout)
 
     def poke(self, context: Context) -> PokeReturnValue:
         from airflow_eos_provider.transactions.auditor import look_at_open
@@ -84,28 +72,15 @@ class ConnectTransactionsSensor(BaseSensorOperator):
         level("%s", found.describe())
         return PokeReturnValue(is_done=is_clear, xcom_value=found.to_dict() if is_clear else None)
 
-    def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Called with the trigger's event."""
-        if event["status"] == "timeout":
-            raise AirflowSensorTimeout(f"{event['reason']} (for {self.timeout:.0f} s).")
-        if event["status"] == "error":
-            raise AirflowFailException(event["reason"])
-        return self._look_or_defer(context, event["deadline"])
-
-    def _look_or_defer(self, context: Context, deadline: float) -> dict[str, Any]:
-        found = self.poke(context)
-        if found:
-            xcom: dict[str, Any] = found.xcom_value or {}
-            return xcom
-        self.defer(
-            trigger=ConnectTransactionsTrigger(
-                conn_id=self.conn_id,
-                topics=self.topics,
-                connectors=self.connectors,
-                longer_than=self.longer_than,
-                poke_interval=self.poke_interval,
-                deadline=deadline,
-            ),
-            method_name="resume",
-            timeout=timedelta(seconds=max(deadline - time.time(), 0)) + _BACKSTOP,
+    def make_trigger(self, context: Context, deadline: float) -> ConnectTransactionsTrigger:
+        return ConnectTransactionsTrigger(
+            conn_id=self.conn_id,
+            topics=self.topics,
+            connectors=self.connectors,
+            longer_than=self.longer_than,
+            poke_interval=self.poke_interval,
+            deadline=deadline,
         )
+
+    def timeout_text(self, context: Context, event: dict[str, Any]) -> str:
+        return f"{event['reason']} (for {self.timeout:.0f} s)."

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator
 from airflow.sdk.bases.sensor import PokeReturnValue
 from airflow.sdk.configuration import conf
-from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.pipeline import DEFAULT_GROUP_ID, DEFAULT_KAFKA_CONN_ID, find_pipeline, run_of
+from airflow_eos_provider.sensors.deferrable import DeferrableSensor
 from airflow_eos_provider.triggers.interval_complete import IntervalCompleteTrigger
 
 if TYPE_CHECKING:
@@ -21,11 +19,8 @@ if TYPE_CHECKING:
 
     from airflow_eos_provider.interval.interval import Run
 
-#: The trigger reports a timeout; this much later Airflow itself would, without our message.
-_BACKSTOP = timedelta(minutes=5)
 
-
-class IntervalCompleteSensor(BaseSensorOperator):
+class IntervalCompleteSensor(DeferrableSensor):
     """Succeeds when the ledger says that the interval is complete; its XCom is what the ledger says.
 
     :param pipeline: name of the pipeline (templated).
@@ -51,33 +46,13 @@ class IntervalCompleteSensor(BaseSensorOperator):
         pipeline_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(deferrable=deferrable, **kwargs)
         self.pipeline = pipeline
         self.group_id = group_id
         self.kafka_conn_id = kafka_conn_id
         self.interval = interval
         self.revision = revision
-        self.deferrable = deferrable
         self.pipeline_options = pipeline_options
-
-    def execute(self, context: Context) -> Any:
-        if not self.deferrable:
-            return super().execute(context)
-        first = self.poke(context)
-        if first:
-            return first.xcom_value
-        # The start of the task, not of this try or deferral, so that the timeout is one for all of them.
-        deadline = context["ti"].start_date.timestamp() + self.timeout
-        self.defer(
-            trigger=IntervalCompleteTrigger(
-                run=self._run(context).name,
-                pipeline=self._find_arguments(),
-                poke_interval=self.poke_interval,
-                deadline=deadline,
-            ),
-            method_name="resume",
-            timeout=timedelta(seconds=max(deadline - time.time(), 0)) + _BACKSTOP,
-        )
 
     def poke(self, context: Context) -> PokeReturnValue:
         from airflow_eos_provider.interval.verify import completion
@@ -90,15 +65,21 @@ class IntervalCompleteSensor(BaseSensorOperator):
         self.log.info("%s is %s", run.name, "not complete yet" if done is None else "complete")
         return PokeReturnValue(is_done=done is not None, xcom_value=None if done is None else done.to_dict())
 
-    def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Called with the trigger's event."""
-        status = event.pop("status")
-        if status == "timeout":
-            raise AirflowSensorTimeout(f"{self._run(context).name} was not complete within {self.timeout:.0f} s.")
-        if status == "error":
-            raise AirflowFailException(event["reason"])
+    def make_trigger(self, context: Context, deadline: float) -> IntervalCompleteTrigger:
+        return IntervalCompleteTrigger(
+            run=self._run(context).name,
+            pipeline=self._find_arguments(),
+            poke_interval=self.poke_interval,
+            deadline=deadline,
+        )
+
+    def timeout_text(self, context: Context, event: dict[str, Any]) -> str:
+        return f"{self._run(context).name} was not complete within {self.timeout:.0f} s."
+
+    def go_on(self, context: Context, event: dict[str, Any]) -> Any:
+        """The trigger has seen the record; it is the answer."""
         self.log.info("%s is complete", event["run"])
-        return event
+        return {name: value for name, value in event.items() if name != "status"}
 
     def _run(self, context: Context) -> Run:
         return run_of(context, self.pipeline, self.interval, self.revision)

@@ -137,7 +137,7 @@ class Aborter:
     def plan(self) -> AbortPlan:
         """The end of the transaction that hangs there, as it is now.
 
-        :raises RefusedError: none hangs there, or several; it cannot be told whether it is alive; or its producer may
+        :raises RefusedError: none hangs there, or several; it is not known whether it is alive; or its producer may
             write into it.
         :raises UnreachableError: a broker did not answer.
         """

@@ -30,7 +30,7 @@ _SHOWN = 3
 
 @dataclass(slots=True)
 class _Found:
-    """What is known of one group so far. ``connectors`` is None while nobody has told."""
+    """What is known of one group so far. ``connectors`` is None while that is not known."""
 
     connectors: set[str] | None = None
     topics: set[str] = field(default_factory=set)
@@ -141,7 +141,7 @@ def pipelines_of(
 ) -> tuple[PipelineSeen, ...]:
     """The interval pipelines whose plans were admitted within the last days, by their planners' ids.
 
-    Where such an id is split into group and pipeline is told by the group's control topic, if that has its usual name.
+    Where such an id is split into group and pipeline stands in the group's control topic, if that has its usual name.
 
     :param topics: that there are.
     :param connects: of those the internal ones of Connect groups: a control topic only if no other fits.

@@ -265,9 +265,9 @@ def refusals(
     """What each library says of each case, all asked at once: librdkafka takes its five seconds."""
     secured_listeners.EXPIRED_TOKEN = issuer.token(OTHER, life_seconds=-600)
     other = Authority(tmp_path_factory.mktemp("other"), STORE_PASSWORD)
-    stranger = other.issue("stranger")
+    unknown_client = other.issue("unknown")
     tls = {"security.protocol": "SSL", **listeners.trust}
-    unknown = {"ssl.certificate.location": str(stranger.certificate), "ssl.key.location": str(stranger.key)}
+    unknown = {"ssl.certificate.location": str(unknown_client.certificate), "ssl.key.location": str(unknown_client.key)}
     wrong = {"sasl.password": WRONG}
     of_the_past = {"oauth_cb": f"{secured_listeners.__name__}.expired"}
     untrusting = {**listeners.password("PLAIN"), "ssl.ca.location": str(other.certificate)}

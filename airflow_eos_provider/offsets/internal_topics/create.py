@@ -40,7 +40,7 @@ def require_approved_topics(kafka: Kafka, approved: TopicPlan, now: TopicPlan) -
 
     :param approved: the plan that a person has seen.
     :param now: the plan for what there is now.
-    :raises PlanMovedError: it is another one; or somebody has closed the change that was cut off.
+    :raises PlanMovedError: it is another one; or the change that was cut off was closed meanwhile.
     """
     changes = [change for change in read_journal(kafka, now.group_id).changes.values() if change.kind == KIND]
     begun = {

@@ -315,7 +315,7 @@ class OffsetsChanger:
         if replicas is not None and replicas != BROKERS_DEFAULT:
             replicas = min(replicas, topics.brokers())
         if not topics.create(store.topic, planned.partitions, wanted.settings, replicas):
-            self._require_compacted(store)  # somebody has made it since
+            self._require_compacted(store)  # it was made since
         self._report(f"topic {planned.name} is created: {planned.partitions} partitions.")
 
     def _own_topic(self, name: str) -> WantedTopic:
