@@ -15,6 +15,33 @@ from airflow_eos_provider.errors import EosError, UnreachableError
 #: How long one command may take, seconds, unless more is asked for.
 COMMAND_SECONDS = 8.0
 
+#: No more of what a command prints is taken, bytes, of each of its two streams.
+MOST_OUTPUT_BYTES = 16 * 1024 * 1024
+
+#: These are often missing in the ``PATH`` of a command that no person has typed; ``systemctl`` of some is there.
+SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+
+
+def checked_words(words: Sequence[str]) -> tuple[str, ...]:
+    """The words of a command, as each kind of machine takes them.
+
+    :raises ValueError: there is none, the first is empty or begins with a dash, or one holds a newline or a NUL.
+    """
+    if not words or not words[0] or words[0].startswith("-"):
+        raise ValueError("A command's first word is its program.")
+    for word in words:
+        if "\n" in word or "\0" in word:
+            raise ValueError("A word of a command holds a newline or a NUL; give it on standard input.")
+    return tuple(words)
+
+
+def too_much_output(machine: str, program: str) -> CommandError:
+    """A command that printed more than :data:`MOST_OUTPUT_BYTES`, and was ended."""
+    return CommandError(
+        f"{program} on {machine or 'this machine'} printed more than {MOST_OUTPUT_BYTES // 1024**2} MiB; it was ended.",
+        remedy="Look at what it prints there; no file or log that is read is that large.",
+    )
+
 
 class MachineLostError(UnreachableError):
     """A machine cannot be reached, or the connection to it was lost before a command's answer.
@@ -35,7 +62,7 @@ class MachineLostError(UnreachableError):
 
 
 class CommandError(EosError):
-    """A command on a machine ended with another exit code than 0."""
+    """A command on a machine ended with another exit code than 0, or printed more than is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +105,8 @@ class Machine(Protocol):
         :param stdin: what it reads.
         :param seconds: how long it may take; then it is ended, as far as that is possible, and given up.
         :returns: its answer, whatever its exit code.
-        :raises ValueError: a word holds a newline or a NUL.
+        :raises ValueError: a word holds a newline or a NUL, or the first is no program's name.
+        :raises CommandError: it printed more than :data:`MOST_OUTPUT_BYTES`.
         :raises MachineLostError: the machine is not to be reached, the command did not answer in time, or the
             connection was lost meanwhile. A command that did not begin (:attr:`MachineLostError.may_have_run` is False)
             was tried on a new connection before that.
@@ -89,7 +117,8 @@ class Machine(Protocol):
     def detached(self, words: Sequence[str], *, stdin: bytes = b"") -> Answer:
         """Run a command that leaves its caller: it outlives this process, the connection and the login's session.
 
-        The command itself puts what it goes on with into the background; this gives it a place where nothing ends it.
+        The command itself puts what it goes on with into the background, with standard streams of its own (``</dev/null
+        >/dev/null 2>&1 &``); this gives it a place where nothing ends it.
 
         :returns: the answer of its first part, which has ended.
         :raises MachineLostError: as :meth:`run`.

@@ -7,16 +7,13 @@ session of its own, and where this process runs within a unit, in a systemd scop
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 from airflow_eos_provider.errors import EosError, RefusedError
 from airflow_eos_provider.processes import INHERITED_VARIABLES
-from airflow_eos_provider.rollout.hosts.process import ownership, restart_helper
+from airflow_eos_provider.rollout.hosts.beside_unit import SYSTEMD_VARIABLES, Way, ways_here
+from airflow_eos_provider.rollout.hosts.process import restart_helper
 from airflow_eos_provider.rollout.hosts.process.restart_act import RestartSpec, read_record
 
 #: The helper, as a command. It reads its specification from standard input.
@@ -26,41 +23,7 @@ HELPER = (sys.executable, "-m", "airflow_eos_provider.rollout.hosts.process.rest
 HAND_OVER_SECONDS = 30.0
 
 #: What the helper itself needs beside :data:`INHERITED_VARIABLES`: to find this package, and systemd of this user.
-_HELPERS_VARIABLES = ("PYTHONPATH", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
-
-#: There where systemd has booted the machine (sd_booted(3)).
-_SYSTEMD = Path("/run/systemd/system")
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """One way to start the helper.
-
-    :param command: the command.
-    :param warning: in words, what this way does not protect from; empty if nothing.
-    """
-
-    command: tuple[str, ...]
-    warning: str = ""
-
-
-def ways(own_unit: str | None, *, systemd_run: str | None, is_root: bool) -> tuple[Way, ...]:
-    """The ways to start the helper, the best first; each is tried only if the one before has not begun anything.
-
-    :param own_unit: the systemd unit that this process runs in; None if none.
-    :param systemd_run: path of ``systemd-run``; None where systemd does not run.
-    """
-    plain = Way(HELPER)
-    if own_unit is None:
-        return (plain,)
-    within = Way(
-        HELPER,
-        f"the restart stays within the unit {own_unit}: stopping that unit ends it, and the worker that it starts",
-    )
-    if systemd_run is None:
-        return (within,)
-    user = () if is_root else ("--user",)
-    return (Way((systemd_run, *user, "--scope", "--quiet", "--collect", "--", *HELPER)), within)
+_HELPERS_VARIABLES = ("PYTHONPATH", *SYSTEMD_VARIABLES)
 
 
 def hand_over(spec: RestartSpec) -> str:
@@ -101,10 +64,8 @@ def hand_over(spec: RestartSpec) -> str:
     raise _refusal(spec, problem)
 
 
-def _ways_here() -> Iterator[Way]:
-    here = ownership.look(os.getpid())
-    systemd_run = shutil.which("systemd-run") if _SYSTEMD.is_dir() else None
-    yield from ways(here.unit if here else None, systemd_run=systemd_run, is_root=os.geteuid() == 0)
+def _ways_here() -> tuple[Way, ...]:
+    return ways_here(HELPER)
 
 
 def _refusal(spec: RestartSpec, problem: str) -> EosError:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from airflow_eos_provider.rollout.hosts.beside_unit import unit_of
 from airflow_eos_provider.rollout.hosts.host import Obstacle
 
 #: Programs that start again what ends below them, whatever its session.
@@ -40,11 +41,6 @@ REAPERS = frozenset({"systemd", "init", "tini", "dumb-init", "catatonit", "docke
 
 #: A shell that waits for a process of another session does not do so for a person at a terminal.
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "busybox"})
-
-#: Units that people and jobs work in; what is left running there is not restarted by them.
-_LOGIN_UNITS = frozenset(
-    {"user", "ssh", "sshd", "dropbear", "cron", "crond", "anacron", "atd", "getty", "serial-getty"}
-)
 
 #: Components of a cgroup's path that speak of a container.
 _CONTAINER_MARKS = ("docker", "libpod", "kubepods", "containerd", "cri-", "crio", "lxc", "machine.slice")
@@ -74,11 +70,7 @@ class ProcessView:
     @property
     def unit(self) -> str | None:
         """The systemd service that it runs in; None if none, or one that people work in."""
-        for path in self.cgroups:
-            for part in reversed(path.split("/")):
-                if part.endswith(".service") and part.removesuffix(".service").partition("@")[0] not in _LOGIN_UNITS:
-                    return part
-        return None
+        return unit_of(self.cgroups)
 
     @property
     def container(self) -> str | None:

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_eos_provider.rollout.hosts.process.detached_restart import HELPER, ways
+from airflow_eos_provider.rollout.hosts.beside_unit import ways
+from airflow_eos_provider.rollout.hosts.process.detached_restart import HELPER
 from airflow_eos_provider.rollout.hosts.process.ownership import ProcessView, ancestors, look, obstacles
 
 HERE = ProcessView(
@@ -85,10 +86,10 @@ def test_a_real_process_is_seen_as_it_is() -> None:
 
 
 def test_the_helper_leaves_the_unit_where_it_can_and_says_where_it_cannot() -> None:
-    assert [way.command for way in ways(None, systemd_run="/bin/systemd-run", is_root=True)] == [HELPER]
-    beside, within = ways("airflow.service", systemd_run="/bin/systemd-run", is_root=False)
+    assert [way.command for way in ways(HELPER, None, systemd_run="/bin/systemd-run", is_root=True)] == [HELPER]
+    beside, within = ways(HELPER, "airflow.service", systemd_run="/bin/systemd-run", is_root=False)
     assert beside.command[:3] == ("/bin/systemd-run", "--user", "--scope")
     assert (beside.command[-len(HELPER) :], beside.warning) == (HELPER, "")
     assert within.command == HELPER
     assert "stopping that unit ends it" in within.warning
-    assert ways("airflow.service", systemd_run=None, is_root=True) == (within,)
+    assert ways(HELPER, "airflow.service", systemd_run=None, is_root=True) == (within,)

@@ -31,6 +31,7 @@ from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import Observed, judge
 from airflow_eos_provider.errors import ConfigurationError, FencedError, PlanMovedError, RefusedError
 from airflow_eos_provider.process_start import ProcessStart
+from airflow_eos_provider.rollout.hosts.beside_unit import Way
 from airflow_eos_provider.rollout.hosts.host import WorkerStartError
 from airflow_eos_provider.rollout.hosts.process import (
     detached_restart,
@@ -41,7 +42,7 @@ from airflow_eos_provider.rollout.hosts.process import (
     worker_process,
 )
 from airflow_eos_provider.rollout.hosts.process import restart as process_restart
-from airflow_eos_provider.rollout.hosts.process.detached_restart import HELPER, Way
+from airflow_eos_provider.rollout.hosts.process.detached_restart import HELPER
 from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
 from tests.waiting import until
 

@@ -1,0 +1,77 @@
+"""How a command of this machine gets out of the systemd unit that this process runs in, so that it outlives that unit.
+
+systemd ends everything within a unit's cgroup when it stops the unit, sessions of their own included. A scope beside
+the unit is not ended with it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+#: How systemd of this user is found.
+SYSTEMD_VARIABLES = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+
+#: There where systemd has booted the machine (sd_booted(3)).
+_SYSTEMD = Path("/run/systemd/system")
+
+#: Units that people and jobs work in; what is left running there is not restarted by them.
+_LOGIN_UNITS = frozenset(
+    {"user", "ssh", "sshd", "dropbear", "cron", "crond", "anacron", "atd", "getty", "serial-getty"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to start a command.
+
+    :param command: the command, with what it is started by.
+    :param warning: in words, what this way does not protect from; empty if nothing.
+    """
+
+    command: tuple[str, ...]
+    warning: str = ""
+
+
+def unit_of(cgroups: Iterable[str]) -> str | None:
+    """The systemd service that a process of these control groups runs in; None if none, or one that people work in."""
+    for path in cgroups:
+        for part in reversed(path.split("/")):
+            if part.endswith(".service") and part.removesuffix(".service").partition("@")[0] not in _LOGIN_UNITS:
+                return part
+    return None
+
+
+def ways(command: tuple[str, ...], own_unit: str | None, *, systemd_run: str | None, is_root: bool) -> tuple[Way, ...]:
+    """The ways to start a command, the best first; each is to be tried only if the one before has not begun anything.
+
+    :param own_unit: the systemd unit that this process runs in; None if none.
+    :param systemd_run: path of ``systemd-run``; None where systemd does not run.
+    """
+    if own_unit is None:
+        return (Way(command),)
+    within = Way(
+        command,
+        f"the restart stays within the unit {own_unit}: stopping that unit ends it, and the worker that it starts",
+    )
+    if systemd_run is None:
+        return (within,)
+    user = () if is_root else ("--user",)
+    return (Way((systemd_run, *user, "--scope", "--quiet", "--collect", "--", *command)), within)
+
+
+def ways_here(command: tuple[str, ...]) -> tuple[Way, ...]:
+    """The ways to start a command from this process."""
+    systemd_run = shutil.which("systemd-run") if _SYSTEMD.is_dir() else None
+    return ways(command, _own_unit(), systemd_run=systemd_run, is_root=os.geteuid() == 0)
+
+
+def _own_unit() -> str | None:
+    try:
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    return unit_of(line.split(":", 2)[2] for line in lines if line.count(":") >= 2)
