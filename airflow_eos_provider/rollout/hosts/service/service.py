@@ -19,6 +19,9 @@ class ServiceFacts:
     :param process: the process that reads the worker's file; None while it does not run.
     :param token: names this start of it; :data:`~airflow_eos_provider.rollout.hosts.host.NOT_RUNNING` while it does not
         run.
+    :param reads_file: whether the process's command line names the worker's file; None if that cannot be read.
+    :param state: in words, how it stands, where no process was found: ``unit kafka-connect@1.service is failed``.
+    :param stopped: whether it is known not to run; False where that is not known.
     :param runs_as: in words, what runs: ``unit kafka-connect@1.service, pid 4711``.
     :param details: what else it is known by, for display alone.
     :param problem: in words, what the description has wrong: there is no such unit; None if nothing.
@@ -26,10 +29,15 @@ class ServiceFacts:
     :param restart: in words, a restart of it that is under way; None if none is.
     :param variables: variables that it is started with, as far as they can be known; may hold secrets.
     :param variable_sources: by name of a variable, what sets it: a file, a drop-in.
+    :param variables_changed_at: when one of those was last changed, seconds since the epoch, by its machine's clock.
+    :param clock_offset: seconds to add to a moment of that machine's clock to have it by this one's.
     """
 
     process: FarProcess | None = None
     token: StartToken = NOT_RUNNING
+    reads_file: bool | None = None
+    state: str = ""
+    stopped: bool = False
     runs_as: str = ""
     details: Mapping[str, object] = field(default_factory=dict)
     problem: str | None = None
@@ -37,6 +45,8 @@ class ServiceFacts:
     restart: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     variable_sources: Mapping[str, str] = field(default_factory=dict)
+    variables_changed_at: float | None = None
+    clock_offset: float = 0.0
 
 
 class Service(Protocol):
@@ -79,6 +89,7 @@ class Service(Protocol):
         self,
         *,
         config_sha256: str,
+        changed_at: float | None,
         stop_grace_seconds: float,
         on_event: Callable[[str], None],
         permit: Permit,
@@ -90,5 +101,7 @@ class Service(Protocol):
         See :meth:`airflow_eos_provider.rollout.hosts.host.Host.restart`.
 
         :param config_sha256: of the file that the worker is started with.
+        :param changed_at: when that file was last changed, seconds since the epoch, by its machine's clock: a process
+            that was started later has read it.
         """
         ...
