@@ -1,0 +1,282 @@
+"""A look at a machine for Kafka Connect's workers: one script there, read from its output into values.
+
+Values of variables, and settings of a properties file beside those that tell which worker it is, do not leave their
+machine. Command lines do, and may hold secrets; what is proposed from them leaves those out.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from airflow_eos_provider.errors import RefusedError
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine
+
+#: The class that a distributed worker runs; distributions with one of their own keep its last part.
+WORKER_CLASS = "ConnectDistributed"
+
+#: How long a look may take, seconds: it reads ``/proc``, and a log until it finds the printed settings.
+LOOK_SECONDS = 20.0
+
+#: What is asked of systemd about a unit.
+UNIT_PROPERTIES = ("Id", "LoadState", "MainPID", "Restart", "StandardOutput", "StandardError")
+
+#: Its arguments are TCP ports. One fact a line: a word, and a value in Base64. The pattern of grep's does not match the
+#: command line of grep itself.
+SCRIPT = r"""
+LC_ALL=C; export LC_ALL
+say() { printf '%s ' "$1"; printf '%s' "$2" | base64 -w0; echo; }
+say login "$(id -un) $(id -u)"
+say groups "$(id -Gn)"
+inodes=
+for port do
+  hex=$(printf '%04X' "$port")
+  for table in /proc/net/tcp /proc/net/tcp6; do
+    while read -r _ address _ state _ _ _ _ _ inode _; do
+      case "$address $state" in *":$hex 0A") say listener "$port $inode"; inodes="$inodes $inode ";; esac
+    done 2>/dev/null <"$table"
+  done
+done
+holders() {
+  [ -n "$inodes" ] || return 0
+  ls -l /proc/[0-9]*/fd 2>/dev/null | grep -e '^/proc/' -e 'socket:' | while read -r line; do
+    case $line in
+      /proc/*) of=${line#/proc/}; of=${of%%/*} ;;
+      *) inode=${line##*socket:[}; case "$inodes" in *" ${inode%]} "*) echo "$of" ;; esac ;;
+    esac
+  done
+}
+workers() { grep -las 'Connect[D]istributed' /proc/[0-9]*/cmdline | cut -d/ -f3; }
+ppid() { grep -s '^PPid:' status | tr -dc 0-9; }
+for pid in $({ workers; holders; } | sort -un); do
+  cd "/proc/$pid" 2>/dev/null || continue
+  say process "$pid"
+  printf 'command '; base64 -w0 <cmdline; echo
+  say name "$(cat comm)"
+  say owner "$(stat -c '%U %u' .)"
+  say cgroup "$(cat cgroup)"
+  cwd=$(readlink cwd 2>/dev/null) && say cwd "$cwd"
+  files=$(ls -l fd 2>/dev/null | grep -e '^l.w' -e 'socket:') && say files "$files"
+  if variables=$(tr '\0' '\n' 2>/dev/null <environ); then
+    say variables "$(printf '%s\n' "$variables" |
+      grep -E '^(KAFKA_[A-Z0-9_]*|CONNECT_[A-Z0-9_]*|LOG_DIR|EXTRA_ARGS|CLASSPATH|JAVA_OPTS)=' | cut -d= -f1)"
+    say supervised "$(printf '%s\n' "$variables" | grep -E '^SUPERVISOR_(PROCESS|GROUP)_NAME=')"
+  fi
+  above=$pid
+  while above=$(grep -s '^PPid:' "/proc/$above/status" | tr -dc 0-9) && [ "${above:-0}" -gt 1 ]; do
+    say parent "$above $(cat "/proc/$above/comm") $(readlink "/proc/$above/cwd" 2>/dev/null)"
+    printf 'parent-command '; base64 -w0 <"/proc/$above/cmdline"; echo
+  done
+  unit=$(tr / '\n' <cgroup | grep '\.service$' | tail -n1)
+  [ -z "$unit" ] || say unit "$(timeout 5 systemctl show -p @PROPERTIES@ -- "$unit" 2>/dev/null)"
+  config=$(tr '\0' '\n' <cmdline | grep '^[^-].*\.properties$' | tail -n1)
+  case $config in /* | '') ;; *) config=${cwd:+$cwd/$config} ;; esac
+  if [ -n "$config" ]; then
+    say config "$config"
+    say config-owner "$(stat -L -c '%U %u' -- "$config" 2>/dev/null)"
+    if [ -r "$config" ]; then
+      say config-settings "$(grep -E '^ *(group\.id|listeners|rest\.(advertised\.)?(port|listeners))[ =:]' <"$config")"
+    fi
+  fi
+  for folder in "$cwd" "${config%/*}"; do
+    case $folder in /*) grep -lsxE "$pid|$(ppid)" "$folder"/*.pid ;; esac
+  done | sort -u | while read -r file; do say pid-file "$file"; done
+  ls -l fd 2>/dev/null | grep '^l.w.*\.log$' | sed 's/.* -> //' | sort -u | while read -r log; do
+    timeout 5 grep -qs 'DistributedConfig values:' -- "$log" && say started-in "$log"
+  done
+done
+say end .
+""".replace("@PROPERTIES@", ",".join(UNIT_PROPERTIES))
+
+
+@dataclass(frozen=True, slots=True)
+class SeenParent:
+    """A process above a worker's, on its machine.
+
+    :param name: name of its program, as the kernel has it.
+    :param cwd: its working folder; empty if that may not be seen.
+    """
+
+    pid: int
+    name: str
+    cwd: str = ""
+    command: tuple[str, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenProcess:
+    """A process that may be a worker, as its machine shows it to the login.
+
+    :param owner: its user.
+    :param cwd: its working folder; None if that may not be seen.
+    :param cgroups: paths of its control groups.
+    :param written: files that it has open for writing; None if they may not be seen.
+    :param output: the file that its standard output goes to; empty for a pipe, a socket or a terminal.
+    :param sockets: inodes of its sockets.
+    :param variables: names of the variables that Kafka's start scripts look at; None if they may not be seen.
+    :param supervised: ``SUPERVISOR_PROCESS_NAME`` and ``SUPERVISOR_GROUP_NAME``, which supervisord sets.
+    :param parents: what is above it, the nearest first; without pid 1.
+    :param unit: what systemd says of the service that it runs in; empty if it runs in none.
+    :param config: its properties file; empty if none is named, or only from a folder that may not be seen.
+    :param config_owner: that file's user; empty if it may not be seen.
+    :param settings: what that file says of the worker's group and listeners; None if it may not be read.
+    :param started_in: logs that hold printed settings of a worker.
+    :param pid_files: ``*.pid`` in its folder or beside its file, which hold its pid or that of what started it.
+    """
+
+    pid: int
+    command: tuple[str, ...] = field(repr=False)
+    name: str = ""
+    owner: str = ""
+    cwd: str | None = None
+    cgroups: tuple[str, ...] = ()
+    written: tuple[str, ...] | None = None
+    output: str = ""
+    sockets: frozenset[int] = frozenset()
+    variables: tuple[str, ...] | None = None
+    supervised: Mapping[str, str] = field(default_factory=dict)
+    parents: tuple[SeenParent, ...] = ()
+    unit: Mapping[str, str] = field(default_factory=dict)
+    config: str = ""
+    config_owner: str = ""
+    settings: Mapping[str, str] | None = None
+    started_in: tuple[str, ...] = ()
+    pid_files: tuple[str, ...] = ()
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether its command line names the class of a distributed worker, as a word of its own."""
+        return any(word.rpartition(".")[2] == WORKER_CLASS for word in self.command)
+
+
+@dataclass(frozen=True, slots=True)
+class MachineLook:
+    """What a machine shows to a login.
+
+    :param user: who has looked.
+    :param groups: that user's groups.
+    :param listeners: per TCP port, the inodes of the sockets that listen on it, of all addresses.
+    :param processes: those that may be workers.
+    """
+
+    user: str
+    groups: frozenset[str]
+    listeners: Mapping[int, frozenset[int]]
+    processes: tuple[SeenProcess, ...]
+
+    @property
+    def workers(self) -> tuple[SeenProcess, ...]:
+        return tuple(process for process in self.processes if process.is_worker)
+
+
+def look_at(machine: Machine, ports: Iterable[int], *, sudo: bool = False) -> MachineLook:
+    """Look for workers on a machine. Changes nothing there.
+
+    :param ports: TCP ports of their REST addresses.
+    :param sudo: look as root, by ``sudo -n``.
+    :raises MachineLostError: it cannot be reached.
+    :raises ConfigurationError: it refuses the login.
+    :raises RefusedError: it does not run the script.
+    """
+    words = ["sh", "-s", "--", *(str(port) for port in sorted(set(ports)))]
+    answer = machine.run(["sudo", "-n", *words] if sudo else words, stdin=SCRIPT.encode(), seconds=LOOK_SECONDS)
+    facts = list(_facts(answer.out))
+    if not facts or facts[-1][0] != "end":
+        raise RefusedError(
+            f"{machine.name or 'This machine'} does not answer a look for workers: {answer.problem}",
+            expected=f"'{shlex.join(words[:2])}' runs as root by sudo -n" if sudo else "a POSIX shell, coreutils, grep",
+            remedy="Leave --sudo out, or allow it for the time of this look." if sudo else None,
+        )
+    return parse(facts)
+
+
+def _facts(output: bytes) -> Iterator[tuple[str, bytes]]:
+    """The lines of the script; others, such as what a login prints, are left out."""
+    for line in output.splitlines():
+        name, _, value = line.partition(b" ")
+        try:
+            yield name.decode("ascii"), base64.b64decode(value, validate=True)
+        except (UnicodeDecodeError, binascii.Error):
+            continue
+
+
+def parse(facts: Sequence[tuple[str, bytes]]) -> MachineLook:
+    """What the script has said, as values.
+
+    :param facts: its lines, each a word and its value.
+    """
+    begins = [number for number, (name, _) in enumerate(facts) if name == "process"]
+    head = facts[: begins[0]] if begins else facts
+    listeners: dict[int, set[int]] = {}
+    user, groups = "", frozenset[str]()
+    for name, value in head:
+        words = _text(value).split()
+        if name == "listener":
+            listeners.setdefault(int(words[0]), set()).add(int(words[1]))
+        elif name == "login":
+            user = words[0]
+        elif name == "groups":
+            groups = frozenset(words)
+    sections = (facts[begin:end] for begin, end in zip(begins, [*begins[1:], len(facts)], strict=True))
+    return MachineLook(
+        user=user,
+        groups=groups,
+        listeners={port: frozenset(inodes) for port, inodes in listeners.items()},
+        processes=tuple(_process(section) for section in sections),
+    )
+
+
+def _process(facts: Sequence[tuple[str, bytes]]) -> SeenProcess:
+    said = dict(facts)
+    text = {name: _text(value) for name, value in facts}
+    files = [line.partition(" -> ") for line in text.get("files", "").splitlines()]
+    targets = [(link.split()[-1], target) for link, _, target in files if link.split()]
+    settings = text.get("config-settings")
+    return SeenProcess(
+        pid=int(text["process"]),
+        command=_words(said.get("command", b"")),
+        name=text.get("name", ""),
+        owner=text.get("owner", "").partition(" ")[0],
+        cwd=text.get("cwd"),
+        cgroups=tuple(line.split(":", 2)[2] for line in text.get("cgroup", "").splitlines() if line.count(":") >= 2),
+        written=tuple(sorted({target for _, target in targets if _is_file(target)})) if "files" in said else None,
+        output=next((target for number, target in targets if number == "1" and _is_file(target)), ""),
+        sockets=frozenset(int(target[8:-1]) for _, target in targets if target.startswith("socket:[")),
+        variables=tuple(text["variables"].split()) if "variables" in said else None,
+        supervised=_pairs(text.get("supervised", "")),
+        parents=tuple(_parents(facts)),
+        unit=_pairs(text.get("unit", "")),
+        config=text.get("config", ""),
+        config_owner=text.get("config-owner", "").partition(" ")[0],
+        settings=None if settings is None else _pairs(settings),
+        started_in=tuple(_text(value) for name, value in facts if name == "started-in"),
+        pid_files=tuple(_text(value) for name, value in facts if name == "pid-file"),
+    )
+
+
+def _parents(facts: Sequence[tuple[str, bytes]]) -> Iterator[SeenParent]:
+    for (name, value), (_, command) in pairwise(facts):
+        if name == "parent":
+            pid, program, cwd = [*_text(value).split(" ", 2), "", ""][:3]
+            yield SeenParent(int(pid), program, cwd, _words(command))
+
+
+def _is_file(target: str) -> bool:
+    return target.startswith("/") and not target.startswith(("/dev/", "/proc/"))
+
+
+def _words(command: bytes) -> tuple[str, ...]:
+    return tuple(_text(command).removesuffix("\0").split("\0")) if command else ()
+
+
+def _pairs(text: str) -> dict[str, str]:
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, equals, value in pairs if equals}
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")

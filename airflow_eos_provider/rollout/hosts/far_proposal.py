@@ -1,0 +1,244 @@
+"""What a look at a machine proposes for a worker there: its service, its file, its log, and what goes through sudo.
+
+Values go in and come out; the look itself is :mod:`~airflow_eos_provider.rollout.hosts.far_look`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+
+from airflow_eos_provider.connect.placement import PRIVILEGES, Privilege
+from airflow_eos_provider.rollout.hosts.far_look import MachineLook, SeenParent, SeenProcess
+from airflow_eos_provider.rollout.hosts.process.discovery import secret_words
+from airflow_eos_provider.rollout.hosts.process.ownership import SHELLS, SUPERVISORS, ProcessView
+
+#: Groups whose members may read the journal of the whole system (systemd-journald.service(8)).
+JOURNAL_GROUPS = frozenset({"systemd-journal", "adm", "wheel"})
+
+_GARBAGE_COLLECTION = re.compile(r"(^|[-_.])gc([-_.]|$)", re.IGNORECASE)
+_PORT = re.compile(r":(\d{1,5})\s*(?:,|$)")
+
+ROOT = "root"
+
+
+@dataclass(frozen=True, slots=True)
+class FarWorker:
+    """What is proposed for one worker on another machine.
+
+    :param pid: its process there; None if none was found.
+    :param owner: who runs it.
+    :param entry: what its description says beside ``url`` and ``machine``.
+    :param sudo: what goes through ``sudo -n`` there.
+    :param remarks: what whoever completes the description should know.
+    """
+
+    pid: int | None = None
+    owner: str = ""
+    entry: Mapping[str, Any] = field(default_factory=dict)
+    sudo: frozenset[Privilege] = frozenset()
+    remarks: tuple[str, ...] = ()
+
+
+def propose(url: str, group_id: str, seen: MachineLook) -> FarWorker:
+    """What is proposed for the worker that advertises ``url``.
+
+    :param group_id: of its group; a process whose file says another one is not taken for it.
+    :param seen: the look at its machine.
+    """
+    process, doubt = choose(port_of(url), group_id, seen)
+    if process is None:
+        return FarWorker(remarks=(doubt,))
+    service, remarks = _service(process, seen)
+    log, about_log = _log(process, service, seen.user)
+    entry = {**service, **({"config": process.config} if process.config else {}), **log}
+    all_remarks = (*([doubt] if doubt else []), *_about_file(process, seen.user), *remarks, *about_log)
+    return FarWorker(process.pid, process.owner, entry, _sudo(process, entry, seen), all_remarks)
+
+
+def port_of(url: str) -> int:
+    """The TCP port of a REST address."""
+    parts = urlsplit(url)
+    return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def choose(port: int, group_id: str, seen: MachineLook) -> tuple[SeenProcess | None, str]:
+    """The process that listens on a port, as far as that may be seen; and, in words, how sure that is."""
+    own = [each for each in seen.processes if (each.settings or {}).get("group.id", group_id) == group_id]
+    listening = [each for each in own if each.sockets & seen.listeners.get(port, frozenset())]
+    if listening:
+        return next((each for each in listening if each.is_worker), listening[0]), ""
+    workers = [each for each in own if each.is_worker]
+    by_file = [each for each in workers if port in _ports(each.settings or {})]
+    if len(by_file) == 1:
+        return by_file[0], ""
+    hidden = f"who listens on port {port} may not be seen by {seen.user} (it takes the worker's user, or root)"
+    if len(workers) == 1:
+        return workers[0], f"taken for it, since it is the only worker of its machine: {hidden}"
+    if workers:
+        pids = ", ".join(str(each.pid) for each in workers)
+        return None, f"it is one of the processes {pids} of its machine: {hidden}"
+    return None, (
+        f"{seen.user} sees no process of it on its machine (a command line with ConnectDistributed, or what listens on "
+        f"port {port}): look as root or as the worker's user, or name the machine that it runs on"
+    )
+
+
+def _ports(settings: Mapping[str, str]) -> set[int]:
+    """The ports that a worker's file names: of its listeners, and the advertised one."""
+    texts = [settings.get("listeners", ""), *(f":{settings.get(name, '')}" for name in _PORT_NAMES)]
+    return {int(found) for text in texts for found in _PORT.findall(text)}
+
+
+_PORT_NAMES = ("rest.advertised.port", "rest.port")
+
+
+def _service(process: SeenProcess, seen: MachineLook) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Who owns the process, as the description says it, and what is to be known of that."""
+    supervisor = next((each for each in process.parents if _is_supervisor(each)), None)
+    if supervisor is not None:  # first: a supervisor may run in a unit of its own
+        return _supervised(process, supervisor)
+    view = _view(process)
+    if view.container is not None:
+        return {}, (f"it runs in a container ({view.container[:40]}), which is not rolled over SSH",)
+    if view.unit is not None:
+        return _unit(process, view.unit)
+    return _started(process)
+
+
+def _view(process: SeenProcess) -> ProcessView:
+    return ProcessView(process.pid, process.name, uid=-1, parent=0, session=0, cgroups=process.cgroups)
+
+
+def _is_supervisor(parent: SeenParent) -> bool:
+    return parent.name in SUPERVISORS or any(PurePosixPath(word).name in SUPERVISORS for word in parent.command[:2])
+
+
+def _unit(process: SeenProcess, unit: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    if any("/user@" in path for path in process.cgroups):
+        return {}, (f"it belongs to {unit} of its user's own systemd, which eos does not restart: use a system unit",)
+    remarks = []
+    main = process.unit.get("MainPID", "0")
+    if main not in ("0", str(process.pid)) and int(main) not in {each.pid for each in process.parents}:
+        remarks.append(f"the main process of {unit} is {main}, and not this worker: see 'eos hosts check'")
+    if process.unit.get("Restart") == "no":
+        remarks.append(f"{unit} has Restart=no: systemd does not start it again when it ends by itself")
+    return {"service": {"systemd": unit.removesuffix(".service")}}, tuple(remarks)
+
+
+def _supervised(process: SeenProcess, supervisor: SeenParent) -> tuple[dict[str, Any], tuple[str, ...]]:
+    words = [supervisor.name, *(PurePosixPath(word).name for word in supervisor.command[:2])]
+    name = next(word for word in words if word in SUPERVISORS)
+    if name == "supervisord":
+        program = process.supervised.get("SUPERVISOR_PROCESS_NAME")
+        group = process.supervised.get("SUPERVISOR_GROUP_NAME", program)
+        if program is None:
+            return {}, (
+                f"supervisord (pid {supervisor.pid}) owns it; its name there is in the process's variables, which may "
+                "not be seen: write service: {command: {restart: [supervisorctl, restart, NAME], "
+                "status: [supervisorctl, pid, NAME]}}",
+            )
+        full = program if group == program else f"{group}:{program}"
+        return _commands(["supervisorctl", "restart", full], ["supervisorctl", "pid", full], supervisor)
+    if name == "runsv" and supervisor.cwd:
+        folder = supervisor.cwd
+        return _commands(["sv", "-w", "60", "force-restart", folder], ["sv", "status", folder], supervisor)
+    return {}, (
+        f"{name} (pid {supervisor.pid}) owns it: write service: {{command: {{restart: […], status: […]}}}} with the "
+        "commands that restart it and print its pid",
+    )
+
+
+def _commands(
+    restart: Sequence[str], status: Sequence[str], supervisor: SeenParent
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    return {"service": {"command": {"restart": list(restart), "status": list(status)}}}, (
+        f"{supervisor.name} (pid {supervisor.pid}) owns it: see that these commands are its own, and that its time to "
+        "stop is enough for the worker's tasks",
+    )
+
+
+def _started(process: SeenProcess) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """A start command: of the script that waits for the worker, else its own, without secrets."""
+    parent = process.parents[0] if process.parents else None
+    script = parent if parent is not None and _is_script(parent) else None
+    start = script.command if script else process.command
+    folder = (script.cwd if script else process.cwd) or ""
+    entry: dict[str, Any] = {}
+    remarks = ["nothing owns it that starts it again"]
+    secrets = secret_words(start)
+    if secrets:
+        remarks.append(
+            f"its command line holds what may be a secret ({', '.join(secrets)}), so start is left out: write a start "
+            "script that takes it from a file, restart the worker by it, and name the script"
+        )
+    else:
+        entry["start"] = list(start)
+        if folder:
+            entry["cwd"] = folder
+    if process.variables is None:
+        remarks.append("its variables may not be seen: add what it is started with as env")
+    elif process.variables:
+        names = ", ".join(sorted(process.variables))
+        remarks.append(f"it was started with {names}: add them as env unless start sets them itself")
+    if process.pid_files:
+        entry["pid_file"] = process.pid_files[0]
+    else:
+        pid = script.pid if script else process.pid
+        remarks.append(f"no pid file names it: write {pid} into a file on its machine and name that as pid_file")
+    return entry, tuple(remarks)
+
+
+def _is_script(parent: SeenParent) -> bool:
+    """Whether it is a shell that runs a script by its name, as a start script that waits for its worker is."""
+    words = parent.command
+    return len(words) > 1 and PurePosixPath(words[0]).name in SHELLS and not words[1].startswith("-")
+
+
+def _log(process: SeenProcess, service: Mapping[str, Any], user: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    if "systemd" in service.get("service", {}) and process.unit.get("StandardOutput", "").startswith("journal"):
+        return {"log": {"journal": True}}, ()
+    logs = [each for each in process.written or () if each.endswith(".log") and not _GARBAGE_COLLECTION.search(each)]
+    candidates = [each for each in (*process.started_in, *logs, process.output) if each]
+    if candidates:
+        return {"log": candidates[0]}, ()
+    why = f"{user} may not see its open files" if process.written is None else "it has no log file open"
+    return {}, (f"log could not be found out: {why}",)
+
+
+def _about_file(process: SeenProcess, user: str) -> Iterator[str]:
+    if not process.config:
+        if any(word.endswith(".properties") for word in process.command):
+            yield f"its properties file is named from its working folder, which {user} may not see: add config"
+        else:
+            yield "its command line names no properties file: add config"
+    elif process.settings is None:
+        yield f"{process.config} may not be read by {user}: it takes sudo for the file, see 'eos hosts sudoers'"
+
+
+def _sudo(process: SeenProcess, entry: Mapping[str, Any], seen: MachineLook) -> frozenset[Privilege]:
+    """What the login may not do by itself, as far as it can be seen; `eos hosts check` tries it."""
+    if seen.user == ROOT:
+        return frozenset()
+    wanted: dict[Privilege, bool] = {
+        "file": bool(process.config) and process.config_owner != seen.user,
+        "service": "service" in entry,
+        "log": entry.get("log") == {"journal": True} and not seen.groups & JOURNAL_GROUPS,
+    }
+    return frozenset(each for each in PRIVILEGES if wanted[each])
+
+
+def shared(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What several entries all say, and so may be said once for all: ``defaults``. Nothing for a lone one."""
+    if len(entries) < 2:
+        return {}
+    first, *others = entries
+    return {
+        name: value
+        for name, value in first.items()
+        if name != "url" and all(name in other and other[name] == value for other in others)
+    }

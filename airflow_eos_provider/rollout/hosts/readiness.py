@@ -1,0 +1,276 @@
+"""Whether a roll will find on each worker's machine what it needs there, tried without touching anything.
+
+What :class:`~airflow_eos_provider.rollout.hosts.host.HostFacts` say is judged as the preflight of a plan judges it; the
+machine itself is asked for the rest: who logs in, which tools are there, its clock, what sudo allows, whether a restart
+outlives the login.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.placement import OwnCommands, SystemdUnit
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.rollout.check import Check, Verdict, failed, inconclusive, overall, passed
+from airflow_eos_provider.rollout.hosts.host import HostFacts, Obstacle
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine, MachineLostError
+
+#: A clock that differs by more is worth a word, seconds. Nothing depends on it.
+CLOCK_WARNING_SECONDS = 5.0
+
+#: No worker's checks take longer, seconds; every command in them has a limit of its own.
+WORKER_SECONDS = 60.0
+
+#: What the commands on a machine are made of: POSIX's shell, GNU coreutils, grep.
+TOOLS = (
+    "sh",
+    "grep",
+    *("base64", "cat", "chmod", "chown", "cp", "cut", "date", "dd", "head", "id", "ln", "ls", "mkdir", "mktemp", "mv"),
+    *("od", "readlink", "realpath", "rm", "sha256sum", "sort", "stat", "sync", "tail", "timeout", "touch", "tr"),
+)
+
+#: Asks a machine for what is known without rights. Its arguments are the tools.
+PROBE = r"""
+LC_ALL=C; export LC_ALL
+echo "now $(date +%s.%N)"
+echo "user $(id -un) $(id -u)"
+echo "system $(uname -sr)"
+missing=
+for tool do command -v "$tool" >/dev/null 2>&1 || missing="$missing $tool"; done
+echo "missing$missing"
+echo "coreutils $(stat --version 2>/dev/null | head -n1)"
+echo "kills $(timeout 5 loginctl show-session -p KillUserProcesses --value 2>/dev/null)"
+echo "lingers $(timeout 5 loginctl show-user -p Linger --value -- "$(id -un)" 2>/dev/null)"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineProbe:
+    """What a machine says of itself to a login.
+
+    :param user: who is logged in there.
+    :param system: kernel and its release.
+    :param clock_ahead: seconds that its clock is ahead of this machine's.
+    :param clock_error: by how much that may be wrong, seconds: half of the time that the answer took.
+    :param missing: tools of :data:`TOOLS` that are not there.
+    :param coreutils: what ``stat --version`` says; empty if it is not GNU's.
+    :param kills: ``KillUserProcesses`` of its logind, ``yes`` or ``no``; empty where there is none.
+    :param lingers: ``Linger`` of the user, ``yes`` or ``no``; empty where that is not known.
+    """
+
+    user: str
+    system: str = ""
+    clock_ahead: float = 0.0
+    clock_error: float = 0.0
+    missing: tuple[str, ...] = ()
+    coreutils: str = ""
+    kills: str = ""
+    lingers: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What was found of one worker.
+
+    :param worker_id: its name.
+    :param machine: its machine's name; empty for this one.
+    :param kind: in words, who owns its process.
+    :param checks: one answer per check.
+    :param reached: whether its machine has answered at all.
+    """
+
+    worker_id: str
+    machine: str
+    kind: str
+    checks: tuple[Check, ...]
+    reached: bool = True
+
+    @property
+    def verdict(self) -> Verdict:
+        return overall(self.checks)
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "worker": self.worker_id,
+            "machine": self.machine or None,
+            "kind": self.kind,
+            "reached": self.reached,
+            "verdict": str(self.verdict),
+            "checks": [check.to_dict() for check in self.checks],
+        }
+
+
+def probe(machine: Machine) -> MachineProbe:
+    """Ask a machine about itself.
+
+    :raises MachineLostError: it cannot be reached.
+    :raises ConfigurationError: the login is refused, or the host key is not the known one.
+    """
+    begun, clock = time.time(), time.monotonic()
+    answer = machine.run(["sh", "-s", "--", *TOOLS], stdin=PROBE.encode())
+    took = time.monotonic() - clock
+    return read_probe(answer.out.decode("utf-8", "replace"), at=begun + took / 2, error=took / 2)
+
+
+def read_probe(text: str, *, at: float, error: float) -> MachineProbe:
+    """What :data:`PROBE` has printed.
+
+    :param at: when it was printed, by this machine's clock.
+    :param error: by how much ``at`` may be wrong, seconds.
+    """
+    said = {name: rest for name, _, rest in (line.partition(" ") for line in text.splitlines())}
+    now = said.get("now", "").replace(".%N", "")
+    return MachineProbe(
+        user=said.get("user", "").partition(" ")[0],
+        system=said.get("system", ""),
+        clock_ahead=float(now) - at if now else 0.0,
+        clock_error=error,
+        missing=tuple(said["missing"].split()) if "missing" in said else ("sh",),
+        coreutils=said.get("coreutils", "") if "GNU" in said.get("coreutils", "") else "",
+        kills=said.get("kills", ""),
+        lingers=said.get("lingers", ""),
+    )
+
+
+def of_machine(name: str, found: MachineProbe) -> tuple[Check, ...]:
+    """What a machine's words about itself mean for a roll.
+
+    :param name: the machine's name.
+    """
+    return (passed("machine", f"{name} answers {found.user} ({found.system})"), _tools(name, found), _clock(found))
+
+
+def _tools(name: str, found: MachineProbe) -> Check:
+    if found.missing:
+        return failed("tools", f"{name} lacks {', '.join(found.missing)}", "install coreutils and grep there")
+    if not found.coreutils:
+        return failed("tools", f"stat of {name} is not that of GNU coreutils", "install GNU coreutils there")
+    return passed("tools", f"POSIX shell, grep, {found.coreutils.replace('stat ', '')}")
+
+
+def _clock(found: MachineProbe) -> Check:
+    """A clock that is wrong is said, and fails nothing: no two machines' clocks are compared."""
+    apart = abs(found.clock_ahead)
+    if apart - found.clock_error <= CLOCK_WARNING_SECONDS:
+        return passed("clock", f"within {apart + found.clock_error:.1f} s of this machine's")
+    where = "ahead of" if found.clock_ahead > 0 else "behind"
+    return passed(
+        "clock",
+        f"{apart:.0f} s {where} this machine's: nothing depends on it, but its logs have other times; mend its NTP",
+    )
+
+
+def lost(error: EosError) -> Check:
+    """The check of a machine that was not reached, or has refused the login."""
+    if isinstance(error, MachineLostError):
+        return inconclusive("machine", error.found, error.remedy or "see whether it runs, and ssh reaches it")
+    return failed("machine", error.found, error.remedy or "")
+
+
+def of_facts(facts: HostFacts) -> tuple[Check, ...]:
+    """What the host's facts mean for a roll: its description, its file, its process, the proof of its mode."""
+    return (_file(facts), _process(facts), _mode(facts))
+
+
+def _file(facts: HostFacts) -> Check:
+    """The properties can be read, and be changed."""
+    if facts.digest is None:
+        return failed(
+            "file", facts.declared.detail or facts.problem or "it cannot be read", "correct 'config', or its rights"
+        )
+    found = facts.obstacles_to("change")
+    if found:
+        return _against("file", found)
+    return passed("file", f"{facts.edit.name} can be read, and replaced in one step")
+
+
+def _process(facts: HostFacts) -> Check:
+    """The worker can be restarted."""
+    name = "restart"
+    if facts.problem:
+        return failed(name, facts.problem, "correct the cluster description")
+    if facts.restart is not None:
+        return inconclusive(name, facts.restart, "wait until it is over")
+    found = facts.obstacles_to("restart")
+    if found:
+        return _against(name, found)
+    if not facts.is_running:
+        reason = facts.running.detail
+        if facts.running.alive is False:
+            return passed(name, f"it is stopped ({reason}), and can be started")
+        return inconclusive(name, f"whether it runs is not known: {reason}", "correct its description")
+    return passed(name, f"{facts.runs_as} can be restarted")
+
+
+def _mode(facts: HostFacts) -> Check:
+    name = "log"
+    running = facts.running
+    if not facts.is_running and running.alive is False:
+        return passed(name, "it is stopped, so there is no mode to be proven")
+    if running.reads_file is False:
+        return failed(name, "its process was not started with this file", facts.mode_remedy)
+    if running.mode is None:
+        return inconclusive(name, running.detail, facts.mode_remedy or facts.read_its_log)
+    return passed(name, f"it runs {running.mode}: {running.detail}")
+
+
+def _against(name: str, obstacles: Sequence[Obstacle]) -> Check:
+    remedies = dict.fromkeys(each.remedy for each in obstacles)
+    return failed(name, "; ".join(each.what for each in obstacles), "; ".join(remedies))
+
+
+def check_all(
+    workers: Sequence[WorkerDescription],
+    check: Callable[[WorkerDescription], Readiness],
+    on_done: Callable[[Readiness], None] = lambda _done: None,
+    *,
+    seconds: float = WORKER_SECONDS,
+) -> tuple[Readiness, ...]:
+    """Check workers side by side; a machine that hangs holds up no other.
+
+    :param check: checks one.
+    :param on_done: receives each as soon as it is there.
+    :param seconds: what is not there by then is inconclusive.
+    :returns: one for each worker, in their order.
+    """
+    deadline = time.monotonic() + seconds
+    pool = ThreadPoolExecutor(max_workers=len(workers), thread_name_prefix="check")
+    found: dict[str, Readiness] = {}
+    try:
+        asked = {pool.submit(check, worker): worker for worker in workers}
+        open_: set[Future[Readiness]] = set(asked)
+        while open_ and (left := deadline - time.monotonic()) > 0:
+            done, open_ = wait(open_, timeout=left, return_when=FIRST_COMPLETED)
+            for future in done:
+                found[asked[future].worker_id] = _result(future, asked[future])
+                on_done(found[asked[future].worker_id])
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    late = inconclusive("machine", f"no answer within {seconds:.0f} s", "see what holds it up, and look again")
+    return tuple(found.get(each.worker_id) or _unreached(each, late) for each in workers)
+
+
+def _result(future: Future[Readiness], worker: WorkerDescription) -> Readiness:
+    try:
+        return future.result()
+    except EosError as error:
+        return _unreached(worker, lost(error))
+
+
+def _unreached(worker: WorkerDescription, check: Check) -> Readiness:
+    return Readiness(worker.worker_id, str(worker.machine or ""), kind_of(worker), (check,), reached=False)
+
+
+def kind_of(worker: WorkerDescription) -> str:
+    """In words, who owns a worker's process."""
+    match worker.service:
+        case SystemdUnit(unit=unit):
+            return f"systemd unit {unit}"
+        case OwnCommands():
+            return "its supervisor's commands"
+        case None:
+            return "start command"

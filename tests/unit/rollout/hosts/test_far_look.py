@@ -1,0 +1,142 @@
+"""A look at a machine for workers, by the real script in a real shell, with a small listener in a worker's place."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.errors import RefusedError
+from airflow_eos_provider.rollout.hosts.far_look import MachineLook, SeenProcess, look_at
+from airflow_eos_provider.rollout.hosts.far_proposal import FarWorker, propose
+from airflow_eos_provider.rollout.hosts.machine.machine import Answer
+from tests.waiting import until
+
+CLASS = "org.apache.kafka.connect.cli.ConnectDistributed"
+
+LISTENER = """
+import socket, sys
+log = open("connect.log", "a"); gc = open("a-gc.log", "a")
+print("INFO DistributedConfig values:", file=log, flush=True)
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print("listening", flush=True)
+sys.stdin.read()
+"""
+
+PROPERTIES = "group.id = orders\nlisteners=http://127.0.0.1:{port}\nsasl.jaas.config=x password=swordfish\n"
+
+
+class Shell:
+    """This machine, as a machine over SSH answers."""
+
+    name = "here"
+
+    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 8.0) -> Answer:
+        ended = subprocess.run(words, input=stdin, capture_output=True, timeout=seconds)
+        self.out = ended.stdout
+        return Answer(ended.returncode, ended.stdout, ended.stderr)
+
+    def detached(self, words: Sequence[str], *, stdin: bytes = b"") -> Answer:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@pytest.fixture
+def start(tmp_path: Path, port: int) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts a listener by a script, or without one, and waits until it listens."""
+    (tmp_path / "listener.py").write_text(LISTENER)
+    (tmp_path / "worker.properties").write_text(PROPERTIES.format(port=port))
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run(*words: str, script: str | None = None, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-u", "listener.py", str(port), *words, CLASS, "worker.properties"]
+        if script is not None:
+            (tmp_path / "start.sh").write_text(script.format(command=" ".join(command)))
+            command = ["/bin/sh", "start.sh"]
+        out = tmp_path / "out"
+        with out.open("wb") as file:
+            started.append(subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=file, env=env))
+        until(lambda: out.read_text() == "listening\n", "the listener", seconds=20)
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.communicate(timeout=20)
+
+
+def look(port: int) -> tuple[MachineLook, SeenProcess, bytes]:
+    shell = Shell()
+    seen = look_at(shell, [port])
+    (own,) = [each for each in seen.processes if each.sockets & seen.listeners[port]]
+    return seen, own, shell.out
+
+
+def proposed(port: int, group: str = "orders") -> FarWorker:
+    return propose(f"http://127.0.0.1:{port}", group, look_at(Shell(), [port]))
+
+
+def test_a_worker_is_found_by_its_port_with_its_file_and_its_log(start: Any, port: int, tmp_path: Path) -> None:
+    process = start()
+    seen, own, _ = look(port)
+    assert (own.pid, own.is_worker, own.cwd) == (process.pid, True, str(tmp_path))
+    assert own.config == f"{tmp_path}/worker.properties"
+    assert own.settings == {"group.id": "orders", "listeners": f"http://127.0.0.1:{port}"}
+    assert own.started_in == (f"{tmp_path}/connect.log",)
+    assert own.output == f"{tmp_path}/out"
+    assert own in seen.workers
+
+
+def test_what_is_proposed_starts_it_again(start: Any, port: int, tmp_path: Path) -> None:
+    process = start(script="exec 3<&0\n{command} <&3 &\necho $! > worker.pid\nwait\n")
+    found = proposed(port)
+    assert found.entry == {
+        "start": ["/bin/sh", "start.sh"],
+        "cwd": str(tmp_path),
+        "pid_file": f"{tmp_path}/worker.pid",
+        "config": f"{tmp_path}/worker.properties",
+        "log": f"{tmp_path}/connect.log",
+    }
+    assert found.pid != process.pid
+
+
+def test_no_secret_leaves_the_machine_but_in_a_command_line_and_none_is_proposed(start: Any, port: int) -> None:
+    start("--password=swordfish", env={"KAFKA_OPTS": "-Dpassword=marlin"})
+    seen, own, out = look(port)
+    assert own.variables == ("KAFKA_OPTS",)
+    assert "swordfish" not in repr(seen)
+    assert b"marlin" not in out
+    values = [base64.b64decode(line.partition(b" ")[2]) for line in out.splitlines()]
+    assert not [value for value in values if b"marlin" in value]
+    assert sum(b"swordfish" in value for value in values) == 1  # the command line itself
+    found = proposed(port)
+    assert "start" not in found.entry
+    assert "swordfish" not in repr(found)
+    assert any("--password" in remark for remark in found.remarks)
+    assert any("KAFKA_OPTS" in remark for remark in found.remarks)
+
+
+def test_a_worker_of_another_group_is_not_taken_for_it(start: Any, port: int) -> None:
+    start()
+    found = proposed(port, group="payments")
+    assert found.pid is None
+    assert "sees no process of it" in found.remarks[0]
+
+
+def test_a_machine_without_a_shell_of_posix_is_refused() -> None:
+    class Menu(Shell):
+        def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 8.0) -> Answer:
+            return Answer(0, b"Welcome. 1) Reboot 2) Help\n", b"")
+
+    with pytest.raises(RefusedError, match="does not answer a look"):
+        look_at(Menu(), [8083])
