@@ -86,7 +86,7 @@ def _pid_file(url: str, found: LocalWorker, write: Path | None) -> Path | None:
 
 
 def _entry(url: str, found: LocalWorker | None, pid_file: Path | None) -> dict[str, Any]:
-    entry: dict[str, Any] = {"url": url.rstrip("/"), "host": "process"}
+    entry: dict[str, Any] = {"url": url.rstrip("/")}
     if found is None:
         return entry
     for name, value in (("config", found.config), ("log", found.log), ("pid_file", pid_file)):

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import yaml
 
-from airflow_eos_provider.connect.placement import MachineDescription, ServiceDescription
+from airflow_eos_provider.connect.keys import local_path, mapping_of, only_known, text_of
+from airflow_eos_provider.connect.placement import OwnCommands, SshConnections
 from airflow_eos_provider.connect.properties import parse
+from airflow_eos_provider.connect.service_entry import refuse_later_kinds
+from airflow_eos_provider.connect.worker import WorkerDescription as WorkerDescription
+from airflow_eos_provider.connect.worker import worker_id_of as worker_id_of
+from airflow_eos_provider.connect.worker_entry import Surroundings, defaults_of, worker_of
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.java_client import from_java
@@ -25,11 +29,11 @@ _TOP_LEVEL = {
     "command_config",
     "group_id",
     "rest",
+    "defaults",
     "workers",
     "other_kafka",
 }
 _OTHER_KAFKA = {"bootstrap_servers", "client", "command_config"}
-_WORKER = {"url", "host", "config", "log", "pid_file", "start", "cwd", "env"}
 _REST = {
     "username",
     "password",
@@ -41,7 +45,6 @@ _REST = {
     "client_key_password",
     "timeout_seconds",
 }
-HOST_KINDS = ("process",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,45 +69,6 @@ class RestSettings:
     client_key: Path | None = None
     client_key_password: str | None = field(default=None, repr=False)
     timeout_seconds: float = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerDescription:
-    """One worker, as its owner describes it.
-
-    :param url: REST address, ``http(s)://host:port``.
-    :param host: kind of host, one of :data:`HOST_KINDS`.
-    :param config: the worker's properties file, on its machine.
-    :param log: the file with the worker's log output, on its machine; None also where systemd's
-        journal is the log.
-    :param pid_file: the file with the worker's process id.
-    :param start: command that starts the worker.
-    :param cwd: folder in which ``start`` runs.
-    :param env: variables for ``start``; values are never shown.
-    :param machine: how its machine is reached; None for this one.
-    :param service: who owns its process; None for nobody: ``start`` starts it.
-    """
-
-    url: str
-    host: str = "process"
-    config: Path | None = None
-    log: Path | None = None
-    pid_file: Path | None = None
-    start: tuple[str, ...] = ()
-    cwd: Path | None = None
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    machine: MachineDescription | None = None
-    service: ServiceDescription | None = None
-
-    @property
-    def worker_id(self) -> str:
-        """``host:port``, the name that Connect itself gives a worker in its statuses."""
-        return worker_id_of(self.url)
-
-    @property
-    def is_url_only(self) -> bool:
-        """Whether nothing is described but its address, as of a worker on another machine."""
-        return not any((self.config, self.log, self.pid_file, self.start))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +122,18 @@ class ConnectCluster:
     java_files: tuple[JavaClientFile, ...] = ()
 
     @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any], *, base: Path | None = None) -> ConnectCluster:
+    def from_mapping(
+        cls, mapping: Mapping[str, Any], *, base: Path | None = None, ssh_connections: SshConnections | None = None
+    ) -> ConnectCluster:
         """Check and take over a description.
 
         :param mapping: see ``docs/cluster-file.md``.
-        :param base: folder that relative paths start from.
+        :param base: folder that relative paths start from; None where a connection describes the cluster.
+        :param ssh_connections: looks an Airflow connection of type ``ssh`` up; None outside of Airflow.
         :raises ConfigurationError: with the name of the key that is missing, unknown or of the wrong kind.
         """
-        _only_known(mapping, _TOP_LEVEL, "the cluster description")
+        refuse_later_kinds(mapping, "the cluster description")
+        only_known(mapping, _TOP_LEVEL, "the cluster description")
         if mapping.get("kafka_conn_id"):
             raise ConfigurationError(
                 "kafka_conn_id names an Airflow connection, which is known in Airflow only.",
@@ -177,27 +145,29 @@ class ConnectCluster:
         if not isinstance(workers, list) or not workers:
             raise ConfigurationError(
                 "The cluster description lists no workers.",
-                expected="workers: a list with one entry (url, config, log, pid_file, start) per worker",
+                expected="workers: a list with one entry (url, machine, service, config, log) per worker",
                 remedy="Run 'eos discover' against the group to get a proposal.",
             )
-        described = tuple(_worker(entry, number, base) for number, entry in enumerate(workers, start=1))
+        around = Surroundings(defaults_of(mapping), base, ssh_connections)
+        described = tuple(worker_of(entry, number, around) for number, entry in enumerate(workers, start=1))
         urls = [worker.worker_id for worker in described]
         for url in urls:
             if urls.count(url) > 1:
                 raise ConfigurationError(f"The worker {url} is listed {urls.count(url)} times.")
         return cls(
             kafka=kafka,
-            group_id=_text(mapping, "group_id", required=True),
-            rest=_rest(_mapping(mapping, "rest"), base),
+            group_id=text_of(mapping, "group_id", required=True),
+            rest=_rest(mapping_of(mapping, "rest"), base),
             workers=described,
             other_kafka=others,
             java_files=(*of_java, *of_others),
         )
 
     @classmethod
-    def from_file(cls, path: Path) -> ConnectCluster:
+    def from_file(cls, path: Path, *, ssh_connections: SshConnections | None = None) -> ConnectCluster:
         """Read ``eos.yaml``; relative paths in it start from its own folder.
 
+        :param ssh_connections: as in :meth:`from_mapping`.
         :raises ConfigurationError: the file is missing, is not YAML, or describes no cluster.
         """
         try:
@@ -215,7 +185,7 @@ class ConnectCluster:
             raise ConfigurationError(f"The cluster file {path} is not YAML{where}.") from error
         if not isinstance(content, dict):
             raise ConfigurationError(f"The cluster file {path} holds no mapping.", expected="bootstrap_servers: … etc.")
-        return cls.from_mapping(content, base=path.resolve().parent)
+        return cls.from_mapping(content, base=path.resolve().parent, ssh_connections=ssh_connections)
 
     @property
     def holds_secrets(self) -> bool:
@@ -230,7 +200,9 @@ class ConnectCluster:
             },
         ]
         for worker in self.workers:
-            settings += [worker.env, {str(number): part for number, part in enumerate(worker.start)}]
+            settings += [worker.env, _numbered(worker.start)]
+            if isinstance(worker.service, OwnCommands):
+                settings.append(_numbered((*worker.service.restart, *worker.service.status)))
         return any(secrets_of(each) for each in settings)
 
     def worker(self, worker_id: str) -> WorkerDescription:
@@ -244,6 +216,11 @@ class ConnectCluster:
         raise ConfigurationError(f"The cluster description has no worker {worker_id}.")
 
 
+def _numbered(words: Iterable[str]) -> dict[str, object]:
+    """Words of a command under names that do not speak of secrets: what is secret is so by its shape."""
+    return {str(number): word for number, word in enumerate(words)}
+
+
 def exposed_file(path: Path, *, holds_secrets: bool) -> str | None:
     """A warning, if every user of this machine may read the secrets in a file, as far as the file's own mode says."""
     try:
@@ -253,41 +230,6 @@ def exposed_file(path: Path, *, holds_secrets: bool) -> str | None:
     if not (holds_secrets and is_open):
         return None
     return f"{path} holds secrets, and every user of this machine may read it: chmod 600 {path}"
-
-
-def worker_id_of(url: str) -> str:
-    """``http://host:8083/`` -> ``host:8083``."""
-    try:
-        return urlsplit(url).netloc.rpartition("@")[2]
-    except ValueError:  # an unclosed bracket: whoever may join the group names itself as it likes
-        return url.partition("//")[2].partition("/")[0].rpartition("@")[2]
-
-
-def _only_known(mapping: Mapping[str, Any], known: set[str], where: str) -> None:
-    unknown = sorted(str(key) for key in mapping if key not in known)
-    if unknown:
-        raise ConfigurationError(
-            f"Unknown key{'s' if len(unknown) > 1 else ''} {', '.join(unknown)} in {where}.",
-            expected=f"keys among {', '.join(sorted(known))}",
-        )
-
-
-def _mapping(mapping: Mapping[str, Any], key: str, *, where: str = "") -> Mapping[str, Any]:
-    value = mapping.get(key) or {}
-    if not isinstance(value, Mapping):
-        raise ConfigurationError(f"{where}{key} is not a mapping.", expected=f"{key}: {{name: value, …}}")
-    return value
-
-
-def _text(mapping: Mapping[str, Any], key: str, *, required: bool = False, where: str = "") -> str:
-    value = mapping.get(key)
-    if value is None or str(value).strip() == "":
-        if required:
-            raise ConfigurationError(f"{where}{key} is missing.")
-        return ""
-    if isinstance(value, (list, dict)):
-        raise ConfigurationError(f"{where}{key} is a {type(value).__name__}.", expected="text")
-    return str(value).strip()
 
 
 def other_kafka_of(mapping: Mapping[str, Any]) -> tuple[KafkaSettings, ...]:
@@ -311,7 +253,7 @@ def _other_kafka(
         where = f"other_kafka[{number}]"
         if not isinstance(entry, Mapping):
             raise ConfigurationError(f"{where} is not a mapping.", expected="{bootstrap_servers: …, client: {…}}")
-        _only_known(entry, _OTHER_KAFKA, where)
+        only_known(entry, _OTHER_KAFKA, where)
         settings, read = _kafka(entry, base, f"{where}.")
         found.append(settings)
         files += read
@@ -325,17 +267,9 @@ def _kafka(
     file = _command_config(mapping, base, where)
     of_java = file.properties if file else {}
     addresses = of_java.get("bootstrap.servers", "")
-    addresses = _text(mapping, "bootstrap_servers", required=not addresses, where=where) or addresses
-    client = {**of_java, **_mapping(mapping, "client", where=where)}
+    addresses = text_of(mapping, "bootstrap_servers", required=not addresses, where=where) or addresses
+    client = {**of_java, **mapping_of(mapping, "client", where=where)}
     return KafkaSettings.of(addresses, client), (file,) if file else ()
-
-
-def _path(mapping: Mapping[str, Any], key: str, base: Path | None, where: str = "") -> Path | None:
-    text = _text(mapping, key, where=where)
-    if not text:
-        return None
-    path = Path(text).expanduser()
-    return path if path.is_absolute() or base is None else base / path
 
 
 def _command_config(mapping: Mapping[str, Any], base: Path | None, where: str = "") -> JavaClientFile | None:
@@ -343,7 +277,7 @@ def _command_config(mapping: Mapping[str, Any], base: Path | None, where: str = 
 
     :raises ConfigurationError: a connection names it: whoever edits one could send its login to brokers of their own.
     """
-    path = _path(mapping, "command_config", base, where)
+    path = local_path(mapping, "command_config", base, where)
     if path is not None and base is None:
         raise ConfigurationError(
             f"{where}command_config names a file with credentials on this machine, and is not taken from a connection.",
@@ -353,7 +287,7 @@ def _command_config(mapping: Mapping[str, Any], base: Path | None, where: str = 
 
 
 def _rest(mapping: Mapping[str, Any], base: Path | None) -> RestSettings:
-    _only_known(mapping, _REST, "rest")
+    only_known(mapping, _REST, "rest")
     verify = mapping.get("verify", True)
     if not isinstance(verify, bool):
         raise ConfigurationError(f"rest.verify is {verify!r}.", expected="true or false")
@@ -363,49 +297,13 @@ def _rest(mapping: Mapping[str, Any], base: Path | None) -> RestSettings:
         raise ConfigurationError("rest.timeout_seconds is not a number.") from error
     remember(mapping)
     return RestSettings(
-        username=_text(mapping, "username") or None,
-        password=_text(mapping, "password") or None,
-        token=_text(mapping, "token") or None,
-        ca=_path(mapping, "ca", base),
+        username=text_of(mapping, "username") or None,
+        password=text_of(mapping, "password") or None,
+        token=text_of(mapping, "token") or None,
+        ca=local_path(mapping, "ca", base),
         verify=verify,
-        client_certificate=_path(mapping, "client_certificate", base),
-        client_key=_path(mapping, "client_key", base),
-        client_key_password=_text(mapping, "client_key_password") or None,
+        client_certificate=local_path(mapping, "client_certificate", base),
+        client_key=local_path(mapping, "client_key", base),
+        client_key_password=text_of(mapping, "client_key_password") or None,
         timeout_seconds=timeout,
-    )
-
-
-def _worker(entry: Any, number: int, base: Path | None) -> WorkerDescription:
-    where = f"workers[{number}]."
-    if not isinstance(entry, Mapping):
-        raise ConfigurationError(f"workers[{number}] is not a mapping.", expected="{url: …, config: …, …}")
-    _only_known(entry, _WORKER, f"workers[{number}]")
-    url = _text(entry, "url", required=True, where=where)
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-        shown = parts.netloc.rpartition("@")[2] or "no host"
-        raise ConfigurationError(
-            f"{where}url does not name a REST address ({shown}).",
-            expected="http://host:port or https://host:port, without user or password",
-        )
-    host = _text(entry, "host") or "process"
-    if host not in HOST_KINDS:
-        raise ConfigurationError(f"{where}host is {host!r}.", expected=f"one of {', '.join(HOST_KINDS)}")
-    start = entry.get("start") or []
-    if not isinstance(start, list) or not all(isinstance(part, (str, int, float)) for part in start):
-        raise ConfigurationError(f"{where}start is not a list of words.", expected='["java", "-cp", …]')
-    env = entry.get("env") or {}
-    if not isinstance(env, Mapping):
-        raise ConfigurationError(f"{where}env is not a mapping.")
-    remember(env)
-    remember({str(number): part for number, part in enumerate(start)})  # a start command may hold -D…password=…
-    return WorkerDescription(
-        url=url.rstrip("/"),
-        host=host,
-        config=_path(entry, "config", base, where),
-        log=_path(entry, "log", base, where),
-        pid_file=_path(entry, "pid_file", base, where),
-        start=tuple(str(part) for part in start),
-        cwd=_path(entry, "cwd", base, where),
-        env={str(name): str(value) for name, value in env.items()},
     )

@@ -179,6 +179,9 @@ def read_worker_files(cluster: ConnectCluster) -> WorkerFiles:
         if worker.config is None:
             unread[worker.worker_id] = "its description names no file"
             continue
+        if worker.is_elsewhere:
+            unread[worker.worker_id] = f"its file is on {worker.machine}"
+            continue
         try:
             properties[worker.worker_id] = parse(worker.config.read_bytes())
         except (OSError, ConfigurationError) as error:

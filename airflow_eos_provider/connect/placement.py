@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -34,10 +35,29 @@ class SshLogin:
 
 
 @dataclass(frozen=True, slots=True)
-class MachineDescription:
-    """A machine that is reached over SSH.
+class SshConnection:
+    """What an Airflow connection of type ``ssh`` says.
 
-    :param ssh: its name, as ``ssh`` takes it: an alias of the user's ``~/.ssh/config``, a host name or an address.
+    :param host: its host; empty if it names none.
+    :param login: who logs in.
+    :param connect_seconds: how long a connection may take to be made; None if it does not say.
+    """
+
+    host: str
+    login: SshLogin
+    connect_seconds: float | None = None
+
+
+#: Looks an Airflow connection of type ``ssh`` up by its id.
+SshConnections = Callable[[str], SshConnection]
+
+
+@dataclass(frozen=True, slots=True)
+class MachineDescription:
+    """A worker's machine: one that is reached over SSH, or this one where something goes through sudo.
+
+    :param ssh: its name, as ``ssh`` takes it: an alias of the user's ``~/.ssh/config``, a host name or an address;
+        empty for this machine.
     :param login: who logs in.
     :param sudo: what goes through ``sudo -n`` there.
     :param ssh_config: an OpenSSH client configuration instead of the user's own.
@@ -52,8 +72,13 @@ class MachineDescription:
     known_hosts: Path | None = None
     connect_seconds: float = 10.0
 
+    @property
+    def is_this_one(self) -> bool:
+        """Whether it is the machine of ``eos``, or of Airflow's worker, itself: nothing logs in."""
+        return not self.ssh
+
     def __str__(self) -> str:
-        return self.ssh
+        return self.ssh or "this machine"
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,7 +202,7 @@ class Uninstaller:
 
     def _worker_files(self, not_seen: list[str]) -> Iterator[Item]:
         for worker in self._session.cluster.workers:
-            if worker.is_url_only or worker.host != "process":
+            if worker.is_url_only or worker.is_elsewhere:
                 not_seen.append(f"files of {worker.worker_id}: {_WHY_UNSEEN}")
                 continue
             try:

@@ -42,6 +42,7 @@ _STRUCTURES: dict[str, type] = {
     "client": dict,
     "client_secrets": dict,
     "rest": dict,
+    "defaults": dict,
     "workers": list,
     "other_kafka": list,
 }
@@ -221,7 +222,15 @@ class KafkaConnectHook(BaseHook):
             rest |= {"username": connection.login, "password": connection.password}
         client = dict(extra.get("client") or {})
         bootstrap_servers = extra.get("bootstrap_servers") or connection.host
-        mask({"rest": rest, "client": client, "workers": extra.get("workers"), "other_kafka": extra.get("other_kafka")})
+        mask(
+            {
+                "rest": rest,
+                "client": client,
+                "workers": extra.get("workers"),
+                "defaults": [extra.get("defaults")],
+                "other_kafka": extra.get("other_kafka"),
+            }
+        )
         cluster_file = extra.pop("cluster_file", None)
         if cluster_file:
             return _from_file(Path(str(cluster_file)), extra, bootstrap_servers, client, rest)
@@ -422,7 +431,7 @@ def _from_file(
     path: Path, extra: Mapping[str, Any], bootstrap_servers: Any, client: Mapping[str, Any], rest: Mapping[str, Any]
 ) -> ConnectCluster:
     """The file describes the cluster; the connection may say otherwise only about addresses and credentials."""
-    clash = sorted(key for key in extra if key in ("command_config", "group_id", "workers"))
+    clash = sorted(key for key in extra if key in ("command_config", "defaults", "group_id", "workers"))
     if clash:
         raise ConfigurationError(
             f"The extra names a cluster_file and also {' and '.join(clash)}.", remedy="Leave one of the two."
@@ -501,7 +510,7 @@ def mask(value: Any) -> None:
         for secret in secrets_of(value):
             mask_secret(secret)
         for inner in value.values():
-            if isinstance(inner, list):
+            if isinstance(inner, list | Mapping):
                 mask(inner)
     elif isinstance(value, list):
         for inner in value:

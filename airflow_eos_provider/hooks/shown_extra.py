@@ -50,6 +50,8 @@ def host_commands_in(extra: Mapping[str, Any]) -> tuple[str, ...]:
     """The keys of worker entries and client properties that make a machine run, write or stop something, by name."""
     entries = [entry for entry in extra.get("workers") or () if isinstance(entry, Mapping)]
     found = {str(key) for entry in entries for key in entry if key not in _HARMLESS}
+    defaults = extra.get("defaults")
+    found |= {str(key) for key in defaults} if isinstance(defaults, Mapping) else set()
     others = [entry for entry in extra.get("other_kafka") or () if isinstance(entry, Mapping)]
     for holder in (extra, *others):
         for key in ("client", "client_secrets"):

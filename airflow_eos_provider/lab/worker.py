@@ -145,7 +145,6 @@ class Worker:
         """The worker's entry in the cluster file."""
         return {
             "url": self.url,
-            "host": "process",
             "config": str(self.config),
             "log": str(self.log),
             "pid_file": str(self.pid_file),
