@@ -1,0 +1,16 @@
+"""Which machine a description stands for."""
+
+from __future__ import annotations
+
+from airflow_eos_provider.connect.placement import MachineDescription
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine
+from airflow_eos_provider.rollout.hosts.machine.ssh import SshMachine
+from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
+
+
+def machine_of(description: MachineDescription | None) -> Machine:
+    """The machine of a worker; nothing is asked of it yet.
+
+    :param description: None for this machine.
+    """
+    return ThisMachine() if description is None else SshMachine(description)

@@ -1,0 +1,155 @@
+"""A machine over SSH.
+
+By asyncssh, not by OpenSSH's client: keys of an Airflow connection stay in memory and never touch a disk, each wait can
+be bounded, and no master process with a control socket is left behind. It reads OpenSSH's configuration, agent, known
+hosts and certificates; where that ends is written in
+:mod:`~airflow_eos_provider.rollout.hosts.machine.ssh_options`.
+
+Host keys are always checked. One connection per machine is kept by this process, shared by all its threads, and
+replaced when it is lost. asyncssh is imported when the first machine is asked: most clusters need none.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_eos_provider import redaction
+from airflow_eos_provider.connect.placement import MachineDescription
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer, checked_words
+from airflow_eos_provider.rollout.hosts.machine.ssh_command import on_stdin
+from airflow_eos_provider.rollout.hosts.machine.ssh_loop import LoopThread
+
+if TYPE_CHECKING:
+    from airflow_eos_provider.rollout.hosts.machine.ssh_connection import Connection
+
+#: How long the first part of a command that leaves its caller may take, seconds.
+HAND_OVER_SECONDS = 30.0
+
+#: How long the connections may take to be closed when this process ends, seconds.
+_CLOSE_SECONDS = 2.0
+
+
+class SshMachine:
+    """A machine that is reached over SSH. Equal descriptions share one connection.
+
+    What a command starts is ended with it on its machine once its time is over, also when this process was killed; but
+    for :meth:`detached`. There, ``setsid`` gives the command a session that nothing ends with the connection: sshd
+    sends no signal to what has no terminal. Where ``KillUserProcesses=yes`` stands in a machine's ``logind.conf``,
+    systemd ends all processes of a login with its last connection; let such a worker be a systemd unit, or name its
+    user in ``KillExcludeUsers=``.
+
+    :param description: of the machine.
+    """
+
+    def __init__(self, description: MachineDescription) -> None:
+        login = description.login
+        redaction.remember_values(filter(None, (login.password, login.passphrase, login.private_key)))
+        self._description = description
+
+    @property
+    def name(self) -> str:
+        return self._description.ssh
+
+    def __repr__(self) -> str:
+        return f"SshMachine({self.name!r})"
+
+    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
+        """See :meth:`airflow_eos_provider.rollout.hosts.machine.machine.Machine.run`."""
+        command = checked_words(words)
+        return _CONNECTIONS.run(self._description, command[0], on_stdin(command, stdin, seconds), seconds)
+
+    def detached(self, words: Sequence[str], *, stdin: bytes = b"") -> Answer:
+        """See :meth:`airflow_eos_provider.rollout.hosts.machine.machine.Machine.detached`."""
+        command = checked_words(words)
+        given = on_stdin(command, stdin, None)
+        return _CONNECTIONS.run(self._description, command[0], given, HAND_OVER_SECONDS, detached=True)
+
+
+class _Connections:
+    """The connections of this process, by description."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread: LoopThread | None = None
+        self._by_description: dict[MachineDescription, Connection] = {}
+
+    def run(
+        self, description: MachineDescription, program: str, stdin: bytes, seconds: float, *, detached: bool = False
+    ) -> Answer:
+        """Run one command on the machine's connection."""
+        thread, connection = self._connection(description)
+        return thread.run(connection.run(program, stdin, seconds, detached=detached))
+
+    def _connection(self, description: MachineDescription) -> tuple[LoopThread, Connection]:
+        make = _connection_class()
+        key = replace(description, sudo=frozenset())
+        with self._lock:
+            if self._thread is None:
+                self._thread = LoopThread()
+            if key not in self._by_description:
+                self._by_description[key] = make(key)
+            return self._thread, self._by_description[key]
+
+    def close(self) -> None:
+        """End all connections."""
+        with self._lock:
+            thread, connections = self._thread, [*self._by_description.values()]
+        if thread is not None:
+
+            async def close() -> None:
+                for connection in connections:
+                    connection.close()
+
+            with contextlib.suppress(TimeoutError, RuntimeError):
+                thread.run(close(), seconds=_CLOSE_SECONDS)
+
+    def leave_to_parent(self) -> None:
+        """In a forked process: the connections are the parent's, and their sockets would hold them open."""
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for connection in self._by_description.values():
+            for number in connection.descriptors():
+                os.dup2(nowhere, number)
+        os.close(nowhere)
+
+
+def _connection_class() -> type[Connection]:
+    try:
+        from airflow_eos_provider.rollout.hosts.machine.ssh_connection import Connection
+    except ImportError as error:
+        raise ConfigurationError(
+            f"A machine over SSH needs asyncssh, which cannot be imported: {error}.",
+            remedy="pip install 'airflow-eos-provider[ssh]'",
+        ) from None
+    logger = logging.getLogger("asyncssh")
+    if logger.level == logging.NOTSET:  # it writes several lines for each command
+        logger.setLevel(logging.WARNING)
+    return Connection
+
+
+_CONNECTIONS = _Connections()
+
+#: Those of the processes that this one was forked from. Their clean-up would reach into the parent's event loop.
+_OF_PARENTS: list[_Connections] = []
+
+
+def _begin_anew() -> None:
+    global _CONNECTIONS
+    _CONNECTIONS.leave_to_parent()
+    _OF_PARENTS.append(_CONNECTIONS)
+    _CONNECTIONS = _Connections()
+
+
+def _close() -> None:
+    _CONNECTIONS.close()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+atexit.register(_close)

@@ -1,0 +1,235 @@
+"""A connection to one machine: made when it is needed, kept, mended, closed when it is idle.
+
+Everything here runs in the event loop of :class:`~airflow_eos_provider.rollout.hosts.machine.ssh_loop.LoopThread`, so
+nothing needs a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Any
+
+import asyncssh
+
+from airflow_eos_provider.connect.placement import MachineDescription
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.rollout.hosts.machine.machine import Answer, MachineLostError
+from airflow_eos_provider.rollout.hosts.machine.ssh_command import REMOTE_COMMAND
+from airflow_eos_provider.rollout.hosts.machine.ssh_errors import connect_error, host_key_error
+from airflow_eos_provider.rollout.hosts.machine.ssh_loop import in_thread
+from airflow_eos_provider.rollout.hosts.machine.ssh_options import Hop, route
+from airflow_eos_provider.rollout.hosts.machine.ssh_session import CommandSession, lost
+
+#: Commands at once on one connection; sshd allows ten (``MaxSessions``), other users of that login may want two.
+MOST_COMMANDS = 8
+
+#: How long a command waits until another one has ended, seconds.
+_QUEUE_SECONDS = 120.0
+
+#: How long a kept connection may take to begin a command; then it is taken for lost and another one is made, seconds.
+_BEGIN_SECONDS = 4.0
+
+#: A failure to connect is the answer for all who ask within this many seconds, so that a machine is not hammered.
+_FAILURE_SECONDS = 1.0
+
+#: A connection without a command is closed after this many seconds.
+IDLE_SECONDS = 300.0
+
+
+class _Client(asyncssh.SSHClient):
+    """Keeps the host key that was shown and not known; none is taken here."""
+
+    def __init__(self) -> None:
+        self.refused: asyncssh.SSHKey | None = None
+
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        self.refused = key
+        return False
+
+    def validate_host_ca_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        self.refused = key
+        return False
+
+
+class Connection:
+    """The connection to one machine, and those that it goes through.
+
+    :param description: of the machine.
+    """
+
+    def __init__(self, description: MachineDescription) -> None:
+        self._description = description
+        self._hops: list[asyncssh.SSHClientConnection] = []
+        self._connecting: asyncio.Task[asyncssh.SSHClientConnection] | None = None
+        self._failure: tuple[float, EosError] | None = None
+        self._running = 0
+        self._most = MOST_COMMANDS
+        self._place = asyncio.Condition()
+        self._idle: asyncio.TimerHandle | None = None
+
+    @property
+    def name(self) -> str:
+        return self._description.ssh
+
+    async def run(self, program: str, stdin: bytes, seconds: float, *, detached: bool) -> Answer:
+        """Run one command.
+
+        :param program: its first word, for messages.
+        :param stdin: what :func:`~airflow_eos_provider.rollout.hosts.machine.ssh_command.on_stdin` has made.
+        :raises MachineLostError: see :meth:`airflow_eos_provider.rollout.hosts.machine.machine.Machine.run`.
+        """
+        async with self._taken():
+            channel, session = await self._begun(program, detached=detached)
+            try:
+                channel.write(stdin)
+                channel.write_eof()
+                return await asyncio.wait_for(session.answer(), seconds)
+            except TimeoutError:
+                raise lost(self.name, f"{program} did not end within {seconds:g} s", may_have_run=True) from None
+            except OSError as error:
+                raise lost(self.name, str(error), may_have_run=True) from None
+            finally:
+                channel.abort()
+
+    async def _begun(self, program: str, *, detached: bool) -> tuple[Any, CommandSession]:
+        """A channel that waits for the command's words: until they are there, nothing has begun.
+
+        A kept connection that is found lost is replaced once.
+        """
+        while True:
+            is_kept = self._is_open
+            connection = await self._connected()
+            try:
+                channel, session = await asyncio.wait_for(
+                    connection.create_session(
+                        lambda: CommandSession(self.name, program, detached=detached), REMOTE_COMMAND, encoding=None
+                    ),
+                    _BEGIN_SECONDS if is_kept else self._description.connect_seconds,
+                )
+                assert isinstance(session, CommandSession)
+                return channel, session
+            except asyncssh.ChannelOpenError as error:
+                if not connection.is_closed() and self._running > 1:  # a smaller MaxSessions than is usual
+                    await self._another_ends()
+                    continue
+                problem = error.reason
+            except (asyncssh.Error, OSError) as error:
+                problem = str(error) or "no answer in time"
+            self._drop(connection)
+            if not is_kept:
+                raise lost(self.name, f"no command begins there: {problem}", may_have_run=False)
+
+    # -- connecting
+
+    @property
+    def _is_open(self) -> bool:
+        return bool(self._hops) and not self._hops[-1].is_closed()
+
+    async def _connected(self) -> asyncssh.SSHClientConnection:
+        """The open connection, or a new one; all who ask meanwhile wait for the same."""
+        if self._is_open:
+            return self._hops[-1]
+        if self._failure is not None and time.monotonic() - self._failure[0] < _FAILURE_SECONDS:
+            raise self._failure[1]
+        if self._connecting is None:
+            self._connecting = asyncio.get_running_loop().create_task(self._connect())
+            self._connecting.add_done_callback(self._has_connected)
+        return await asyncio.shield(self._connecting)
+
+    def _has_connected(self, task: asyncio.Task[asyncssh.SSHClientConnection]) -> None:
+        self._connecting = None
+        error = None if task.cancelled() else task.exception()
+        self._failure = (time.monotonic(), error) if isinstance(error, EosError) else None
+
+    async def _connect(self) -> asyncssh.SSHClientConnection:
+        self.close()
+        seconds = self._description.connect_seconds
+        try:
+            hops = await asyncio.wait_for(in_thread(lambda: route(self._description)), seconds)
+        except TimeoutError:
+            raise MachineLostError(
+                f"OpenSSH's configuration for {self.name} was not read within {seconds:g} s.",
+                remedy="Look for a 'Match exec' in it that does not end.",
+            ) from None
+        made: list[asyncssh.SSHClientConnection] = []
+        try:
+            for hop in hops:
+                made.append(await _connected_to(hop, made[-1] if made else None, seconds))
+        except BaseException:
+            for connection in reversed(made):
+                connection.abort()
+            raise
+        self._hops = made
+        return made[-1]
+
+    def _drop(self, connection: asyncssh.SSHClientConnection) -> None:
+        """Give up this very connection; another one that was made meanwhile stays."""
+        if self._hops and self._hops[-1] is connection:
+            for hop in reversed(self._hops):
+                hop.abort()
+            self._hops = []
+
+    def close(self) -> None:
+        """End the connection; what was detached goes on."""
+        for hop in reversed(self._hops):
+            hop.close()
+        self._hops = []
+
+    def descriptors(self) -> list[int]:
+        """The sockets of the connection, as numbers."""
+        sockets = [hop.get_extra_info("socket") for hop in self._hops]
+        return [each.fileno() for each in sockets if each is not None and each.fileno() >= 0]
+
+    # -- no more commands at once than sshd takes
+
+    @contextlib.asynccontextmanager
+    async def _taken(self) -> Any:
+        async with self._place:
+            try:
+                await asyncio.wait_for(self._place.wait_for(lambda: self._running < self._most), _QUEUE_SECONDS)
+            except TimeoutError:
+                raise lost(self.name, "other commands there do not end", may_have_run=False) from None
+            self._running += 1
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self.close)
+            async with self._place:
+                self._place.notify_all()
+
+    async def _another_ends(self) -> None:
+        """The server takes no more at once: wait for the end of another command, and ask for no more from now on."""
+        self._most = max(1, min(self._most, self._running - 1))
+        async with self._place:
+            await asyncio.wait_for(self._place.wait(), _QUEUE_SECONDS)
+
+
+async def _connected_to(
+    hop: Hop, tunnel: asyncssh.SSHClientConnection | None, seconds: float
+) -> asyncssh.SSHClientConnection:
+    """One hop, with its host key checked.
+
+    :raises EosError: see :func:`~airflow_eos_provider.rollout.hosts.machine.ssh_errors.connect_error`.
+    """
+    # A machine whose key is of another kind than the known one is asked again for any, to name the one that it shows.
+    for algorithms in ((), "default"):
+        client = _Client()
+        options = {**hop.options, "tunnel": tunnel, "server_host_key_algs": algorithms}
+        host = options.pop("host")
+        try:
+            return await asyncio.wait_for(asyncssh.connect(host, client_factory=lambda c=client: c, **options), seconds)
+        except asyncssh.HostKeyNotVerifiable as error:
+            raise host_key_error(hop, client.refused, error.reason) from None
+        except asyncssh.KeyExchangeFailed as error:
+            if algorithms or "host key" not in error.reason:
+                raise connect_error(hop, error, seconds) from None
+        except (OSError, ValueError, EosError, asyncssh.Error, asyncssh.KeyImportError) as error:
+            raise connect_error(hop, error, seconds) from None
+    raise AssertionError("the second attempt returns or raises")

@@ -1,0 +1,78 @@
+"""What went wrong on the way to a machine over SSH, in words of what to do. Nothing here repeats a secret."""
+
+from __future__ import annotations
+
+import asyncssh
+
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.rollout.hosts.machine.machine import MachineLostError
+from airflow_eos_provider.rollout.hosts.machine.ssh_options import Hop
+
+
+class HostKeyError(ConfigurationError):
+    """A host key is not the known one, or none is known."""
+
+
+def host_key_error(hop: Hop, presented: asyncssh.SSHKey | None, reason: str) -> HostKeyError:
+    """A host key that is not taken.
+
+    :param presented: the key, or the authority of the certificate, that the machine has shown.
+    :param reason: asyncssh's words, where no key was refused by itself: a certificate that has expired.
+    """
+    if presented is None:
+        return HostKeyError(
+            f"The host key of {hop} is not taken: {reason}.",
+            expected=f"one that is known by the name {hop.key_name}; looked for in {hop.known_hosts.where}",
+            remedy="Ask who runs that machine.",
+        )
+    shown = f"{presented.get_algorithm()} {presented.get_fingerprint()}"
+    port = None if hop.port == asyncssh.DEFAULT_PORT else hop.port
+    keys, authorities, _ = hop.known_hosts.look(hop.key_name, "", port)
+    scan = f"ssh-keyscan -p {hop.port} {hop.host}"
+    if keys or authorities:
+        known = ", ".join(f"{key.get_algorithm()} {key.get_fingerprint()}" for key in (*keys, *authorities))
+        return HostKeyError(
+            f"{hop} shows another host key than the known one: {shown}. It may be another machine. "
+            "Nothing was sent to it.",
+            expected=f"{known}, from {hop.known_hosts.where}",
+            remedy="Compare fingerprints on the machine itself (ssh-keygen -lf). If it was set up anew, remove the old "
+            f"entry (ssh-keygen -R) and add what '{scan}' prints.",
+        )
+    return HostKeyError(
+        f"The host key of {hop} is not known: {shown}.",
+        expected=f"an entry for {hop.key_name} in {hop.known_hosts.where}",
+        remedy=f"Compare the fingerprint on the machine itself (ssh-keygen -lf), then add what '{scan}' prints.",
+    )
+
+
+def connect_error(hop: Hop, error: BaseException, seconds: float) -> EosError:
+    """Why a connection was not made.
+
+    :param seconds: how long it might have taken.
+    """
+    if isinstance(error, EosError):
+        return error
+    if isinstance(error, asyncssh.PermissionDenied):
+        return ConfigurationError(
+            f"{hop} does not let {hop.user} log in. Tried: {hop.logins}.",
+            remedy=f"Log in with 'ssh {hop.user}@{hop.name}', and see the log of its sshd for the reason.",
+        )
+    if isinstance(error, TimeoutError):
+        return _unreachable(hop, f"no connection within {seconds:g} s")
+    if isinstance(error, asyncssh.KeyExchangeFailed):
+        return ConfigurationError(
+            f"{hop} and this side have no way of encryption in common: {error}.",
+            remedy="Look at Ciphers, MACs, KexAlgorithms and HostKeyAlgorithms of both sides.",
+        )
+    if isinstance(error, asyncssh.ChannelOpenError):
+        return _unreachable(hop, f"the machine that it is reached through answers: {error.reason}")
+    if isinstance(error, OSError | asyncssh.Error):
+        return _unreachable(hop, str(error) or type(error).__name__)
+    return ConfigurationError(f"No connection to {hop} can be made: {error}.")
+
+
+def _unreachable(hop: Hop, why: str) -> MachineLostError:
+    return MachineLostError(
+        f"{hop} cannot be reached over SSH: {why}.",
+        remedy=f"Try 'ssh {hop.user}@{hop.name} true', and see whether the machine and its sshd run.",
+    )

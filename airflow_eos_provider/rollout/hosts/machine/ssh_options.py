@@ -1,0 +1,228 @@
+"""What OpenSSH's configuration and a description say of a connection, as options of asyncssh: one entry per hop.
+
+Taken from ``~/.ssh/config`` and ``/etc/ssh/ssh_config`` by asyncssh's reader (``asyncssh/config.py``): ``Host``,
+``Match`` (all, host, originalhost, user, localuser, exec, final, canonical, tagged), ``Include``, ``HostName``,
+``Port``, ``User``, ``IdentityFile``, ``IdentityAgent``, ``IdentitiesOnly``, ``CertificateFile``, ``ProxyJump``,
+``ProxyCommand``, ``UserKnownHostsFile``, ``GlobalKnownHostsFile``, ``HostKeyAlias``, ``HostKeyAlgorithms``,
+``CASignatureAlgorithms``, ``Ciphers``, ``MACs``, ``KexAlgorithms``, ``Compression``, ``PreferredAuthentications`` and
+the switches of each kind of login, ``AddressFamily``, ``BindAddress``, ``Canonicalize…``, ``RekeyLimit``, ``SetEnv``,
+``TCPKeepAlive``, ``PKCS11Provider``.
+
+Read and not obeyed, on purpose: ``StrictHostKeyChecking``, ``UserKnownHostsFile none`` (host keys are always checked),
+``GSSAPIKeyExchange`` (checks none), ``RemoteCommand``, ``RequestTTY``, ``SendEnv``, ``ForwardAgent``, ``ForwardX11``,
+``ServerAliveInterval`` and ``ServerAliveCountMax`` (ours are shorter), ``ConnectTimeout`` (the description's).
+
+Not known to asyncssh, so without effect: ``ControlMaster``/``ControlPath``, ``KnownHostsCommand``,
+``RevokedHostKeys`` (``@revoked`` lines work), ``VerifyHostKeyDNS``, ``CheckHostIP``, ``PubkeyAcceptedAlgorithms``,
+``HostbasedAcceptedAlgorithms``, ``BindInterface``, ``ConnectionAttempts``, ``NumberOfPasswordPrompts``, ``IPQoS``,
+``ProxyUseFdpass``, ``SecurityKeyProvider``, ``AddKeysToAgent``, ``UpdateHostKeys``,
+``NoHostAuthenticationForLocalhost``.
+
+``ProxyCommand`` is split into words and runs without a shell; a ``ProxyJump`` within ``Match final`` or
+``Match canonical`` is not followed; other conditions of ``Match`` (``localnetwork``, ``sessiontype``, ``version``) are
+an error. ``%`` tokens in ``UserKnownHostsFile`` are not expanded.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+from asyncssh.config import ConfigParseError, SSHClientConfig
+
+from airflow_eos_provider.connect.placement import MachineDescription, SshLogin
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.rollout.hosts.machine.known_hosts import SYSTEMS_FILES, USERS_FILES, KnownHosts
+
+#: OpenSSH's own configurations, the first that says something holds.
+_CONFIGURATIONS = ("~/.ssh/config", "/etc/ssh/ssh_config")
+
+#: A machine that is powered off does not answer three questions in a row, this many seconds apart.
+KEEPALIVE_SECONDS, KEEPALIVE_COUNT = 3, 3
+
+#: More jumps than this are a circle.
+_MOST_HOPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One SSH connection on the way to a machine; the last one is to the machine itself.
+
+    :param name: as it is written in the description or in ``ProxyJump``.
+    :param user: who logs in.
+    :param host: what ``name`` stands for.
+    :param key_name: the name that its host key is known by.
+    :param logins: in words, the kinds of login that it may be tried by.
+    :param options: keyword arguments of ``asyncssh.connect``; they hold secrets.
+    """
+
+    name: str
+    user: str
+    host: str
+    port: int
+    key_name: str
+    known_hosts: KnownHosts
+    logins: str
+    options: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"Hop({self.user}@{self.host}:{self.port})"
+
+    def __str__(self) -> str:
+        where = self.host if self.port == asyncssh.DEFAULT_PORT else f"{self.host} port {self.port}"
+        return f"{self.name} ({where})" if self.name != self.host else where
+
+
+def route(description: MachineDescription) -> tuple[Hop, ...]:
+    """The connections to make, one through the other.
+
+    :raises ConfigurationError: the OpenSSH configuration or a key cannot be read.
+    """
+    try:
+        return _route(description)
+    except ConfigParseError as error:
+        raise ConfigurationError(
+            f"The OpenSSH configuration for {description.ssh} cannot be read: {error}.",
+            remedy="Correct that line, or name another file with 'ssh_config'.",
+        ) from None
+    except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
+        raise ConfigurationError(
+            f"A key for {description.ssh} cannot be read: {error}.",
+            expected="a private key in OpenSSH's or PEM format, with its passphrase where it is encrypted",
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"What is needed to log in to {description.ssh} cannot be read: {error}.") from None
+
+
+def _route(description: MachineDescription) -> tuple[Hop, ...]:
+    hops: list[Hop] = []
+    left: MachineDescription | None = description
+    while left is not None:
+        config = _config_of(left)
+        hops.insert(0, _hop(left, config))
+        jumps = _jumps(left, config)
+        hops[:0] = [_hop(jump, _config_of(jump)) for jump in jumps[1:]]
+        left = jumps[0] if jumps else None
+        if len(hops) > _MOST_HOPS:
+            raise ValueError(f"ProxyJump leads over more than {_MOST_HOPS} machines")
+    return tuple(hops)
+
+
+def _config_of(description: MachineDescription) -> SSHClientConfig:
+    login = description.login
+    user: Any = login.user or ()
+    port: Any = login.port or ()
+    return SSHClientConfig.load(  # type: ignore[return-value]
+        None, _configurations(description), False, False, False, getpass.getuser(), user, description.ssh, port
+    )
+
+
+def _configurations(description: MachineDescription) -> list[str]:
+    if description.ssh_config is not None:
+        return [str(description.ssh_config.expanduser())]
+    return [str(path) for path in map(_expanded, _CONFIGURATIONS) if path.is_file()]
+
+
+def _hop(description: MachineDescription, config: SSHClientConfig) -> Hop:
+    login = description.login
+    known_hosts = _known_hosts(description, config)
+    user = login.user or str(config.get("User") or getpass.getuser())
+    port = login.port or int(str(config.get("Port", asyncssh.DEFAULT_PORT)))
+    host = str(config.get("Hostname", description.ssh))
+    keys, logins = _keys(login, config)
+    options: dict[str, Any] = {
+        "host": description.ssh,
+        "config": _configurations(description),
+        "username": user,
+        "port": port,
+        "known_hosts": known_hosts.look,
+        "x509_trusted_certs": None,
+        "gss_kex": False,
+        "gss_auth": bool(config.get("GSSAPIAuthentication", False)),
+        "agent_forwarding": False,
+        "x11_forwarding": False,
+        "send_env": None,
+        "command": None,
+        "request_pty": False,
+        "keepalive_interval": KEEPALIVE_SECONDS,
+        "keepalive_count_max": KEEPALIVE_COUNT,
+        "connect_timeout": description.connect_seconds,
+        "login_timeout": description.connect_seconds,
+        **keys,
+    }
+    key_name = str(config.get("HostKeyAlias") or host)
+    return Hop(description.ssh, user, host, port, key_name, known_hosts, logins, options)
+
+
+def _known_hosts(description: MachineDescription, config: SSHClientConfig) -> KnownHosts:
+    if description.known_hosts is not None:
+        files: Sequence[str] = (str(description.known_hosts),)
+    else:
+        users: Any = config.get("UserKnownHostsFile", USERS_FILES)
+        systems: Any = config.get("GlobalKnownHostsFile", SYSTEMS_FILES)
+        files = (*users, *systems)
+    return KnownHosts(tuple(map(_expanded, files)), description.login.host_key)
+
+
+def _keys(login: SshLogin, config: SSHClientConfig) -> tuple[dict[str, Any], str]:
+    """How a login proves who it is, as options and in words. What a description names is tried, and nothing else."""
+    options: dict[str, Any] = {}
+    words: list[str] = []
+    if login.private_key is not None:
+        options |= {"client_keys": [asyncssh.import_private_key(login.private_key, login.passphrase)]}
+        words.append("the private key of the description")
+    elif login.key_file is not None:
+        key = _expanded(str(login.key_file))
+        options |= {"client_keys": [str(key)], "passphrase": login.passphrase}
+        words.append(f"the key {key}")
+    elif login.password is None:
+        return _keys_of_user(config)
+    else:
+        options |= {"client_keys": None, "public_key_auth": False}
+    if login.password is not None:
+        options |= {"password": login.password}
+        words.append("a password")
+    return {"agent_path": "", **options}, " and ".join(words)
+
+
+def _keys_of_user(config: SSHClientConfig) -> tuple[dict[str, Any], str]:
+    """Keys as OpenSSH's client finds them: the agent's, and files; a file that is not there is passed over."""
+    identities: Any = config.get("IdentityFile", ())
+    certificates: Any = config.get("CertificateFile", ())
+    keys = [str(path) for path in map(_expanded, identities) if path.is_file()]
+    options: dict[str, Any] = {
+        "client_keys": keys,
+        "client_certs": [str(path) for path in map(_expanded, certificates) if path.is_file()],
+        "ignore_encrypted": True,
+    }
+    words = f"keys of the SSH agent, if one runs, and {', '.join(keys) if keys else 'the keys in ~/.ssh'}"
+    return options, words + " (encrypted ones only by the agent)"
+
+
+def _jumps(description: MachineDescription, config: SSHClientConfig) -> list[MachineDescription]:
+    """The machines of ``ProxyJump``, with the login that the configuration has for them."""
+    value = config.get("ProxyJump")
+    if value is None:
+        return []
+    return [replace(description, ssh=host, login=login) for host, login in map(_jump, str(value).split(","))]
+
+
+def _jump(text: str) -> tuple[str, SshLogin]:
+    text = text.strip().removeprefix("ssh://").rstrip("/")
+    user, _, place = text.rpartition("@")
+    if place.startswith("["):
+        host, _, rest = place[1:].partition("]")
+        port = rest.removeprefix(":")
+    elif place.count(":") == 1:
+        host, _, port = place.partition(":")
+    else:
+        host, port = place, ""
+    return host, SshLogin(user=user or None, port=int(port) if port else None)
+
+
+def _expanded(path: str) -> Path:
+    return Path(path).expanduser()
