@@ -82,6 +82,30 @@ def mode_from_startup_log(log: Path, started_at: float, *, zone: tzinfo | None =
     return StartupLog(None, problem)
 
 
+def mode_from_own_log(text: bytes, where: str) -> StartupLog | None:
+    """The mode in a log that holds one start only, so that no date is needed.
+
+    :param text: the log, or the lines of it with the heads of settings and with the mode.
+    :param where: in words, which log.
+    :returns: None if no start-up is in it.
+    """
+    modes: dict[str | None, None] = {}
+    for head in _HEAD.finditer(text):
+        modes[_block(text, head, None).text] = None
+    if not modes:
+        return None
+    if len(modes) > 1:
+        shown = ", ".join(mode or "none" for mode in modes)
+        return StartupLog(None, f"{where} holds several start-ups, with {shown}")
+    found = next(iter(modes))
+    if found is None:
+        return StartupLog(None, f"the start-up settings in {where} do not name {MODE_PROPERTY} (Kafka before 3.3?)")
+    try:
+        return StartupLog(Mode.parse(found), f"started with {found} ({where})")
+    except ConfigurationError as error:
+        return StartupLog(None, f"start-up log: {error.found}")
+
+
 def _verdict(blocks: list[_Block], file: Path) -> StartupLog:
     texts = {block.text for block in blocks}
     if len(texts) > 1:

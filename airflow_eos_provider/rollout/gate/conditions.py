@@ -26,11 +26,13 @@ def process(expectation: Expectation, observation: Observation) -> Check:
     if expectation.worker_id is None:
         return passed(name, "no worker has been restarted yet")
     worker = observation.worker(expectation.worker_id)
+    if not worker.is_running and worker.facts.running.alive is None:
+        return inconclusive(name, f"{worker.worker_id}: {worker.facts.running.detail}", worker.facts.mode_remedy)
     if not worker.is_running:
         return failed(name, f"{worker.worker_id} does not run", worker.facts.read_its_log, decisive=True)
     if worker.facts.start_token == expectation.replaces:
         return failed(name, f"{worker.worker_id} still runs as the process from before the restart")
-    obstacles = worker.facts.obstacles_to("restart")
+    obstacles = [obstacle for obstacle in worker.facts.obstacles_to("restart") if not obstacle.of_next_start]
     if obstacles:
         return failed(name, f"{worker.worker_id}: {obstacles[0].what}", obstacles[0].remedy, decisive=True)
     if expectation.digest is not None and worker.facts.digest != expectation.digest:

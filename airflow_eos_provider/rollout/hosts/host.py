@@ -55,11 +55,13 @@ class Obstacle:
     :param act: what it stands against: a ``restart``, a ``change`` of its settings, or an ``answer`` of its REST API.
     :param what: what was found.
     :param remedy: what to do about it.
+    :param of_next_start: whether it stands against the next restart only, and says nothing against what runs now.
     """
 
     act: Literal["restart", "change", "answer"]
     what: str
     remedy: str
+    of_next_start: bool = False
 
 
 @dataclass(frozen=True, slots=True)

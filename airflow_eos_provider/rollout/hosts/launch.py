@@ -6,7 +6,7 @@ import functools
 import hashlib
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
@@ -51,20 +51,29 @@ def launch_of(worker: WorkerDescription) -> Launch:
 def digest(worker: WorkerDescription) -> str:
     """Tells one way to start a worker from another, and its variables' values from others, without telling them."""
     content = json.dumps([worker.start, str(worker.cwd or ""), sorted(worker.env.items())])
-    return _digest(worker.worker_id, content)
+    return digest_of(worker.worker_id, content)
 
 
 @functools.lru_cache(maxsize=512)
-def _digest(worker_id: str, content: str) -> str:
+def digest_of(worker_id: str, content: str) -> str:
+    """Tells one content from another, even where it is short, without telling it.
+
+    :param content: everything that makes two ways to start a worker differ, as one text.
+    """
     return hashlib.pbkdf2_hmac("sha256", content.encode(), worker_id.encode(), _ROUNDS).hex()
 
 
 def shown(worker: WorkerDescription) -> tuple[str, ...]:
     """The words of the start command, with what looks like a secret, or is one of the variables' secrets, withheld."""
-    hidden = secrets_of(worker.env)
+    return shown_words(worker.start, worker.env)
+
+
+def shown_words(command: Sequence[str], variables: Mapping[str, str]) -> tuple[str, ...]:
+    """The words of a command, with what looks like a secret, or is a secret of these variables, withheld."""
+    hidden = secrets_of(variables)
     words: list[str] = []
-    for number, word in enumerate(worker.start):
-        before = worker.start[number - 1] if number else ""
+    for number, word in enumerate(command):
+        before = command[number - 1] if number else ""
         name, equals, value = word.partition("=")
         if before.startswith("-") and "=" not in before and is_secret(before):
             word = _WITHHELD

@@ -31,6 +31,11 @@ def tail(log: Path, since: int, *, lines: int = 15, secrets: Iterable[str] = ())
         return f"(the log {log} cannot be read: {error.strerror})"
     if start > since:
         text = text.partition("\n")[2]  # the first line is cut
+    return shown_lines(text, lines=lines, secrets=secrets)
+
+
+def shown_lines(text: str, *, lines: int = 15, secrets: Iterable[str] = ()) -> str:
+    """The last lines of a text as they may be shown; see :func:`tail`."""
     hidden = [secret for secret in secrets if secret]
     shown = []
     for line in [line for line in redact(text).splitlines() if line.strip()][-lines:]:

@@ -1,8 +1,68 @@
-"""Processes of a machine, read from its ``/proc`` by one command, with its own clock."""
+"""Processes of a machine, read from its ``/proc`` by one command, with its own clock.
+
+A process is known by its machine's boot, its pid and its start ticks, so nobody's clock is compared. Moments are by the
+machine's own clock, and come with the offset of that clock from this machine's.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from airflow_eos_provider.rollout.hosts.machine.machine import CommandError, Machine
+
+#: Clock ticks a second where ``getconf`` does not tell (``USER_HZ`` of every Linux that Java runs on).
+USUAL_TICKS = 100
+
+#: Lines that stand between the parts of a probe's output; a file name or a process may hold anything but a slash there.
+MARK = "/=eos="
+
+#: States of a suspended process (proc(5)): by a signal, by a debugger.
+_SUSPENDED = frozenset("Tt")
+
+#: A word of a command line longer than this is no path.
+_LONGEST_PATH = 4096
+
+#: ``pid (name) state parent …``: a name may hold blanks, brackets and newlines, but is too short to hold forty numbers.
+_STAT = re.compile(rb"(\d+) \((.{0,64}?)\) ([A-Za-z])((?: -?\d+){40,})\n", re.DOTALL)
+
+#: Fields of ``/proc/PID/stat`` by their place behind the state.
+_PARENT, _START = 0, 18
+
+
+def as_word(script: str) -> str:
+    """A shell script as one word without newlines, as :meth:`Machine.run` takes it; each command ends with ``;``."""
+    return " ".join(line.strip() for line in script.strip().splitlines())
+
+
+#: Prints clock, uptime, ticks and boot, and goes on; :data:`END_OF_PROBE` ends what it has begun.
+BEGIN_PROBE = as_word(
+    f"""
+    LC_ALL=C; export LC_ALL;
+    part() {{ printf '\\n%s%s\\n' '{MARK}' "$1"; }};
+    part begun; date +%s.%N;
+    part uptime; cat /proc/uptime;
+    part ticks; getconf CLK_TCK 2>/dev/null;
+    part boot; cat /proc/sys/kernel/random/boot_id;
+    part user; id -u;
+    part mounts; grep ' /proc proc ' /proc/mounts;
+    part stat; cat /proc/[0-9]*/stat 2>/dev/null;
+    """
+)
+
+END_OF_PROBE = "part ended; date +%s.%N"
+
+#: Prints the command lines and working folders of the pids that it is given.
+_COMMAND_LINES = as_word(
+    f"""
+    for pid do
+    printf '\\n%s%s\\n' '{MARK}' "$pid"; readlink "/proc/$pid/cwd" 2>/dev/null || echo;
+    cat "/proc/$pid/cmdline" 2>/dev/null;
+    done; true
+    """
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,11 +73,196 @@ class FarProcess:
     :param start: names this start of this pid on this machine: boot id and start ticks.
     :param started_at: its start, seconds since the epoch, by the clock of its machine.
     :param clock_offset: seconds to add to a moment of that machine's clock to have it by this one's.
-    :param command_line: its words.
+    :param command_line: its words; empty where they are not known.
+    :param parent: pid of the process that started it.
+    :param name: name of its program, as the kernel has it.
+    :param is_suspended: whether it is stopped by a signal or a debugger.
     """
 
     pid: int
     start: str
     started_at: float
     clock_offset: float = 0.0
-    command_line: tuple[str, ...] = ()
+    command_line: tuple[str, ...] = field(default=(), repr=False)
+    parent: int = 0
+    name: str = ""
+    is_suspended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FarProcesses:
+    """The processes of a machine at one moment.
+
+    :param by_pid: those that this login may see.
+    :param now: the moment by the machine's clock, seconds since the epoch.
+    :param uptime: the same moment in seconds since its boot.
+    :param ticks: clock ticks a second.
+    :param boot: its boot id; empty where it cannot be read.
+    :param clock_offset: seconds to add to a moment of the machine's clock to have it by this one's.
+    :param hides: whether this login sees its own processes only (``hidepid``, proc(5)).
+    """
+
+    by_pid: Mapping[int, FarProcess]
+    now: float
+    uptime: float
+    ticks: int = USUAL_TICKS
+    boot: str = ""
+    clock_offset: float = 0.0
+    hides: bool = False
+
+    def family(self, pid: int) -> tuple[FarProcess, ...]:
+        """A process and all that it has started, and theirs; itself first. Empty if it is not seen."""
+        top = self.by_pid.get(pid)
+        if top is None:
+            return ()
+        family = [top]
+        children: dict[int, list[FarProcess]] = {}
+        for process in self.by_pid.values():
+            children.setdefault(process.parent, []).append(process)
+        for member in family:  # grows while it is gone through
+            family += [child for child in children.get(member.pid, ()) if child not in family]
+        return tuple(family)
+
+    def at_uptime(self, seconds: float) -> float:
+        """A moment that is known in seconds since the boot, by the machine's clock."""
+        return self.now - (self.uptime - seconds)
+
+
+def parts_of(out: bytes) -> dict[str, bytes]:
+    """The parts of a probe's output by name, each with its last newline.
+
+    The same name twice, which a process cannot bring about, would be a broken script: the first one counts.
+    """
+    parts: dict[str, bytes] = {}
+    for chunk in out.split(f"\n{MARK}".encode())[1:]:
+        name, _, content = chunk.partition(b"\n")
+        parts.setdefault(name.decode("utf-8", "replace"), content)
+    return parts
+
+
+def processes_of(parts: Mapping[str, bytes], *, sent_at: float, answered_at: float) -> FarProcesses:
+    """What a probe has printed.
+
+    :param parts: its output, see :func:`parts_of`.
+    :param sent_at: when it was sent, by this machine's clock, seconds since the epoch.
+    :param answered_at: when its answer was here.
+    :raises CommandError: it tells no time: there is no ``/proc``, or no ``date``.
+    """
+    try:
+        begun = _seconds(parts["begun"])
+        ended = _seconds(parts.get("ended", b"")) if parts.get("ended", b"").strip() else begun
+        uptime = float(parts["uptime"].split()[0])
+    except (KeyError, ValueError, IndexError):
+        raise CommandError(
+            "The machine does not tell its clock and its processes.",
+            expected="a machine with Linux' /proc, a POSIX shell and coreutils",
+            remedy="Look what 'date +%s.%N; cat /proc/uptime' answers there.",
+        ) from None
+    ticks_text = parts.get("ticks", b"").strip()
+    ticks = int(ticks_text) if ticks_text.isdigit() and int(ticks_text) else USUAL_TICKS
+    boot = parts.get("boot", b"").decode("ascii", "replace").strip()
+    offset = (sent_at + answered_at) / 2 - (begun + ended) / 2
+    found = {
+        pid: FarProcess(
+            pid=pid,
+            start=f"{boot}/{pid}/{started}",
+            started_at=begun - (uptime - started / ticks),
+            clock_offset=offset,
+            parent=parent,
+            name=name,
+            is_suspended=state in _SUSPENDED,
+        )
+        for pid, name, state, parent, started in _stats(parts.get("stat", b""))
+    }
+    is_root = parts.get("user", b"").strip() == b"0"
+    hides = not is_root and b"hidepid=" in parts.get("mounts", b"").replace(b"hidepid=0", b"")
+    return FarProcesses(found, begun, uptime, ticks, boot, offset, hides)
+
+
+class CommandLines:
+    """The command lines of a machine's processes. What names a file once does so until it ends."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._known: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
+
+    def reader(
+        self, family: Sequence[FarProcess], names: Callable[[Sequence[str], str], bool]
+    ) -> tuple[FarProcess | None, bool | None]:
+        """The process of a family that reads a worker's file: the last one whose words name it, else the first.
+
+        :param family: a process, and all that it has started.
+        :param names: whether words name the file, given the folder in which they were said (empty if not known).
+        :returns: that process, with its words, and whether they name the file; None if none may be read.
+        :raises MachineLostError: the machine cannot be reached.
+        """
+        if not family:
+            return None, None
+        # A process that executes another program keeps its pid and its start, but not its name.
+        key = {member.pid: (member.start, member.name) for member in family}
+        unknown = [member.pid for member in family if key[member.pid] not in self._known]
+        lines = {key[member.pid]: self._known[key[member.pid]] for member in family if key[member.pid] in self._known}
+        if unknown:
+            read = self._read(unknown)
+            lines.update({key[pid]: line for pid, line in read.items()})
+        readers = [m for m in family if key[m.pid] in lines and names(lines[key[m.pid]][1], lines[key[m.pid]][0])]
+        # Only an answer is kept: a script may execute a program of its own name, with the file among its words.
+        self._known = lines if readers else {}
+        chosen = readers[-1] if readers else family[0]
+        words = lines.get(key[chosen.pid], ("", ()))[1]
+        return replace(chosen, command_line=words), bool(readers) if lines else None
+
+    def _read(self, pids: Iterable[int]) -> dict[int, tuple[str, tuple[str, ...]]]:
+        words = ["/bin/sh", "-c", _COMMAND_LINES, "sh", *(str(pid) for pid in pids)]
+        answer = self._machine.run(words)
+        found = {}
+        for pid, content in parts_of(answer.out).items():
+            folder, _, line = content.partition(b"\n")
+            if line:
+                words_of = tuple(word.decode("utf-8", "surrogateescape") for word in line.rstrip(b"\0").split(b"\0"))
+                found[int(pid)] = (folder.decode("utf-8", "surrogateescape"), words_of)
+        return found
+
+
+def names_path(words: Sequence[str], folder: str, paths: Iterable[str]) -> bool:
+    """Whether the words of a command name a file.
+
+    :param words: the command line.
+    :param folder: in which relative words are meant; empty if not known.
+    :param paths: the file's absolute paths: as it is described, and behind links.
+    """
+    wanted = {posixpath.normpath(path) for path in paths if path}
+    for word in words:
+        if not word or len(word) > _LONGEST_PATH:
+            continue
+        path = word if word.startswith("/") or not folder else posixpath.join(folder, word)
+        if posixpath.normpath(path) in wanted:
+            return True
+    return False
+
+
+def look_at_processes(machine: Machine, *, clock: Callable[[], float]) -> FarProcesses:
+    """The processes of a machine as they are now.
+
+    :param clock: this machine's clock, seconds since the epoch.
+    :raises MachineLostError: the machine cannot be reached.
+    :raises CommandError: it has no ``/proc``.
+    """
+    sent_at = clock()
+    answer = machine.run(["/bin/sh", "-c", f"{BEGIN_PROBE} {END_OF_PROBE}", "sh"])
+    return processes_of(parts_of(answer.out), sent_at=sent_at, answered_at=clock())
+
+
+def _stats(text: bytes) -> Iterator[tuple[int, str, str, int, int]]:
+    position = 0
+    while (match := _STAT.search(text, position)) is not None:
+        numbers = match[4].split()
+        name = match[2].decode("utf-8", "replace")
+        yield int(match[1]), name, match[3].decode("ascii"), int(numbers[_PARENT]), int(numbers[_START])
+        position = match.end()
+
+
+def _seconds(text: bytes) -> float:
+    """``1732400000.123456789``; a ``date`` that does not know ``%N`` prints something else behind the point."""
+    whole, _, fraction = text.decode("ascii", "replace").strip().partition(".")
+    return float(f"{int(whole)}.{fraction}") if fraction.isdigit() else float(int(whole))

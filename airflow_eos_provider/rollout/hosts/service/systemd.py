@@ -1,0 +1,453 @@
+"""A worker that is the main process of a systemd unit: systemd tells about it, keeps its log, and restarts it.
+
+One start is named by the unit's invocation id, which systemd makes anew at each start, whoever asked for it
+(systemd.exec(5)). Neither ``NRestarts`` nor ``ActiveEnterTimestamp`` is part of the name: ``systemctl reset-failed``
+sets the one to 0 while the unit runs, and of ``Type=notify`` the other moves when a start is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.placement import Privilege, SystemdUnit
+from airflow_eos_provider.connect.startup_log import STARTUP_SECONDS, StartupLog, mode_from_own_log
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.redaction import remember
+from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, Permit, StartToken
+from airflow_eos_provider.rollout.hosts.launch import Launch, digest_of, shown_words
+from airflow_eos_provider.rollout.hosts.machine.far_process import (
+    BEGIN_PROBE,
+    END_OF_PROBE,
+    CommandLines,
+    FarProcess,
+    FarProcesses,
+    as_word,
+    names_path,
+    parts_of,
+    processes_of,
+)
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine
+from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
+from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
+from airflow_eos_provider.rollout.hosts.service.unit import PROPERTIES, Unit, files_of
+
+#: A start script may take so long until it executes the program that reads the worker's file, seconds.
+START_SCRIPT_SECONDS = 30.0
+
+#: Its arguments: the unit, the worker's file, and the command that tells whether the restart is allowed, if any. No
+#: more than 8 MiB of base64 leaves it: these are small files.
+_LOOK = (
+    as_word(
+        BEGIN_PROBE
+        + f"""
+    unit=$1; config=$2;
+    shown=$(systemctl show --no-pager --property={",".join(PROPERTIES)} -- "$unit" 2>&1); code=$?;
+    part code; echo "$code"; part show; printf '%s\\n' "$shown";
+    part config; readlink -f -- "$config";
+    each() {{ part "file $1"; stat -L -c '%Y %Z' -- "$1" 2>/dev/null || echo;
+    if [ -r "$1" ]; then head -c 1000000 -- "$1" | base64; else echo -; fi; }};
+    printf '%s\\n' "$shown" | while IFS= read -r line; do case $line in
+    FragmentPath=/*) each "${{line#*=}}";;
+    DropInPaths=/*) for file in ${{line#*=}}; do each "$file"; done;;
+    EnvironmentFiles=/*) line=${{line#*=}}; for file in ${{line% (ignore_errors=*}}; do
+    if [ -e "$file" ]; then each "$file"; fi; done;;
+    esac; done;
+    part polkit; command -v pkcheck;
+    """
+    )
+    + END_OF_PROBE
+)
+
+#: In the output of the scripts: the journal may not be read, or sudo does not let it.
+_CLOSED, _REFUSED = b"/=eos=closed", b"/=eos=refused"
+
+#: Runs what reads the journal: of this invocation alone, or through sudo of the unit, newest first, as JSON.
+_READ_JOURNAL = as_word(
+    f"""
+    LC_ALL=C; export LC_ALL; kind=$1; invocation=$2; shift 2;
+    of_invocation() {{ if [ "$kind" = json ]; then grep -F -e "$invocation" -e '{_REFUSED.decode()}'; else cat; fi; }};
+    read_journal() {{ "$@" || echo '{_REFUSED.decode()}'; }};
+    if [ "$kind" = text ]; then for file in /var/log/journal/*/system.journal /run/log/journal/*/system.journal; do
+    if [ -e "$file" ] && [ ! -r "$file" ]; then echo '{_CLOSED.decode()}'; fi; done; fi;
+    """
+)
+
+#: Prints the heads of the settings' blocks, and the mode.
+_STARTUP = f"{_READ_JOURNAL} " + as_word(
+    f"""
+    read_journal "$@" | of_invocation |
+    grep -E -e '[A-Za-z]Config values:' -e 'exactly[.]once[.]source[.]support = ' -e '{_REFUSED.decode()}' |
+    head -n 2000
+    """
+)
+
+#: Prints the last lines.
+_TAIL = f"{_READ_JOURNAL} " + as_word(
+    """
+    read_journal "$@" | of_invocation | if [ "$kind" = json ]; then head -n 60; else tail -n 60; fi
+    """
+)
+
+#: The journal of a start is read to its end, within so many seconds.
+JOURNAL_SECONDS = 20.0
+
+#: A right that was missing is asked for again after so many seconds.
+_RIGHT_SECONDS = 20.0
+
+_LOOK_AT_ITS_LOG = "look at its log"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFacts(ServiceFacts):
+    """The facts of a worker that is a systemd unit.
+
+    :param unit: the unit as systemd shows it; None if systemd could not be asked.
+    """
+
+    unit: Unit | None = field(default=None, repr=False)
+
+
+class SystemdService:
+    """One worker's unit; a :class:`~airflow_eos_provider.rollout.hosts.service.service.Service`.
+
+    :param machine: where it runs.
+    :param worker: its description.
+    """
+
+    def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
+        if not isinstance(worker.service, SystemdUnit):
+            raise ConfigurationError(f"{worker.worker_id} is described by no systemd unit.")
+        self.machine = machine
+        self.worker = worker
+        self.unit = worker.service.unit
+        self.has_journal = worker.service.journal
+        self._command_lines = CommandLines(machine)
+        self._startup: tuple[StartToken, StartupLog] | None = None
+        self._sudo = Sudo(machine)
+        self._sudo_for = worker.machine.sudo if worker.machine is not None else frozenset[Privilege]()
+        self._right_asked_at: float | None = None
+        self._missing: list[Obstacle] = []
+
+    @property
+    def where(self) -> str:
+        """In words, the machine."""
+        return self.machine.name or "this machine"
+
+    @property
+    def launch(self) -> Launch:
+        """The command that restarts it; what it executes, only its machine tells."""
+        words = ("systemctl", "restart", self.unit)
+        return Launch(words, digest=digest_of(self.worker.worker_id, json.dumps(words)))
+
+    @property
+    def how_to_start(self) -> str:
+        """In words, how the worker is started again where it has ended."""
+        return f"start {self.worker.worker_id}: systemctl start {self.unit} on {self.where}; read its log: {self.log}"
+
+    @property
+    def log(self) -> str:
+        """A path, or the command that shows it."""
+        if self.has_journal or self.worker.log is None:
+            return f"journalctl -u {self.unit}"
+        return str(self.worker.log)
+
+    def look(self) -> UnitFacts:
+        """The unit, its process and its files as they are now: one round trip, two at a new start.
+
+        :raises MachineLostError: its machine cannot be reached.
+        :raises CommandError: it is no Linux.
+        """
+        if self.unit.removesuffix(".service").endswith("@"):
+            return UnitFacts(problem=f"{self.unit} is a template; name an instance of it ({_example(self.unit)})")
+        config = str(self.worker.config or "")
+        sent_at = time.time()
+        answer = self.machine.run(["/bin/sh", "-c", _LOOK, "sh", self.unit, config])
+        parts = parts_of(answer.out)
+        processes = processes_of(parts, sent_at=sent_at, answered_at=time.time())
+        shown = parts.get("show", b"").decode("utf-8", "replace").strip()
+        unit = Unit.parse(shown, files_of(parts))
+        problem = _problem(unit, self.unit, self.where, shown)
+        if problem is not None:
+            return UnitFacts(problem=problem, clock_offset=processes.clock_offset)
+        variables = unit.variables()
+        remember({name: value for name, (value, _) in variables.items()})
+        paths = (config, parts.get("config", b"").decode("utf-8", "surrogateescape").strip())
+        process, reads_file = self._process(unit, processes, paths)
+        token = _token(unit, process)
+        return UnitFacts(
+            process=process,
+            token=token,
+            reads_file=reads_file,
+            state="" if process else f"unit {unit.name} is {unit.state}",
+            stopped=process is None and unit.is_stopped,
+            runs_as=f"unit {unit.name}, pid {process.pid}" if process else "",
+            details=_details(unit, process, processes, self.machine.name),
+            problem=self._wrong_file(unit, process, reads_file, processes),
+            obstacles=(*self._obstacles(unit, parts), *_suspended(unit, processes)),
+            restart=f"systemd's job {unit.job} of {unit.name} is under way" if unit.job else None,
+            variables={name: value for name, (value, _) in variables.items()},
+            variable_sources={name: source for name, (_, source) in variables.items()},
+            variables_changed_at=unit.variables_changed_at,
+            clock_offset=processes.clock_offset,
+            unit=unit,
+        )
+
+    def launch_now(self, facts: ServiceFacts) -> Launch:
+        """The restart, and what the unit executes with which variables."""
+        if not isinstance(facts, UnitFacts) or facts.unit is None:
+            return self.launch
+        unit = facts.unit
+        executed = [word for command in unit.commands for word in command]
+        words = ("systemctl", "restart", unit.name, "→", *shown_words(executed, facts.variables))
+        content = json.dumps([unit.executes, sorted(facts.variables.items())])
+        return Launch(
+            words=words,
+            cwd=unit.working_directory,
+            variables=tuple(sorted(facts.variables)),
+            digest=digest_of(self.worker.worker_id, content),
+        )
+
+    def startup(self, facts: ServiceFacts) -> StartupLog:
+        """The mode that the process printed into the journal at this start of the unit.
+
+        The journal knows the lines of one invocation, so no clock is needed.
+
+        :raises MachineLostError: its machine cannot be reached.
+        """
+        if self._startup is not None and self._startup[0] == facts.token:
+            return self._startup[1]
+        if not isinstance(facts, UnitFacts) or facts.unit is None or facts.process is None:
+            return StartupLog(None, facts.state or facts.problem or "its unit does not run")
+        found = self._read_journal(facts.unit)
+        age = time.time() - (facts.process.started_at + facts.clock_offset)
+        if found.mode is not None or age > STARTUP_SECONDS:
+            self._startup = (facts.token, found)
+        return found
+
+    def restart(
+        self,
+        *,
+        config_sha256: str,
+        changed_at: float | None,
+        stop_grace_seconds: float,
+        on_event: Callable[[str], None],
+        permit: Permit,
+        rollout: str,
+        replaces: str,
+    ) -> None:
+        """One job of systemd's, which it finishes by itself; see ``unit_restart.py``."""
+        from airflow_eos_provider.rollout.hosts.service.unit_restart import UnitRestart  # it looks by this service
+
+        UnitRestart(self, stop_grace_seconds, on_event).run(
+            changed_at=changed_at, permit=permit, rollout=rollout, replaces=replaces
+        )
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """The commands of a restart, for root where the description has sudo do them."""
+        user = "root" if "service" in self._sudo_for else ""
+        restart = Command(("systemctl", "restart", "--no-block", self.unit), user)
+        return (restart, Command(("systemctl", "reset-failed", self.unit), user))
+
+    @property
+    def log_commands(self) -> tuple[Command, ...]:
+        """The command that reads the journal through sudo, which is always the same; empty where none is needed."""
+        if not self.has_journal or "log" not in self._sudo_for:
+            return ()
+        fields = "--output-fields=MESSAGE,_SYSTEMD_INVOCATION_ID"
+        return (Command(("journalctl", "--no-pager", "-r", "-o", "json", fields, "-u", self.unit), "root"),)
+
+    def restart_words(self) -> tuple[str, ...]:
+        """The command that gives systemd the job."""
+        return self._sudo.words(self.commands[0])
+
+    def reset_words(self) -> tuple[str, ...]:
+        """The command that makes systemd forget a start limit."""
+        return self._sudo.words(self.commands[1])
+
+    def last_lines(self, invocation: str) -> str:
+        """The last lines that the worker printed in an invocation of the unit; they may hold secrets.
+
+        :raises MachineLostError: its machine cannot be reached.
+        """
+        if self.worker.log is not None and not self.has_journal:
+            words: tuple[str, ...] = ("tail", "-c", "16000", "--", str(self.worker.log))
+            answer = self.machine.run(words)
+            return answer.out.decode("utf-8", "replace") or f"({self.worker.log}: {answer.problem})"
+        return self._journal(invocation, _TAIL).decode("utf-8", "replace")
+
+    def _process(
+        self, unit: Unit, processes: FarProcesses, paths: Sequence[str]
+    ) -> tuple[FarProcess | None, bool | None]:
+        """The process that reads the worker's file, and whether its words name it."""
+        if not unit.main_pid:
+            return None, None
+        family = processes.family(unit.main_pid)
+        if family:
+
+            def names(words: Sequence[str], folder: str) -> bool:
+                return names_path(words, folder or unit.working_directory, paths)
+
+            return self._command_lines.reader(family, names)
+        started = unit.main_started_at_boottime
+        return (
+            FarProcess(
+                pid=unit.main_pid,
+                start=f"{processes.boot}/{unit.main_pid}/{started}",
+                started_at=processes.at_uptime(started) if started is not None else processes.now,
+                clock_offset=processes.clock_offset,
+            ),
+            None,
+        )
+
+    def _wrong_file(
+        self, unit: Unit, process: FarProcess | None, reads_file: bool | None, processes: FarProcesses
+    ) -> str | None:
+        if process is None or reads_file is not False or self.worker.config is None:
+            return None
+        if processes.now - process.started_at < START_SCRIPT_SECONDS:
+            return None  # a start script that has not come to the worker yet
+        return (
+            f"no process of unit {unit.name} was started with {self.worker.config}: it is the unit of another worker, "
+            "or 'config' names another file than the unit does"
+        )
+
+    def _obstacles(self, unit: Unit, parts: Mapping[str, bytes]) -> tuple[Obstacle, ...]:
+        found = []
+        if unit.result == "start-limit-hit":
+            found.append(
+                Obstacle(
+                    "restart",
+                    f"unit {unit.name} has hit its start limit: it ended right after each of its last starts",
+                    f"{_LOOK_AT_ITS_LOG} ({self.log}), correct what it reports, then: systemctl reset-failed "
+                    f"{unit.name}",
+                )
+            )
+        if unit.needs_reload:
+            found.append(
+                Obstacle(
+                    "restart",
+                    f"the files of unit {unit.name} were changed, and systemd has not read them: a restart would start "
+                    "what it has read before",
+                    f"systemctl daemon-reload on {self.where}, then plan again",
+                    of_next_start=True,
+                )
+            )
+        if unit.refuses_restart:
+            what = f"unit {unit.name} refuses to be stopped or started by a command (RefuseManualStart=, …Stop=)"
+            found.append(Obstacle("restart", what, "change its unit file", of_next_start=True))
+        found += self._missing_right(unit, parts)
+        return tuple(found)
+
+    def _missing_right(self, unit: Unit, parts: Mapping[str, bytes]) -> list[Obstacle]:
+        """Whether this login may restart the unit. What polkit's rules allow is only known once it is tried."""
+        if self._right_asked_at is not None and time.monotonic() - self._right_asked_at < _RIGHT_SECONDS:
+            return self._missing
+        self._missing = self._ask_right(unit, parts)
+        # A right that is there stays; one that is missing may have been given meanwhile.
+        self._right_asked_at = time.monotonic() if self._missing else float("inf")
+        return self._missing
+
+    def _ask_right(self, unit: Unit, parts: Mapping[str, bytes]) -> list[Obstacle]:
+        if "service" in self._sudo_for:
+            obstacle = self._sudo.obstacle(self.commands, "restart")
+            return [replace(obstacle, of_next_start=True)] if obstacle is not None else []
+        if parts.get("user", b"").strip() == b"0" or parts.get("polkit", b"").strip():
+            return []
+        what = f"this login may not restart unit {unit.name} on {self.where}: it is not root, and polkit is absent"
+        remedy = "let it go through sudo (machine: {sudo: [service]}), with the lines of 'eos hosts sudoers'"
+        return [Obstacle("restart", what, remedy, of_next_start=True)]
+
+    def _read_journal(self, unit: Unit) -> StartupLog:
+        where = f"the journal of {unit.name}"
+        if not unit.invocation:
+            return StartupLog(None, f"{where} cannot be searched: systemd names no invocation of it")
+        text = self._journal(unit.invocation, _STARTUP)
+        found = mode_from_own_log(text, where)
+        if found is not None:
+            return found
+        lines = text.splitlines()
+        if _CLOSED in lines or _REFUSED in lines:
+            return StartupLog(
+                None,
+                f"{where} may not be read by this login: make it a member of the group systemd-journal, or let the log "
+                "go through sudo (machine: {sudo: [log]}), with the lines of 'eos hosts sudoers'",
+            )
+        return StartupLog(None, f"{where} holds no start-up of this invocation (its settings are printed at INFO)")
+
+    def _journal(self, invocation: str, script: str) -> bytes:
+        """What the worker printed in an invocation, as a script leaves it, in the order of time."""
+        by_sudo = self.log_commands
+        if by_sudo:
+            words = self._sudo.words(by_sudo[0])
+        else:
+            match = f"_SYSTEMD_INVOCATION_ID={invocation}"
+            words = ("journalctl", "--no-pager", "-o", "cat", "-u", self.unit, match)
+        kind = "json" if by_sudo else "text"
+        answer = self.machine.run(["/bin/sh", "-c", script, "sh", kind, invocation, *words], seconds=JOURNAL_SECONDS)
+        return _messages(answer.out) if by_sudo else answer.out
+
+
+def _messages(out: bytes) -> bytes:
+    """The messages of a journal's entries as JSON, newest first, as text in the order of time."""
+    lines = []
+    for line in reversed(out.splitlines()):
+        try:
+            message = json.loads(line)["MESSAGE"]
+            lines.append(message.encode() if isinstance(message, str) else bytes(message))
+        except (ValueError, KeyError, TypeError):
+            lines.append(line)
+    return b"\n".join(lines) + b"\n"
+
+
+def _token(unit: Unit, process: FarProcess | None) -> StartToken:
+    """Names this start: the unit's, and of a process that the unit's own has started, that one's."""
+    if process is None:
+        return NOT_RUNNING
+    name = unit.invocation or process.start
+    return StartToken(name if process.pid == unit.main_pid else f"{name}/{process.start}")
+
+
+def _problem(unit: Unit, asked: str, where: str, shown: str) -> str | None:
+    """What the description has wrong, as systemd says."""
+    if not unit.load_state:
+        said = shown.splitlines()[-1][:200] if shown else "systemctl printed nothing"
+        return f"systemd on {where} does not tell about {asked}: {said}"
+    match unit.load_state:
+        case "loaded":
+            return None
+        case "not-found":
+            return f"there is no unit {asked} on {where}"
+        case "masked":
+            return f"unit {asked} on {where} is masked: nothing may start it (systemctl unmask)"
+        case other:
+            return f"unit {asked} on {where} is not loaded ({other}): {unit.load_error or 'see systemctl status'}"
+
+
+def _suspended(unit: Unit, processes: FarProcesses) -> tuple[Obstacle, ...]:
+    for member in processes.family(unit.main_pid):
+        if member.is_suspended:
+            what = f"its process {member.pid} is suspended (SIGSTOP)"
+            return (Obstacle("answer", what, f"continue it: kill -CONT {member.pid}"),)
+    return ()
+
+
+def _details(unit: Unit, process: FarProcess | None, processes: FarProcesses, machine: str) -> dict[str, object]:
+    details: dict[str, object] = {"unit": unit.name, "pid": process.pid if process else None, "state": unit.state}
+    if machine:
+        details["machine"] = machine
+    if unit.restarts:
+        details["restarts_by_systemd"] = unit.restarts
+    if unit.unread_files:
+        details["unreadable"] = list(unit.unread_files)
+    if processes.hides and process is not None and not process.name:
+        details["hidden"] = "processes of other users are hidden from this login (hidepid)"
+    return details
+
+
+def _example(template: str) -> str:
+    return template.removesuffix(".service") + "1.service"

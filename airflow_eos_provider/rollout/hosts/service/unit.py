@@ -1,0 +1,329 @@
+"""A systemd unit as ``systemctl show`` prints it, and the variables that it gives to its process. Pure values.
+
+Rules: systemctl(1) (show, its exit codes), systemd.exec(5) (Environment=, EnvironmentFile=), systemd.service(5)
+(Restart=, timeouts), systemd.unit(5) (StartLimitBurst=, names and templates). systemd 239 and later; a property that a
+version does not know is missing in its answer, and counts as empty.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+import shlex
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+#: What is asked for.
+PROPERTIES = (
+    "Id",
+    "LoadState",
+    "LoadError",
+    "ActiveState",
+    "SubState",
+    "Result",
+    "InvocationID",
+    "NRestarts",
+    "MainPID",
+    "ExecMainStartTimestampMonotonic",
+    "ExecMainStatus",
+    "ExecStart",
+    "ExecStartPre",
+    "Environment",
+    "EnvironmentFiles",
+    "FragmentPath",
+    "DropInPaths",
+    "Job",
+    "NeedDaemonReload",
+    "Restart",
+    "RestartUSec",
+    "TimeoutStartUSec",
+    "TimeoutStopUSec",
+    "KillMode",
+    "Type",
+    "User",
+    "Group",
+    "WorkingDirectory",
+    "UnitFileState",
+    "ControlGroup",
+    "CanStart",
+    "RefuseManualStart",
+    "RefuseManualStop",
+)
+
+#: What ``DefaultTimeoutStartSec=`` and ``DefaultTimeoutStopSec=`` are unless set, seconds.
+_DEFAULT_TIMEOUT = 90.0
+
+_SPANS = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|min|h|d|w|month|y)\b")
+_SECONDS = {
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+    "w": 604800.0,
+    "month": 2629800.0,
+    "y": 31557600.0,
+}
+
+_COMMAND = re.compile(r"\{ path=(.*?) ; argv\[\]=(.*?) ; (?:ignore_errors|flags)=")
+
+#: The form in which systemctl prints a file of variables.
+_FILE = re.compile(r"(.*?) \(ignore_errors=(?:yes|no)\)$")
+
+#: Sets variables in a unit's file.
+_ENVIRONMENT = re.compile(r"^\s*Environment\s*=(.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFile:
+    """A file that a unit is made of, or that holds variables of it.
+
+    :param path: its path.
+    :param data: its bytes, which may hold secrets; None if they may not be read.
+    :param changed_at: last change of anything about it, by its machine's clock; None if that is not known.
+    """
+
+    path: str
+    data: bytes | None = field(repr=False)
+    changed_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One unit at one moment.
+
+    :param properties: what ``systemctl show`` printed, by name; it may hold secrets.
+    :param environment_files: the paths or patterns of EnvironmentFile=, in order.
+    :param files: the files of those, and the unit's own, as far as they are there.
+    """
+
+    properties: Mapping[str, str] = field(repr=False)
+    environment_files: tuple[str, ...] = ()
+    files: tuple[UnitFile, ...] = ()
+
+    @classmethod
+    def parse(cls, shown: str, files: tuple[UnitFile, ...] = ()) -> Unit:
+        """Read the output of ``systemctl show``; of a property that comes several times, the last."""
+        properties: dict[str, str] = {}
+        variables_files = []
+        for line in shown.splitlines():
+            name, equals, value = line.partition("=")
+            if not equals:
+                continue
+            if name == "EnvironmentFiles":
+                found = _FILE.match(value)
+                variables_files += [found[1] if found else value] if value else []
+            elif name in ("ExecStart", "ExecStartPre") and name in properties:
+                properties[name] += f"\n{value}"
+            else:
+                properties[name] = value
+        return cls(properties, tuple(variables_files), files)
+
+    def _get(self, name: str) -> str:
+        return self.properties.get(name, "").strip()
+
+    @property
+    def name(self) -> str:
+        """Its own name, where it is asked for by an alias."""
+        return self._get("Id")
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._get("LoadState") == "loaded"
+
+    @property
+    def load_state(self) -> str:
+        return self._get("LoadState")
+
+    @property
+    def load_error(self) -> str:
+        """Why it is not loaded, in systemd's words."""
+        return self._get("LoadError").partition(" ")[2].strip('" ')
+
+    @property
+    def invocation(self) -> str:
+        """Names its last start, random; empty for a unit that was never started or is forgotten since."""
+        return self._get("InvocationID")
+
+    @property
+    def main_pid(self) -> int:
+        return _number(self._get("MainPID"))
+
+    @property
+    def restarts(self) -> int:
+        """How often systemd itself has started it again since its last start by a command, or ``reset-failed``."""
+        return _number(self._get("NRestarts"))
+
+    @property
+    def active_state(self) -> str:
+        return self._get("ActiveState")
+
+    @property
+    def is_between_starts(self) -> bool:
+        """Whether it has ended and systemd will start it again after ``RestartSec=``."""
+        return self._get("SubState").startswith("auto-restart")
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.active_state in ("inactive", "failed") or self.is_between_starts
+
+    @property
+    def result(self) -> str:
+        """How it has ended: ``success``, ``exit-code``, ``start-limit-hit`` and others."""
+        return self._get("Result")
+
+    @property
+    def job(self) -> str:
+        """A job of systemd's that is under way for it: ``861``; empty if none is."""
+        job = self._get("Job")
+        return "" if job in ("", "0") else job
+
+    @property
+    def state(self) -> str:
+        """In words, how it stands: ``failed (start-limit-hit)``."""
+        detail = self.result if self.active_state == "failed" else self._get("SubState")
+        return f"{self.active_state} ({detail})" if detail else self.active_state
+
+    @property
+    def needs_reload(self) -> bool:
+        return self._get("NeedDaemonReload") == "yes"
+
+    @property
+    def refuses_restart(self) -> bool:
+        return "yes" in (self._get("RefuseManualStart"), self._get("RefuseManualStop"))
+
+    @property
+    def commands(self) -> tuple[tuple[str, ...], ...]:
+        """The commands of ExecStart=; systemctl prints their words without quotes, so blanks in one divide it."""
+        return tuple(tuple(argv.split()) for _, argv in _COMMAND.findall(self._get("ExecStart")))
+
+    @property
+    def main_started_at_boottime(self) -> float | None:
+        """When its main process was started, seconds since the boot; None if that is not known."""
+        microseconds = _number(self._get("ExecMainStartTimestampMonotonic"))
+        return microseconds / 1e6 if microseconds else None
+
+    @property
+    def stop_seconds(self) -> float | None:
+        """How long it may take to stop before systemd kills it; None for ever."""
+        return seconds_of(self._get("TimeoutStopUSec"))
+
+    @property
+    def start_seconds(self) -> float | None:
+        """How long it may take until it counts as started; None for ever."""
+        return seconds_of(self._get("TimeoutStartUSec"))
+
+    @property
+    def restart_pause_seconds(self) -> float:
+        """The pause before systemd itself starts it again."""
+        return seconds_of(self._get("RestartUSec") or "100ms") or 0.0
+
+    @property
+    def executes(self) -> tuple[str, ...]:
+        """Everything that tells what a start of it executes, for a digest; no moment, no pid, no variable in it."""
+        commands = [_COMMAND.findall(self._get(name)) for name in ("ExecStartPre", "ExecStart")]
+        names = ("Id", "Type", "User", "Group", "WorkingDirectory", "Restart", "FragmentPath", "DropInPaths")
+        return (*(f"{path} {argv}" for each in commands for path, argv in each), *(self._get(name) for name in names))
+
+    @property
+    def working_directory(self) -> str:
+        return self._get("WorkingDirectory").lstrip("!")
+
+    @property
+    def unit_files(self) -> tuple[str, ...]:
+        """The unit's file and its drop-ins, in the order in which they are read."""
+        return tuple(path for path in (self._get("FragmentPath"), *self._get("DropInPaths").split()) if path)
+
+    def variables(self) -> dict[str, tuple[str, str]]:
+        """By name of a variable its value and what sets it; files that may not be read are left out."""
+        found: dict[str, tuple[str, str]] = {}
+        setters = dict(self._setters())
+        for name, value in assignments(self._get("Environment")).items():
+            found[name] = (value, setters.get(name, self._get("FragmentPath") or self.name))
+        own = set(self.unit_files)
+        for file in self.files:
+            if file.path not in own and file.data is not None:
+                found.update({n: (v, file.path) for n, v in environment_file(file.data.decode("utf-8", "replace"))})
+        return found
+
+    @property
+    def unread_files(self) -> tuple[str, ...]:
+        """Files of variables that are there and may not be read."""
+        own = set(self.unit_files)
+        return tuple(file.path for file in self.files if file.path not in own and file.data is None)
+
+    @property
+    def variables_changed_at(self) -> float | None:
+        """When a file of variables was last changed, by its machine's clock; None if there is none."""
+        own = set(self.unit_files)
+        moments = [f.changed_at for f in self.files if f.path not in own and f.changed_at is not None]
+        return max(moments, default=None)
+
+    def _setters(self) -> Iterator[tuple[str, str]]:
+        """Variables by the unit's file that sets them last."""
+        by_path = {file.path: file.data for file in self.files}
+        for path in self.unit_files:
+            text = (by_path.get(path) or b"").decode("utf-8", "replace").replace("\\\n", " ")
+            for line in _ENVIRONMENT.findall(text):
+                yield from ((name, path) for name in assignments(line))
+
+
+def files_of(parts: Mapping[str, bytes]) -> tuple[UnitFile, ...]:
+    """The files in the output of a look: parts ``file PATH`` with ``MTIME CTIME`` and then Base64, or nothing."""
+    found = []
+    for name, content in parts.items():
+        if not name.startswith("file "):
+            continue
+        head, _, body = content.partition(b"\n")
+        moments = [float(word) for word in head.split() if word.replace(b".", b"").isdigit()]
+        data: bytes | None
+        try:
+            data = b64decode(b"".join(body.split())) if body.strip() != b"-" else None
+        except binascii.Error:
+            data = None
+        found.append(UnitFile(name.removeprefix("file "), data, max(moments, default=None)))
+    return tuple(found)
+
+
+def assignments(text: str) -> dict[str, str]:
+    """``A=1 "B=two words"`` as variables; a word that is none is left out."""
+    try:
+        words = shlex.split(text.replace("$'", "'"), posix=True)
+    except ValueError:
+        words = text.split()
+    pairs = (word.partition("=") for word in words)
+    return {name: value for name, equals, value in pairs if equals and name}
+
+
+def environment_file(text: str) -> Iterator[tuple[str, str]]:
+    """The variables of a file as EnvironmentFile= reads it: ``NAME=value``, comments by ``#`` and ``;``, quotes."""
+    for line in text.replace("\\\n", "").splitlines():
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#;":
+            continue
+        name, equals, value = stripped.partition("=")
+        if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name.strip()):
+            continue
+        yield name.strip(), _unquoted(value.strip())
+
+
+def seconds_of(span: str) -> float | None:
+    """``1min 30s`` in seconds; None for ``infinity``. A unit that does not say has systemd's default."""
+    if span == "infinity":
+        return None
+    found = _SPANS.findall(span)
+    return sum(float(number) * _SECONDS[unit] for number, unit in found) if found else _DEFAULT_TIMEOUT
+
+
+def _unquoted(value: str) -> str:
+    try:
+        words = shlex.split(value, posix=True) if value[:1] in "\"'" else []
+    except ValueError:
+        words = []
+    return words[0] if words else value
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() else 0

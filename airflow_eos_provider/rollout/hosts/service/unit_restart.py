@@ -1,0 +1,279 @@
+"""The restart of a worker's unit: one job of systemd's, given once, waited for, and reported.
+
+Once systemd has the job, it stops and starts the unit, whoever is connected. What may happen twice is the giving of it:
+a command that was held up in a connection that dies arrives later, or an answer is lost. So the far side compares
+first: it gives the job only where the unit still is in the invocation that is to be replaced, with no job under way.
+A command that arrives after the restart finds another invocation, and does nothing.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.redaction import secrets_of
+from airflow_eos_provider.rollout.hosts.host import CLOCK_TICK_SECONDS, NOT_RUNNING, Permit, WorkerStartError
+from airflow_eos_provider.rollout.hosts.log_tail import shown_lines
+from airflow_eos_provider.rollout.hosts.machine.far_process import as_word
+from airflow_eos_provider.rollout.hosts.machine.machine import Answer, MachineLostError
+from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService, UnitFacts
+from airflow_eos_provider.rollout.hosts.service.unit import Unit
+
+#: A started worker is watched until it listens, at most this many seconds; one that ends meanwhile has refused its
+#: configuration.
+EARLY_END_SECONDS = 10.0
+
+#: What systemd may take for a job beside its own timeouts: other jobs before it, a busy machine.
+SLACK_SECONDS = 30.0
+
+#: Where a unit says that its stop or its start may take for ever, the wait for it ends nevertheless.
+LONGEST_SECONDS = 300.0
+
+#: systemd gives up a stop some seconds after ``TimeoutStopSec=``: it kills, and waits as long again (systemd.kill(5)).
+_KILLS = 2
+
+#: The compare answers so where the unit is in another invocation by now, or has a job.
+_MOVED, _BUSY = 75, 76
+
+#: The compare is repeated so often where a unit that keeps ending moves under it.
+_ATTEMPTS = 5
+
+_LOOK_SECONDS = 0.2
+_CONNECT_SECONDS = 0.5
+
+#: Its arguments: the unit, the invocation that is to be replaced (empty: none), and the command that gives the job.
+_COMPARE_AND_RESTART = as_word(
+    f"""
+    unit=$1; expected=$2; shift 2; LC_ALL=C; export LC_ALL;
+    shown=$(systemctl show --property=InvocationID,Job,ActiveState -- "$unit") || exit 1;
+    now=; job=; state=;
+    for line in $shown; do case $line in
+    InvocationID=*) now=${{line#*=}};; Job=*) job=${{line#*=}};; ActiveState=*) state=${{line#*=}};; esac; done;
+    case $job in ''|0) ;; *) exit {_BUSY};; esac;
+    if [ "$now" != "$expected" ]; then case "$now $state" in ' inactive'|' failed') ;; *) exit {_MOVED};; esac; fi;
+    exec "$@"
+    """
+)
+
+_PERMISSION_WORDS = ("authentication required", "access denied", "permission denied", "a password is required", "sudo:")
+
+
+class UnitRestart:
+    """One restart of one worker's unit.
+
+    :param service: the unit.
+    :param stop_grace_seconds: how long the worker should have to stop by itself; the unit's own limit governs.
+    :param on_event: receives in words what happens.
+    """
+
+    def __init__(self, service: SystemdService, stop_grace_seconds: float, on_event: Callable[[str], None]) -> None:
+        self._service = service
+        self._grace = stop_grace_seconds
+        self._on_event = on_event
+
+    def run(self, *, changed_at: float | None, permit: Permit, rollout: str, replaces: str) -> None:
+        """Restart it, unless this very act was done already.
+
+        :param changed_at: when the worker's file was last changed, by its machine's clock.
+        :raises MachineLostError: the machine cannot be reached, and it is not known whether it finishes the act.
+        """
+
+        def is_done(facts: UnitFacts) -> bool:
+            return bool(rollout) and _is_done(facts, replaces, changed_at)
+
+        facts, unit = self._startable(self._service.look())
+        if unit.job:
+            self._on_event("a restart that was begun before is under way; waiting for its end")
+            facts, unit = self._startable(self._wait_for_job(facts, unit))
+        if is_done(facts):
+            self._on_event(f"it was restarted already: {facts.runs_as}")
+            self._watch(facts)
+            return
+        self._say_stop_limit(unit)
+        permit("stop" if facts.process else "start")
+        if unit.active_state == "failed" or unit.result == "start-limit-hit":
+            self._run_checked(self._service.reset_words(), "systemd could not be made to forget its failure")
+        self._watch(self._restart(facts, is_done))
+
+    def _startable(self, facts: UnitFacts) -> tuple[UnitFacts, Unit]:
+        """The facts of a unit that can be restarted.
+
+        :raises ConfigurationError: the description is wrong.
+        """
+        if facts.unit is None:
+            raise ConfigurationError(
+                f"{self._service.worker.worker_id} cannot be restarted: {facts.problem}.",
+                remedy="Correct 'service' or 'machine' in the cluster description.",
+            )
+        if facts.unit.refuses_restart or facts.unit.needs_reload:
+            obstacle = next(each for each in facts.obstacles if each.of_next_start)
+            raise RefusedError(
+                f"{self._service.worker.worker_id} is not restarted: {obstacle.what}.", remedy=f"{obstacle.remedy}."
+            )
+        return facts, facts.unit
+
+    def _restart(self, facts: UnitFacts, is_done: Callable[[UnitFacts], bool]) -> UnitFacts:
+        """Give systemd the job once, whatever the connection does, and wait for its end.
+
+        :param is_done: whether what runs has come after this act was asked for, whoever has started it.
+        :returns: the unit after that.
+        """
+        may_have_given = False
+        for _ in range(_ATTEMPTS):
+            assert facts.unit is not None
+            before = facts.unit.invocation
+            answer = self._compare_and_restart(before)
+            if answer is not None and answer.exit_code not in (0, _MOVED, _BUSY):
+                raise self._refusal(answer)
+            may_have_given = may_have_given or answer is None
+            facts = self._look_again()
+            if answer is not None and answer.ok:
+                return self._wait_for_job(facts, facts.unit, replaces=before)
+            if facts.unit is not None and facts.unit.job:
+                facts = self._wait_for_job(facts, facts.unit)
+            has_moved = facts.unit is None or facts.unit.invocation != before
+            if has_moved and (may_have_given or is_done(facts)):
+                return facts
+            # The command was lost before it ran, or the unit was in another invocation when it came: once more.
+        raise RefusedError(
+            f"{self._service.worker.worker_id} was not restarted: its unit moved at each of {_ATTEMPTS} attempts.",
+            remedy=f"It ends again and again: read its log ({self._service.log}).",
+        )
+
+    def _compare_and_restart(self, invocation: str) -> Answer | None:
+        """Its answer; None where the connection was lost before that."""
+        words = ["/bin/sh", "-c", _COMPARE_AND_RESTART, "sh", self._service.unit, invocation]
+        try:
+            return self._service.machine.run([*words, *self._service.restart_words()])
+        except MachineLostError as error:
+            if not error.may_have_run:
+                raise
+            self._on_event(f"the connection to {self._service.where} was lost; looking what has happened there")
+            return None
+
+    def _look_again(self, give_up_at: float | None = None) -> UnitFacts:
+        """A look on a connection that may have to be mended first.
+
+        :raises MachineLostError: it could not be, in time.
+        """
+        deadline = time.monotonic() + SLACK_SECONDS if give_up_at is None else give_up_at
+        while True:
+            try:
+                return self._service.look()
+            except MachineLostError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_LOOK_SECONDS)
+
+    def _wait_for_job(self, facts: UnitFacts, unit: Unit | None, *, replaces: str | None = None) -> UnitFacts:
+        """Wait until systemd has finished the job.
+
+        :param replaces: the invocation that must be gone; None if that does not matter.
+        :raises RefusedError: it is not over in time.
+        """
+        seconds = _bounded(unit.stop_seconds) * _KILLS + _bounded(unit.start_seconds) if unit else LONGEST_SECONDS
+        deadline = time.monotonic() + seconds + SLACK_SECONDS
+        while True:
+            unit = facts.unit
+            if unit is not None and not unit.job and (replaces is None or _is_replaced(unit, replaces)):
+                return facts
+            if time.monotonic() >= deadline:
+                state = unit.state if unit else facts.problem
+                raise RefusedError(
+                    f"The restart of {self._service.worker.worker_id} is not over after {seconds:.0f} s; systemd goes "
+                    f"on with it without this process. Unit {self._service.unit} is {state}.",
+                    remedy=f"Look what it waits for: systemctl status {self._service.unit}; systemctl list-jobs.",
+                )
+            time.sleep(_LOOK_SECONDS)
+            facts = self._look_again(deadline)
+
+    def _watch(self, facts: UnitFacts) -> None:
+        """Wait until the worker listens, or its first seconds are over; what comes later is the gate's.
+
+        :raises WorkerStartError: it has ended.
+        """
+        first = facts.unit.invocation if facts.unit else ""
+        deadline = time.monotonic() + EARLY_END_SECONDS
+        while True:
+            unit = facts.unit
+            if unit is None or unit.is_stopped or unit.invocation != first or unit.restarts:
+                raise self._ended(unit, first)
+            if self._is_listening() or time.monotonic() >= deadline:
+                return
+            time.sleep(_LOOK_SECONDS)
+            facts = self._look_again(deadline + SLACK_SECONDS)
+
+    def _is_listening(self) -> bool:
+        parts = urlsplit(self._service.worker.url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        try:
+            with socket.create_connection((parts.hostname or "", port), timeout=_CONNECT_SECONDS):
+                return True
+        except OSError:
+            return False
+
+    def _ended(self, unit: Unit | None, invocation: str) -> WorkerStartError:
+        service = self._service
+        state = unit.state if unit else "gone"
+        again = f"; systemd has started it again {unit.restarts} times" if unit and unit.restarts else ""
+        return WorkerStartError(
+            f"{service.worker.worker_id} (unit {service.unit}) ended right after its start: it is {state}{again}. "
+            f"Its log:\n{self._tail(invocation)}",
+            remedy=f"Correct what the log reports ({service.log}).",
+        )
+
+    def _tail(self, invocation: str) -> str:
+        try:
+            text = self._service.last_lines(invocation)
+        except MachineLostError as error:
+            return f"(the log cannot be read: {error.found})"
+        return shown_lines(text, secrets=secrets_of(dict(self._service.worker.env)))
+
+    def _run_checked(self, words: tuple[str, ...], otherwise: str) -> None:
+        answer = self._service.machine.run(words)
+        if not answer.ok:
+            self._on_event(f"{otherwise}: {answer.problem}")
+
+    def _refusal(self, answer: Answer) -> RefusedError:
+        words = " ".join(self._service.restart_words())
+        said = answer.err.decode("utf-8", "replace").strip()
+        if any(each in said.lower() for each in _PERMISSION_WORDS):
+            why = said.splitlines()[0].rstrip(".")  # systemctl's last line says where to look for more
+            return RefusedError(
+                f"{self._service.worker.worker_id} was not restarted: '{words}' is not allowed: {why}. "
+                "Nothing was stopped.",
+                remedy="Let it go through sudo (machine: {sudo: [service]}), with the lines of 'eos hosts sudoers'.",
+            )
+        return RefusedError(
+            f"{self._service.worker.worker_id} was not restarted: '{words}' failed: {answer.problem}.",
+            remedy=f"Look at it on {self._service.where}: systemctl status {self._service.unit}.",
+        )
+
+    def _say_stop_limit(self, unit: Unit) -> None:
+        """Which limit the stop has, where it is not the one that the roll was given."""
+        limit = unit.stop_seconds
+        if limit is None:
+            self._on_event(f"unit {unit.name} may take for ever to stop (TimeoutStopSec=infinity)")
+        elif abs(limit - self._grace) > 1.0:
+            self._on_event(
+                f"systemd kills it {limit:.0f} s after its stop begins (TimeoutStopSec=), not after {self._grace:.0f} s"
+            )
+
+
+def _is_done(facts: UnitFacts, replaces: str, changed_at: float | None) -> bool:
+    """Whether what runs is another start than the one to be replaced, and has read the worker's file as it is now."""
+    if facts.process is None or facts.token in (NOT_RUNNING, replaces) or changed_at is None:
+        return False
+    return facts.process.started_at > changed_at + CLOCK_TICK_SECONDS
+
+
+def _is_replaced(unit: Unit, invocation: str) -> bool:
+    """Whether a start has come after that invocation; a unit that failed at once may be forgotten with its name."""
+    return unit.invocation != invocation or (unit.active_state == "failed" and unit.result != "success")
+
+
+def _bounded(seconds: float | None) -> float:
+    return LONGEST_SECONDS if seconds is None else min(seconds, LONGEST_SECONDS)
