@@ -86,7 +86,8 @@ def _config() -> dict[str, Any]:
             "options": {
                 "allow_host_commands_in_connection": {
                     "description": "Whether a connection of type kafka_connect may say what is run, written or stopped "
-                    "on the machine of an Airflow worker (start, config, pid_file, env and so on of its workers). "
+                    "on the machine of an Airflow worker, or on machines that it logs in to (machine, service, config, "
+                    "start and so on of its workers). "
                     "Whoever may edit connections can then run any command as the Airflow worker. Otherwise the "
                     "connection names a cluster_file.",
                     "version_added": "0.1.0",
@@ -126,10 +127,17 @@ def _kafka_connect_connection() -> dict[str, Any]:
                 type_=["object", "null"],
             ),
             "rest": _field("REST settings", "token, ca, client_certificate, verify …", type_=["object", "null"]),
+            "defaults": _field(
+                "Defaults of all workers",
+                "machine, service, config and log of every worker that does not say them itself; as for workers, [eos] "
+                "allow_host_commands_in_connection has to be on.",
+                type_=["object", "null"],
+            ),
             "workers": {
                 "label": "Workers",
-                "description": 'One entry per worker, such as [{"url": "http://connect-1:8083"}]. Commands for the '
-                "worker's host belong in the cluster file, unless [eos] allow_host_commands_in_connection is on.",
+                "description": 'One entry per worker, such as [{"url": "http://connect-1:8083"}]. Its machine (with '
+                "conn_id, a connection of type ssh), its service and its files belong in the cluster file, unless "
+                "[eos] allow_host_commands_in_connection is on.",
                 "schema": {"type": ["array", "null"], "items": {"type": "object"}},
             },
             "other_kafka": {

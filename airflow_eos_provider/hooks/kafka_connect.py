@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_eos_provider.connect.cluster import ConnectCluster, exposed_file, other_kafka_of
 from airflow_eos_provider.connect.other_kafka import addresses_of
+from airflow_eos_provider.connect.placement import SshConnection, SshConnections, SshLogin
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.hooks.shown_extra import (
     HOST_COMMANDS_OPTION,
@@ -23,6 +24,7 @@ from airflow_eos_provider.hooks.shown_extra import (
     host_commands_in,
     shown_in_clear,
 )
+from airflow_eos_provider.hooks.ssh_login import ssh_connection
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.tokens import OUR_METHODS, cloud_method
 from airflow_eos_provider.redaction import is_secret_itself, secrets_of
@@ -78,7 +80,8 @@ class KafkaConnectHook(BaseHook):
     The extra is the mapping of ``eos.yaml`` (``docs/cluster-file.md``), with some keys more: ``cluster_file``, the path
     of such a file; ``kafka_conn_id``, a connection of type ``kafka``, also in an entry of ``other_kafka``; and
     ``client_secrets``, also there, and ``env_secrets`` of a worker, which join ``client`` and ``env`` and are hidden by
-    Airflow as a whole. Host gives the bootstrap servers where the extra has none; login and password are for basic
+    Airflow as a whole. ``conn_id`` of a worker's ``machine``, in the extra or in the file, is a connection of type
+    ``ssh``. Host gives the bootstrap servers where the extra has none; login and password are for basic
     authentication with the workers' REST API.
 
     What a connection may hold is bounded (``docs/security.md``): nothing secret where Airflow shows it, and nothing
@@ -96,14 +99,16 @@ class KafkaConnectHook(BaseHook):
         super().__init__()
         self.kafka_connect_conn_id = kafka_connect_conn_id
 
-    def get_cluster(self) -> ConnectCluster:
+    def get_cluster(self, *, logs_in: bool = True) -> ConnectCluster:
         """The cluster that the connection describes. Whatever is secret in it is masked in Airflow's logs first.
 
+        :param logs_in: whether the workers' machines are to be reached. A trigger reaches none, so it does not even
+            get to know the connections of type ``ssh`` that the description names.
         :raises ConfigurationError: with the connection's name and what is wrong in it.
         """
         connection = self.get_connection(self.kafka_connect_conn_id)
         try:
-            return self._describe(connection)
+            return self._describe(connection, cache(self._ssh_connection) if logs_in else _no_login)
         except ConfigurationError as error:
             raise ConfigurationError(
                 f"Connection {self.kafka_connect_conn_id}: {error.found}",
@@ -207,7 +212,7 @@ class KafkaConnectHook(BaseHook):
             answers.append(_answer(f"worker {worker.worker_id}", partial(self._ask_worker, cluster, worker.url)))
         return all(ok for ok, _ in answers), "; ".join(text for _, text in answers)
 
-    def _describe(self, connection: Connection) -> ConnectCluster:
+    def _describe(self, connection: Connection, ssh_connections: SshConnections) -> ConnectCluster:
         extra = _extra(connection)
         _require_hidden_secrets(extra)
         _require_no_host_commands(extra)
@@ -233,9 +238,14 @@ class KafkaConnectHook(BaseHook):
         )
         cluster_file = extra.pop("cluster_file", None)
         if cluster_file:
-            return _from_file(Path(str(cluster_file)), extra, bootstrap_servers, client, rest)
+            _require_file_alone(extra)
+            in_file = ConnectCluster.from_file(Path(str(cluster_file)), ssh_connections=ssh_connections)
+            return _from_file(Path(str(cluster_file)), in_file, extra, bootstrap_servers, client, rest)
         mapping = {**extra, "bootstrap_servers": bootstrap_servers, "client": client, "rest": rest}
-        return ConnectCluster.from_mapping(mapping)
+        return ConnectCluster.from_mapping(mapping, ssh_connections=ssh_connections)
+
+    def _ssh_connection(self, conn_id: str) -> SshConnection:
+        return ssh_connection(self.get_connection(conn_id))
 
     def _with_kafka_connections(self, extra: Mapping[str, Any]) -> dict[str, Any]:
         """The extra with what its connections of type ``kafka`` say, wherever it names one."""
@@ -399,8 +409,8 @@ def _require_no_host_commands(extra: Mapping[str, Any]) -> None:
 def _refuse_host_commands(found: Collection[str]) -> None:
     if found and not conf.getboolean("eos", HOST_COMMANDS_OPTION, fallback=False):
         raise ConfigurationError(
-            "The extra says what is run, written or stopped on the Airflow worker's machine "
-            f"({', '.join(sorted(found))}): whoever edits the connection could run any command there.",
+            "The extra says what is run, written or stopped on the Airflow worker's machine, or on one that it logs "
+            f"in to ({', '.join(sorted(found))}): whoever edits the connection could run any command there.",
             expected="worker entries with url only, or a cluster_file",
             remedy="Write the description into a file on the Airflow workers and name it as cluster_file. To allow it "
             f"in connections all the same: [eos] {HOST_COMMANDS_OPTION} = True "
@@ -414,7 +424,17 @@ def _joined(extra: Mapping[str, Any]) -> dict[str, Any]:
     if "other_kafka" in extra:
         joined["other_kafka"] = [_joined_pair(entry, "client") for entry in extra["other_kafka"]]
     if "workers" in extra:
-        joined["workers"] = [_joined_pair(entry, "env") for entry in extra["workers"]]
+        joined["workers"] = [_with_variables(entry) for entry in extra["workers"]]
+    if "defaults" in extra:
+        joined["defaults"] = _with_variables(extra["defaults"])
+    return joined
+
+
+def _with_variables(entry: Any) -> Any:
+    """A worker's entry, or the defaults of all, with the secret variables among those of its start command."""
+    joined = _joined_pair(entry, "env")
+    if isinstance(joined, Mapping) and isinstance(joined.get("service"), Mapping):
+        return {**joined, "service": _joined_pair(joined["service"], "env")}
     return joined
 
 
@@ -427,16 +447,28 @@ def _joined_pair(entry: Any, key: str) -> Any:
     return {**kept, key: {**(entry.get(key) or {}), **entry[secret]}}
 
 
-def _from_file(
-    path: Path, extra: Mapping[str, Any], bootstrap_servers: Any, client: Mapping[str, Any], rest: Mapping[str, Any]
-) -> ConnectCluster:
-    """The file describes the cluster; the connection may say otherwise only about addresses and credentials."""
+def _no_login(_conn_id: str) -> SshConnection:
+    return SshConnection("", SshLogin())
+
+
+def _require_file_alone(extra: Mapping[str, Any]) -> None:
+    """Refuse what the file says, too: one of the two would be ignored."""
     clash = sorted(key for key in extra if key in ("command_config", "defaults", "group_id", "workers"))
     if clash:
         raise ConfigurationError(
             f"The extra names a cluster_file and also {' and '.join(clash)}.", remedy="Leave one of the two."
         )
-    cluster = ConnectCluster.from_file(path)
+
+
+def _from_file(
+    path: Path,
+    cluster: ConnectCluster,
+    extra: Mapping[str, Any],
+    bootstrap_servers: Any,
+    client: Mapping[str, Any],
+    rest: Mapping[str, Any],
+) -> ConnectCluster:
+    """The file describes the cluster; the connection may say otherwise only about addresses and credentials."""
     of_java = [each.exposed for each in cluster.java_files]
     for exposed in (exposed_file(path, holds_secrets=cluster.holds_secrets), *of_java):
         if exposed:

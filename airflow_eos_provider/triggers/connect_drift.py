@@ -81,5 +81,5 @@ def _members(conn_id: str) -> list[str]:
     from airflow_eos_provider.connect.group import describe_group
     from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 
-    cluster = KafkaConnectHook(conn_id).get_cluster()
+    cluster = KafkaConnectHook(conn_id).get_cluster(logs_in=False)
     return sorted(member.member_id for member in describe_group(cluster.kafka, cluster.group_id).members)

@@ -84,7 +84,7 @@ class ConnectTransactionsTrigger(BaseTrigger):
         from airflow_eos_provider.transactions.auditor import look_at_open
 
         found = look_at_open(
-            KafkaConnectHook(self.conn_id).get_cluster(),
+            KafkaConnectHook(self.conn_id).get_cluster(logs_in=False),
             topics=self.topics,
             connectors=self.connectors,
             open_seconds=self.longer_than,

@@ -93,4 +93,4 @@ def _gate_look(conn_id: str, wait: Mapping[str, Any], task: str) -> GateLook:
     from airflow_eos_provider.rollout.act.handover import GateLook
     from airflow_eos_provider.rollout.gate.state import GateState
 
-    return GateLook(KafkaConnectHook(conn_id).get_cluster(), GateState.from_dict(wait), task)
+    return GateLook(KafkaConnectHook(conn_id).get_cluster(logs_in=False), GateState.from_dict(wait), task)

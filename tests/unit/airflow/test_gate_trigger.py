@@ -85,7 +85,7 @@ REPORT = SimpleNamespace(to_dict=lambda: {"rollout_id": "r1"})
 def controller(monkeypatch: pytest.MonkeyPatch) -> Core:
     fake = Core()
     monkeypatch.setattr(core, "Controller", fake)
-    monkeypatch.setattr(rolling_upgrade.KafkaConnectHook, "get_cluster", lambda self: "a cluster")
+    monkeypatch.setattr(rolling_upgrade.KafkaConnectHook, "get_cluster", lambda self, **_: "a cluster")
     return fake
 
 
