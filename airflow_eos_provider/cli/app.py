@@ -44,6 +44,7 @@ COMMANDS: Mapping[str, Place] = {
         (
             "eos discover -g connect-orders -b kafka-1:9092 --write eos.yaml",
             "eos discover -g connect-orders -b kafka-1:9093 --client-file client.properties",
+            "eos discover -g connect-orders -b kafka-1:9092 --ssh --ssh-user eos --write eos.yaml",
         ),
     ),
     "preflight": Place(

@@ -60,3 +60,8 @@ def _source_connectors(cluster: ConnectCluster) -> Iterator[Candidate]:
     with ConnectSession(cluster) as session:
         found = session.first_answer(lambda rest: rest.infos(), seconds=LOOK_SECONDS / len(cluster.workers))
     yield from ((name, "") for name, connector in sorted(found.items()) if connector.type != "sink")
+
+
+def complete_worker(ctx: typer.Context, incomplete: str) -> list[Candidate]:
+    """Names of workers, as the cluster file has them; nobody is asked."""
+    return candidates(ctx, incomplete, lambda cluster: [(worker.worker_id, "") for worker in cluster.workers])

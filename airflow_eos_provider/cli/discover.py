@@ -17,11 +17,14 @@ from airflow_eos_provider.cli.client_options import (
     client_properties,
 )
 from airflow_eos_provider.cli.common import console, warn
+from airflow_eos_provider.cli.discover_ssh import SshOptions, is_elsewhere, look_over_ssh, with_defaults
 from airflow_eos_provider.connect.cluster import JavaClientFile, exposed_file, worker_id_of
 from airflow_eos_provider.connect.group import describe_group
+from airflow_eos_provider.data_text import visible
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.redaction import is_secret_itself, secrets_of
+from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.process.discovery import LocalWorker, find_local_worker, is_on_this_machine
 
 
@@ -31,9 +34,26 @@ def discover(
     client: ClientOption = None,
     client_file: ClientFileOption = None,
     command_config: CommandConfigOption = None,
+    ssh: Annotated[
+        bool, typer.Option("--ssh/--no-ssh", help="Log in to the hosts of workers that are not on this machine.")
+    ] = False,
+    ssh_user: Annotated[
+        str | None,
+        typer.Option("--ssh-user", metavar="USER", help="Who logs in; default: as the SSH configuration says."),
+    ] = None,
+    ssh_config: Annotated[
+        Path | None, typer.Option("--ssh-config", help="OpenSSH client configuration; default: ~/.ssh/config.")
+    ] = None,
+    sudo: Annotated[
+        bool, typer.Option("--sudo", help="Look there as root, by sudo -n; without, some things may not be seen.")
+    ] = False,
     write: Annotated[Path | None, typer.Option("--write", "-w", help="Write the proposal to this new file.")] = None,
 ) -> None:
-    """Propose a cluster file from the members of a group. Workers on this machine are found by their port."""
+    """Propose a cluster file from the members of a group. Workers on this machine are found by their port.
+
+    With --ssh others are found on the host of the address that they advertise: their process, its unit or supervisor,
+    its file and its log. Nothing is changed there, and no secret is copied.
+    """
     properties = client_properties(client or (), client_file, os.environ)
     if client_file is not None:
         warn(exposed_file(client_file, holds_secrets=bool(secrets_of(properties))))
@@ -42,7 +62,9 @@ def discover(
     settings = KafkaSettings.of(bootstrap_servers, {**(of_java.properties if of_java else {}), **properties})
     group = describe_group(settings, group_id)
     members = sorted(group.members, key=lambda m: m.worker_id)
-    local = {member.url: find_local_worker(member.url) for member in members}
+    far = [member.url for member in members if ssh and is_elsewhere(member.url)]
+    local = {member.url: find_local_worker(member.url) for member in members if member.url not in far}
+    looked = look_over_ssh(far, group_id, SshOptions(ssh_user, ssh_config, sudo), machine_of)
     pid_files = {url: _pid_file(url, found, write) for url, found in local.items() if found is not None}
     document: dict[str, Any] = {"bootstrap_servers": bootstrap_servers}
     shown = {name: value for name, value in properties.items() if not is_secret_itself(name)}
@@ -51,9 +73,16 @@ def discover(
     if properties:
         document["client"] = shown
     document["group_id"] = group_id
-    document["workers"] = [_entry(url, found, pid_files.get(url)) for url, found in local.items()]
+    entries = {url: _entry(url, found, pid_files.get(url)) for url, found in local.items()}
+    entries |= {url: found.entry for url, found in looked.items()}
+    defaults, workers = with_defaults([entries[member.url] for member in members])
+    document |= ({"defaults": defaults} if defaults else {}) | {"workers": workers}
     text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=10_000)
-    notes = [f"# {note}" for note in _notes(local, pid_files, set(properties) - set(shown))]
+    remarks = [
+        *_notes(local, pid_files, set(properties) - set(shown)),
+        *(r for f in looked.values() for r in f.remarks),
+    ]
+    notes = [f"# {visible(remark)}" for remark in remarks]
     proposal = "\n".join([*notes, text])
     if write is None:
         typer.echo(proposal, nl=False)
@@ -63,7 +92,8 @@ def discover(
         found = local[url]
         if pid_file is not None and found is not None and found.pid_file is None:
             _write_new(pid_file, f"{found.start_pid}\n")
-    console.print(f"Wrote {write}. Read it, complete it, then: eos status --cluster {write}", soft_wrap=True)
+    then = "eos hosts check" if looked else "eos status"
+    console.print(f"Wrote {write}. Read it, complete it, then: {then} --cluster {write}", soft_wrap=True)
 
 
 def _write_new(path: Path, text: str) -> None:
@@ -130,4 +160,4 @@ def _notes(
 def _not_found(url: str) -> str:
     if is_on_this_machine(url):
         return "it is on this machine, but this user may not see its process (run this as its user)"
-    return "it is not on this machine"
+    return "it is not on this machine ('--ssh' looks on its own)"

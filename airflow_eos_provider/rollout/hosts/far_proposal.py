@@ -72,10 +72,11 @@ def choose(port: int, group_id: str, seen: MachineLook) -> tuple[SeenProcess | N
     listening = [each for each in own if each.sockets & seen.listeners.get(port, frozenset())]
     if listening:
         return next((each for each in listening if each.is_worker), listening[0]), ""
-    workers = [each for each in own if each.is_worker]
-    by_file = [each for each in workers if port in _ports(each.settings or {})]
+    workers = [each for each in own if each.is_worker and port in (_ports(each.settings or {}) or {port})]
+    by_file = [each for each in workers if port in _ports(each.settings or {})]  # one that is reached by another port
     if len(by_file) == 1:
         return by_file[0], ""
+    workers = [each for each in workers if not each.sockets]  # one whose sockets are seen listens elsewhere
     hidden = f"who listens on port {port} may not be seen by {seen.user} (it takes the worker's user, or root)"
     if len(workers) == 1:
         return workers[0], f"taken for it, since it is the only worker of its machine: {hidden}"
@@ -168,7 +169,7 @@ def _started(process: SeenProcess) -> tuple[dict[str, Any], tuple[str, ...]]:
     script = parent if parent is not None and _is_script(parent) else None
     start = script.command if script else process.command
     folder = (script.cwd if script else process.cwd) or ""
-    entry: dict[str, Any] = {}
+    service: dict[str, Any] = {}
     remarks = ["nothing owns it that starts it again"]
     secrets = secret_words(start)
     if secrets:
@@ -177,20 +178,20 @@ def _started(process: SeenProcess) -> tuple[dict[str, Any], tuple[str, ...]]:
             "script that takes it from a file, restart the worker by it, and name the script"
         )
     else:
-        entry["start"] = list(start)
+        service["start"] = list(start)
         if folder:
-            entry["cwd"] = folder
+            service["cwd"] = folder
     if process.variables is None:
         remarks.append("its variables may not be seen: add what it is started with as env")
     elif process.variables:
         names = ", ".join(sorted(process.variables))
         remarks.append(f"it was started with {names}: add them as env unless start sets them itself")
     if process.pid_files:
-        entry["pid_file"] = process.pid_files[0]
+        service["pid_file"] = process.pid_files[0]
     else:
         pid = script.pid if script else process.pid
         remarks.append(f"no pid file names it: write {pid} into a file on its machine and name that as pid_file")
-    return entry, tuple(remarks)
+    return ({"service": service} if "start" in service else {}), tuple(remarks)
 
 
 def _is_script(parent: SeenParent) -> bool:
@@ -226,7 +227,7 @@ def _sudo(process: SeenProcess, entry: Mapping[str, Any], seen: MachineLook) -> 
         return frozenset()
     wanted: dict[Privilege, bool] = {
         "file": bool(process.config) and process.config_owner != seen.user,
-        "service": "service" in entry,
+        "service": bool({"systemd", "command"} & entry.get("service", {}).keys()),
         "log": entry.get("log") == {"journal": True} and not seen.groups & JOURNAL_GROUPS,
     }
     return frozenset(each for each in PRIVILEGES if wanted[each])

@@ -16,8 +16,10 @@ from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.connect.placement import OwnCommands, SystemdUnit
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.rollout.check import Check, Verdict, failed, inconclusive, overall, passed
+from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.host import HostFacts, Obstacle
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine, MachineLostError
+from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 
 #: A clock that differs by more is worth a word, seconds. Nothing depends on it.
 CLOCK_WARNING_SECONDS = 5.0
@@ -43,8 +45,9 @@ missing=
 for tool do command -v "$tool" >/dev/null 2>&1 || missing="$missing $tool"; done
 echo "missing$missing"
 echo "coreutils $(stat --version 2>/dev/null | head -n1)"
+echo "session $(grep -o 'session-[^/]*\.scope' /proc/self/cgroup 2>/dev/null | head -n1)"
 echo "kills $(timeout 5 loginctl show-session -p KillUserProcesses --value 2>/dev/null)"
-echo "lingers $(timeout 5 loginctl show-user -p Linger --value -- "$(id -un)" 2>/dev/null)"
+echo "spared $(timeout 5 loginctl show-session -p KillExcludeUsers --value 2>/dev/null)"
 """
 
 
@@ -58,8 +61,9 @@ class MachineProbe:
     :param clock_error: by how much that may be wrong, seconds: half of the time that the answer took.
     :param missing: tools of :data:`TOOLS` that are not there.
     :param coreutils: what ``stat --version`` says; empty if it is not GNU's.
+    :param session: the scope of logind's session in which a command of this login runs; empty if it is in none.
     :param kills: ``KillUserProcesses`` of its logind, ``yes`` or ``no``; empty where there is none.
-    :param lingers: ``Linger`` of the user, ``yes`` or ``no``; empty where that is not known.
+    :param spared: users whose processes logind leaves (``KillExcludeUsers``).
     """
 
     user: str
@@ -68,8 +72,9 @@ class MachineProbe:
     clock_error: float = 0.0
     missing: tuple[str, ...] = ()
     coreutils: str = ""
+    session: str = ""
     kills: str = ""
-    lingers: str = ""
+    spared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +136,9 @@ def read_probe(text: str, *, at: float, error: float) -> MachineProbe:
         clock_error=error,
         missing=tuple(said["missing"].split()) if "missing" in said else ("sh",),
         coreutils=said.get("coreutils", "") if "GNU" in said.get("coreutils", "") else "",
+        session=said.get("session", ""),
         kills=said.get("kills", ""),
-        lingers=said.get("lingers", ""),
+        spared=tuple(said.get("spared", "").split()),
     )
 
 
@@ -164,6 +170,28 @@ def _clock(found: MachineProbe) -> Check:
     )
 
 
+def outlives(name: str, found: MachineProbe) -> Check:
+    """Whether a restart that runs beside the login goes on when the connection ends.
+
+    logind ends all of a session's processes with it where ``KillUserProcesses=yes`` (logind.conf(5)); root is spared
+    unless ``KillExcludeUsers`` says otherwise. A login outside of any session has nothing to fear from it.
+    """
+    about = "detached"
+    if not found.session:
+        return passed(about, f"a login to {name} is in no session of logind's, so nothing ends a restart with it")
+    if found.kills == "yes" and found.user not in found.spared:
+        return failed(
+            about,
+            f"KillUserProcesses=yes on {name}: systemd ends a restart that is under way when the connection ends",
+            f"KillExcludeUsers=root {found.user} in its /etc/systemd/logind.conf, or let the worker be a systemd unit",
+        )
+    if not found.kills:
+        return inconclusive(
+            about, f"logind of {name} does not say whether KillUserProcesses is set", "see loginctl there"
+        )
+    return passed(about, f"a restart goes on when the connection ends (KillUserProcesses={found.kills})")
+
+
 def lost(error: EosError) -> Check:
     """The check of a machine that was not reached, or has refused the login."""
     if isinstance(error, MachineLostError):
@@ -190,7 +218,7 @@ def _file(facts: HostFacts) -> Check:
 
 def _process(facts: HostFacts) -> Check:
     """The worker can be restarted."""
-    name = "restart"
+    name = "service"
     if facts.problem:
         return failed(name, facts.problem, "correct the cluster description")
     if facts.restart is not None:
@@ -274,3 +302,19 @@ def kind_of(worker: WorkerDescription) -> str:
             return "its supervisor's commands"
         case None:
             return "start command"
+
+
+def check_worker(worker: WorkerDescription) -> Readiness:
+    """Check one worker: its machine, then its host.
+
+    :raises MachineLostError: its machine cannot be reached.
+    :raises ConfigurationError: the login is refused, the host key is not the known one, or the description is wrong.
+    """
+    machine = machine_of(worker.machine)
+    name = machine.name or "this machine"
+    found = probe(machine)
+    checks = [*of_machine(name, found)]
+    if worker.machine is not None and not isinstance(worker.service, SystemdUnit):
+        checks.append(outlives(name, found))
+    checks += of_facts(host_of(worker).observe())
+    return Readiness(worker.worker_id, machine.name, kind_of(worker), tuple(checks))

@@ -101,9 +101,7 @@ def test_what_is_proposed_starts_it_again(start: Any, port: int, tmp_path: Path)
     process = start(script="exec 3<&0\n{command} <&3 &\necho $! > worker.pid\nwait\n")
     found = proposed(port)
     assert found.entry == {
-        "start": ["/bin/sh", "start.sh"],
-        "cwd": str(tmp_path),
-        "pid_file": f"{tmp_path}/worker.pid",
+        "service": {"start": ["/bin/sh", "start.sh"], "cwd": str(tmp_path), "pid_file": f"{tmp_path}/worker.pid"},
         "config": f"{tmp_path}/worker.properties",
         "log": f"{tmp_path}/connect.log",
     }
@@ -120,7 +118,7 @@ def test_no_secret_leaves_the_machine_but_in_a_command_line_and_none_is_proposed
     assert not [value for value in values if b"marlin" in value]
     assert sum(b"swordfish" in value for value in values) == 1  # the command line itself
     found = proposed(port)
-    assert "start" not in found.entry
+    assert "service" not in found.entry
     assert "swordfish" not in repr(found)
     assert any("--password" in remark for remark in found.remarks)
     assert any("KAFKA_OPTS" in remark for remark in found.remarks)

@@ -88,8 +88,8 @@ def test_a_unit_of_a_user_is_no_service_that_is_restarted() -> None:
 
 def test_a_process_that_was_started_in_a_login_belongs_to_nobody() -> None:
     found = proposed(look(worker(cgroups=("/user.slice/user-0.slice/session-3.scope",))))
-    assert found.entry["start"][0] == "java"
-    assert found.entry["cwd"] == "/opt/kafka"
+    assert found.entry["service"]["start"][0] == "java"
+    assert found.entry["service"]["cwd"] == "/opt/kafka"
     assert "write 700 into a file" in remarks(found)
 
 
@@ -109,7 +109,6 @@ def test_supervisord_whose_name_for_it_may_not_be_seen_is_a_remark() -> None:
     parents = (SeenParent(9, "supervisord", "", ("/usr/bin/python3", "/usr/bin/supervisord")),)
     found = proposed(look(worker(parents=parents, variables=None)))
     assert "service" not in found.entry
-    assert "start" not in found.entry
     assert "supervisorctl" in remarks(found)
 
 
@@ -128,7 +127,7 @@ def test_another_supervisor_is_named() -> None:
 def test_a_container_is_not_rolled() -> None:
     found = proposed(look(worker(cgroups=("/system.slice/docker-4f1e.scope",))))
     assert "runs in a container" in remarks(found)
-    assert "start" not in found.entry
+    assert "service" not in found.entry
 
 
 def test_a_login_without_rights_is_given_what_goes_through_sudo() -> None:
@@ -175,7 +174,7 @@ def test_a_process_that_listens_and_is_of_another_class_is_taken() -> None:
 
 def test_secrets_of_a_command_line_are_not_proposed() -> None:
     found = proposed(look(worker(command=("java", "-Dssl.keystore.password=swordfish", CLASS, CONFIG))))
-    assert "start" not in found.entry
+    assert "service" not in found.entry
     assert "swordfish" not in repr(found)
     assert "-Dssl.keystore.password" in remarks(found)
 
