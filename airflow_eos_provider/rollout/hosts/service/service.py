@@ -10,6 +10,7 @@ from airflow_eos_provider.connect.startup_log import StartupLog
 from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, Permit, StartToken
 from airflow_eos_provider.rollout.hosts.launch import Launch
 from airflow_eos_provider.rollout.hosts.machine.far_process import FarProcess
+from airflow_eos_provider.rollout.hosts.machine.sudo import Command
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,16 @@ class Service(Protocol):
     @property
     def log(self) -> str:
         """Where its log is to be read: a path, or a command."""
+        ...
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """What its restart runs, exactly: as another user where that goes through sudo ('eos hosts sudoers')."""
+        ...
+
+    @property
+    def log_commands(self) -> tuple[Command, ...]:
+        """What reads its log through sudo, exactly; empty where the login reads it itself."""
         ...
 
     def look(self) -> ServiceFacts:
