@@ -78,7 +78,13 @@ class Planner:
         return observation
 
     def preflight(self, target: Mode) -> Preflight:
-        """Every preflight check of a roll to ``target``, answered. A rebalance under way is waited for."""
+        """Every preflight check of a roll to ``target``, answered. A rebalance under way is waited for.
+
+        Where workers belong to a managed service, that is the only answer: its brokers need not even be asked.
+        """
+        own = preflight.own_workers(self.cluster.workers)
+        if not own.passed:
+            return Preflight(target, (own,))
         content = read_journal(self.observer.session.kafka, self.cluster.group_id)
         observation = self.observe_stable()
         result = self._check(observation, target, content)
@@ -92,6 +98,7 @@ class Planner:
         :raises RefusedError: the cluster may not be rolled there; with every reason.
         :raises RolloutPausedError: it is not known whether it may.
         """
+        Preflight(target or Mode.PREPARING, (preflight.own_workers(self.cluster.workers),)).require()
         observation = self.observe_stable()
         wanted = target or next_target(observation)
         content = read_journal(self.observer.session.kafka, self.cluster.group_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_eos_provider.connect.managed import managed_workers
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.task_failures import Failure
@@ -77,7 +78,7 @@ def _one_moment(observation: Observation) -> list[Finding]:
 
 
 def _url_only(observation: Observation) -> list[Finding]:
-    """What cannot be known of workers on other machines, as one finding for all of them."""
+    """What cannot be known of workers of which only the address is described, as one finding for all of them."""
     workers = observation.url_only
     if not workers:
         return []
@@ -85,13 +86,16 @@ def _url_only(observation: Observation) -> list[Finding]:
     lacking = "configuration, process, log and mode"
     if observation.config_topic is None:
         lacking += ", and with them the config topic, pending fencing and the rebalance delay"
-    return [
-        Finding(
-            f"only the URL of {names} is described, so these are not known: {lacking}",
-            "'eos discover' on the machine of a worker finds its config, log, pid_file and start; without them the "
-            "group can be watched, but not rolled",
+    managed = managed_workers(worker.worker for worker in workers)
+    if managed:
+        service = next(iter(managed.values()))
+        remedy = f"{', '.join(managed)} of {service.name} can be watched, not rolled: {service.instead}"
+    else:
+        remedy = (
+            "'eos discover' finds where a worker runs, its service, config and log; without them the group can be "
+            "watched, but not rolled"
         )
-    ]
+    return [Finding(f"only the URL of {names} is described, so these are not known: {lacking}", remedy)]
 
 
 def _roster(observation: Observation) -> list[Finding]:

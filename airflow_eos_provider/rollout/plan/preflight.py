@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from airflow_eos_provider.acls.check import AclReport
 from airflow_eos_provider.connect.group_bytes import EAGER, PROTOCOLS
+from airflow_eos_provider.connect.managed import managed_workers
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.connect.worker import WorkerDescription
 from airflow_eos_provider.errors import RefusedError, RolloutPausedError
 from airflow_eos_provider.rollout.check import Check, Verdict, failed, inconclusive, overall, passed
 from airflow_eos_provider.rollout.observe.client_clusters import ClientClusters
@@ -97,6 +99,24 @@ def check(
     answers = tuple(ask(observation, target, settings) for ask in PREFLIGHT_CHECKS)
     downtime = takeover(observation, target, settings, left_down or {})
     return Preflight(target, (*answers, other_clusters(clients), rights(acls), downtime))
+
+
+def own_workers(workers: Iterable[WorkerDescription]) -> Check:
+    """No worker belongs to a managed service, where neither its settings nor its process can be reached."""
+    name = "own workers"
+    for worker_id, service in managed_workers(workers).items():
+        return failed(
+            name,
+            f"{worker_id} belongs to {service.name}, which cannot be rolled from here: {service.why}",
+            f"{service.instead}; what only reads (eos status, preflight, offsets list) goes on working as far as its "
+            "REST API and its brokers answer",
+        )
+    return passed(name, "no worker has an address of a managed service")
+
+
+def owned(observation: Observation, target: Mode, settings: RolloutSettings) -> Check:
+    """See :func:`own_workers`."""
+    return own_workers(each.worker for each in observation.workers)
 
 
 def roster(observation: Observation, target: Mode, settings: RolloutSettings) -> Check:
@@ -406,6 +426,7 @@ def _strange_reports(observation: Observation) -> Check | None:
 PreflightCheck = Callable[[Observation, Mode, RolloutSettings], Check]
 
 PREFLIGHT_CHECKS: tuple[PreflightCheck, ...] = (
+    owned,
     roster,
     group_is_stable,
     protocol,

@@ -299,7 +299,21 @@ def test_workers_of_other_machines_are_one_finding_that_says_what_is_lacking(clu
         "only the URL of w1:8083, w2:8083, w3:8083 is described, so these are not known: configuration, process, log "
         "and mode, and with them the config topic, pending fencing and the rebalance delay"
     )
-    assert "'eos discover' on the machine of a worker" in finding.remedy
+    assert "'eos discover' finds where a worker runs" in finding.remedy
+
+
+def test_a_worker_of_a_managed_service_is_watched_and_what_is_possible_there_is_said(cluster: Any) -> None:
+    described = WorkerDescription("https://kc-shop.a.aivencloud.com:443")
+    facts = ProcessHost(described).observe()
+    cluster.worker(W2, worker=described, facts=facts)
+
+    found = [finding for finding in findings(cluster.observe()) if "Aiven" in (finding.remedy or "")]
+
+    assert [finding.remedy for finding in found] == [
+        "kc-shop.a.aivencloud.com:443 of Aiven for Apache Kafka Connect can be watched, not rolled: sinks can read "
+        "committed records only (consumer_isolation_level=read_committed in the service's user configuration); for "
+        "exactly-once sources, run Kafka Connect yourself beside its brokers"
+    ]
 
 
 def test_a_worker_of_another_machine_that_is_missing_is_not_called_stopped(cluster: Any) -> None:

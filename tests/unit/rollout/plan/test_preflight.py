@@ -73,6 +73,7 @@ def test_a_healthy_cluster_may_be_rolled_to_preparing(cluster: Any) -> None:
     assert result.verdict is Verdict.PASS
     result.require()
     assert {each.name: each.evidence for each in result.checks} == {
+        "own workers": "no worker has an address of a managed service",
         "roster": "3 members, all described",
         "group": "stable, protocol sessioned, led by w1:8083",
         "protocol": "sessioned",
