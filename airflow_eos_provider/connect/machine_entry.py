@@ -120,7 +120,9 @@ def _login(said: Mapping[str, Any], login: SshLogin, base: Path | None, where: s
     if port is not None and (not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536):
         raise ConfigurationError(f"{where}port is {shown(port)}.", expected="a number from 1 to 65535")
     key_file = local_path(said, "key_file", base, where)
-    return replace(login, user=user or login.user, port=port or login.port, key_file=key_file or login.key_file)
+    if key_file is not None:
+        login = replace(login, key_file=key_file, private_key=None)
+    return replace(login, user=user or login.user, port=port or login.port)
 
 
 def _sudo(said: Mapping[str, Any], where: str) -> frozenset[Privilege]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -270,24 +271,27 @@ def test_secrets_in_commands_are_known_as_such() -> None:
 
 def test_an_ssh_connection_gives_the_login_and_what_is_written_stands_before_it() -> None:
     asked: list[str] = []
+    login = SshLogin("ada", 2022, password="c4n4ry-pw", private_key="c4n4ry-key")
 
     def connections(conn_id: str) -> SshConnection:
         asked.append(conn_id)
-        return SshConnection("of-connection", SshLogin("ada", 2022, password="c4n4ry-pw"), 4.0)
+        return SshConnection("of-connection", login, 4.0)
 
     def machine(defaults: Any = None, **entry: Any) -> MachineDescription | None:
         described = cluster({"url": URL, **entry}, defaults=defaults, ssh_connections=connections)
         return described.workers[0].machine
 
-    login = SshLogin("ada", 2022, password="c4n4ry-pw")
     assert machine(machine={"conn_id": "login"}) == MachineDescription("of-connection", login, connect_seconds=4.0)
     named = machine(machine={"conn_id": "login", "ssh": "c1", "user": "bob", "connect_seconds": 9})
-    assert named == MachineDescription("c1", SshLogin("bob", 2022, password="c4n4ry-pw"), connect_seconds=9.0)
+    assert named == MachineDescription("c1", replace(login, user="bob"), connect_seconds=9.0)
+    with_file = machine(machine={"conn_id": "login", "key_file": "k"})
+    assert with_file is not None
+    assert (with_file.login.key_file, with_file.login.private_key) == (BASE / "k", None)
     for_all = {"machine": {"conn_id": "login"}}
     assert machine(for_all) == MachineDescription("connect-1", login, connect_seconds=4.0)
-    assert asked == ["login"] * 3
+    assert asked == ["login"] * 4
     assert machine(for_all, machine={"ssh": False}) is None
-    assert asked == ["login"] * 3
+    assert asked == ["login"] * 4
     assert "c4n4ry" not in repr(named)
 
 

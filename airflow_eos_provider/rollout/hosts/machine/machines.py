@@ -11,6 +11,6 @@ from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 def machine_of(description: MachineDescription | None) -> Machine:
     """The machine of a worker; nothing is asked of it yet.
 
-    :param description: None for this machine.
+    :param description: None for this machine, as is one without an SSH name.
     """
-    return ThisMachine() if description is None else SshMachine(description)
+    return ThisMachine() if description is None or description.is_this_one else SshMachine(description)
