@@ -192,6 +192,14 @@ LEAVES: tuple[Leaf, ...] = (
     ),
     Leaf(
         Where.WORKER,
+        ".<worker's file>.eos-part, .<worker's file>.eos-backup.eos-new",
+        ("apply", "rollout resume", "rollout back"),
+        "on another machine: the new file and the backup while they are written",
+        End.ITSELF,
+        "the next change of that file removes what a lost connection has left",
+    ),
+    Leaf(
+        Where.WORKER,
         "<pid file>.eos-restart",
         ("apply", "rollout resume", "rollout back"),
         "how far a restart has come",

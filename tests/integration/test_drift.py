@@ -17,7 +17,7 @@ from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.drift.watch import DriftWatch
-from airflow_eos_provider.rollout.hosts.process.files import digest
+from airflow_eos_provider.rollout.hosts.edited_file import digest
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow

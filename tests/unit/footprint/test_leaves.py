@@ -14,7 +14,7 @@ from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.journal.topic import journal_topic
 from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.rollout.hosts.process.files import backup_path, replacement_path
+from airflow_eos_provider.rollout.hosts.edited_file import backup_path, part_path, replacement_path
 from airflow_eos_provider.rollout.hosts.process.restart_act import record_path
 from tests.reference import commands, eos
 
@@ -89,7 +89,8 @@ def test_the_names_are_those_of_the_code() -> None:
     names = " ".join(leaf.name for leaf in LEAVES)
     assert f"topic {journal_topic('<group>')}" in names
     config, pid_file = Path("<worker's file>"), Path("<pid file>")
-    for path in (backup_path(config), replacement_path(config), record_path(pid_file)):
+    of_file = (backup_path(config), replacement_path(config), part_path(config), replacement_path(backup_path(config)))
+    for path in (*of_file, record_path(pid_file)):
         assert str(path) in names
     assert f"{PLANS_FOLDER}/<hash>.json" in names
     pipeline = Pipeline("p", "g", KafkaSettings.of("here:9092"))

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import grp
-import hashlib
 import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
+from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.rollout.hosts.edited_file import (
+    backup_path,
+    digest,
+    edited_a_moment_ago,
+    replacement_path,
+    require_backup,
+    require_expected,
+)
 from airflow_eos_provider.rollout.hosts.host import Obstacle
 from airflow_eos_provider.rollout.hosts.process.ownership import user_name
-
-#: The bytes before the last change stand beside the file under this suffix. Renaming it breaks rollouts in flight.
-BACKUP_SUFFIX = ".eos-backup"
-
-_NEW_SUFFIX = ".eos-new"
 
 #: Attributes that the kernel itself maintains; copying them is neither needed nor always allowed.
 _KERNEL_ATTRIBUTES = ("security.ima", "security.evm")
@@ -47,11 +49,6 @@ class FileContent:
     @property
     def sha256(self) -> str:
         return digest(self.data)
-
-
-def digest(data: bytes) -> str:
-    """SHA-256, in hexadecimal."""
-    return hashlib.sha256(data).hexdigest()
 
 
 def read(path: Path) -> FileContent:
@@ -115,23 +112,8 @@ def backup_of(path: Path, sha256: str) -> bytes:
         raise RefusedError(
             f"The backup {saved} cannot be read: {error.strerror}.", remedy="Restore the worker's file manually."
         ) from error
-    if digest(data) != sha256:
-        raise RefusedError(
-            f"The backup {saved} holds other bytes than the worker's file had before the change.",
-            expected=f"SHA-256 {sha256}",
-            remedy="Restore the worker's file manually.",
-        )
+    require_backup(str(saved), data, sha256)
     return data
-
-
-def backup_path(path: Path) -> Path:
-    """Where the bytes before the last change stand."""
-    return path.with_name(path.name + BACKUP_SUFFIX)
-
-
-def replacement_path(path: Path) -> Path:
-    """Where the new bytes stand until they take over the name; a process that is killed right then leaves them."""
-    return path.with_name(f".{path.name}{_NEW_SUFFIX}")
 
 
 def require(content: FileContent, expect_sha256: str) -> None:
@@ -139,12 +121,7 @@ def require(content: FileContent, expect_sha256: str) -> None:
 
     :raises PlanMovedError: its digest is another.
     """
-    if content.sha256 != expect_sha256:
-        raise PlanMovedError(
-            f"{content.path} was edited: its SHA-256 is {content.sha256[:12]}…",
-            expected=f"{expect_sha256[:12]}…",
-            remedy="Look at what was changed in it, then make a new plan.",
-        )
+    require_expected(str(content.path), content.sha256, expect_sha256)
 
 
 def obstacle_to_change(path: Path) -> Obstacle | None:
@@ -248,10 +225,7 @@ def _require_untouched(content: FileContent) -> None:
     now = content.path.stat()
     was = content.status
     if (now.st_ino, now.st_size, now.st_mtime_ns) != (was.st_ino, was.st_size, was.st_mtime_ns):
-        raise PlanMovedError(
-            f"{content.path} was edited a moment ago; it is left as it is.",
-            remedy="Look at what was changed in it, then make a new plan.",
-        )
+        raise edited_a_moment_ago(str(content.path))
 
 
 def _take_over(descriptor: int, before: FileContent) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.connect.properties import remove_property, set_property
+from airflow_eos_provider.rollout.hosts.edited_file import digest, with_properties
 from airflow_eos_provider.rollout.hosts.host import Permit
 from airflow_eos_provider.rollout.hosts.process import files
 from airflow_eos_provider.rollout.hosts.process.facts import FactGatherer, ProcessFacts, config_of
@@ -36,7 +36,7 @@ class ProcessHost:
 
     def digest_with(self, properties: Mapping[str, str | None]) -> str:
         """SHA-256 that the worker's file would have with these properties set."""
-        return files.digest(_with(files.read(config_of(self._worker)).data, properties))
+        return digest(with_properties(files.read(config_of(self._worker)).data, properties))
 
     def edit(self, properties: Mapping[str, str | None], *, expect: str) -> str:
         """Set properties of the worker's file; the bytes before stand in ``<file>.eos-backup`` (mode 0600).
@@ -48,10 +48,10 @@ class ProcessHost:
         path = config_of(self._worker)
         content = files.read(path)
         files.require(content, expect)
-        data = _with(content.data, properties)
+        data = with_properties(content.data, properties)
         if data != content.data:
             files.replace(path, data, expect_sha256=expect, backup=True)
-        return files.digest(data)
+        return digest(data)
 
     def restore(self, *, expect: str, original: str) -> None:
         """Put the file back as it was before :meth:`edit`.
@@ -82,9 +82,3 @@ class ProcessHost:
             rollout=rollout,
             replaces=replaces,
         )
-
-
-def _with(data: bytes, properties: Mapping[str, str | None]) -> bytes:
-    for name, value in properties.items():
-        data = remove_property(data, name) if value is None else set_property(data, name, value)
-    return data

@@ -32,6 +32,7 @@ from airflow_eos_provider.connect.mode_evidence import Observed, judge
 from airflow_eos_provider.errors import ConfigurationError, FencedError, PlanMovedError, RefusedError
 from airflow_eos_provider.process_start import ProcessStart
 from airflow_eos_provider.rollout.hosts.beside_unit import Way
+from airflow_eos_provider.rollout.hosts.edited_file import backup_path
 from airflow_eos_provider.rollout.hosts.host import WorkerStartError
 from airflow_eos_provider.rollout.hosts.process import (
     detached_restart,
@@ -302,7 +303,7 @@ class TestWriting:
         written = host.edit({MODE_PROPERTY: Mode.PREPARING}, expect=sha256(BEFORE))
         assert written == planned == sha256(AFTER)
         assert worker.config.read_bytes() == AFTER
-        backup = files.backup_path(worker.config)
+        backup = backup_path(worker.config)
         assert backup.read_bytes() == BEFORE
         assert stat.S_IMODE(backup.stat().st_mode) == 0o600
         assert sorted(p.name for p in worker.config.parent.iterdir()) == [
@@ -314,7 +315,7 @@ class TestWriting:
         before = worker.config.stat()
         ProcessHost(worker).edit({MODE_PROPERTY: "disabled"}, expect=sha256(BEFORE))
         assert worker.config.stat() == before
-        assert not files.backup_path(worker.config).exists()
+        assert not backup_path(worker.config).exists()
 
     @pytest.mark.parametrize("value", ["preparing", "disabled"])
     def test_a_file_edited_since_the_plan_is_refused(self, worker: WorkerDescription, value: str) -> None:
@@ -456,7 +457,7 @@ class TestWriting:
         assert worker.config is not None
         host = ProcessHost(worker)
         host.edit({MODE_PROPERTY: "preparing"}, expect=sha256(BEFORE))
-        path = files.backup_path(worker.config)
+        path = backup_path(worker.config)
         path.unlink() if backup is None else path.write_bytes(backup)
         with pytest.raises(RefusedError, match="manually"):
             host.restore(expect=sha256(AFTER), original=sha256(BEFORE))
