@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from rich.segment import ControlType
 from rich.table import Table
 
 from airflow_eos_provider.connect.cluster import ConnectCluster, exposed_file
+from airflow_eos_provider.connect.worker import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.output import WIDE, Output
 from airflow_eos_provider.plan_hash import MIN_HASH_LENGTH
@@ -107,7 +109,13 @@ def load_cluster(path: Path | None) -> ConnectCluster:
     warn(exposed_file(file, holds_secrets=cluster.holds_secrets))
     for each in cluster.java_files:
         warn(each.exposed)
-    return cluster
+    return replace(cluster, read_elsewhere=_read_elsewhere)
+
+
+def _read_elsewhere(worker: WorkerDescription) -> bytes:
+    from airflow_eos_provider.rollout.hosts.worker_file import read_properties_file  # brings the SSH client
+
+    return read_properties_file(worker)
 
 
 def cluster_file(path: Path | None) -> Path:

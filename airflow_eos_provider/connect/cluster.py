@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -112,6 +112,8 @@ class ConnectCluster:
     :param workers: the workers that are known, in the order in which they are written down.
     :param other_kafka: settings of other Kafka clusters, in which source connectors have their clients.
     :param java_files: the files of Java clients that settings of ``kafka`` and ``other_kafka`` were read from.
+    :param read_elsewhere: reads the properties file of a worker that has a machine of its own; None where none of them
+        is to be reached, as from a trigger.
     """
 
     kafka: KafkaSettings
@@ -120,6 +122,7 @@ class ConnectCluster:
     workers: tuple[WorkerDescription, ...]
     other_kafka: tuple[KafkaSettings, ...] = ()
     java_files: tuple[JavaClientFile, ...] = ()
+    read_elsewhere: Callable[[WorkerDescription], bytes] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def from_mapping(

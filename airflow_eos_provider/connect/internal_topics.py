@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.properties import parse, references
-from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.connect.worker import WorkerDescription
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.redaction import remember
 
 CONFIGS, OFFSETS, STATUS = "config.storage.topic", "offset.storage.topic", "status.storage.topic"
 
@@ -20,6 +23,9 @@ BROKERS_DEFAULT = -1
 
 #: Below a topic's prefix, what is no setting of the topic. Connect ignores a cleanup policy there.
 _NO_SETTINGS = frozenset({"topic", "partitions", "replication.factor", "cleanup.policy"})
+
+#: Workers' files that are read at the same time.
+_AT_ONCE = 16
 
 _COMPACT = {"cleanup.policy": "compact"}
 
@@ -173,17 +179,29 @@ class WorkerFiles:
 
 
 def read_worker_files(cluster: ConnectCluster) -> WorkerFiles:
-    """Read what can be read of the described workers' properties files."""
-    properties, unread = {}, {}
-    for worker in cluster.workers:
-        if worker.config is None:
-            unread[worker.worker_id] = "its description names no file"
-            continue
-        if worker.is_elsewhere:
-            unread[worker.worker_id] = f"its file is on {worker.machine}"
-            continue
-        try:
-            properties[worker.worker_id] = parse(worker.config.read_bytes())
-        except (OSError, ConfigurationError) as error:
-            unread[worker.worker_id] = str(error).partition("\n")[0]
-    return WorkerFiles(properties, unread)
+    """Read what can be read of the described workers' properties files, those of other machines all at once."""
+    with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(cluster.workers)), thread_name_prefix="file") as pool:
+        read = pool.map(lambda worker: _read(cluster, worker), cluster.workers)
+        answers = dict(zip((worker.worker_id for worker in cluster.workers), read, strict=True))
+    return WorkerFiles(
+        {worker: answer for worker, answer in answers.items() if not isinstance(answer, str)},
+        {worker: answer for worker, answer in answers.items() if isinstance(answer, str)},
+    )
+
+
+def _read(cluster: ConnectCluster, worker: WorkerDescription) -> Mapping[str, str] | str:
+    """What one worker's file says; or why it was not read."""
+    if worker.config is None:
+        return "its description names no file"
+    try:
+        if worker.machine is None:
+            data = worker.config.read_bytes()
+        elif cluster.read_elsewhere is None:
+            return f"its file is on {worker.machine}, which is not looked at from here"
+        else:
+            data = cluster.read_elsewhere(worker)
+        properties = parse(data)
+    except (OSError, EosError) as error:
+        return str(error).partition("\n")[0]
+    remember(properties)
+    return properties

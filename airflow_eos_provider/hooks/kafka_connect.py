@@ -17,6 +17,7 @@ from airflow.sdk.log import mask_secret
 from airflow_eos_provider.connect.cluster import ConnectCluster, exposed_file, other_kafka_of
 from airflow_eos_provider.connect.other_kafka import addresses_of
 from airflow_eos_provider.connect.placement import SshConnection, SshConnections, SshLogin
+from airflow_eos_provider.connect.worker import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.hooks.shown_extra import (
     HOST_COMMANDS_OPTION,
@@ -108,7 +109,10 @@ class KafkaConnectHook(BaseHook):
         """
         connection = self.get_connection(self.kafka_connect_conn_id)
         try:
-            return self._describe(connection, cache(self._ssh_connection) if logs_in else _no_login)
+            if not logs_in:
+                return self._describe(connection, _no_login)
+            described = self._describe(connection, cache(self._ssh_connection))
+            return replace(described, read_elsewhere=_read_elsewhere)
         except ConfigurationError as error:
             raise ConfigurationError(
                 f"Connection {self.kafka_connect_conn_id}: {error.found}",
@@ -445,6 +449,12 @@ def _joined_pair(entry: Any, key: str) -> Any:
         return entry
     kept = {name: value for name, value in entry.items() if name != secret}
     return {**kept, key: {**(entry.get(key) or {}), **entry[secret]}}
+
+
+def _read_elsewhere(worker: WorkerDescription) -> bytes:
+    from airflow_eos_provider.rollout.hosts.worker_file import read_properties_file  # brings the SSH client
+
+    return read_properties_file(worker)
 
 
 def _no_login(_conn_id: str) -> SshConnection:

@@ -12,12 +12,14 @@ import pytest
 from airflow.exceptions import AirflowNotFoundException
 from airflow.sdk._shared.secrets_masker import secrets_masker
 
+from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
 from airflow_eos_provider.connect.placement import MachineDescription, SshLogin, SystemdUnit
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.redaction import redact
 from airflow_eos_provider.triggers import connect_drift
 from airflow_eos_provider.triggers.gate import ConnectGateTrigger
+from tests.sshd import public, running_sshd
 
 #: The public key of a machine: its type, then the data in which the type stands again.
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGm9T8zn0Hn7EZUGf5v0R1i8q1nq1Nvh2Yc0N4JmVhJr"
@@ -176,3 +178,24 @@ def test_what_a_trigger_is_given_holds_no_login(define: Any) -> None:
     define(host="127.0.0.2", password="c4n4ry-serialised")
     trigger = ConnectGateTrigger(conn_id="kafka_connect_default", task="t", wait={}, poll_interval=1.0)
     assert "c4n4ry" not in json.dumps(trigger.serialize())
+
+
+def test_a_task_logs_in_with_the_connection_and_only_to_the_machine_whose_key_it_pins(
+    define: Any, tmp_path: Path
+) -> None:
+    config = tmp_path / "connect.properties"
+    config.write_text("group.id=g\nconfig.storage.topic=of-that-machine\n")
+    file = tmp_path / "eos.yaml"
+    file.write_text(CLUSTER.replace("/etc/kafka/connect.properties", str(config)).replace(", user: eos", ""))
+    with running_sshd(tmp_path) as sshd:
+        login = {"host": sshd.address, "port": sshd.port, "login": sshd.user}
+        private_key = sshd.user_key.read_text()
+        define(**login, extra={"private_key": private_key, "host_key": public(sshd.host_key)})
+        files = read_worker_files(KafkaConnectHook().get_cluster())
+        assert files.unread == {}
+        assert files.common(CONFIGS) == "of-that-machine"
+        define(**login, extra={"private_key": private_key, "host_key": HOST_KEY})
+        (why,) = read_worker_files(KafkaConnectHook().get_cluster()).unread.values()
+        assert "host key" in why
+        (why,) = read_worker_files(KafkaConnectHook().get_cluster(logs_in=False)).unread.values()
+        assert "not looked at from here" in why

@@ -1,0 +1,22 @@
+"""A worker's properties file, read on its machine by what only needs to know what it says: offsets, topics, rights."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from airflow_eos_provider.connect.worker import WorkerDescription
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.rollout.hosts.machine.far_file import FarFile
+from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
+
+
+def read_properties_file(worker: WorkerDescription) -> bytes:
+    """The bytes of a worker's properties file as they are now; they may hold secrets.
+
+    :raises ConfigurationError: its description names none, or it cannot be read.
+    :raises MachineLostError: its machine cannot be reached.
+    """
+    if worker.config is None:
+        raise ConfigurationError(f"The description of {worker.worker_id} names no file.")
+    sudo = worker.machine is not None and "file" in worker.machine.sudo
+    return FarFile(machine_of(worker.machine), PurePosixPath(worker.config), sudo=sudo).read().data
