@@ -75,6 +75,13 @@ def up(
         bool | None, typer.Option("--test-connectors", help="Offer the connectors of Connect's own tests, too.")
     ] = None,
     postgres: Annotated[bool | None, typer.Option("--postgres", help="With a PostgreSQL server beside them.")] = None,
+    machines: Annotated[
+        int | None,
+        typer.Option(
+            help="So many workers, the first ones, each on a machine of its own: systemd, SSH; default: none. "
+            "Without --workers there are no others."
+        ),
+    ] = None,
     secure: Annotated[
         bool | None, typer.Option("--secure", help="With TLS, logins, ACLs, and a login of the REST API.")
     ] = None,
@@ -93,8 +100,11 @@ def up(
         "test_connectors": test_connectors,
         "postgres": postgres,
         "secure": secure,
+        "machines": machines,
         "worker_properties": _properties(worker_property) if worker_property else None,
     }
+    if machines and workers is None:
+        given["workers"] = machines
     options = LabOptions(name=name, root=directory)
     record = LabRecord.read(options.folder)
     if record is not None and record.complete:

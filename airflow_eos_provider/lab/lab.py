@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -23,18 +24,25 @@ from airflow_eos_provider.lab.broker import Broker, write_properties
 from airflow_eos_provider.lab.class_data import ensure_archives
 from airflow_eos_provider.lab.enrolment import allow, enrol
 from airflow_eos_provider.lab.issuer import Issuer
+from airflow_eos_provider.lab.java import java_program
+from airflow_eos_provider.lab.machine import Machine
+from airflow_eos_provider.lab.machine_login import MachineLogin, public_key
+from airflow_eos_provider.lab.machine_needs import require_machines
+from airflow_eos_provider.lab.machine_root import Root
+from airflow_eos_provider.lab.machine_worker import MachineWorker
 from airflow_eos_provider.lab.ownership import exclusive, marker, own_process, strays
 from airflow_eos_provider.lab.ports import free_ports, require_free
 from airflow_eos_provider.lab.postgres import USER, Postgres
 from airflow_eos_provider.lab.record import LabOptions, LabRecord, write_atomically
 from airflow_eos_provider.lab.security import Principal, Security
-from airflow_eos_provider.lab.status import LabStatus, look_at
+from airflow_eos_provider.lab.status import LabStatus, look_at, process_of
 from airflow_eos_provider.lab.teardown import remove_folder, stop_all, take_down
 from airflow_eos_provider.lab.waiting import (
     is_healthy,
     wait_for_broker,
     wait_for_group,
     wait_for_issuer,
+    wait_for_machine,
     wait_for_postgres,
     wait_for_worker,
 )
@@ -47,7 +55,7 @@ __all__ = ["Lab", "LabOptions"]
 Progress = Callable[[str], None]
 
 #: What a lab consists of.
-Part = Broker | Issuer | Postgres | Worker
+Part = Broker | Issuer | Postgres | Machine | Worker
 
 #: The ports of a broker or worker that was just killed are free again within this time.
 PORT_FREE_SECONDS = 15.0
@@ -113,6 +121,8 @@ class Lab:
     @classmethod
     def _create(cls, options: LabOptions, progress: Progress) -> Lab:
         root = options.folder
+        if options.machines:
+            require_machines()
         root.mkdir(parents=True)
         record = LabRecord.draw(options)
         record.write(root)  # before the first process, so that whoever comes after us can tell them by the token
@@ -135,9 +145,10 @@ class Lab:
             self.security.make()
         for log_config in {
             *(broker.log_config for broker in self.brokers),
-            *(worker.log_config for worker in self.workers),
+            *(worker.log_config for worker in self.workers if not isinstance(worker, MachineWorker)),
         }:
             shutil.copyfile(Path(__file__).with_name(log_config.name), log_config)
+        self._prepare_machines()
         for worker in self.workers:
             self._write_worker(worker, self.options.mode)
         self._write_cluster_file()
@@ -146,17 +157,40 @@ class Lab:
             for prepared in [pool.submit(server.prepare) for server in servers]:
                 prepared.result()
 
+    def _prepare_machines(self) -> None:
+        """Make the machines' own files, and what logs in to them."""
+        machines = self.machines
+        if not machines:
+            return
+        login = MachineLogin(self.root)
+        login.write(machines)
+        self.data_dir.mkdir(exist_ok=True)
+        self.data_dir.chmod(0o1777)  # connectors on the machines read and write there, too, as another user
+        for machine in machines:
+            machine.prepare(
+                Root(
+                    name=machine.name,
+                    address=machine.address,
+                    ssh_port=machine.ssh_port,
+                    hosts={each.name: each.address for each in machines},
+                    public_key=public_key(login.key),
+                    host_key=(machine.host_key.read_text(encoding="ascii"), public_key(machine.host_key)),
+                    clock_offset_seconds=self.options.clock_offsets.get(machine.name, 0),
+                )
+            )
+
     def _start_missing(self, progress: Progress) -> None:
         """Start whatever does not run, and wait until everything is ready."""
-        running = {part.name: own_process(part.pid_file, self._record.token) for part in self._parts}
-        known = [process for process in running.values() if process is not None]
-        for stray in strays(self.root, self._record.token, known):
+        running = {part.name: process_of(part, self._record.token) for part in self._parts}
+        for stray in strays(self.root, self._record.token, self._known()):
             progress(f"Stopping pid {stray.pid}, which an interrupted command left behind")
             stray.stop()
         missing = [part.name for part in self._parts if running[part.name] is None]
         if not missing and all(is_healthy(worker.url, worker.rest_settings) for worker in self.workers):
             return
         progress(f"Starting {', '.join(missing)}" if missing else "Waiting for a worker that is not healthy")
+        # Beside the brokers, which their workers wait for.
+        machines = [(machine, running[machine.name] or machine.boot()) for machine in self.machines]
         postgres = self._postgres
         server = (running[postgres.name] or self._spawn(postgres)) if postgres is not None else None
         if (issuer := self.issuer) is not None:  # before the brokers: they read its keys when they start
@@ -170,8 +204,10 @@ class Lab:
             self.allow(rule.acl for rule in self._first_rules())
         if postgres is not None and server is not None:
             wait_for_postgres(postgres, server)
+        for machine, process in machines:
+            wait_for_machine(machine.name, (machine.address, machine.ssh_port), process, machine.log)
         # All workers at once: each spends half of its start waiting.
-        started = [(worker, running[worker.name] or self._spawn(worker)) for worker in self.workers]
+        started = [(worker, running[worker.name] or self._start(worker)) for worker in self.workers]
         for worker, process in started:
             wait_for_worker(worker.url, process, worker.log, worker.rest_settings)
             progress(f"{worker.name} is ready at {worker.url}")
@@ -212,7 +248,19 @@ class Lab:
             principal=Principal.WORKER.acl_name,
         )
 
-    def _spawn(self, part: Part) -> ProcessIdentity:
+    def _start(self, worker: Worker) -> ProcessIdentity:
+        """Start a worker that does not run.
+
+        :returns: its process; for one on a machine what keeps the machine on, since the unit may be started anew.
+        """
+        return worker.start() if isinstance(worker, MachineWorker) else self._spawn(worker)
+
+    def _known(self) -> list[ProcessIdentity]:
+        """The processes that the lab knows to be its parts."""
+        processes = [process_of(part, self._record.token) for part in self._parts]
+        return [each for each in (*processes, *(m.first_process for m in self.machines)) if each is not None]
+
+    def _spawn(self, part: Broker | Issuer | Postgres | Worker) -> ProcessIdentity:
         for port in part.ports:
             require_free(port, part.name)
         return spawn(part.start_command, log=part.log, pid_file=part.pid_file, cwd=self.root)
@@ -307,17 +355,35 @@ class Lab:
     @property
     def workers(self) -> list[Worker]:
         record = self._record
-        return [
-            Worker(
-                folder=self.root,
-                number=number,
-                port=port,
-                class_path=jars.class_path(record.worker_jars, test_connectors=record.options.test_connectors),
-                marker=marker(self.root, record.token),
-                version=record.options.connect_version,
-                security=self.security,
+        machines = self.machines
+        workers: list[Worker] = []
+        for number, port in enumerate(record.worker_ports, start=1):
+            on_machine = number <= len(machines)
+            kind = partial(MachineWorker, machine=machines[number - 1]) if on_machine else Worker
+            workers.append(
+                kind(
+                    folder=self.root,
+                    number=number,
+                    port=port,
+                    class_path=jars.class_path(record.worker_jars, test_connectors=record.options.test_connectors),
+                    marker=marker(self.root, record.token),
+                    version=record.options.connect_version,
+                    security=self.security,
+                )
             )
-            for number, port in enumerate(record.worker_ports, start=1)
+        return workers
+
+    @property
+    def machines(self) -> list[Machine]:
+        """The machines on which the first workers live, in order."""
+        record = self._record
+        java = java_program().resolve().parent.parent
+        bound = [str(jars.cache_folder().parent), f"rw:{self.data_dir}"]
+        if not java.is_relative_to("/usr"):
+            bound.append(str(java))
+        return [
+            Machine(lab_folder=self.root, number=number, ssh_port=port, token=record.token, bound=tuple(bound))
+            for number, port in enumerate(record.machine_ports, start=1)
         ]
 
     @property
@@ -343,7 +409,7 @@ class Lab:
     @property
     def _parts(self) -> list[Part]:
         beside = [part for part in (self.issuer, self._postgres) if part is not None]
-        return [*self.brokers, *beside, *self.workers]
+        return [*self.brokers, *beside, *self.machines, *self.workers]
 
     @property
     def issuer(self) -> Issuer | None:
@@ -372,7 +438,12 @@ class Lab:
             "data_dir": str(self.data_dir),
             **self._tokens_summary(),
             **self._postgres_summary(),
+            **self._machines_summary(),
         }
+
+    def _machines_summary(self) -> dict[str, object]:
+        machines = [{"name": each.name, "address": each.address, "ssh_port": each.ssh_port} for each in self.machines]
+        return {"machines": machines, "ssh_config": str(MachineLogin(self.root).config)} if machines else {}
 
     def _tokens_summary(self) -> dict[str, object]:
         issuer = self.issuer
@@ -388,15 +459,14 @@ class Lab:
         """Which processes run and answer now."""
         token = self._record.token
         processes = tuple(look_at(part, token) for part in self._parts)
-        known = [process for part in self._parts if (process := own_process(part.pid_file, token)) is not None]
-        unknown = tuple(process.pid for process in strays(self.root, token, known))
+        unknown = tuple(process.pid for process in strays(self.root, token, self._known()))
         return LabStatus(self.name, self.root, self.bootstrap_servers, self.group_id, processes, unknown)
 
     # Single brokers and workers
 
     def worker_process(self, index: int) -> ProcessIdentity | None:
         """The process of ``connect_urls[index]``, None if it does not run."""
-        return own_process(self.workers[index].pid_file, self._record.token)
+        return process_of(self.workers[index], self._record.token)
 
     def broker_process(self, index: int = 0) -> ProcessIdentity | None:
         """The process of ``brokers[index]``, None if it does not run."""
@@ -426,10 +496,16 @@ class Lab:
     def stop_worker(self, index: int, kill: bool = False) -> None:
         """Stop the worker of ``connect_urls[index]``; nothing to do if it does not run.
 
+        A unit is stopped as systemd stops it, so that it is not started anew. Killing ``worker_process(index)`` itself
+        makes the unit come back.
+
         :param kill: by SIGKILL, so that it cannot leave its group; otherwise by SIGTERM.
         """
+        worker = self.workers[index]
         process = self.worker_process(index)
-        if process is not None:
+        if isinstance(worker, MachineWorker):
+            worker.stop(kill=kill)
+        elif process is not None:
             process.stop(kill=kill)
 
     def start_worker(self, index: int, wait: bool = True) -> ProcessIdentity:
@@ -440,14 +516,17 @@ class Lab:
         """
         worker = self.workers[index]
         process = self.worker_process(index)
-        if process is None:
+        if isinstance(worker, MachineWorker):
+            worker.machine.power_on()
+            process = worker.start()
+        elif process is None:
             process = self._spawn_again(worker)
         if wait:
             wait_for_worker(worker.url, process, worker.log, worker.rest_settings)
         return process
 
     def add_worker(self, *, mode: Mode | None = None, listed: bool = True, wait: bool = True) -> int:
-        """Start one more worker.
+        """Start one more worker, a process of this machine.
 
         :param mode: its mode, the lab's own if not given.
         :param listed: whether the cluster file shall mention it.
@@ -498,7 +577,11 @@ class Lab:
             session_timeout_ms=self.options.session_timeout_ms,
             replication_factor=len(self.brokers),
         )
-        write_properties(worker.config, {**properties, **self.options.worker_properties})
+        properties |= self.options.worker_properties
+        if isinstance(worker, MachineWorker):
+            worker.prepare(properties)
+        else:
+            write_properties(worker.config, properties)
 
     def _write_cluster_file(self) -> None:
         if not self.workers:

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import re
+import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -126,16 +127,33 @@ def exclusive(folder: Path, progress: Callable[[str], None]) -> Iterator[None]:
 
 
 def log_tail(log: Path, lines: int = 25) -> str:
-    """The end of a log, for an error's text; lines that may hold a secret are left out."""
+    """The end of a log, for an error's text; lines that may hold a secret are left out.
+
+    :param log: a file, or the folder of a machine's journal.
+    """
     try:
-        with log.open("rb") as content:
-            content.seek(max(0, log.stat().st_size - 64_000))
-            text = content.read().decode("utf-8", errors="replace")
+        if log.is_dir():
+            text = _journal(log, 2 * lines)
+        else:
+            with log.open("rb") as content:
+                content.seek(max(0, log.stat().st_size - 64_000))
+                text = content.read().decode("utf-8", errors="replace")
     except OSError:
         return "(no log)"
     shown = [line for line in text.splitlines() if not _MAY_BE_SECRET.search(line)]
     return "\n".join(shown[-lines:]) or "(the log is empty)"
 
+
+def _journal(folder: Path, lines: int) -> str:
+    """The end of a systemd journal."""
+    command = ["journalctl", "-D", str(folder), "-n", str(lines), "--no-pager", "-o", "cat"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=_JOURNAL_SECONDS, check=False).stdout
+    except subprocess.TimeoutExpired:
+        return ""
+
+
+_JOURNAL_SECONDS = 30.0
 
 #: A property with one of these words in its name and a value other than null; also Connect's key for internal requests.
 _MAY_BE_SECRET = re.compile(r"(?i)(password|secret|jaas|token|session-?key|private).*[=:]\s*(?!null|\[hidden\])\S")

@@ -41,7 +41,7 @@ def free_ports(count: int) -> list[int]:
                 break
             probe = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
             try:
-                probe.bind(("127.0.0.1", port))
+                probe.bind(("", port))  # nor on another loopback address: a lab's machines have some
             except OSError:
                 continue
             ports.append(port)
@@ -65,15 +65,17 @@ def _range() -> range:
     return range(first, last + 1)
 
 
-def require_free(port: int, wanted_by: str) -> None:
+def require_free(port: int, wanted_by: str, address: str = "127.0.0.1") -> None:
     """Make sure that a server can listen on this port of the loopback interface now.
+
+    :param address: of the loopback interface.
 
     :raises EosError: another process does.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java's servers do: TIME_WAIT is no obstacle
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((address, port))
         except OSError as error:
             raise EosError(
                 f"Port {port}, on which {wanted_by} listens, is taken by {_holder(port)}.",

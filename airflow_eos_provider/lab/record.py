@@ -20,6 +20,10 @@ from airflow_eos_provider.lab.security import SecuredPorts
 #: Version of ``lab.json``. A lab of another version is taken down, not continued.
 SCHEMA = 1
 
+DEFAULT_WORKERS = 3
+
+_NOT_GIVEN = -(10**9)
+
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
@@ -40,11 +44,14 @@ class LabOptions:
     :param worker_properties: further properties of each worker, or others than the lab's.
     :param postgres: with a PostgreSQL server beside the brokers.
     :param secure: with TLS, logins and ACLs (see ``security.py``).
+    :param machines: how many of the workers, the first ones, live on a machine of their own (see ``machine.py``). If
+        the number of workers is not given, it is this one.
+    :param clock_offsets: by how many seconds the clocks of machines are ahead, by their names (``connect-1``).
     :raises ConfigurationError: an option is out of range.
     """
 
     name: str = "default"
-    workers: int = 3
+    workers: int = _NOT_GIVEN
     brokers: int = 1
     mode: Mode = Mode.DISABLED
     rebalance_delay_ms: int = 3000
@@ -56,12 +63,17 @@ class LabOptions:
     worker_properties: Mapping[str, str] = field(default_factory=dict)
     postgres: bool = False
     secure: bool = False
+    machines: int = 0
+    clock_offsets: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ConfigurationError(
                 f"A lab cannot be named {self.name!r}.", expected="up to 40 lower-case letters, digits and hyphens"
             )
+        if self.workers == _NOT_GIVEN:
+            object.__setattr__(self, "workers", self.machines or DEFAULT_WORKERS)
+        self._check_machines()
         if not 0 <= self.workers <= 20:
             raise ConfigurationError(
                 f"{self.workers} workers are asked for.", expected="0 to 20; without one there are brokers only"
@@ -84,6 +96,23 @@ class LabOptions:
             raise ConfigurationError(
                 f"A secured lab with workers of version {self.connect_version} is asked for.",
                 expected=f"{DEFAULT_VERSION}, the only version whose basic authentication the lab has",
+            )
+
+    def _check_machines(self) -> None:
+        if not 0 <= self.machines <= self.workers:
+            raise ConfigurationError(
+                f"{self.machines} machines for {self.workers} workers are asked for.",
+                expected="at most as many machines as workers: each has one worker",
+            )
+        if self.machines and self.secure:
+            raise ConfigurationError(
+                "A secured lab with machines is asked for.", expected="one of both: --secure or --machines"
+            )
+        names = {f"connect-{number}" for number in range(1, self.machines + 1)}
+        if unknown := set(self.clock_offsets) - names:
+            raise ConfigurationError(
+                f"The clock of {', '.join(sorted(unknown))} is to be ahead, but there is no such machine.",
+                expected=f"one of {', '.join(sorted(names)) or 'none: the lab has no machines'}",
             )
 
     @property
@@ -111,6 +140,7 @@ class LabRecord:
     :param older_jars: the folder with the workers' jars, if they are of another version.
     :param secured_ports: of the brokers of a secured lab: certificates, tokens, and the issuer's, the same for all.
     :param postgres_port: of PostgreSQL, None where the lab has none.
+    :param machine_ports: of the machines' sshds, in order.
     :param complete: False until the lab was ready for the first time: an incomplete one is cleared, not repaired.
     """
 
@@ -126,16 +156,18 @@ class LabRecord:
     older_jars: Path | None = None
     postgres_port: int | None = None
     secured_ports: tuple[SecuredPorts, ...] = ()
+    machine_ports: tuple[int, ...] = ()
     complete: bool = False
 
     @classmethod
     def draw(cls, options: LabOptions) -> LabRecord:
         """The record of a new lab, on ports that are free now."""
-        postgres_port, issuer_port, *ports = free_ports(2 + 4 * options.brokers + options.workers)
+        postgres_port, issuer_port, *ports = free_ports(2 + 4 * options.brokers + options.workers + options.machines)
         certificates, tokens = ports[: options.brokers], ports[options.brokers : 2 * options.brokers]
         ports = ports[2 * options.brokers :]
         secured = tuple(SecuredPorts(*both, issuer_port) for both in zip(certificates, tokens, strict=True))
         ours = ports[: 2 * options.brokers]
+        workers = ports[len(ours) :]
         (broker_port, controller_port), *others = zip(ours[::2], ours[1::2], strict=True)
         return cls(
             options=options,
@@ -144,7 +176,8 @@ class LabRecord:
             cluster_id=_random_cluster_id(),
             broker_port=broker_port,
             controller_port=controller_port,
-            worker_ports=tuple(ports[len(ours) :]),
+            worker_ports=tuple(workers[: options.workers]),
+            machine_ports=tuple(workers[options.workers :]),
             other_brokers=tuple(others),
             older_jars=None if options.connect_version == DEFAULT_VERSION else jar_folder(options.connect_version),
             postgres_port=postgres_port if options.postgres else None,
@@ -183,6 +216,7 @@ class LabRecord:
             if content.get("older_jars"):
                 content["older_jars"] = Path(content["older_jars"])
             content["worker_ports"] = tuple(content["worker_ports"])
+            content["machine_ports"] = tuple(content.get("machine_ports", ()))
             content["secured_ports"] = tuple(SecuredPorts(*ports) for ports in content.get("secured_ports", ()))
             content["other_brokers"] = tuple(
                 (port, controller) for port, controller in content.get("other_brokers", ())

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.lab.broker import broker_name
+from airflow_eos_provider.lab.machine import is_machine, remove_control_groups
+from airflow_eos_provider.lab.machine_worker import stop_workers
 from airflow_eos_provider.lab.ownership import exclusive, own_process, own_processes
 from airflow_eos_provider.lab.postgres import postgres_pid_file
 from airflow_eos_provider.lab.record import LabRecord
@@ -57,6 +59,7 @@ def stop_all(folder: Path, record: LabRecord | None, *, kill: bool = False) -> i
     """
     token = record.token if record else None
     everything = own_processes(folder, token)
+    _stop_machines(folder, [process for process in everything if is_machine(process)], kill=kill)
     brokers = _brokers(folder, record) if record else []
     postgres = own_process(postgres_pid_file(folder), record.token) if record else None
     _stop((process for process in everything if process not in (*brokers, postgres)), kill=kill)
@@ -73,6 +76,19 @@ def stop_all(folder: Path, record: LabRecord | None, *, kill: bool = False) -> i
             remedy="Look at why the system cannot end them (uninterruptible disk access, another user).",
         )
     return len(everything)
+
+
+def _stop_machines(folder: Path, parts: Iterable[ProcessIdentity], *, kill: bool) -> None:
+    """Cut the machines' power, with which all that runs there ends; before, if there is time, the workers are stopped.
+
+    :param parts: the machines' own processes: what has started each, and its first one.
+    """
+    processes = list(parts)
+    if not kill:
+        with ThreadPoolExecutor(max_workers=len(processes) or 1) as pool:
+            list(pool.map(stop_workers, processes))
+    _stop(processes, kill=True)
+    remove_control_groups(folder)
 
 
 def _brokers(folder: Path, record: LabRecord) -> list[ProcessIdentity]:

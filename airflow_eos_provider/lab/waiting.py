@@ -53,6 +53,17 @@ def wait_for_worker(
     _wait(f"The worker {url}", lambda: is_healthy(url, settings), process, log)
 
 
+def wait_for_machine(name: str, sshd: tuple[str, int], process: ProcessIdentity, log: Path) -> None:
+    """Return when the machine's sshd answers.
+
+    :param sshd: its address and port.
+    :param process: what keeps the machine on.
+    :raises EosError: it ended.
+    :raises UnreachableError: it is beyond :data:`STARTUP_LIMITS`.
+    """
+    _wait(f"The machine {name}", lambda: sshd_answers(*sshd), process, log)
+
+
 def wait_for_issuer(issuer: Issuer, process: ProcessIdentity) -> None:
     """Return when the issuer of tokens shows its public key.
 
@@ -129,6 +140,15 @@ def _status(url: str, settings: RestSettings, timeout_seconds: float, path: str)
         return connection.getresponse().status
     finally:
         connection.close()
+
+
+def sshd_answers(address: str, port: int) -> bool:
+    """Whether an SSH server says its version there."""
+    try:
+        with socket.create_connection((address, port), timeout=5) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
 
 
 def broker_answers(broker: KafkaSettings) -> bool:

@@ -62,8 +62,13 @@ class Worker:
         return (self.port,)
 
     @property
+    def address(self) -> str:
+        """That its REST API listens on, and that it advertises."""
+        return "127.0.0.1"
+
+    @property
     def url(self) -> str:
-        return f"{'https' if self.security else 'http'}://127.0.0.1:{self.port}"
+        return f"{'https' if self.security else 'http'}://{self.address}:{self.port}"
 
     @property
     def rest_settings(self) -> RestSettings:
@@ -71,10 +76,13 @@ class Worker:
         return self.security.rest_settings() if self.security else RestSettings()
 
     @property
-    def log_config(self) -> Path:
+    def log_config_name(self) -> str:
         """Kafka logs by log4j2 since 4.0, by reload4j before."""
-        major = int(self.version.partition(".")[0])
-        return self.folder / ("log4j2.xml" if major >= 4 else "reload4j.properties")
+        return "log4j2.xml" if int(self.version.partition(".")[0]) >= 4 else "reload4j.properties"
+
+    @property
+    def log_config(self) -> Path:
+        return self.folder / self.log_config_name
 
     @property
     def start_command(self) -> list[str]:
@@ -109,7 +117,7 @@ class Worker:
             "group.id": group_id,
             MODE_PROPERTY: mode.value,
             "listeners": self.url,
-            "rest.advertised.host.name": "127.0.0.1",
+            "rest.advertised.host.name": self.address,
             "rest.advertised.port": str(self.port),
             "scheduled.rebalance.max.delay.ms": str(rebalance_delay_ms),
             "config.storage.topic": f"{group_id}-configs",
@@ -134,10 +142,17 @@ class Worker:
             properties["heartbeat.interval.ms"] = str(min(3000, session_timeout_ms // 6))
         return properties | (self.security.worker_properties(self.url) if self.security else {})
 
+    def config_bytes(self) -> bytes:
+        """The properties file as it is now.
+
+        :raises OSError: it cannot be read.
+        """
+        return self.config.read_bytes()
+
     def mode_in_file(self) -> Mode | None:
         """The mode that the properties file holds now; None where the file cannot be read or says nothing valid."""
         try:
-            return Mode.parse(parse(self.config.read_bytes()).get(MODE_PROPERTY, Mode.DISABLED.value))
+            return Mode.parse(parse(self.config_bytes()).get(MODE_PROPERTY, Mode.DISABLED.value))
         except (OSError, ConfigurationError):
             return None
 

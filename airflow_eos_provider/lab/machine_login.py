@@ -1,0 +1,102 @@
+"""How the machines of a lab are logged in to: a key, the keys of their hosts, an OpenSSH client configuration."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.lab.machine import Machine
+from airflow_eos_provider.lab.machine_root import LOGIN_USER
+from airflow_eos_provider.lab.record import write_atomically
+
+_HOST = """\
+Host {name}
+    HostName {address}
+    Port {port}
+    User {user}
+    IdentityFile {key}
+    IdentitiesOnly yes
+    UserKnownHostsFile {known_hosts}
+    GlobalKnownHostsFile /dev/null
+    StrictHostKeyChecking yes
+"""
+
+_KEYGEN_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class MachineLogin:
+    """The files in a lab's folder by which its machines are reached.
+
+    :param folder: the lab's folder.
+    """
+
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        """For ``ssh -F``."""
+        return self.folder / "ssh_config"
+
+    @property
+    def key(self) -> Path:
+        """The private key of who logs in; the public one lies beside it."""
+        return self.folder / "id_ed25519"
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.folder / "known_hosts"
+
+    def write(self, machines: Sequence[Machine]) -> None:
+        """Make the keys and write the configuration."""
+        make_key(self.key)
+        for machine in machines:
+            machine.folder.mkdir(parents=True)
+            make_key(machine.host_key)
+        write_atomically(self.config, self.config_text(machines))
+        write_atomically(self.known_hosts, "".join(known_host(machine) for machine in machines))
+
+    def config_text(self, machines: Sequence[Machine]) -> str:
+        """An OpenSSH client configuration with an entry for each machine, by its name."""
+        return "".join(
+            _HOST.format(
+                name=machine.name,
+                address=machine.address,
+                port=machine.ssh_port,
+                user=LOGIN_USER,
+                key=_quoted(self.key),
+                known_hosts=_quoted(self.known_hosts),
+            )
+            for machine in machines
+        )
+
+
+def known_host(machine: Machine) -> str:
+    """The machine's line in a file of known hosts."""
+    kind, key = public_key(machine.host_key).split()[:2]
+    return f"[{machine.address}]:{machine.ssh_port} {kind} {key}\n"
+
+
+def public_key(private: Path) -> str:
+    """The public key that belongs to a file of a private one."""
+    return private.with_name(f"{private.name}.pub").read_text(encoding="ascii")
+
+
+def make_key(private: Path) -> None:
+    """Make a key pair without a passphrase.
+
+    :raises EosError: ``ssh-keygen`` fails.
+    """
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", private.parent.name, "-f", str(private)]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_KEYGEN_SECONDS, check=False
+    )
+    if done.returncode != 0:
+        raise EosError(f"ssh-keygen made no key at {private}: {done.stderr.strip()}")
+
+
+def _quoted(path: Path) -> str:
+    return f'"{path}"'

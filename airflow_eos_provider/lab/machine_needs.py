@@ -1,0 +1,74 @@
+"""What machines of their own need from this one, and what of it is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from airflow_eos_provider.errors import RefusedError
+
+SYSTEMD = Path("/lib/systemd/systemd")
+
+#: Program -> Debian's package.
+_PROGRAMS: Mapping[str, str] = {
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "pivot_root": "util-linux",
+    "sshd": "openssh-server",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    "sudo": "sudo",
+    "systemctl": "systemd",
+    "journalctl": "systemd",
+    "dbus-daemon": "dbus",
+}
+
+_TRIAL_SECONDS = 30.0
+
+_SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+
+
+@lru_cache(maxsize=1)
+def missing() -> tuple[str, ...]:
+    """What is missing here, one sentence each; none where a lab may have machines."""
+    if os.geteuid() != 0:
+        return ("The lab's machines are made by root only, and this user is another.",)
+    packages = {package for program, package in _PROGRAMS.items() if _which(program) is None}
+    if not SYSTEMD.exists():
+        packages.add("systemd")
+    if packages:
+        return (f"Not installed: {', '.join(sorted(packages))}.",)
+    refused = _namespaces_refused()
+    return (f"The kernel allows no namespaces: {refused}",) if refused else ()
+
+
+def require_machines() -> None:
+    """Make sure that a lab may have machines here.
+
+    :raises RefusedError: it may not; says what was found.
+    """
+    if found := missing():
+        raise RefusedError(
+            f"A lab cannot have machines of its own here. {' '.join(found)}",
+            expected="root on Linux (in a container, CAP_SYS_ADMIN as well), systemd, D-Bus, OpenSSH, sudo",
+            remedy="apt-get install --no-install-recommends systemd dbus openssh-server openssh-client sudo; "
+            "or start the lab without --machines.",
+        )
+
+
+def _which(program: str) -> str | None:
+    return shutil.which(program, path=os.pathsep.join(_SYSTEM_FOLDERS))
+
+
+def _namespaces_refused() -> str | None:
+    """Why namespaces and mounts are refused; None if they are not."""
+    words = ["unshare", "--pid", "--fork", "--mount", "--uts", "--ipc", "--cgroup", "mount", "-t", "tmpfs", "t", "/mnt"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_TRIAL_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return None if done.returncode == 0 else done.stderr.strip()
