@@ -83,6 +83,9 @@ mkdir -p "$root/run/systemd/system" "$root/run/lock"
 for bound in "$@"; do
     bind "$root" "$bound"
 done
+# Each boot has an id of its own, each machine too.
+cat /proc/sys/kernel/random/uuid >"$root/run/boot_id"
+mount --bind "$root/run/boot_id" "$root/proc/sys/kernel/random/boot_id"
 hostname "$name"
 cd "$root"
 mkdir -p run/before
