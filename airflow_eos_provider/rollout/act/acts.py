@@ -12,6 +12,7 @@ from typing import Literal
 
 from airflow_eos_provider.errors import EosError, PlanMovedError, RolloutPausedError, UnreachableError
 from airflow_eos_provider.journal.journal import Journal
+from airflow_eos_provider.rollout.hosts.host import WorkerStartError
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.plan.plan import Plan
@@ -63,16 +64,26 @@ class Acts:
 
         :param replaces: start token of the process that is to be replaced.
         :raises FencedError: another controller has taken over.
+        :raises RolloutPausedError: its host cannot be reached; a restart that was begun there ends there.
         :raises EosError: it could not be stopped, or it ended at once.
         """
         self.observer.session.hang_up()
-        self.observer.hosts[worker_id].restart(
-            stop_grace_seconds=self.settings.stop_grace_seconds,
-            on_event=lambda event: self.report(f"{worker_id}: {event}"),
-            permit=lambda act: self._permit(worker_id, act),
-            rollout=self.rollout_id,
-            replaces=replaces,
-        )
+        try:
+            self.observer.hosts[worker_id].restart(
+                stop_grace_seconds=self.settings.stop_grace_seconds,
+                on_event=lambda event: self.report(f"{worker_id}: {event}"),
+                permit=lambda act: self._permit(worker_id, act),
+                rollout=self.rollout_id,
+                replaces=replaces,
+            )
+        except WorkerStartError:
+            raise
+        except UnreachableError as error:  # the worker is not to blame, and is not restored
+            raise RolloutPausedError(
+                f"The host of {worker_id} cannot be reached, so it is not known whether it was restarted: "
+                f"{error.found}",
+                remedy=f"{error.remedy or 'Make it reachable.'} Then apply the same plan again; it goes on from there.",
+            ) from error
 
     def restore_edit(self, worker_id: str) -> None:
         """Make a worker's configuration what it was before this roll.

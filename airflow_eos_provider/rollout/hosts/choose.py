@@ -1,15 +1,30 @@
-"""Which host a described worker has."""
+"""Which host a described worker has: how its machine is reached × who owns its process.
+
+A kind that answers both questions at once, such as a pod of Kubernetes, is told apart here, before these two.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.placement import SystemdUnit
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.rollout.hosts.host import Host
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine
+from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
+from airflow_eos_provider.rollout.hosts.service.service import Service
+from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService
+from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 
 HostFactory = Callable[[WorkerDescription], Host]
+
+ServiceFactory = Callable[[Machine, WorkerDescription], Service]
+
+#: Who owns a worker's process, by the kind of its description. ``NoneType`` is nobody, on another machine: there the
+#: start command of the description starts it.
+SERVICES: Mapping[type, ServiceFactory] = {SystemdUnit: SystemdService}
 
 
 def host_of(worker: WorkerDescription) -> Host:
@@ -17,6 +32,27 @@ def host_of(worker: WorkerDescription) -> Host:
 
     :raises ConfigurationError: its kind is none that is known.
     """
-    if worker.machine is not None or worker.service is not None:
-        raise ConfigurationError(f"{worker.worker_id} has a machine or a service, which this version does not roll.")
-    return ProcessHost(worker)
+    if is_own_process(worker):
+        return ProcessHost(worker)
+    machine = machine_of(worker.machine)
+    return ServicedHost(worker, machine, service_of(machine, worker))
+
+
+def service_of(machine: Machine, worker: WorkerDescription) -> Service:
+    """Who owns a worker's process.
+
+    :raises ConfigurationError: its kind is none that is known.
+    """
+    kind = type(worker.service)
+    if kind not in SERVICES:
+        raise ConfigurationError(
+            f"{worker.worker_id} on {worker.machine} has a service of a kind that this version does not roll.",
+            expected="service: {systemd: UNIT}",
+            remedy="Correct the worker in the cluster description; see docs/cluster-file.md.",
+        )
+    return SERVICES[kind](machine, worker)
+
+
+def is_own_process(worker: WorkerDescription) -> bool:
+    """Whether a worker is a process of this machine that nobody else owns, or only its address is known."""
+    return (worker.service is None and not worker.is_elsewhere) or worker.is_url_only

@@ -1,3 +1,265 @@
-"""The host of a worker whose machine and service are two answers of their own."""
+"""A worker that a service owns, on this machine or another one: its properties file there × its service.
+
+File and process are compared by their own machine's clock. What leaves the host is moved to this machine's clock by the
+offset that the same look has measured, so that machines whose clocks are wrong are compared rightly.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import NoReturn
+
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.mode import MODE_PROPERTY
+from airflow_eos_provider.connect.mode_evidence import Declared, Running, declare
+from airflow_eos_provider.connect.properties import parse, references
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.redaction import remember
+from airflow_eos_provider.rollout.hosts.host import Edit, HostFacts, Obstacle, Permit
+from airflow_eos_provider.rollout.hosts.machine.far_file import FarContent, FarFile
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine
+from airflow_eos_provider.rollout.hosts.service.service import Service, ServiceFacts
+from airflow_eos_provider.rollout.settings import STOP_GRACE_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class _FileLook:
+    """What was found of the worker's file.
+
+    :param properties: None if it cannot be read, or is none.
+    :param problem: why not.
+    """
+
+    content: FarContent | None = None
+    properties: Mapping[str, str] | None = None
+    problem: str | None = None
+    obstacles: tuple[Obstacle, ...] = ()
+
+
+class ServicedHost:
+    """One worker that a service owns; a :class:`~airflow_eos_provider.rollout.hosts.host.Host`.
+
+    :param worker: its description.
+    :param machine: where it runs.
+    :param service: who owns its process.
+    """
+
+    def __init__(self, worker: WorkerDescription, machine: Machine, service: Service) -> None:
+        self._worker = worker
+        self._machine = machine
+        self._service = service
+        sudo = worker.machine is not None and "file" in worker.machine.sudo
+        self._file = FarFile(machine, PurePosixPath(worker.config), sudo=sudo) if worker.config is not None else None
+
+    def observe(self) -> HostFacts:
+        """File and process as they are now: two round trips, and one or two more at each start of the worker."""
+        try:
+            service = self._service.look()
+            file = self._look_at_file()
+            running = self._running(service)
+        except EosError as error:  # not to be reached, not to be logged in to, or no machine that can be looked at
+            return self._unseen(error.found.rstrip("."), error.remedy or "make its machine reachable")
+        problems = [problem for problem in (file.problem, service.problem, *self._gaps()) if problem]
+        process = service.process
+        return HostFacts(
+            worker_id=self._worker.worker_id,
+            edit=self._edit(file.content),
+            digest=file.content.sha256 if file.content else None,
+            properties=MappingProxyType(dict(file.properties or {})),
+            declared=_declared(file, service, problems),
+            running=running,
+            is_running=process is not None,
+            started_at=process.started_at + service.clock_offset if process else None,
+            start_token=service.token,
+            runs_as=self._runs_as(service),
+            details=service.details,
+            problem="; ".join(dict.fromkeys(problems)) or None,
+            obstacles=(*service.obstacles, *file.obstacles, *self._supplied_elsewhere(file, service)),
+            restart=service.restart,
+            launch=self._service.launch_now(service),
+            how_to_start=self._service.how_to_start,
+            log=self._log,
+            mode_remedy=self._mode_remedy(service, running),
+        )
+
+    def unseen(self, why: str) -> HostFacts:
+        """What the description alone tells; nothing is asked of its machine."""
+        return self._unseen(why, f"{why}: make that possible, for its mode is proven there")
+
+    def digest_with(self, properties: Mapping[str, str | None]) -> str:
+        """SHA-256 that the worker's file would have with these properties set."""
+        try:
+            return self._far_file.digest_with(properties)
+        except ConfigurationError as error:
+            self._refuse(properties, error)
+
+    def edit(self, properties: Mapping[str, str | None], *, expect: str) -> str:
+        """Set properties of the worker's file; the bytes before stand in ``<file>.eos-backup`` on its machine.
+
+        :raises PlanMovedError: the file is not the one that was planned.
+        :raises RefusedError: owner, group or permissions cannot be kept.
+        :raises ConfigurationError: the file or its folder cannot be written, or something else supplies the value.
+        :raises MachineLostError: its machine cannot be reached.
+        """
+        try:
+            return self._far_file.edit(properties, expect=expect)
+        except ConfigurationError as error:
+            self._refuse(properties, error)
+
+    def restore(self, *, expect: str, original: str) -> None:
+        """Put the file back as it was before :meth:`edit`.
+
+        :raises PlanMovedError: the file was edited since.
+        :raises RefusedError: the backup is gone or holds other bytes.
+        :raises MachineLostError: its machine cannot be reached.
+        """
+        self._far_file.restore(expect=expect, original=original)
+
+    def restart(
+        self,
+        *,
+        stop_grace_seconds: float = STOP_GRACE_SECONDS,
+        on_event: Callable[[str], None] = lambda _event: None,
+        permit: Permit = lambda _act: None,
+        rollout: str = "",
+        replaces: str = "",
+    ) -> None:
+        """Let the service stop the worker, if it runs, and start it; the machine finishes that without this process."""
+        content = self._far_file.read()
+        self._service.restart(
+            config_sha256=content.sha256,
+            changed_at=content.changed_at,
+            stop_grace_seconds=stop_grace_seconds,
+            on_event=on_event,
+            permit=permit,
+            rollout=rollout,
+            replaces=replaces,
+        )
+
+    @property
+    def _far_file(self) -> FarFile:
+        if self._file is None:
+            raise ConfigurationError(
+                f"The cluster description has no 'config' for {self._worker.worker_id}.",
+                remedy="Name the worker's properties file on its machine.",
+            )
+        return self._file
+
+    def _look_at_file(self) -> _FileLook:
+        """The file as it is now.
+
+        :raises MachineLostError: its machine cannot be reached.
+        """
+        if self._file is None:
+            return _FileLook(problem="it has no 'config'")
+        try:
+            content = self._file.read()
+        except ConfigurationError as error:
+            return _FileLook(problem=error.found.rstrip("."))
+        obstacle = self._file.obstacle_to_change()
+        obstacles = (obstacle,) if obstacle is not None else ()
+        try:
+            properties = parse(content.data)
+        except ConfigurationError as error:
+            return _FileLook(content, None, error.found.rstrip("."), obstacles)
+        remember(properties)
+        return _FileLook(content, properties, None, obstacles)
+
+    def _running(self, service: ServiceFacts) -> Running:
+        process = service.process
+        if process is None:
+            detail = service.state or service.problem or "its process is not known"
+            return Running(None, detail, None, alive=False if service.stopped else None)
+        startup = self._service.startup(service)
+        return Running(
+            mode=startup.mode,
+            detail=startup.detail,
+            started_at=process.started_at + service.clock_offset,
+            alive=True,
+            reads_file=service.reads_file,
+        )
+
+    def _unseen(self, why: str, remedy: str) -> HostFacts:
+        worker = self._worker
+        return HostFacts(
+            worker_id=worker.worker_id,
+            edit=self._edit(None),
+            digest=None,
+            declared=Declared(None, why, None),
+            running=Running(None, why, None, None),
+            details={"machine": self._machine.name} if self._machine.name else {},
+            problem=why,
+            launch=self._service.launch,
+            how_to_start=self._service.how_to_start,
+            log=self._log,
+            mode_remedy=remedy.rstrip("."),
+        )
+
+    def _edit(self, content: FarContent | None) -> Edit:
+        """The same for all workers of one machine that are started with one file."""
+        path = str(content.path if content is not None else self._worker.config or "")
+        return Edit(f"{self._machine.name}:{path}" if self._machine.name else path)
+
+    @property
+    def _log(self) -> str:
+        log = self._service.log
+        return f"{log} on {self._machine.name}" if log and self._machine.name else log
+
+    def _runs_as(self, service: ServiceFacts) -> str:
+        on_machine = f" on {self._machine.name}" if self._machine.name else ""
+        return f"{service.runs_as}{on_machine}" if service.runs_as else ""
+
+    def _gaps(self) -> Iterator[str]:
+        if not self._service.log:
+            yield "it has no 'log'"
+
+    def _mode_remedy(self, service: ServiceFacts, running: Running) -> str:
+        if service.process is None and not service.stopped:
+            return service.problem or "look why its process is not found"
+        if service.process is not None and running.mode is None and running.reads_file is False:
+            return f"correct 'config' in the cluster file: its process was not started with {self._worker.config}"
+        return ""
+
+    def _supplied_elsewhere(self, file: _FileLook, service: ServiceFacts) -> Iterator[Obstacle]:
+        """A mode that the file takes from a variable can only be changed where that is set."""
+        text = (file.properties or {}).get(MODE_PROPERTY, "")
+        for reference in references(text):
+            source = service.variable_sources.get(reference.key)
+            if source is not None:
+                yield Obstacle(
+                    "change",
+                    f"the mode of {self._worker.worker_id} is the variable {reference.key}, which {source} sets",
+                    f"write the mode itself into {self._worker.config} and restart the worker, or change {source} "
+                    "manually",
+                )
+
+    def _refuse(self, properties: Mapping[str, str | None], error: ConfigurationError) -> NoReturn:
+        """Raise the refusal of an edit, with what sets the variables that the file's values come from.
+
+        :raises ConfigurationError: always.
+        """
+        now = parse(self._far_file.read().data)
+        keys = [reference.key for name in properties for reference in references(now.get(name, ""))]
+        sources = self._service.look().variable_sources if keys else {}
+        named = [f"{key} is set by {sources[key]}" for key in keys if key in sources]
+        found = f"{error.found.rstrip('.')}: {', '.join(named)}." if named else error.found
+        raise ConfigurationError(found, expected=error.expected, remedy=error.remedy) from error
+
+
+def _declared(file: _FileLook, service: ServiceFacts, problems: list[str]) -> Declared:
+    """What the file says, its moments moved to this machine's clock."""
+    content = file.content
+    if content is None or file.properties is None:
+        return Declared(None, problems[0] if problems else "", None)
+    # A variable that the mode comes from is part of what is declared, and so is the file that sets it.
+    supplied = bool(references(file.properties.get(MODE_PROPERTY, "")))
+    others = [service.variables_changed_at] if supplied and service.variables_changed_at is not None else []
+    return declare(
+        file.properties,
+        modified_at=max([content.modified_at, *others]) + service.clock_offset,
+        changed_at=max([content.changed_at, *others]) + service.clock_offset,
+        variable=service.variables.get,
+    )

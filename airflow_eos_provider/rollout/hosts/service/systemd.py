@@ -127,7 +127,7 @@ class SystemdService:
         self.has_journal = worker.service.journal
         self._command_lines = CommandLines(machine)
         self._startup: tuple[StartToken, StartupLog] | None = None
-        self._sudo = Sudo(machine)
+        self.sudo = Sudo(machine)
         self._sudo_for = worker.machine.sudo if worker.machine is not None else frozenset[Privilege]()
         self._right_asked_at: float | None = None
         self._missing: list[Obstacle] = []
@@ -263,11 +263,11 @@ class SystemdService:
 
     def restart_words(self) -> tuple[str, ...]:
         """The command that gives systemd the job."""
-        return self._sudo.words(self.commands[0])
+        return self.sudo.words(self.commands[0])
 
     def reset_words(self) -> tuple[str, ...]:
         """The command that makes systemd forget a start limit."""
-        return self._sudo.words(self.commands[1])
+        return self.sudo.words(self.commands[1])
 
     def last_lines(self, invocation: str) -> str:
         """The last lines that the worker printed in an invocation of the unit; they may hold secrets.
@@ -318,7 +318,7 @@ class SystemdService:
 
     def _obstacles(self, unit: Unit, parts: Mapping[str, bytes]) -> tuple[Obstacle, ...]:
         found = []
-        if unit.result == "start-limit-hit":
+        if unit.has_hit_start_limit:
             found.append(
                 Obstacle(
                     "restart",
@@ -354,7 +354,7 @@ class SystemdService:
 
     def _ask_right(self, unit: Unit, parts: Mapping[str, bytes]) -> list[Obstacle]:
         if "service" in self._sudo_for:
-            obstacle = self._sudo.obstacle(self.commands, "restart")
+            obstacle = self.sudo.obstacle(self.commands, "restart")
             return [replace(obstacle, of_next_start=True)] if obstacle is not None else []
         if parts.get("user", b"").strip() == b"0" or parts.get("polkit", b"").strip():
             return []
@@ -383,10 +383,10 @@ class SystemdService:
         """What the worker printed in an invocation, as a script leaves it, in the order of time."""
         by_sudo = self.log_commands
         if by_sudo:
-            words = self._sudo.words(by_sudo[0])
+            words = self.sudo.words(by_sudo[0])
         else:
             match = f"_SYSTEMD_INVOCATION_ID={invocation}"
-            words = ("journalctl", "--no-pager", "-o", "cat", "-u", self.unit, match)
+            words = ("journalctl", "--no-pager", "-o", "cat", match)
         kind = "json" if by_sudo else "text"
         answer = self.machine.run(["/bin/sh", "-c", script, "sh", kind, invocation, *words], seconds=JOURNAL_SECONDS)
         return _messages(answer.out) if by_sudo else answer.out

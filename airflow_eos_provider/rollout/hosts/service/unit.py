@@ -37,6 +37,8 @@ PROPERTIES = (
     "NeedDaemonReload",
     "Restart",
     "RestartUSec",
+    "StateChangeTimestampMonotonic",
+    "ExecMainExitTimestampMonotonic",
     "TimeoutStartUSec",
     "TimeoutStopUSec",
     "KillMode",
@@ -171,8 +173,23 @@ class Unit:
 
     @property
     def result(self) -> str:
-        """How it has ended: ``success``, ``exit-code``, ``start-limit-hit`` and others."""
+        """How it has ended: ``success``, ``exit-code`` and others."""
         return self._get("Result")
+
+    @property
+    def has_hit_start_limit(self) -> bool:
+        """Whether systemd starts it no more, since it has ended too often (StartLimitBurst=).
+
+        After systemd's own restarts the result stays that of the last end, such as ``exit-code``, as it is of a unit
+        that was stopped by a command. But that one has failed as soon as it ended, and this one after ``RestartSec=``.
+        """
+        if self.result == "start-limit-hit":
+            return True
+        if self.active_state != "failed" or not self.restarts or self._get("Restart") in ("", "no"):
+            return False
+        failed_at = _number(self._get("StateChangeTimestampMonotonic"))
+        ended_at = _number(self._get("ExecMainExitTimestampMonotonic"))
+        return (failed_at - ended_at) / 1e6 >= 0.9 * self.restart_pause_seconds
 
     @property
     def job(self) -> str:
@@ -182,8 +199,10 @@ class Unit:
 
     @property
     def state(self) -> str:
-        """In words, how it stands: ``failed (start-limit-hit)``."""
+        """In words, how it stands: ``failed (exit-code)``."""
         detail = self.result if self.active_state == "failed" else self._get("SubState")
+        if self.has_hit_start_limit:
+            detail = f"start limit after {self.restarts} restarts" if self.restarts else "start limit"
         return f"{self.active_state} ({detail})" if detail else self.active_state
 
     @property

@@ -94,7 +94,7 @@ class UnitRestart:
             return
         self._say_stop_limit(unit)
         permit("stop" if facts.process else "start")
-        if unit.active_state == "failed" or unit.result == "start-limit-hit":
+        if unit.active_state == "failed":
             self._run_checked(self._service.reset_words(), "systemd could not be made to forget its failure")
         self._watch(self._restart(facts, is_done))
 
