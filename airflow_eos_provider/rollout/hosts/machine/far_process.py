@@ -88,6 +88,12 @@ class FarProcess:
     name: str = ""
     is_suspended: bool = False
 
+    @property
+    def ticks(self) -> int:
+        """Its start in clock ticks since its machine's boot; 0 where that is not known."""
+        ticks = self.start.rpartition("/")[2]
+        return int(ticks) if ticks.isdecimal() else 0
+
 
 @dataclass(frozen=True, slots=True)
 class FarProcesses:

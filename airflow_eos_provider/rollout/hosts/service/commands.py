@@ -1,0 +1,343 @@
+"""A worker that belongs to a supervisor with commands of its own: supervisord, runit, s6, or an owner's scripts.
+
+The supervisor's status names a pid, and what runs is known by that process itself: its pid and its start ticks within
+its machine's boot. So a restart is seen by another process, whatever the supervisor says of it.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.placement import OwnCommands
+from airflow_eos_provider.connect.startup_log import StartupLog
+from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.redaction import redact
+from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, Permit, StartToken
+from airflow_eos_provider.rollout.hosts.launch import Launch, digest_of, one_line, shown_words
+from airflow_eos_provider.rollout.hosts.machine.far_process import (
+    CommandLines,
+    FarProcess,
+    FarProcesses,
+    look_at_processes,
+    names_path,
+)
+from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine
+from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
+from airflow_eos_provider.rollout.hosts.service.far_act import ActKey, FarTask
+from airflow_eos_provider.rollout.hosts.service.far_restart import FarRestart
+from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
+
+#: A status command that does not answer within this many seconds is ended.
+STATUS_SECONDS = 10
+
+#: A start script may take so long until it executes the program that reads the worker's file, seconds.
+START_SCRIPT_SECONDS = 30.0
+
+#: A right that was missing is asked for again after so many seconds.
+_RIGHT_SECONDS = 20.0
+
+#: A process that ended between the status and the look at it is asked for so often.
+_LOOKS = 3
+
+#: What ``timeout`` and a shell answer: too slow, may not be executed, no such program.
+_TOO_SLOW, _NOT_EXECUTABLE, _NOT_FOUND = 124, 126, 127
+
+#: Exit code of a status for "program is not running" (LSB). supervisorctl has it for what is about to run, too.
+_NOT_RUNNING = 3
+
+#: Programs whose only way to say that nothing runs is exit code 1 and no word.
+_SILENT_PROGRAMS = frozenset({"pgrep", "pidof"})
+
+#: ``pid 4711``, ``(pid 4711)``, ``MainPID=4711``, ``pid: 4711``.
+_PID = re.compile(r"(?<![A-Za-z0-9_.-])(?:pid|PID|Pid|MainPID)[ \t:=]+(\d+)(?![\w.-])")
+
+_NUMBER = re.compile(r"-?\d+|none", re.IGNORECASE)
+
+#: What supervisors call a worker that does not run; not one that is being started or stopped.
+_STOPPED = re.compile(
+    r"(?<![\w./-])(down|stopped|exited|fatal|not running|not started|inactive|dead|failed)(?![\w./-])",
+    re.IGNORECASE,
+)
+
+_ON_ITS_WAY = re.compile(r"\b(BACKOFF|STARTING|STOPPING|UNKNOWN)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a status command has answered.
+
+    :param pid: the worker's first process; None where none is named.
+    :param stopped: whether it is said not to run.
+    :param said: in words, its answer, or what is wrong with it.
+    :param problem: in words, why it tells neither; None if it does.
+    """
+
+    pid: int | None = None
+    stopped: bool = False
+    said: str = ""
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandFacts(ServiceFacts):
+    """The facts of a worker that another supervisor owns.
+
+    :param top: the process that the status names; what reads the worker's file may be below it.
+    """
+
+    top: FarProcess | None = field(default=None, repr=False)
+
+
+class CommandService:
+    """One worker of a supervisor; a :class:`~airflow_eos_provider.rollout.hosts.service.service.Service`.
+
+    :param machine: where it runs.
+    :param worker: its description.
+    """
+
+    def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
+        if not isinstance(worker.service, OwnCommands):
+            raise ConfigurationError(f"{worker.worker_id} is described by no commands of a supervisor.")
+        self._machine = machine
+        self._worker = worker
+        self._own = worker.service
+        self._command_lines = CommandLines(machine)
+        self._sudo = Sudo(machine)
+        self._by_sudo = worker.machine is not None and "service" in worker.machine.sudo
+        self._paths: tuple[str, ...] = ()
+        self._right: tuple[float, Obstacle | None] | None = None
+        self._restart = FarRestart(machine, worker, self.look, self._task)
+
+    @property
+    def _where(self) -> str:
+        return self._machine.name or "this machine"
+
+    @property
+    def launch(self) -> Launch:
+        """The command that restarts it; what that executes, only its supervisor knows."""
+        words = self._own.restart
+        return Launch(shown_words(words, {}), digest=digest_of(self._worker.worker_id, json.dumps(words)))
+
+    @property
+    def how_to_start(self) -> str:
+        """In words, how the worker is started again where it has ended."""
+        command = one_line(shown_words(self._own.restart, {}))
+        log = f"; its log {self._worker.log} may say why it ended" if self._worker.log else ""
+        return f"start {self._worker.worker_id}: {command} on {self._where}{log}"
+
+    @property
+    def log(self) -> str:
+        """A path; empty where the description has none."""
+        return str(self._worker.log or "")
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """Its restart and its status, for root where the description has sudo do them."""
+        user = "root" if self._by_sudo else ""
+        return (Command(self._own.restart, user), Command(self._own.status, user))
+
+    @property
+    def log_commands(self) -> tuple[Command, ...]:
+        """None of its own: its log is a file."""
+        return ()
+
+    def look(self) -> CommandFacts:
+        """The worker's process as it is now.
+
+        :raises MachineLostError: its machine cannot be reached.
+        :raises CommandError: it is no Linux.
+        """
+        for attempt in range(_LOOKS):
+            status = self._status()
+            processes = look_at_processes(self._machine, clock=time.time)
+            if status.pid is None or status.pid in processes.by_pid or attempt == _LOOKS - 1:
+                break
+        family = processes.family(status.pid) if status.pid is not None else ()
+        process, reads_file = self._command_lines.reader(family, self._names)
+        return CommandFacts(
+            process=process,
+            token=StartToken(process.start) if process else NOT_RUNNING,
+            reads_file=reads_file,
+            state="" if process else status.problem or f"its supervisor says: {status.said}",
+            stopped=status.stopped,
+            runs_as=f"pid {process.pid}" if process else "",
+            details=self._details(process),
+            problem=self._problem(status, process, reads_file, processes),
+            obstacles=(*self._missing_right(), *_suspended(family)),
+            restart=self._restart.under_way(),
+            clock_offset=processes.clock_offset,
+            top=family[0] if family else None,
+        )
+
+    def launch_now(self, facts: ServiceFacts) -> Launch:
+        """The command that restarts it."""
+        return self.launch
+
+    def startup(self, facts: ServiceFacts) -> StartupLog:
+        """Nothing: its log is a file of the description's."""
+        return StartupLog(None, "the description has no log")
+
+    def restart(
+        self,
+        *,
+        config_sha256: str,
+        changed_at: float | None,
+        stop_grace_seconds: float,
+        on_event: Callable[[str], None],
+        permit: Permit,
+        rollout: str,
+        replaces: str,
+    ) -> None:
+        """The restart command, by a shell of its machine's own that outlives this process; see ``far_act.py``.
+
+        How long the worker may take to stop before it is killed is its supervisor's to say; beyond
+        ``stop_grace_seconds`` the restart has failed.
+        """
+        self._restart.run(
+            config_sha256=config_sha256,
+            stop_grace_seconds=stop_grace_seconds,
+            on_event=on_event,
+            permit=permit,
+            rollout=rollout,
+            replaces=replaces,
+        )
+
+    def _task(self, facts: ServiceFacts, key: ActKey, grace_seconds: float) -> FarTask:
+        """What is to be done.
+
+        :raises ConfigurationError: the description is wrong.
+        :raises RefusedError: this login may not restart it.
+        """
+        worker_id = self._worker.worker_id
+        if facts.problem is not None or not isinstance(facts, CommandFacts):
+            raise ConfigurationError(
+                f"{worker_id} cannot be restarted: {facts.problem}.",
+                remedy="Correct 'service' or 'machine' in the cluster description.",
+            )
+        for obstacle in facts.obstacles:
+            if obstacle.act == "restart":
+                raise RefusedError(
+                    f"{worker_id} may not be restarted from here: {obstacle.what}. Nothing was stopped.",
+                    remedy=f"{obstacle.remedy[:1].upper()}{obstacle.remedy[1:]}.",
+                )
+        restart, status = self.commands
+        return FarTask(
+            key=key,
+            kind="commands",
+            words=self._sudo.words(restart),
+            status=self._sudo.words(status),
+            stop_pid=facts.top.pid if facts.top else 0,
+            stop_ticks=facts.top.ticks if facts.top else 0,
+            grace_seconds=grace_seconds,
+            url=self._worker.url,
+            log=self.log,
+        )
+
+    def _status(self) -> Status:
+        words = self._sudo.words(self.commands[1])
+        answer = self._machine.run(["timeout", str(STATUS_SECONDS), *words], seconds=STATUS_SECONDS + 5.0)
+        return status_of(answer, self._own.status)
+
+    def _names(self, words: Sequence[str], folder: str) -> bool:
+        return names_path(words, folder, self._config_paths())
+
+    def _config_paths(self) -> tuple[str, ...]:
+        """The worker's file, as it is described and behind links."""
+        if self._worker.config is None:
+            return ()
+        if not self._paths:
+            config = str(self._worker.config)
+            answer = self._machine.run(["readlink", "-f", "--", config])
+            self._paths = (config, answer.out.decode("utf-8", "surrogateescape").rstrip("\n"))
+        return self._paths
+
+    def _problem(
+        self, status: Status, process: FarProcess | None, reads_file: bool | None, processes: FarProcesses
+    ) -> str | None:
+        if status.problem is not None:
+            return status.problem
+        shown = one_line(shown_words(self._own.status, {}))
+        if status.pid is not None and process is None:
+            if processes.hides:
+                return f"'{shown}' names pid {status.pid}, which is hidden from this login on {self._where} (hidepid)"
+            return (
+                f"'{shown}' names pid {status.pid}, which does not run on {self._where}: it speaks of another machine "
+                "or of a container"
+            )
+        if process is None or reads_file is not False or self._worker.config is None:
+            return None
+        if processes.now - process.started_at < START_SCRIPT_SECONDS:
+            return None  # a start script that has not come to the worker yet
+        return (
+            f"'{shown}' names pid {status.pid}, and no process of it was started with {self._worker.config}: it is "
+            "another worker's, or 'config' names another file"
+        )
+
+    def _missing_right(self) -> tuple[Obstacle, ...]:
+        """Whether sudo lets the login restart it. A right that is there stays."""
+        if not self._by_sudo:
+            return ()
+        if self._right is None or (self._right[1] and time.monotonic() - self._right[0] > _RIGHT_SECONDS):
+            obstacle = self._sudo.obstacle(self.commands, "restart")
+            self._right = (time.monotonic(), obstacle and replace(obstacle, of_next_start=True))
+        return (self._right[1],) if self._right[1] else ()
+
+    def _details(self, process: FarProcess | None) -> dict[str, object]:
+        details: dict[str, object] = {"pid": process.pid if process else None}
+        if self._machine.name:
+            details["machine"] = self._machine.name
+        return details
+
+
+def status_of(answer: Answer, command: Sequence[str]) -> Status:
+    """What a status command's answer says.
+
+    A worker runs where one pid is named. It does not run where that is said: by the pid 0 or none, by a word of the
+    supervisors', or by an exit code that means nothing else. Anything else is not known.
+
+    :param command: its words.
+    """
+    out = answer.out.decode("utf-8", "replace").strip()
+    said = redact((out or answer.err.decode("utf-8", "replace").strip()).partition("\n")[0].strip())[:300]
+    shown = one_line(shown_words(command, {}))
+    if answer.exit_code == _TOO_SLOW:
+        return Status(problem=f"'{shown}' did not answer within {STATUS_SECONDS} s")
+    if answer.exit_code in (_NOT_EXECUTABLE, _NOT_FOUND):
+        return Status(problem=f"'{shown}' cannot be run: {answer.problem}")
+    # runit's sv tells of the log's process behind a semicolon, in the same line
+    texts = [line.partition(";")[0].strip() for line in out.splitlines()]
+    pids = {int(match[1]) for text in texts for match in _PID.finditer(text)}
+    if _NUMBER.fullmatch(out):
+        pids = {max(0, int(out))} if out.lower() != "none" else {0}
+    named = sorted(pids - {0})
+    if len(named) > 1:
+        return Status(problem=f"'{shown}' names several pids ({', '.join(map(str, named))}); let it name the worker's")
+    if named:
+        return Status(named[0], said=said)
+    if pids or _is_stopped(answer, texts, command):
+        return Status(stopped=True, said=said or "nothing runs")
+    code = f" (exit {answer.exit_code})" if answer.exit_code else ""
+    return Status(problem=f"'{shown}' names no pid, and does not say that the worker is stopped{code}: {said}")
+
+
+def _is_stopped(answer: Answer, texts: Sequence[str], command: Sequence[str]) -> bool:
+    if answer.exit_code == _NOT_RUNNING:
+        return not any(_ON_ITS_WAY.search(text) for text in texts)
+    if answer.ok:
+        return any(_STOPPED.search(text) for text in texts)
+    is_silent = not answer.out.strip() and not answer.err.strip()
+    return answer.exit_code == 1 and is_silent and posixpath.basename(command[0]) in _SILENT_PROGRAMS
+
+
+def _suspended(family: Sequence[FarProcess]) -> tuple[Obstacle, ...]:
+    for member in family:
+        if member.is_suspended:
+            what = f"its process {member.pid} is suspended (SIGSTOP)"
+            return (Obstacle("answer", what, f"continue it: kill -CONT {member.pid}"),)
+    return ()

@@ -1,0 +1,425 @@
+"""The restart of one worker as one act on the worker's machine: what is to be done, and the record of how far it came.
+
+The act is carried out by ``far_act.sh``, a shell of its own on that machine, so that it ends in a running worker or in
+a recorded failure, whatever becomes of the controller, the connection and the login that have begun it. The record
+stands in ``${XDG_STATE_HOME:-$HOME/.local/state}/airflow_eos_provider`` of the login's user there; it holds no variable
+of the worker's. Whoever controls the roll waits for the record's end, reports it, and removes it.
+
+The script reads what is to be done as lines of its standard input: no word and no variable is part of a script or of a
+command line.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import ipaddress
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib import resources
+from typing import Literal
+from urllib.parse import urlsplit
+
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer, Machine, MachineLostError
+
+#: Schema of the record; one of another schema is not this version's act. Changing it breaks restarts in flight.
+SCHEMA = 1
+
+#: A started worker is watched until it listens, at most this many seconds; one that ends meanwhile has refused its
+#: configuration.
+EARLY_END_SECONDS = 10.0
+
+#: After a worker has ended, its port must be free within this many seconds.
+PORT_FREE_SECONDS = 15.0
+
+#: After SIGKILL a process is gone within this many seconds, or hangs in the kernel.
+KILL_SECONDS = 5.0
+
+#: What a restart may take at most beside the grace of its stop.
+RESTART_SECONDS = KILL_SECONDS + PORT_FREE_SECONDS + EARLY_END_SECONDS
+
+#: What the act's own shell may take: a busy machine, records on a slow disk.
+HELPER_SECONDS = 10.0
+
+#: A machine that was lost while an act is under way is asked again for so long, beyond the act's own time.
+LOST_SECONDS = 30.0
+
+#: One look waits this long on the machine for something to be said, seconds.
+_WATCH_SECONDS = 5.0
+
+_LOOK_SECONDS = 0.2
+
+#: The shell of every machine; a test takes others, too.
+SHELL = "/bin/sh"
+
+_END_OF_SCRIPT = "# end of script"
+
+#: Reads the script, and carries it out. ``read`` takes no byte beyond its line, so the rest is left to the script.
+_LOAD = (
+    "op=$1; name=$2; n=$(printf '\\n_'); n=${n%_}; script=; "
+    f"while IFS= read -r line && [ \"$line\" != '{_END_OF_SCRIPT}' ]; do script=$script$line$n; done; "
+    'eval "$script"'
+)
+
+#: Takes all input, lets a shell in a session of its own carry it out, and answers what that one says before it leaves.
+#: ``setsid -f``: what a shell itself puts into the background ignores SIGINT, and so would a worker below it.
+_BEGIN = (
+    'all=$(cat && echo _) || exit 1; answer=$(printf "%s" "${all%_}" | '
+    'if setsid -f true 2>/dev/null; then setsid -f "$0" -c "$@"; '
+    'else { setsid "$0" -c "$@" <&3 & } 3<&0; fi); printf "%s\\n" "$answer"'
+)
+
+#: A variable that a shell can hand to a program, and none that it keeps to itself.
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SHELLS_OWN = frozenset({"UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS", "IFS", "OPTIND"})
+
+
+class Phase(StrEnum):
+    """How far an act has come."""
+
+    STOPPING = "stopping"
+    STARTING = "starting"  #: the old process has ended
+    STARTED = "started"  #: the new process runs, and its first seconds are watched
+    DONE = "done"
+    FAILED = "failed"
+
+    @property
+    def is_end(self) -> bool:
+        return self in (Phase.DONE, Phase.FAILED)
+
+
+class Failure(StrEnum):
+    """Why an act has failed, as ``far_act.sh`` writes it."""
+
+    NOT_PERMITTED = "not permitted"  #: a process belongs to another user
+    DOES_NOT_END = "does not end"  #: not even by SIGKILL; or its supervisor's command does not end it
+    PORT_IS_HELD = "port is held"
+    NO_PROGRAM = "no program"  #: the start command cannot be run
+    ENDED_AT_ONCE = "ended at once"
+    COMMAND_FAILED = "command failed"  #: the supervisor's restart command
+    NOT_STARTED = "not started"  #: its supervisor has stopped it, and no other process runs
+    MOVED = "moved"  #: another process runs than the one that was announced; nothing was touched
+
+
+@dataclass(frozen=True, slots=True)
+class ActKey:
+    """What makes two restarts the same act.
+
+    :param rollout: the rollout that asks for it; empty if none does, and then no act is ever taken for this one.
+    :param replaces: start token of the process that is to be replaced; empty if none runs.
+    :param config_sha256: SHA-256 of the file that the worker is started with.
+    """
+
+    rollout: str = ""
+    replaces: str = ""
+    config_sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FarTask:
+    """What is to be done.
+
+    :param key: what this act is known by.
+    :param kind: ``commands``: a supervisor's own commands; ``started``: stopped by signals, started by ``words``.
+    :param words: the restart command, or the start command.
+    :param stop_pid: the first process of the worker's family; 0 if none runs.
+    :param stop_ticks: its start, in clock ticks since its machine's boot.
+    :param grace_seconds: how long the worker may take to stop.
+    :param url: where the worker listens.
+    :param status: the command that names the worker's pid.
+    :param act: names this very act.
+    """
+
+    key: ActKey
+    kind: Literal["commands", "started"]
+    words: tuple[str, ...] = field(repr=False)
+    stop_pid: int
+    stop_ticks: int
+    grace_seconds: float
+    url: str
+    status: tuple[str, ...] = ()
+    cwd: str = "/"
+    log: str = ""
+    pid_file: str = ""
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    act: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    @property
+    def seconds(self) -> float:
+        """Within this time the act is over, apart from a machine that is suspended."""
+        return self.grace_seconds + RESTART_SECONDS + HELPER_SECONDS
+
+    def to_bytes(self) -> bytes:
+        """The lines that the script reads.
+
+        :raises ConfigurationError: a variable cannot be set by a shell, or a value holds a NUL.
+        """
+        lines = [
+            *(("kind", self.kind), ("act", self.act), ("rollout", self.key.rollout), ("replaces", self.key.replaces)),
+            *(("sha256", self.key.config_sha256), ("stop_pid", str(self.stop_pid))),
+            *(("stop_ticks", str(self.stop_ticks)), ("listen", listening_at(self.url))),
+            *(("grace", _hundredths(self.grace_seconds)), ("kill", _hundredths(KILL_SECONDS))),
+            *(("port", _hundredths(PORT_FREE_SECONDS)), ("watch", _hundredths(EARLY_END_SECONDS))),
+            *(("cwd", self.cwd), ("log", self.log), ("pid_file", self.pid_file)),
+            *(("word", word) for word in self.words),
+            *(("status", word) for word in self.status),
+            *(("variable", f"{name}={value}") for name, value in self._variables()),
+        ]
+        return b"".join(_line(key, value) for key, value in lines) + b"end\n"
+
+    def _variables(self) -> Iterator[tuple[str, str]]:
+        for name, value in self.env.items():
+            if not _VARIABLE.fullmatch(name) or name in _SHELLS_OWN:
+                raise ConfigurationError(
+                    f"The variable {name!r} cannot be set for a worker on another machine.",
+                    expected="letters, digits and underscores, and no name that a shell keeps to itself",
+                    remedy="Set it in a start script there.",
+                )
+            yield name, value
+
+
+@dataclass(frozen=True, slots=True)
+class FarRecord:
+    """How far one act has come.
+
+    :param act: names it.
+    :param pid: the new process; 0 before it runs.
+    :param start: names its start, as :attr:`FarProcess.start` does.
+    :param failure: why it has failed, as :class:`Failure`; empty if it has not.
+    :param code: exit code of a supervisor's restart command; empty while it has none.
+    :param detail: in words, why it has failed, or the last line of that command. It may hold secrets.
+    :param events: what has happened, in words, in order. They may hold secrets.
+    :param log_from: size of the worker's log, in bytes, before the new process wrote to it.
+    :param is_in_flight: whether its helper is still at it.
+    """
+
+    key: ActKey
+    act: str
+    phase: Phase
+    pid: int = 0
+    start: str = ""
+    failure: str = ""
+    code: str = ""
+    detail: str = ""
+    events: tuple[str, ...] = ()
+    log_from: int = 0
+    is_in_flight: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLook:
+    """A record at one moment.
+
+    :param record: None if there is none that this version understands.
+    :param path: where it stands.
+    :param seen: names what was seen, for the next look.
+    """
+
+    record: FarRecord | None
+    path: str
+    seen: str = ""
+
+
+class FarActs:
+    """The acts on one worker, on its machine.
+
+    :param machine: where.
+    :param worker: its description.
+    """
+
+    def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
+        self._machine = machine
+        self._name = record_name(worker)
+        self._where = machine.name or "this machine"
+
+    def look(self) -> RecordLook:
+        """The record of the last act that nobody has reported yet.
+
+        :raises MachineLostError: the machine cannot be reached.
+        :raises RefusedError: it cannot be read.
+        """
+        return self._parsed(self._machine.run(self._words("show"), stdin=_script()))
+
+    def begin(self, task: FarTask, on_event: Callable[[str], None]) -> None:
+        """Let the machine begin an act, which ends without this process.
+
+        :raises RefusedError: it has not begun; nothing was touched.
+        :raises MachineLostError: the machine is lost, and it is not known whether it has begun.
+        """
+        stdin = _script() + task.to_bytes()
+        words = [SHELL, "-c", _BEGIN, SHELL, _LOAD, "eos-restart", "begin", self._name]
+        try:
+            answer = self._machine.detached(words, stdin=stdin)
+        except MachineLostError as error:
+            if not error.may_have_run:
+                raise
+            on_event(f"the connection to {self._where} was lost; looking what has happened there")
+            record = self._patiently(self.look, time.monotonic() + LOST_SECONDS).record
+            if record is not None and record.act == task.act:
+                return
+            # An order that is given twice is carried out once: the record knows it.
+            answer = self._machine.detached(words, stdin=stdin)
+        said = answer.out.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        if said != "begun":
+            raise self._refusal(said, answer)
+
+    def follow(self, seconds: float, on_event: Callable[[str], None]) -> RecordLook:
+        """Follow an act until it is over, also over connections that are lost.
+
+        :param seconds: how long at most.
+        :param on_event: receives each event once.
+        :returns: the record as it was seen last: ended, or cut off (its helper is gone), or not over within the time.
+        :raises MachineLostError: the machine is lost, and was not to be reached again in time.
+        """
+        deadline = time.monotonic() + seconds
+        reported, seen, act = 0, "", None
+        while True:
+            look = self._patiently(functools.partial(self._watch, seen), deadline + LOST_SECONDS)
+            record = look.record
+            if record is not None and record.act != act:
+                reported, act = 0, record.act
+            for event in record.events[reported:] if record else ():
+                on_event(event)
+                reported += 1
+            seen = look.seen
+            if record is None or not record.is_in_flight or time.monotonic() >= deadline:
+                return look
+
+    def forget(self, record: FarRecord) -> None:
+        """Remove a record that was reported, and no other."""
+        self._machine.run([*self._words("forget"), record.act], stdin=_script())
+
+    def _watch(self, seen: str) -> RecordLook:
+        words = [*self._words("watch"), seen, _hundredths(_WATCH_SECONDS)]
+        return self._parsed(self._machine.run(words, stdin=_script(), seconds=_WATCH_SECONDS + COMMAND_SECONDS))
+
+    def _patiently(self, look: Callable[[], RecordLook], give_up_at: float) -> RecordLook:
+        while True:
+            try:
+                return look()
+            except MachineLostError:
+                if time.monotonic() >= give_up_at:
+                    raise
+                time.sleep(_LOOK_SECONDS)
+
+    def _words(self, op: str) -> list[str]:
+        return [SHELL, "-c", _LOAD, "eos-restart", op, self._name]
+
+    def _parsed(self, answer: Answer) -> RecordLook:
+        lines = answer.out.decode("utf-8", "replace").splitlines()
+        fields = {key: value for key, _, value in (line.partition(" ") for line in lines)}
+        path = fields.get("record", "")
+        if not path:
+            raise RefusedError(
+                f"{self._where} does not tell whether a restart of {self._name} is under way: {answer.problem}.",
+                expected="a machine with Linux' /proc, a POSIX shell, coreutils and grep",
+                remedy="Look what this login's shell does there.",
+            )
+        if "closed" in fields:
+            raise RefusedError(
+                f"The record {path} on {self._where} may not be read by this login.",
+                remedy="Look whose it is; a restart by another user may be under way.",
+            )
+        return RecordLook(parse_record(lines), path, fields.get("seen", ""))
+
+    def _refusal(self, said: str, answer: Answer) -> RefusedError:
+        match said.partition(" ")[0]:
+            case "in":
+                why, remedy = "another restart of this worker is under way there", "Wait for its end."
+            case "moved":
+                why = "its process is not the one that was to be replaced"
+                remedy = "Look what has restarted it, and plan again."
+            case "no":
+                why = f"the record {said.removeprefix('no record ')} cannot be written"
+                remedy = "Make room for it, or let this login write there."
+            case "not":
+                why, remedy = "what is to be done has not arrived whole", "Apply the same plan again."
+            case _:
+                why = f"the shell there answered {said[:200]!r} ({answer.problem})"
+                remedy = "It needs a POSIX shell, coreutils, grep and setsid (util-linux)."
+        return RefusedError(f"The restart on {self._where} has not begun: {why}. Nothing was stopped.", remedy=remedy)
+
+
+def parse_record(lines: list[str]) -> FarRecord | None:
+    """A record as ``far_act.sh`` writes and shows it; None if it is not whole, or of another schema.
+
+    :param lines: its lines up to ``end``; behind the last one, whether its helper is at it.
+    """
+    if "end" not in lines or lines[0] != f"schema {SCHEMA}":
+        return None
+    own = [line.partition(" ") for line in lines[: lines.index("end")]]
+    fields = {key: value for key, _, value in own if key != "event"}
+    try:
+        boot = fields["helper"].split()[2]
+        return FarRecord(
+            key=ActKey(fields["rollout"], fields["replaces"], fields["sha256"]),
+            act=fields["act"],
+            phase=Phase(fields["phase"]),
+            pid=int(fields["pid"]),
+            start=f"{boot}/{fields['pid']}/{fields['ticks']}" if int(fields["pid"]) else "",
+            failure=fields["failure"],
+            code=fields["code"],
+            detail=fields["detail"],
+            events=tuple(value for key, _, value in own if key == "event"),
+            log_from=int(fields["log_from"]),
+            is_in_flight="at_work yes" in lines and not Phase(fields["phase"]).is_end,
+        )
+    except (KeyError, ValueError, IndexError):
+        return None
+
+
+def record_name(worker: WorkerDescription) -> str:
+    """The name under which a worker's record stands on its machine. Changing it breaks restarts in flight."""
+    digest = hashlib.sha256(f"{worker.worker_id}\0{worker.config}".encode()).hexdigest()[:8]
+    return f"{re.sub(r'[^A-Za-z0-9-]', '_', worker.worker_id)}-{digest}"
+
+
+def listening_at(url: str) -> str:
+    """The lines of ``/proc/net/tcp`` and ``tcp6`` that stand for a worker's address, as an extended expression.
+
+    Of a loopback address, that one and the wildcard are meant: several machines of a lab share their ports. Any other
+    address may be a name for the machine that it does not know itself by (NAT, ``/etc/hosts``): its port alone counts.
+    """
+    parts = urlsplit(url)
+    port = f"{parts.port or (443 if parts.scheme == 'https' else 80):04X}"
+    try:
+        address = ipaddress.ip_address(parts.hostname or "")
+    except ValueError:
+        return f"[0-9A-F]+:{port}"
+    if not address.is_loopback:
+        return f"[0-9A-F]+:{port}"
+    mapped = address.packed if address.version == 6 else b"\0" * 10 + b"\xff\xff" + address.packed
+    written = {*_orders(address.packed), *_orders(mapped), "0" * 8, "0" * 32}
+    return f"({'|'.join(sorted(written))}):{port}"
+
+
+def _orders(packed: bytes) -> tuple[str, str]:
+    """An address as the kernel prints it: words of 32 bits in the machine's own byte order."""
+    little = b"".join(packed[start : start + 4][::-1] for start in range(0, len(packed), 4))
+    return little.hex().upper(), packed.hex().upper()
+
+
+@functools.cache
+def _script() -> bytes:
+    """The script without its comments, and the line that ends it."""
+    text = resources.files(__package__).joinpath("far_act.sh").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    return "".join(f"{line}\n" for line in (*lines, _END_OF_SCRIPT)).encode()
+
+
+def _line(key: str, value: str) -> bytes:
+    r"""One line. ``printf %b`` reads ``\0ooo`` as a byte; three digits, so that a digit behind it stays one."""
+    data = value.encode("utf-8", "surrogateescape")
+    if b"\0" in data:
+        raise ConfigurationError(f"A {key} of a worker's command holds a NUL byte.")
+    return key.encode() + b" " + data.replace(b"\\", b"\\0134").replace(b"\n", b"\\0012") + b"\n"
+
+
+def _hundredths(seconds: float) -> str:
+    return str(round(seconds * 100))

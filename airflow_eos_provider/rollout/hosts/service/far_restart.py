@@ -1,0 +1,210 @@
+"""The restart of a worker by an act of its machine: begun, waited for, reported once.
+
+It says the same, and in the same words, as the restart of a process of this machine (``process/restart.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
+from airflow_eos_provider.redaction import redact, secrets_of
+from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Permit, WorkerStartError
+from airflow_eos_provider.rollout.hosts.log_tail import TAIL_BYTES, shown_lines
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine
+from airflow_eos_provider.rollout.hosts.service.far_act import (
+    HELPER_SECONDS,
+    RESTART_SECONDS,
+    ActKey,
+    Failure,
+    FarActs,
+    FarRecord,
+    FarTask,
+    Phase,
+    RecordLook,
+)
+from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
+
+_WITHHELD = "***"
+
+#: Prints the last bytes of what was written to a log since a place in it.
+_TAIL = 'tail -c "+$1" -- "$2" | tail -c "$3"'
+
+
+class FarRestart:
+    """Restarts one worker.
+
+    :param machine: where it runs.
+    :param worker: its description.
+    :param look: the worker's process as it is now.
+    :param task: what is to be done, given how the process is now; it refuses what may not be touched.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        worker: WorkerDescription,
+        look: Callable[[], ServiceFacts],
+        task: Callable[[ServiceFacts, ActKey, float], FarTask],
+    ) -> None:
+        self._machine = machine
+        self._worker = worker
+        self._look = look
+        self._task = task
+        self._acts = FarActs(machine, worker)
+
+    @property
+    def _where(self) -> str:
+        return self._machine.name or "this machine"
+
+    def under_way(self) -> str | None:
+        """In words, a restart that is under way; None if none is."""
+        record = self._acts.look().record
+        if record is None or not record.is_in_flight:
+            return None
+        return f"a restart{f' of rollout {record.key.rollout}' if record.key.rollout else ''} is {record.phase}"
+
+    def run(
+        self,
+        *,
+        config_sha256: str,
+        stop_grace_seconds: float,
+        on_event: Callable[[str], None],
+        permit: Permit,
+        rollout: str,
+        replaces: str,
+    ) -> None:
+        """See :meth:`~airflow_eos_provider.rollout.hosts.service.service.Service.restart`."""
+
+        def shown(event: str) -> None:
+            on_event(self._shown(event))
+
+        key = ActKey(rollout, replaces, config_sha256)
+        look = self._earlier_act(key, stop_grace_seconds, shown)
+        if look is None:
+            facts = self._look()
+            task = self._task(facts, key, stop_grace_seconds)
+            permit("stop" if task.stop_pid else "start")
+            self._acts.begin(task, shown)
+            look = self._acts.follow(task.seconds, shown)
+        record = look.record or self._seen(key)
+        self._report_outcome(record, look.path)
+
+    def _earlier_act(self, key: ActKey, grace_seconds: float, on_event: Callable[[str], None]) -> RecordLook | None:
+        """An act that was begun before and not reported: the same one, over by now; None if there is none.
+
+        One of another rollout, or before another change of the file, is waited for and then forgotten: it started the
+        worker with what is no longer meant. So is one that was cut off together with its helper.
+        """
+        look = self._acts.look()
+        if look.record is None:
+            return None
+        if look.record.is_in_flight:
+            on_event("a restart that was begun before is under way; waiting for its end")
+            look = self._acts.follow(grace_seconds + RESTART_SECONDS + HELPER_SECONDS, on_event)
+        record = look.record
+        if record is None:
+            return None
+        is_same = bool(key.rollout) and record.key == key
+        if record.is_in_flight or (is_same and record.phase.is_end):
+            return look
+        self._acts.forget(record)
+        return None
+
+    def _seen(self, key: ActKey) -> FarRecord | None:
+        """What is seen of an act whose record is gone: reported by another controller, or swept away."""
+        facts = self._look()
+        if facts.process is None or facts.token in (NOT_RUNNING, key.replaces):
+            return None
+        return FarRecord(key, "", Phase.DONE, facts.process.pid, facts.process.start)
+
+    def _report_outcome(self, record: FarRecord | None, path: str) -> None:
+        """Report once what an act has come to.
+
+        :raises EosError: it has failed, was cut off, or is not over.
+        """
+        worker_id = self._worker.worker_id
+        if record is not None and record.is_in_flight:
+            raise RefusedError(
+                f"The restart of {worker_id} is {record.phase} and not over in time; it goes on without this process.",
+                remedy=f"Look what it waits for (a disk that hangs, mostly); its record is {path} on {self._where}.",
+            )
+        failure = self._failure(record) if record is not None and record.phase is Phase.FAILED else None
+        if record is not None and record.act:
+            self._acts.forget(record)
+        if failure is not None:
+            raise failure
+        if record is None or not record.phase.is_end:
+            found = f"it was {record.phase}" if record else f"its record {path} is gone"
+            raise RefusedError(
+                f"The restart of {worker_id} was cut off: {found}, and its helper on {self._where} has ended.",
+                remedy="Apply the same plan again: it starts the worker.",
+            )
+
+    def _failure(self, record: FarRecord) -> EosError:
+        worker_id, detail = self._worker.worker_id, self._shown(record.detail)
+        match record.failure:
+            case Failure.ENDED_AT_ONCE:
+                return WorkerStartError(
+                    f"{worker_id} (pid {record.pid}) ended right after its start. {self._log_tail(record)}",
+                    remedy=f"Correct what the log reports ({self._worker.log or 'see its supervisor'}).",
+                )
+            case Failure.NOT_STARTED:
+                return WorkerStartError(
+                    f"{worker_id} was stopped, and its supervisor did not start it; {detail}. {self._log_tail(record)}",
+                    remedy=f"Correct what the log reports ({self._worker.log or 'see its supervisor'}).",
+                )
+            case Failure.COMMAND_FAILED:
+                return RefusedError(
+                    f"The restart command of {worker_id} failed: {detail}.",
+                    remedy=f"Run it on {self._where} and see what it reports; correct 'service', or allow it.",
+                )
+            case Failure.NO_PROGRAM:
+                return ConfigurationError(
+                    f"The start command of {worker_id} cannot be run: {detail}.",
+                    remedy="Correct 'start', 'cwd', 'log' or 'pid_file' in the cluster description.",
+                )
+            case Failure.PORT_IS_HELD:
+                return RefusedError(
+                    f"{worker_id} was stopped and not started: its port is held by another process.",
+                    remedy=f"Look what that process is on {self._where}, and end what starts it.",
+                )
+            case Failure.DOES_NOT_END:
+                return RefusedError(
+                    f"{worker_id} could not be stopped: {detail}.",
+                    remedy="Look what it waits for (a disk that hangs, mostly).",
+                )
+            case Failure.NOT_PERMITTED:
+                return RefusedError(
+                    f"{worker_id} could not be stopped: {detail}.",
+                    remedy="Log in as a user who may stop all of the worker's processes.",
+                )
+            case Failure.MOVED:
+                return RefusedError(
+                    f"{worker_id} was not restarted: {detail}. Nothing was stopped.",
+                    remedy="Look what has restarted it, and plan again.",
+                )
+            case _:
+                return RefusedError(
+                    f"The restart of {worker_id} failed in its helper: {record.failure}: {detail}.",
+                    remedy="Look whether the worker runs; apply the same plan again to go on.",
+                )
+
+    def _log_tail(self, record: FarRecord) -> str:
+        log = self._worker.log
+        if log is None:
+            return "The description names no log."
+        answer = self._machine.run(["/bin/sh", "-c", _TAIL, "sh", str(record.log_from + 1), str(log), str(TAIL_BYTES)])
+        if answer.err and not answer.out:
+            return f"Its log {log} cannot be read: {answer.problem}."
+        return f"Its log:\n{shown_lines(answer.out.decode('utf-8', 'replace'), secrets=self._secrets())}"
+
+    def _secrets(self) -> tuple[str, ...]:
+        return secrets_of(dict(self._worker.env))
+
+    def _shown(self, text: str) -> str:
+        """What a command has printed may hold a secret."""
+        for secret in self._secrets():
+            text = text.replace(secret, _WITHHELD)
+        return redact(text)
