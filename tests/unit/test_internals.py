@@ -33,6 +33,9 @@ NAMES = [
     ("kafka.protocol.admin.transactions", "DescribeTransactionsRequest", "kafka/coordinators.py"),
     ("kafka.protocol.admin.transactions", "ListTransactionsRequest", "kafka/transactions.py"),
     ("kafka.cluster", "ClusterMetadata.add_coordinator", "kafka/fencing.py"),
+    # asyncssh: what OpenSSH's configuration says is asked before a connection is made.
+    ("asyncssh.config", "SSHClientConfig.load", "rollout/hosts/machine/ssh_options.py"),
+    ("asyncssh.config", "ConfigParseError", "rollout/hosts/machine/ssh_options.py"),
     # Airflow: a question that is put again keeps its text, and a task that waits for an answer has no process.
     ("airflow.sdk.api.datamodels._generated", "HITLUser", "operators/approval.py"),
     ("airflow.sdk.execution_time.comms", "CreateHITLDetailPayload", "operators/approval.py"),

@@ -47,7 +47,7 @@ class KnownHosts:
                     known.load(line)
                 except ValueError:  # as OpenSSH does: a line that cannot be read is no key
                     continue
-        keys, authorities, revoked, *_ = known.match(host, "", port)
+        keys, authorities, revoked, *_ = known.match(host.lower(), "", port)
         return keys, authorities, revoked
 
     @property

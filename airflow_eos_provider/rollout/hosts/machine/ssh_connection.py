@@ -29,7 +29,10 @@ MOST_COMMANDS = 8
 _QUEUE_SECONDS = 120.0
 
 #: How long a kept connection may take to begin a command; then it is taken for lost and another one is made, seconds.
-_BEGIN_SECONDS = 4.0
+_BEGIN_SECONDS = 5.0
+
+#: How often a server is asked again that takes no command while none runs.
+_MOST_REFUSALS = 20
 
 #: A failure to connect is the answer for all who ask within this many seconds, so that a machine is not hammered.
 _FAILURE_SECONDS = 1.0
@@ -64,7 +67,12 @@ class Connection:
         self._hops: list[asyncssh.SSHClientConnection] = []
         self._connecting: asyncio.Task[asyncssh.SSHClientConnection] | None = None
         self._failure: tuple[float, EosError] | None = None
+        self._given_up: list[asyncssh.SSHClientConnection] = []
         self._running = 0
+        self._channels = 0
+        self._opening = 0
+        self._ends = 0
+        self._has_begun = False
         self._most = MOST_COMMANDS
         self._place = asyncio.Condition()
         self._idle: asyncio.TimerHandle | None = None
@@ -82,6 +90,7 @@ class Connection:
         """
         async with self._taken():
             channel, session = await self._begun(program, detached=detached)
+            self._channels += 1
             try:
                 channel.write(stdin)
                 channel.write_eof()
@@ -91,6 +100,7 @@ class Connection:
             except OSError as error:
                 raise lost(self.name, str(error), may_have_run=True) from None
             finally:
+                self._channels -= 1
                 channel.abort()
 
     async def _begun(self, program: str, *, detached: bool) -> tuple[Any, CommandSession]:
@@ -98,21 +108,16 @@ class Connection:
 
         A kept connection that is found lost is replaced once.
         """
+        refusals = 0
         while True:
             is_kept = self._is_open
             connection = await self._connected()
+            seconds = _BEGIN_SECONDS if is_kept else self._description.connect_seconds
             try:
-                channel, session = await asyncio.wait_for(
-                    connection.create_session(
-                        lambda: CommandSession(self.name, program, detached=detached), REMOTE_COMMAND, encoding=None
-                    ),
-                    _BEGIN_SECONDS if is_kept else self._description.connect_seconds,
-                )
-                assert isinstance(session, CommandSession)
-                return channel, session
+                return await self._opened(connection, CommandSession(self.name, program, detached=detached), seconds)
             except asyncssh.ChannelOpenError as error:
-                if not connection.is_closed() and self._running > 1:  # a smaller MaxSessions than is usual
-                    await self._another_ends()
+                refusals += 1
+                if not connection.is_closed() and await self._has_place(refusals):
                     continue
                 problem = error.reason
             except (asyncssh.Error, OSError) as error:
@@ -120,6 +125,19 @@ class Connection:
             self._drop(connection)
             if not is_kept:
                 raise lost(self.name, f"no command begins there: {problem}", may_have_run=False)
+
+    async def _opened(
+        self, connection: asyncssh.SSHClientConnection, session: CommandSession, seconds: float
+    ) -> tuple[Any, CommandSession]:
+        self._opening += 1
+        try:
+            channel, _ = await asyncio.wait_for(
+                connection.create_session(lambda: session, REMOTE_COMMAND, encoding=None), seconds
+            )
+        finally:
+            self._opening -= 1
+        self._has_begun = True
+        return channel, session
 
     # -- connecting
 
@@ -144,7 +162,8 @@ class Connection:
         self._failure = (time.monotonic(), error) if isinstance(error, EosError) else None
 
     async def _connect(self) -> asyncssh.SSHClientConnection:
-        self.close()
+        if self._hops:
+            self._drop(self._hops[-1])
         seconds = self._description.connect_seconds
         try:
             hops = await asyncio.wait_for(in_thread(lambda: route(self._description)), seconds)
@@ -161,25 +180,27 @@ class Connection:
             for connection in reversed(made):
                 connection.abort()
             raise
-        self._hops = made
+        self._hops, self._most, self._has_begun = made, MOST_COMMANDS, False
         return made[-1]
 
     def _drop(self, connection: asyncssh.SSHClientConnection) -> None:
-        """Give up this very connection; another one that was made meanwhile stays."""
+        """Give up this very connection; another one that was made meanwhile stays.
+
+        Commands that still run on it have their own time: it is closed when no command runs.
+        """
         if self._hops and self._hops[-1] is connection:
-            for hop in reversed(self._hops):
-                hop.abort()
+            self._given_up += self._hops
             self._hops = []
 
     def close(self) -> None:
         """End the connection; what was detached goes on."""
-        for hop in reversed(self._hops):
+        for hop in reversed((*self._given_up, *self._hops)):
             hop.close()
-        self._hops = []
+        self._hops, self._given_up = [], []
 
     def descriptors(self) -> list[int]:
         """The sockets of the connection, as numbers."""
-        sockets = [hop.get_extra_info("socket") for hop in self._hops]
+        sockets = [hop.get_extra_info("socket") for hop in (*self._hops, *self._given_up)]
         return [each.fileno() for each in sockets if each is not None and each.fileno() >= 0]
 
     # -- no more commands at once than sshd takes
@@ -199,16 +220,32 @@ class Connection:
             yield
         finally:
             self._running -= 1
+            self._ends += 1
             if not self._running:
+                for hop in reversed(self._given_up):
+                    hop.abort()
+                self._given_up = []
                 self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self.close)
             async with self._place:
                 self._place.notify_all()
 
-    async def _another_ends(self) -> None:
-        """The server takes no more at once: wait for the end of another command, and ask for no more from now on."""
-        self._most = max(1, min(self._most, self._running - 1))
+    async def _has_place(self, refusals: int) -> bool:
+        """The server takes no more at once, as with a small ``MaxSessions``: whether there is a place by now.
+
+        Waits for the end of another command, and lets no more run at once from now on. Where none runs, the server may
+        not have done with the last one yet; it has the next time, or it takes none at all.
+        """
+        others = self._channels + self._opening
+        self._most = max(1, min(self._most, others))
+        if not others:
+            return self._has_begun and refusals <= _MOST_REFUSALS
+        seen = self._ends
         async with self._place:
-            await asyncio.wait_for(self._place.wait(), _QUEUE_SECONDS)
+            try:
+                await asyncio.wait_for(self._place.wait_for(lambda: self._ends != seen), _QUEUE_SECONDS)
+            except TimeoutError:
+                raise lost(self.name, "other commands there do not end", may_have_run=False) from None
+        return True
 
 
 async def _connected_to(
@@ -218,7 +255,8 @@ async def _connected_to(
 
     :raises EosError: see :func:`~airflow_eos_provider.rollout.hosts.machine.ssh_errors.connect_error`.
     """
-    # A machine whose key is of another kind than the known one is asked again for any, to name the one that it shows.
+    # A machine whose key is of another kind than the known one ends the connection. It is asked once more, for a key of
+    # any kind, so that the error names the one that it has.
     for algorithms in ((), "default"):
         client = _Client()
         options = {**hop.options, "tunnel": tunnel, "server_host_key_algs": algorithms}
@@ -227,8 +265,8 @@ async def _connected_to(
             return await asyncio.wait_for(asyncssh.connect(host, client_factory=lambda c=client: c, **options), seconds)
         except asyncssh.HostKeyNotVerifiable as error:
             raise host_key_error(hop, client.refused, error.reason) from None
-        except asyncssh.KeyExchangeFailed as error:
-            if algorithms or "host key" not in error.reason:
+        except (asyncssh.KeyExchangeFailed, asyncssh.ConnectionLost, ConnectionResetError) as error:
+            if algorithms:
                 raise connect_error(hop, error, seconds) from None
         except (OSError, ValueError, EosError, asyncssh.Error, asyncssh.KeyImportError) as error:
             raise connect_error(hop, error, seconds) from None

@@ -38,9 +38,10 @@ def host_key_error(hop: Hop, presented: asyncssh.SSHKey | None, reason: str) -> 
             remedy="Compare fingerprints on the machine itself (ssh-keygen -lf). If it was set up anew, remove the old "
             f"entry (ssh-keygen -R) and add what '{scan}' prints.",
         )
+    entry = hop.key_name if port is None else f"[{hop.key_name}]:{port}"
     return HostKeyError(
         f"The host key of {hop} is not known: {shown}.",
-        expected=f"an entry for {hop.key_name} in {hop.known_hosts.where}",
+        expected=f"an entry for {entry} in {hop.known_hosts.where}",
         remedy=f"Compare the fingerprint on the machine itself (ssh-keygen -lf), then add what '{scan}' prints.",
     )
 

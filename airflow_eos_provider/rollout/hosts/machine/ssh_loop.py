@@ -37,6 +37,7 @@ async def in_thread(act: Callable[[], T]) -> T:
     outcome: Future[T] = Future()
 
     def do() -> None:
+        outcome.set_running_or_notify_cancel()  # from here on, whoever waits no longer does not cancel it
         try:
             outcome.set_result(act())
         except BaseException as error:

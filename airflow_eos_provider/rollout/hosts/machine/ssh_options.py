@@ -26,6 +26,7 @@ an error. ``%`` tokens in ``UserKnownHostsFile`` are not expanded.
 from __future__ import annotations
 
 import getpass
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -112,12 +113,19 @@ def _route(description: MachineDescription) -> tuple[Hop, ...]:
     return tuple(hops)
 
 
+def _this_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        raise ValueError(f"the user with the number {os.getuid()} has no name here; set the variable USER") from None
+
+
 def _config_of(description: MachineDescription) -> SSHClientConfig:
     login = description.login
     user: Any = login.user or ()
     port: Any = login.port or ()
     return SSHClientConfig.load(  # type: ignore[return-value]
-        None, _configurations(description), False, False, False, getpass.getuser(), user, description.ssh, port
+        None, _configurations(description), False, False, False, _this_user(), user, description.ssh, port
     )
 
 
@@ -130,7 +138,7 @@ def _configurations(description: MachineDescription) -> list[str]:
 def _hop(description: MachineDescription, config: SSHClientConfig) -> Hop:
     login = description.login
     known_hosts = _known_hosts(description, config)
-    user = login.user or str(config.get("User") or getpass.getuser())
+    user = login.user or str(config.get("User") or _this_user())
     port = login.port or int(str(config.get("Port", asyncssh.DEFAULT_PORT)))
     host = str(config.get("Hostname", description.ssh))
     keys, logins = _keys(login, config)
@@ -177,7 +185,7 @@ def _keys(login: SshLogin, config: SSHClientConfig) -> tuple[dict[str, Any], str
         words.append("the private key of the description")
     elif login.key_file is not None:
         key = _expanded(str(login.key_file))
-        options |= {"client_keys": [str(key)], "passphrase": login.passphrase}
+        options |= {"client_keys": asyncssh.load_keypairs([str(key)], login.passphrase, _certificate_files(config))}
         words.append(f"the key {key}")
     elif login.password is None:
         return _keys_of_user(config)
@@ -191,16 +199,36 @@ def _keys(login: SshLogin, config: SSHClientConfig) -> tuple[dict[str, Any], str
 
 def _keys_of_user(config: SSHClientConfig) -> tuple[dict[str, Any], str]:
     """Keys as OpenSSH's client finds them: the agent's, and files; a file that is not there is passed over."""
-    identities: Any = config.get("IdentityFile", ())
-    certificates: Any = config.get("CertificateFile", ())
-    keys = [str(path) for path in map(_expanded, identities) if path.is_file()]
+    keys = _identity_files(config)
     options: dict[str, Any] = {
         "client_keys": keys,
-        "client_certs": [str(path) for path in map(_expanded, certificates) if path.is_file()],
+        "client_certs": _certificate_files(config),
         "ignore_encrypted": True,
     }
+    if config.get("IdentitiesOnly") and not keys:
+        options |= {"agent_path": ""}
     words = f"keys of the SSH agent, if one runs, and {', '.join(keys) if keys else 'the keys in ~/.ssh'}"
     return options, words + " (encrypted ones only by the agent)"
+
+
+def _certificate_files(config: SSHClientConfig) -> list[str]:
+    """The files of ``CertificateFile`` that are there; the one beside a key is found without it."""
+    certificates: Any = config.get("CertificateFile", ())
+    return [str(path) for path in map(_expanded, certificates) if path.is_file()]
+
+
+def _identity_files(config: SSHClientConfig) -> list[str]:
+    """The files of ``IdentityFile`` that are there; with ``IdentitiesOnly``, a public key names one of the agent's."""
+    identities: Any = config.get("IdentityFile", ())
+    found: list[str] = []
+    for path in map(_expanded, identities):
+        public = path.with_name(f"{path.name}.pub")
+        if path.is_file():
+            if config.get("IdentitiesOnly") or b"PRIVATE KEY" in path.read_bytes():
+                found.append(str(path))
+        elif config.get("IdentitiesOnly") and public.is_file():
+            found.append(str(public))
+    return found
 
 
 def _jumps(description: MachineDescription, config: SSHClientConfig) -> list[MachineDescription]:
