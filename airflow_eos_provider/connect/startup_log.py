@@ -7,10 +7,12 @@ the process's start belongs to it, since the same log holds the starts before.
 
 from __future__ import annotations
 
+import glob
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from itertools import chain
 from pathlib import Path
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
@@ -30,6 +32,12 @@ STARTUP_SECONDS = 15 * 60.0
 
 #: The start time of a process is known to 10 ms, a log's to 1 ms; a file's clock ticks in 4 ms.
 _TOLERANCE_SECONDS = 0.1
+
+_NOT_SEARCHED = (".gz", ".zip", ".bz2", ".xz", ".zst", ".pid")
+
+#: What ``grep -a -b -e … -e …`` is to look for in a log that cannot be read here: see :func:`mode_from_searched_logs`.
+#: Basic regular expressions without spaces; a dot is any character.
+SEARCHED = ("DistributedConfig.values:", f"{MODE_PROPERTY}.=.")
 
 _HEAD = re.compile(rb"DistributedConfig values:")
 _OTHER_HEAD = re.compile(rb"[A-Za-z]Config values:")
@@ -65,20 +73,59 @@ def mode_from_startup_log(log: Path, started_at: float, *, zone: tzinfo | None =
     :param started_at: the process's start, seconds since the epoch, true to some 10 ms.
     :param zone: time zone of dates that name none; this machine's if not given.
     """
-    problem = f"the log {log.name} holds no start-up of this process (its settings are printed at INFO)"
     try:
         files = [log, *_rotated(log, started_at)]
-        for file in files:
-            blocks = _last_blocks(file, started_at, zone)
-            own = [b for b in blocks if any(_is_of_start(moment, started_at) for moment in b.moments)]
-            if own:
-                return _verdict(own, file)
-            if blocks:
-                problem = _why_not(blocks[-1], file, started_at)
+        return _judged(log.name, ((file.name, _last_blocks(file, started_at, zone)) for file in files), started_at)
     except FileNotFoundError:
         return StartupLog(None, f"there is no log {log}")
     except OSError as error:
         return StartupLog(None, f"the log {log} cannot be read ({error.strerror})")
+
+
+def mode_from_searched_logs(
+    logs: Iterable[tuple[str, bytes]], started_at: float, *, zone: tzinfo | None = None
+) -> StartupLog:
+    """The mode that a process printed, from what was found in logs that cannot be read here.
+
+    :param logs: the log's name and what ``grep -a -b`` found in it for :data:`SEARCHED`, then those of rotated logs,
+        newest first; no more of them are taken than are needed.
+    :param started_at: the process's start, seconds since the epoch, by the clock that the logs are dated by.
+    :param zone: time zone of dates that name none; this machine's if not given.
+    """
+    taken = iter(logs)
+    name, text = next(taken)
+    blocks = ((name, _searched_blocks(text, zone)) for name, text in chain([(name, text)], taken))
+    return _judged(name, blocks, started_at)
+
+
+def _searched_blocks(found: bytes, zone: tzinfo | None) -> list[_Block]:
+    """The blocks of which ``grep`` has printed the head's line and the mode's, each behind its offset in the file."""
+    kept: list[bytes] = []
+    head_at = None
+    for line in found.splitlines(keepends=True):
+        offset, _, text = line.partition(b":")
+        if not offset.isdigit():
+            continue
+        if _HEAD.search(text):
+            head_at = int(offset)
+        if head_at is not None and int(offset) - head_at <= _BLOCK_BYTES:
+            kept.append(text)
+    chunk = b"".join(kept)
+    return [_block(chunk, head, zone) for head in _HEAD.finditer(chunk)]
+
+
+def _judged(log: str, files: Iterable[tuple[str, list[_Block]]], started_at: float) -> StartupLog:
+    """What the blocks of a log and of the rotated ones beside it prove, newest first.
+
+    :param log: its name.
+    """
+    problem = f"the log {log} holds no start-up of this process (its settings are printed at INFO)"
+    for file, blocks in files:
+        own = [b for b in blocks if any(_is_of_start(moment, started_at) for moment in b.moments)]
+        if own:
+            return _verdict(own, file)
+        if blocks:
+            problem = _why_not(blocks[-1], file, started_at)
     return StartupLog(None, problem)
 
 
@@ -106,28 +153,28 @@ def mode_from_own_log(text: bytes, where: str) -> StartupLog | None:
         return StartupLog(None, f"start-up log: {error.found}")
 
 
-def _verdict(blocks: list[_Block], file: Path) -> StartupLog:
+def _verdict(blocks: list[_Block], file: str) -> StartupLog:
     texts = {block.text for block in blocks}
     if len(texts) > 1:
         shown = ", ".join(sorted(text or "none" for text in texts))
-        return StartupLog(None, f"the log {file.name} holds several start-ups at that time, with {shown}")
+        return StartupLog(None, f"the log {file} holds several start-ups at that time, with {shown}")
     text = texts.pop()
     if text is None:
-        return StartupLog(None, f"the start-up settings in {file.name} do not name {MODE_PROPERTY} (Kafka before 3.3?)")
+        return StartupLog(None, f"the start-up settings in {file} do not name {MODE_PROPERTY} (Kafka before 3.3?)")
     try:
         mode = Mode.parse(text)
     except ConfigurationError as error:
         return StartupLog(None, f"start-up log: {error.found}")
-    return StartupLog(mode, f"started with {mode} ({file.name}, {_shown(blocks[-1].moments[0])})")
+    return StartupLog(mode, f"started with {mode} ({file}, {_shown(blocks[-1].moments[0])})")
 
 
-def _why_not(block: _Block, file: Path, started_at: float) -> str:
+def _why_not(block: _Block, file: str, started_at: float) -> str:
     if not block.moments:
-        return f"the last start-up in {file.name} carries no date, so it is unknown which start it is of"
+        return f"the last start-up in {file} carries no date, so it is unknown which start it is of"
     moment = block.moments[0]
     when = "before" if moment < started_at else "long after"
     return (
-        f"the last start-up in {file.name} is of {_shown(moment)}, {when} this process started ({_shown(started_at)}); "
+        f"the last start-up in {file} is of {_shown(moment)}, {when} this process started ({_shown(started_at)}); "
         "perhaps its logging is set above INFO, or its dates are of another time zone"
     )
 
@@ -136,11 +183,20 @@ def _is_of_start(moment: float, started_at: float) -> bool:
     return started_at - _TOLERANCE_SECONDS <= moment <= started_at + STARTUP_SECONDS
 
 
+def is_rotated(log: str, name: str) -> bool:
+    """Whether a file beside a log is one that was rotated away, and can be searched as it is.
+
+    :param log: the log's name.
+    :param name: the file's.
+    """
+    return name.startswith((f"{log}.", f"{log}-")) and not name.endswith(_NOT_SEARCHED)
+
+
 def _rotated(log: Path, started_at: float) -> list[Path]:
     """Logs rotated away since the process started, newest first."""
     candidates = []
-    for path in log.parent.glob(f"{log.name}[.-]*"):
-        if path.suffix in (".gz", ".zip", ".bz2", ".xz", ".zst", ".pid") or not path.is_file():
+    for path in log.parent.glob(f"{glob.escape(log.name)}[.-]*"):
+        if not is_rotated(log.name, path.name) or not path.is_file():
             continue
         written_at = path.stat().st_mtime
         if written_at >= started_at:

@@ -32,6 +32,7 @@ from airflow_eos_provider.rollout.hosts.edited_file import (
     with_properties,
 )
 from airflow_eos_provider.rollout.hosts.host import Obstacle
+from airflow_eos_provider.rollout.hosts.machine.far_status import FORMAT, FarStatus, statuses, writable_by_others
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
 
@@ -48,37 +49,10 @@ TICK_SECONDS = 1.1
 #: A file or a link that changes while it is read is looked at this many times.
 _TRIES = 4
 
-_FORMAT = "--format=%d/%i/%f/%h/%u/%g/%s/%.9Y/%.9Z/%U/%G"
-
 _MOST_LINKS = 40
 
 #: Besides the new bytes and the backup, free bytes that a replacement needs.
 _SPARE_BYTES = 16 << 10
-
-
-@dataclass(frozen=True, slots=True)
-class FarStatus:
-    """What ``stat`` tells of one file; times are nanoseconds of its machine's clock."""
-
-    device: int
-    inode: int
-    mode: int
-    names: int
-    uid: int
-    gid: int
-    size: int
-    modified_ns: int
-    changed_ns: int
-    user: str
-    group: str
-
-    @property
-    def owner(self) -> str:
-        """Its owner as sudo takes it: a name, or ``#`` and a number."""
-        return f"#{self.uid}" if self.user == "UNKNOWN" else self.user
-
-    def __str__(self) -> str:
-        return f"{self.user}:{self.group}, mode {stat.S_IMODE(self.mode):o}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +114,7 @@ class FileCommands:
     user: str = ""
 
     def look(self) -> Command:
-        return self._of("stat", _FORMAT, "--", *map(str, self.links), str(self.path), str(self.path.parent))
+        return self._of("stat", FORMAT, "--", *map(str, self.links), str(self.path), str(self.path.parent))
 
     def read(self) -> Command:
         return self._of("cat", "--", str(self.path))
@@ -182,7 +156,7 @@ class FileCommands:
         return self._of("sha256sum", "--", self._new, str(self.path))
 
     def compare(self) -> Command:
-        return self._of("stat", _FORMAT, "--", self._new, str(self.path))
+        return self._of("stat", FORMAT, "--", self._new, str(self.path))
 
     def commit(self) -> Command:
         return self._of("mv", "-T", "-f", "--", self._new, str(self.path))
@@ -449,7 +423,7 @@ class FarFile:
             if not answer.ok:
                 problem = _reason(answer)
             else:
-                *links, file, own = _statuses(answer)
+                *links, file, own = statuses(answer)
                 look = _Look(place, tuple(links), file, own)
                 moved = stat.S_ISLNK(file.mode) or (last is not None and last.links != look.links)
                 if not moved:
@@ -485,11 +459,11 @@ class FarFile:
         path = self._config
         while len(found) < _MOST_LINKS:
             steps = [*reversed(path.parents), path]
-            answer = self._machine.run(("stat", _FORMAT, "--", *map(str, steps)))
+            answer = self._machine.run(("stat", FORMAT, "--", *map(str, steps)))
             if not answer.ok:  # the login may not see it: at least the name in the description is watched
                 return (*found, self._config) if self._config not in found else tuple(found)
-            statuses = zip(steps, _statuses(answer), strict=True)
-            link = next((step for step, status in statuses if stat.S_ISLNK(status.mode)), None)
+            pairs = zip(steps, statuses(answer), strict=True)
+            link = next((step for step, status in pairs if stat.S_ISLNK(status.mode)), None)
             if link is None:
                 break
             found.append(link)
@@ -498,13 +472,13 @@ class FarFile:
         return tuple(found)
 
     def _stat_plainly(self, path: PurePosixPath) -> FarStatus:
-        answer = self._machine.run(("stat", _FORMAT, "--", str(path)))
+        answer = self._machine.run(("stat", FORMAT, "--", str(path)))
         if not answer.ok:
             raise ConfigurationError(
                 f"The folder {self._shown(path)} cannot be seen: {_reason(answer)}.",
                 remedy="Correct the worker's 'config', or let the login pass through the folders above it.",
             )
-        return _statuses(answer)[0]
+        return statuses(answer)[0]
 
     def _observe(self, words: tuple[str, ...], user: str) -> Answer:
         """Run what only looks: as the login, and where that does not succeed through sudo, which is remembered."""
@@ -570,7 +544,7 @@ class FarFile:
         compared = self._observe(commands.compare().words, commands.user)
         if not compared.ok:
             raise _StepError(commands.compare(), compared)
-        copied, now = _statuses(compared)
+        copied, now = statuses(compared)
         if old != before.sha256 or now != before.status:
             raise edited_a_moment_ago(self._shown(before.path))
         if new != digest(data):
@@ -681,13 +655,13 @@ class FarFile:
         if not user:
             return None
         steps = [*reversed(place.path.parents)]
-        answer = self._machine.run(("stat", _FORMAT, "--", *map(str, steps)))
+        answer = self._machine.run(("stat", FORMAT, "--", *map(str, steps)))
         if not answer.ok:
             return _change(
                 f"the folders above {self._shown(place.path)} cannot be seen: {_reason(answer)}",
                 "let the login pass through them (chmod o+x)",
             )
-        reason = writable_by_others(list(zip(steps, _statuses(answer), strict=True)), folder.uid)
+        reason = writable_by_others(list(zip(steps, statuses(answer), strict=True)), folder.uid)
         if reason is None:
             return None
         return _change(
@@ -803,27 +777,6 @@ class FarFile:
         return ConfigurationError(f"The file {self._shown(self._config)} cannot be read: {reason}.", remedy=remedy)
 
 
-def writable_by_others(steps: Sequence[tuple[PurePosixPath, FarStatus]], uid: int) -> str | None:
-    """In words, who besides root and one user could put another file in place of one; None if nobody.
-
-    Whoever may write a folder that a user other than root owns may change the worker's file anyway, so a group is only
-    looked at where root would act.
-
-    :param steps: the folders from ``/`` to the file's own.
-    :param uid: the user that the commands run as.
-    """
-    for path, status in steps:
-        if status.uid not in (0, uid):
-            return f"{status.user} owns the folder {path}, could put a link there"
-        if path != steps[-1][0] and status.mode & stat.S_ISVTX:
-            continue  # what others own there nobody but they may rename
-        if status.mode & stat.S_IWOTH:
-            return f"everybody may write the folder {path}, could put a link there"
-        if status.mode & stat.S_IWGRP and uid == 0 and status.gid != 0:
-            return f"the group {status.group} may write the folder {path}, could put a link there"
-    return None
-
-
 def mount_of(path: PurePosixPath, mountinfo: str) -> tuple[PurePosixPath, frozenset[str]] | None:
     """The mount that a path is on, and its options; None if the text does not tell.
 
@@ -853,26 +806,6 @@ def _content(look: _Look, data: bytes) -> FarContent:
 
 def _path(out: bytes) -> PurePosixPath:
     return PurePosixPath(os.fsdecode(out.removesuffix(b"\n")))
-
-
-def _statuses(answer: Answer) -> list[FarStatus]:
-    lines = answer.out.decode("utf-8", "surrogateescape").splitlines()
-    found = []
-    for line in lines:
-        numbers, user, group = line.split("/")[:9], *line.split("/")[9:11]
-        device, inode, mode, names, uid, gid, size, modified, changed = numbers
-        found.append(
-            FarStatus(
-                *(int(device), int(inode), int(mode, 16), int(names), int(uid), int(gid), int(size)),
-                *(_nanoseconds(modified), _nanoseconds(changed), user, group),
-            )
-        )
-    return found
-
-
-def _nanoseconds(moment: str) -> int:
-    seconds, fraction = re.split(r"[.,]", moment)  # as the locale writes it
-    return int(seconds) * 1_000_000_000 + int(fraction)
 
 
 def _digests(answer: Answer) -> list[str]:

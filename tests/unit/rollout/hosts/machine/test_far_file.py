@@ -14,7 +14,8 @@ import pytest
 from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError, RefusedError
 from airflow_eos_provider.rollout.hosts.edited_file import backup_path, digest, part_path, replacement_path
 from airflow_eos_provider.rollout.hosts.machine import far_file
-from airflow_eos_provider.rollout.hosts.machine.far_file import FarFile, FarStatus, mount_of, writable_by_others
+from airflow_eos_provider.rollout.hosts.machine.far_file import FarFile, mount_of
+from airflow_eos_provider.rollout.hosts.machine.far_status import FarStatus, writable_by_others
 from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer, Machine, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from tests.private_machine import USERS, PrivateMachine, private_machine

@@ -1,0 +1,219 @@
+"""A worker's log file on a machine: searched there, so that only the lines that are looked for cross the network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from datetime import timedelta, timezone, tzinfo
+from pathlib import PurePosixPath
+
+from airflow_eos_provider.connect.startup_log import (
+    LIMIT_BYTES,
+    SEARCHED,
+    StartupLog,
+    is_rotated,
+    mode_from_searched_logs,
+)
+from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
+from airflow_eos_provider.rollout.hosts.log_tail import TAIL_BYTES, shown_lines
+from airflow_eos_provider.rollout.hosts.machine.far_status import FORMAT, FarStatus, statuses, writable_by_others
+from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine, MachineLostError
+from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
+
+#: How long a search may take, seconds; the largest part of a log that is searched is a gibibyte.
+SEARCH_SECONDS = 60.0
+
+#: The words after it are a command that prints a log. Only what is searched leaves the machine.
+_SEARCH = f'"$@" | grep -a -b -e {SEARCHED[0]} -e {SEARCHED[1]}'
+
+
+class FarLog:
+    """A worker's log on a machine.
+
+    :param machine: where it is.
+    :param path: the log, as the worker's description has it: absolute.
+    :param sudo: whether it is read through ``sudo -n`` where the login may not read it, as the owner of its folder.
+    """
+
+    def __init__(self, machine: Machine, path: PurePosixPath, *, sudo: bool) -> None:
+        if not path.is_absolute():
+            raise ConfigurationError(
+                f"The worker's 'log' {path} is not absolute.", remedy="Name it with its folder, from / on."
+            )
+        self._machine = machine
+        self._path = path
+        self._with_sudo = sudo
+        self._sudo = Sudo(machine)
+        self._owner: str | None = None
+
+    def startup(self, started_at: float, *, zone: tzinfo | None) -> StartupLog:
+        """The mode that the process started at ``started_at`` printed into it.
+
+        Also looks into rotated logs beside it that the login may read; sudo is for the log itself alone.
+
+        :param started_at: the process's start, seconds since the epoch, by the machine's clock.
+        :param zone: see :func:`zone_at`.
+        :raises MachineLostError: its machine cannot be reached, or the search takes longer than a minute.
+        """
+        searched = self._search(self._whole())
+        if isinstance(searched, str):
+            if "No such file" in searched:
+                return StartupLog(None, f"there is no log {self}")
+            return StartupLog(None, f"the log {self} cannot be read ({searched})")
+
+        def logs() -> Iterator[tuple[str, bytes]]:
+            yield self._path.name, searched
+            for rotated in self._rotated(started_at):
+                found = self._search(Command(self._last(rotated, LIMIT_BYTES)))
+                if isinstance(found, bytes):
+                    yield rotated.name, found
+
+        return mode_from_searched_logs(logs(), started_at, zone=zone)
+
+    def size(self) -> int:
+        """Its size now, bytes; 0 where it is not there, or may not be looked at.
+
+        :raises MachineLostError: its machine cannot be reached.
+        """
+        answer = self._machine.run(("stat", "-L", FORMAT, "--", str(self._path)))
+        return statuses(answer)[0].size if answer.ok else 0
+
+    def tail(self, since: int = 0, *, lines: int = 15, secrets: Iterable[str] = ()) -> str:
+        """The last lines that were written to it, as they may be shown.
+
+        :param since: its size, in bytes, before the lines that matter.
+        :param lines: how many at most.
+        :param secrets: values that must not appear, whatever stands around them.
+        :returns: the lines, or a sentence if there are none. Never raises for what it finds.
+        """
+        try:
+            size = self.size() if since else 0
+            answer = self._run(self._end())
+        except EosError as error:
+            return f"(the log {self} cannot be read: {error.found})"
+        if not answer.ok:
+            return f"(the log {self} cannot be read: {answer.problem})"
+        data = answer.out
+        new = size - since
+        if since and 0 <= new < len(data):
+            data = data[len(data) - new :]
+        elif len(data) >= TAIL_BYTES:
+            data = data.partition(b"\n")[2]  # the first line is cut
+        return shown_lines(data.decode("utf-8", "replace"), lines=lines, secrets=secrets)
+
+    def commands(self) -> tuple[Command, ...]:
+        """All that reads this log and needs sudo; none where the login may read it itself.
+
+        :raises RefusedError: another user could misuse these rights.
+        :raises ConfigurationError: the log's folder cannot be seen.
+        """
+        if not self._with_sudo or self._machine.run(("test", "-r", str(self._path))).ok:
+            return ()
+        owner = self._user()
+        if not owner:
+            return ()
+        unsafe = self._unsafe()
+        if unsafe is not None:
+            raise RefusedError(
+                f"{unsafe}, and so turn what runs as {owner} for {self} to other files.",
+                remedy="Let only root and the log's owner write that folder, or let the login's group read the log.",
+            )
+        return (self._whole(), self._end())
+
+    def __str__(self) -> str:
+        return f"{self._path} on {self._machine.name}" if self._machine.name else str(self._path)
+
+    def _whole(self) -> Command:
+        return Command(self._last(self._path, LIMIT_BYTES), self._user())
+
+    def _end(self) -> Command:
+        return Command(self._last(self._path, TAIL_BYTES), self._user())
+
+    def _last(self, path: PurePosixPath, size: int) -> tuple[str, ...]:
+        return ("tail", "-c", str(size), "--", str(path))
+
+    def _user(self) -> str:
+        if not self._with_sudo:
+            return ""
+        if self._owner is None:
+            owner = self._folders()[-1][1].owner
+            self._owner = "" if self._sudo.login in ("root", owner) else owner
+        return self._owner
+
+    def _folders(self) -> list[tuple[PurePosixPath, FarStatus]]:
+        """The folders from ``/`` to the log's own, behind any links."""
+        real = self._machine.run(("readlink", "-v", "-f", "--", str(self._path.parent)))
+        folder = PurePosixPath(os.fsdecode(real.out.removesuffix(b"\n"))) if real.ok else self._path.parent
+        steps = [*reversed(folder.parents), folder]
+        answer = self._machine.run(("stat", FORMAT, "--", *map(str, steps)))
+        if not answer.ok:
+            raise ConfigurationError(
+                f"The folder of {self} cannot be seen: {answer.problem}.",
+                remedy="Correct the worker's 'log', or let the login pass through the folders above it.",
+            )
+        return list(zip(steps, statuses(answer), strict=True))
+
+    def _unsafe(self) -> str | None:
+        folders = self._folders()
+        return writable_by_others(folders, folders[-1][1].uid)
+
+    def _run(self, command: Command, *, before: tuple[str, ...] = ()) -> Answer:
+        """Run it as the login, and where that may not read the log through sudo.
+
+        :param before: words before it, such as a shell's that searches what it prints.
+        """
+        answer = self._machine.run((*before, *command.words), seconds=SEARCH_SECONDS)
+        if not answer.err or not command.user or b"No such file" in answer.err:
+            return answer
+        return self._machine.run((*before, *self._sudo.words(command)), seconds=SEARCH_SECONDS)
+
+    def _search(self, command: Command) -> bytes | str:
+        """What was found in a log; a text where it cannot be read."""
+        answer = self._run(command, before=("sh", "-c", _SEARCH, "sh"))
+        return answer.problem if answer.err or answer.exit_code not in (0, 1) else answer.out
+
+    def _rotated(self, started_at: float) -> list[PurePosixPath]:
+        """Logs rotated away since the process started, newest first."""
+        listed = self._machine.run(("ls", "-1", "-A", "--", str(self._path.parent)))
+        names = [name for name in os.fsdecode(listed.out).splitlines() if is_rotated(self._path.name, name)]
+        if not listed.ok or not names:
+            return []
+        paths = [self._path.with_name(name) for name in names]
+        found = statuses(self._machine.run(("stat", "-L", FORMAT, "--", *map(str, paths))))
+        if len(found) != len(paths):  # one was rotated on meanwhile; the next look sees it
+            return []
+        dated = [(status.modified_ns / 1e9, path) for status, path in zip(found, paths, strict=True)]
+        return [path for written_at, path in sorted(dated, reverse=True) if written_at >= started_at]
+
+
+def startup_mode(
+    machine: Machine, log: PurePosixPath, started_at: float, *, zone: tzinfo | None, sudo: bool
+) -> StartupLog:
+    """The mode that a process of a machine printed at its start; see :meth:`FarLog.startup`. Never raises but for a
+    machine that is lost.
+
+    :raises MachineLostError: its machine cannot be reached.
+    """
+    try:
+        return FarLog(machine, log, sudo=sudo).startup(started_at, zone=zone)
+    except MachineLostError:
+        raise
+    except EosError as error:
+        return StartupLog(None, error.found)
+
+
+def zone_at(machine: Machine, moment: float, *, variable: str = "") -> tzinfo | None:
+    """The time zone of a machine, or of a process on it, as it was at one moment.
+
+    :param moment: seconds since the epoch.
+    :param variable: the process's own ``TZ``; empty for the machine's zone.
+    :returns: None if the machine does not tell.
+    :raises MachineLostError: it cannot be reached.
+    """
+    own = ("env", f"TZ={variable}") if variable else ()
+    answer = machine.run((*own, "date", f"--date=@{int(moment)}", "+%z"))
+    text = answer.out.decode("ascii", "replace").strip()
+    if not answer.ok or len(text) != 5 or not text[1:].isdigit():
+        return None
+    offset = timedelta(hours=int(text[1:3]), minutes=int(text[3:]))
+    return timezone(-offset if text[0] == "-" else offset)

@@ -1,0 +1,81 @@
+"""What ``stat`` tells of files on a machine, and who may turn a path to another file."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from airflow_eos_provider.rollout.hosts.machine.machine import Answer
+
+#: The word for ``stat`` that :func:`statuses` reads the answer of.
+FORMAT = "--format=%d/%i/%f/%h/%u/%g/%s/%.9Y/%.9Z/%U/%G"
+
+
+@dataclass(frozen=True, slots=True)
+class FarStatus:
+    """What ``stat`` tells of one file; times are nanoseconds of its machine's clock."""
+
+    device: int
+    inode: int
+    mode: int
+    names: int
+    uid: int
+    gid: int
+    size: int
+    modified_ns: int
+    changed_ns: int
+    user: str
+    group: str
+
+    @property
+    def owner(self) -> str:
+        """Its owner as sudo takes it: a name, or ``#`` and a number."""
+        return f"#{self.uid}" if self.user == "UNKNOWN" else self.user
+
+    def __str__(self) -> str:
+        return f"{self.user}:{self.group}, mode {stat.S_IMODE(self.mode):o}"
+
+
+def statuses(answer: Answer) -> list[FarStatus]:
+    """What ``stat`` has printed with :data:`FORMAT`, a file after the other."""
+    lines = answer.out.decode("utf-8", "surrogateescape").splitlines()
+    found = []
+    for line in lines:
+        numbers, user, group = line.split("/")[:9], *line.split("/")[9:11]
+        device, inode, mode, names, uid, gid, size, modified, changed = numbers
+        found.append(
+            FarStatus(
+                *(int(device), int(inode), int(mode, 16), int(names), int(uid), int(gid), int(size)),
+                *(_nanoseconds(modified), _nanoseconds(changed), user, group),
+            )
+        )
+    return found
+
+
+def _nanoseconds(moment: str) -> int:
+    seconds, fraction = re.split(r"[.,]", moment)  # as the locale writes it
+    return int(seconds) * 1_000_000_000 + int(fraction)
+
+
+def writable_by_others(steps: Sequence[tuple[PurePosixPath, FarStatus]], uid: int) -> str | None:
+    """In words, who besides root and one user could put another file in place of one; None if nobody.
+
+    Whoever may write a folder that a user other than root owns may change the worker's file anyway, so a group is only
+    looked at where root would act.
+
+    :param steps: the folders from ``/`` to the file's own.
+    :param uid: the user that the commands run as.
+    """
+    for path, status in steps:
+        if status.uid not in (0, uid):
+            return f"{status.user} owns the folder {path}, could put a link there"
+        if path != steps[-1][0] and status.mode & stat.S_ISVTX:
+            continue  # what others own there nobody but they may rename
+        if status.mode & stat.S_IWOTH:
+            return f"everybody may write the folder {path}, could put a link there"
+        if status.mode & stat.S_IWGRP and uid == 0 and status.gid != 0:
+            return f"the group {status.group} may write the folder {path}, could put a link there"
+    return None
