@@ -223,9 +223,11 @@ class AirflowLab:
         if self._tracker.is_alive():
             self._tracker.join(timeout=10)
         ended: set[ProcessIdentity] = set()
-        # A component that ends may start another process in its last moments, hence the second and third look.
+        led = [root for root in self._record.roots if root.is_alive()]
+        # A component that ends may start another process in its last moments, hence the second and third look. Its
+        # session outlives it then: a number that processes still have is not given to a new one (fork(2), setsid(2)).
         for round_number in range(3):
-            living = self.processes()
+            living = dict.fromkeys((*self.processes(), *(one for root in led for one in _left_by(root))))
             if not living:
                 break
             ended.update(living)
@@ -447,12 +449,20 @@ def _session_of(leader: ProcessIdentity) -> list[ProcessIdentity]:
 
     Empty when the leader is gone: then the number of the session proves nothing any more.
     """
-    if not leader.is_alive():
-        return []
+    return _of_session(leader.pid) if leader.is_alive() else []
+
+
+def _left_by(leader: ProcessIdentity) -> list[ProcessIdentity]:
+    """The session of a leader that lived a moment ago, whether it has ended since or not."""
+    now = identify(leader.pid)
+    return _of_session(leader.pid) if now in (None, leader) else []
+
+
+def _of_session(number: int) -> list[ProcessIdentity]:
     found = []
     for pid in psutil.pids():
         with contextlib.suppress(ProcessLookupError):
-            identity = identify(pid) if os.getsid(pid) == leader.pid else None
+            identity = identify(pid) if os.getsid(pid) == number else None
             if identity is not None:
                 found.append(identity)
     return found

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from airflow_eos_provider.lab.airflow import (
+    MARKER_VARIABLE,
     AirflowLab,
     AirflowNotHealthyError,
     AirflowOptions,
@@ -34,6 +40,66 @@ def test_a_foreign_process_that_got_a_recorded_pid_is_left_alone(tmp_path: Path)
     AirflowRecord("no such marker", "http://127.0.0.1:1", roots=(earlier,), processes=(earlier,)).write(tmp_path)
     assert AirflowLab.clear(tmp_path) == 0
     assert me.is_alive()
+
+
+#: Ends as a scheduler does that is just starting the processes of its executor: with one more, which renames itself.
+FORKS_AT_ITS_END = """
+import os, signal, sys
+from setproctitle import setproctitle
+
+def end(*_):
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        setproctitle("airflow worker -- LocalExecutor: <idle>")
+        with open(sys.argv[1], "w") as file:
+            file.write(str(os.getpid()))
+        os.write(writing, b"x")
+        signal.pause()
+    os.read(reading, 1)
+    os._exit(0)
+
+signal.signal(signal.SIGTERM, end)
+print("begun", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def test_what_a_component_starts_in_its_last_moment_is_ended_whatever_it_calls_itself(tmp_path: Path) -> None:
+    marker, file = "of this test", tmp_path / "pid"
+    component = subprocess.Popen(
+        [sys.executable, "-c", FORKS_AT_ITS_END, str(file)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, MARKER_VARIABLE: marker},
+        start_new_session=True,
+    )
+    root = identify(component.pid)
+    try:
+        assert root is not None
+        assert component.stdout is not None
+        assert component.stdout.readline() == b"begun\n"
+        AirflowRecord(marker, "http://127.0.0.1:1", roots=(root,), processes=(root,)).write(tmp_path)
+        with reaped(component):
+            assert AirflowLab.clear(tmp_path) == 2
+        assert identify(int(file.read_text())) is None
+    finally:
+        component.kill()
+        if file.exists() and (left := identify(int(file.read_text()))) is not None:
+            left.stop(kill=True)  # before the output is read to its end, which it has, too
+        component.communicate(timeout=60)
+
+
+@contextlib.contextmanager
+def reaped(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Meanwhile its end is waited for: the lab's own components are no children of whoever stops them."""
+    waits = threading.Thread(target=process.wait)
+    waits.start()
+    try:
+        yield
+    finally:
+        process.kill()
+        waits.join(timeout=60)
 
 
 def test_a_migration_that_fails_is_named_with_the_end_of_its_log(
