@@ -84,22 +84,6 @@ def test_altered_offsets_move_a_connector_with_its_own_topic_and_a_restore_bring
     until(lambda: cluster.read("alter") == wanted, "the lines from position 4 on", seconds=SECONDS)
 
 
-def test_connects_own_reset_fails_with_an_own_topic_under_exactly_once_and_ours_works(
-    cluster: Cluster, eos: Any
-) -> None:
-    cluster.source("rest", **{"offsets.storage.topic": "rest-offsets"})
-    cluster.rest.stop("rest")
-    until(lambda: cluster.state("rest") == "STOPPED", "the stop", seconds=SECONDS)
-    # If a later version of Kafka mends it, docs/offsets.md changes.
-    with pytest.raises(httpx.ReadTimeout):
-        httpx.delete(f"{cluster.lab.connect_urls[0]}/connectors/rest/offsets", timeout=5, trust_env=False)
-    assert listed(eos, "rest") == [END]
-    eos.run("offsets", "reset", "rest", "--yes")
-    assert listed(eos, "rest") == []
-    cluster.rest.resume("rest")
-    cluster.until_read("rest", 2)
-
-
 def test_an_own_topic_given_by_hand_has_a_connector_begin_anew_and_a_migration_does_not(
     cluster: Cluster, eos: Any
 ) -> None:
@@ -492,3 +476,20 @@ def test_where_exactly_once_is_off_each_verb_says_what_it_cannot_promise_and_wor
     mixed = eos.run("offsets", "reset", "plain", "--yes", expect=3).stderr
     assert "It is not the same for all workers whether they run exactly-once source connectors" in mixed
     plain.lab.stop_worker(index)
+
+
+def test_connects_own_reset_fails_with_an_own_topic_under_exactly_once_and_ours_works(
+    cluster: Cluster, eos: Any
+) -> None:
+    """The last one in this file: Connect leaves the producer of its failed reset behind, which takes most of a core."""
+    cluster.source("rest", **{"offsets.storage.topic": "rest-offsets"})
+    cluster.rest.stop("rest")
+    until(lambda: cluster.state("rest") == "STOPPED", "the stop", seconds=SECONDS)
+    # If a later version of Kafka mends it, docs/offsets.md changes.
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.delete(f"{cluster.lab.connect_urls[0]}/connectors/rest/offsets", timeout=5, trust_env=False)
+    assert listed(eos, "rest") == [END]
+    eos.run("offsets", "reset", "rest", "--yes")
+    assert listed(eos, "rest") == []
+    cluster.rest.resume("rest")
+    cluster.until_read("rest", 2)
