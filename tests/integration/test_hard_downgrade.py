@@ -7,7 +7,6 @@ so that docs/downgrade.md says what is true.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,6 +23,7 @@ from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from tests.integration.older_worker import BEFORE_KIP_618, replace_by_older
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -36,19 +36,15 @@ RUNNING = ("plain", "owned", *IDLE)
 #: Of the connector that rests meanwhile: lines delivered, lines in its file, and where the aborted offset points.
 DELIVERED, WRITTEN, SKIPPED_TO = 10, 20, 15
 
+#: What has not come by then does not come, seconds.
+SECONDS = 60.0
+
 
 @pytest.fixture(scope="module")
 def lab(lab_factory: Callable[[LabOptions], Lab]) -> Lab:
     return lab_factory(
         LabOptions(name="hard", workers=2, mode=Mode.ENABLED, rebalance_delay_ms=500, session_timeout_ms=6000)
     )
-
-
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.2)
 
 
 def rest_of(lab: Lab) -> ConnectRest:
@@ -79,9 +75,9 @@ def rest_behind_an_abort(lab: Lab, name: str) -> Path:
     with rest_of(lab) as rest:
         config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": name, "file": str(file)}
         rest.create(name, config)
-        wait_for("its first offset is committed", lambda: key() is not None)
+        until(lambda: key() is not None, "its first offset is committed", seconds=SECONDS)
         rest.pause(name)
-        wait_for("it pauses", lambda: [state for state, _, _ in tasks(lab, name)] == ["PAUSED"])
+        until(lambda: [state for state, _, _ in tasks(lab, name)] == ["PAUSED"], "it pauses", seconds=SECONDS)
     with file.open("a", encoding="utf-8") as out:
         out.write(text_of(range(DELIVERED, WRITTEN)))
     raw, partition = key() or (b"", 0)
@@ -107,12 +103,12 @@ def fail_ahead(lab: Lab, name: str) -> Path:
     config = {"connector.class": FILE_SOURCE, "topic": name, "file": str(file), "producer.override.linger.ms": "1000"}
     with rest_of(lab) as rest:
         rest.create(name, {**config, OWN_TOPIC: f"{name}-offsets"})
-        wait_for("its first lines come", lambda: len(_lines(lab, name)) == DELIVERED)
+        until(lambda: len(_lines(lab, name)) == DELIVERED, "its first lines come", seconds=SECONDS)
         topics.change(name, {"max.message.bytes": "10"})
         topics.await_settings(name, {"max.message.bytes": "10"})
         with file.open("a", encoding="utf-8") as out:
             out.write(text_of(range(DELIVERED, WRITTEN)))
-        wait_for("it fails", lambda: [state for state, _, _ in tasks(lab, name)] == ["FAILED"])
+        until(lambda: [state for state, _, _ in tasks(lab, name)] == ["FAILED"], "it fails", seconds=SECONDS)
     topics.change(name, {"max.message.bytes": "1048588"})
     assert len(_lines(lab, name)) == DELIVERED
     return file
@@ -132,7 +128,7 @@ def test_in_one_step_and_up_again(
                 rest.create(name, {"connector.class": FILE_SOURCE, "topic": "idle", "file": str(lab.data_dir / name)})
             rest.create("ended", {"connector.class": FILE_SOURCE, "topic": "ended", "file": str(resting)}, "STOPPED")
         for name in IDLE:
-            wait_for(f"{name} runs", lambda name=name: [s for s, _, _ in tasks(lab, name)] == ["RUNNING"])
+            until(lambda name=name: [s for s, _, _ in tasks(lab, name)] == ["RUNNING"], f"{name} runs", seconds=SECONDS)
 
         # Before: refused, since the workers' files lack the line.
         before = json.loads(eos.run(*check, "--json", expect=3).stdout)
@@ -152,7 +148,11 @@ def test_in_one_step_and_up_again(
         replace_by_older(lab, 0)
         lab.stop_worker(1)
         lab.start_worker(1)
-        wait_for("a task of the enabled worker fails", lambda: bool(_failed_for_want_of_the_endpoint(lab, ids[1])))
+        until(
+            lambda: bool(_failed_for_want_of_the_endpoint(lab, ids[1])),
+            "a task of the enabled worker fails",
+            seconds=SECONDS,
+        )
         failed = _failed_for_want_of_the_endpoint(lab, ids[1])
         shown = eos.run(*check, expect=3).stdout
         for name in failed:
@@ -164,7 +164,7 @@ def test_in_one_step_and_up_again(
             for name in RUNNING:
                 rest.restart(name, include_tasks=True)
         for name in RUNNING:
-            wait_for(f"{name} runs", lambda name=name: [s for s, _, _ in tasks(lab, name)] == ["RUNNING"])
+            until(lambda name=name: [s for s, _, _ in tasks(lab, name)] == ["RUNNING"], f"{name} runs", seconds=SECONDS)
         assert plain.compared().nothing_missing
         assert owned.compared().nothing_missing
 
@@ -173,7 +173,7 @@ def test_in_one_step_and_up_again(
         out.write(text_of(range(WRITTEN, WRITTEN + 1)))
     with rest_of(lab) as rest:
         rest.restart("ahead", include_tasks=True)
-    wait_for("its last line comes", lambda: WRITTEN in _lines(lab, "ahead"))
+    until(lambda: WRITTEN in _lines(lab, "ahead"), "its last line comes", seconds=SECONDS)
     assert set(range(WRITTEN)) - _lines(lab, "ahead") == set(range(DELIVERED, WRITTEN))
 
     # The trap, on 3.2.3 as on 4.3.1.
@@ -181,7 +181,11 @@ def test_in_one_step_and_up_again(
         assert rest.statuses()["ended"].state == "PAUSED", "it was STOPPED, which 3.2.3 does not know"
         rest.resume("resting")
         rest.restart("resting", include_tasks=True)
-    wait_for("its last line comes", lambda: _lines(lab, "resting") and max(_lines(lab, "resting")) == WRITTEN - 1)
+    until(
+        lambda: _lines(lab, "resting") and max(_lines(lab, "resting")) == WRITTEN - 1,
+        "its last line comes",
+        seconds=SECONDS,
+    )
     assert set(range(WRITTEN)) - _lines(lab, "resting") == set(range(DELIVERED, SKIPPED_TO))
     assert "Discarding config update record with invalid key: tasks-fencing-" in lab.workers[0].log.read_text("utf-8")
 
@@ -206,7 +210,7 @@ def test_in_one_step_and_up_again(
     for load in (plain, owned):
         with load.file.open("a", encoding="utf-8") as out:
             out.write(f'{{"line":{load.written}}}\n')
-        wait_for("it goes on", lambda load=load: load.delivered() == load.written + 1)
+        until(lambda load=load: load.delivered() == load.written + 1, "it goes on", seconds=SECONDS)
         seen = _compared(lab, load)
         assert seen.nothing_missing
         assert seen.duplicates == copies_before[load.topic], "nothing comes twice on the way up"

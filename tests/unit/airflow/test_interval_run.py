@@ -260,11 +260,11 @@ def test_the_job_removes_its_specification_wherever_it_runs(deploy_mode: str, na
 
 
 _HOLDS_A_FILE = """
-import sys, time
+import sys
 from airflow_eos_provider.operators.interval_run import secret_file
 with secret_file({"password": "x"}) as path:
     print(path, flush=True)
-    time.sleep(600)
+    sys.stdin.read()
 """
 
 
@@ -274,7 +274,13 @@ def test_the_file_of_a_killed_task_is_removed_by_the_next_and_that_of_a_living_o
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     tasks = [
-        subprocess.Popen([sys.executable, "-c", _HOLDS_A_FILE], stdout=subprocess.PIPE, text=True, env=environment)
+        subprocess.Popen(
+            [sys.executable, "-c", _HOLDS_A_FILE],
+            stdin=subprocess.PIPE,  # it ends with this one, at the latest
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
         for _ in range(2)
     ]
     try:
