@@ -20,7 +20,7 @@ from airflow_eos_provider.rollout.hosts.process.leftovers import leftovers_of, r
 
 KIND, SCHEMA = "uninstall", 1
 
-_WHY_UNSEEN = "they are not on this machine, or its description names none; call this there, or see docs/footprint.md"
+_WHY_UNSEEN = "they are on another machine, or its description names none; docs/footprint.md has their names"
 _AGAIN = "which intervals are complete is not known then; one that is run again is delivered again"
 _KEPT = "it says which intervals are complete; without it they would be delivered again (--ledgers removes it)"
 

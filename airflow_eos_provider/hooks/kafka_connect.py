@@ -16,7 +16,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_eos_provider.connect.cluster import ConnectCluster, exposed_file, other_kafka_of
 from airflow_eos_provider.connect.other_kafka import addresses_of
-from airflow_eos_provider.connect.placement import SshConnection, SshConnections, SshLogin
+from airflow_eos_provider.connect.placement import OwnCommands, SshConnection, SshConnections, SshLogin
 from airflow_eos_provider.connect.worker import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.hooks.shown_extra import (
@@ -502,8 +502,15 @@ def _from_file(
     of_rest = cluster.rest
     mask({"password": of_rest.password, "token": of_rest.token, "client_key_password": of_rest.client_key_password})
     mask([dict(each.properties) for each in (cluster.kafka, *cluster.other_kafka)])
-    mask({"workers": [{"env": dict(w.env)} for w in cluster.workers]})
+    mask({"workers": [{"env": dict(w.env), **_commands_of(w)} for w in cluster.workers]})
     return cluster
+
+
+def _commands_of(worker: WorkerDescription) -> dict[str, str]:
+    """The words of a worker's commands, in which a secret may be."""
+    service = worker.service
+    of_service = (*service.restart, *service.status) if isinstance(service, OwnCommands) else ()
+    return {str(number): word for number, word in enumerate((*worker.start, *of_service))}
 
 
 def _require_login_stays(in_file: KafkaSettings, bootstrap_servers: str, client: Mapping[str, Any]) -> None:

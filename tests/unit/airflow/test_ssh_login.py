@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +19,7 @@ from airflow_eos_provider.connect.placement import MachineDescription, SshLogin,
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.redaction import redact
+from airflow_eos_provider.rollout.observe.observer import InternalTopics, Observer
 from airflow_eos_provider.triggers import connect_drift
 from airflow_eos_provider.triggers.gate import ConnectGateTrigger
 from tests.sshd import public, running_sshd
@@ -199,3 +202,35 @@ def test_a_task_logs_in_with_the_connection_and_only_to_the_machine_whose_key_it
         assert "host key" in why
         (why,) = read_worker_files(KafkaConnectHook().get_cluster(logs_in=False)).unread.values()
         assert "not looked at from here" in why
+
+
+def test_secrets_in_the_commands_of_a_cluster_file_are_masked(define: Any, tmp_path: Path) -> None:
+    (tmp_path / "eos.yaml").write_text(
+        "bootstrap_servers: 127.0.0.1:1\ngroup_id: g\nworkers:\n"
+        "  - {url: 'http://w1:1', service: {start: [java, -Dmy.password=c4n4ry-start]}}\n"
+        "  - {url: 'http://w2:1', service: {command: {restart: [sv, --token=c4n4ry-command], status: [sv]}}}\n"
+    )
+    KafkaConnectHook().get_cluster()
+    assert secrets_masker.redact("c4n4ry-start and c4n4ry-command") == "*** and ***"
+
+
+def test_a_look_of_a_trigger_does_not_knock_at_any_machine(define: Any, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.2", 0)) as knocked:
+        port = knocked.getsockname()[1]
+        (tmp_path / "eos.yaml").write_text(CLUSTER.replace("user: eos", f"user: eos, port: {port}, connect_seconds: 2"))
+        cluster = KafkaConnectHook().get_cluster(logs_in=False)
+        with Observer(cluster, remote=InternalTopics("configs", "offsets")) as observer:
+            (host,) = observer.hosts.values()
+            facts = observer.look_at_host(host)
+        assert facts.problem == "its host is not looked at from here"
+        knocked.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            knocked.accept()
+        # That the test would see it: whoever looks at the host does knock.
+        knocked.settimeout(20)
+        looking = threading.Thread(target=host.observe)
+        looking.start()
+        caller, _ = knocked.accept()
+        caller.close()
+        looking.join(60)
+        assert not looking.is_alive()
