@@ -47,6 +47,11 @@ COMMANDS: Mapping[str, Place] = {
             "eos discover -g connect-orders -b kafka-1:9092 --ssh --ssh-user eos --write eos.yaml",
         ),
     ),
+    "hosts": Place(
+        "cli.hosts",
+        "hosts_app",
+        "The machines of the workers: try what a roll needs there; print the sudoers lines for it.",
+    ),
     "preflight": Place(
         "cli.preflight",
         "preflight",

@@ -13,13 +13,17 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.connect.placement import OwnCommands, SystemdUnit
-from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.connect.placement import SystemdUnit
+from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.rollout.check import Check, Verdict, failed, inconclusive, overall, passed
 from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.host import HostFacts, Obstacle
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
+from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
+from airflow_eos_provider.rollout.hosts.service.unit import PROPERTIES, Unit
+from airflow_eos_provider.rollout.hosts.sudoers import Grant, grants_of, kind_of, needs_sudo
 
 #: A clock that differs by more is worth a word, seconds. Nothing depends on it.
 CLOCK_WARNING_SECONDS = 5.0
@@ -29,10 +33,8 @@ WORKER_SECONDS = 60.0
 
 #: What the commands on a machine are made of: POSIX's shell, GNU coreutils, grep.
 TOOLS = (
-    "sh",
-    "grep",
-    *("base64", "cat", "chmod", "chown", "cp", "cut", "date", "dd", "head", "id", "ln", "ls", "mkdir", "mktemp", "mv"),
-    *("od", "readlink", "realpath", "rm", "sha256sum", "sort", "stat", "sync", "tail", "timeout", "touch", "tr"),
+    *("sh", "grep", "base64", "cat", "cksum", "cp", "cut", "date", "dd", "df", "head", "id", "install", "ls", "mkdir"),
+    *("mv", "readlink", "rm", "sha256sum", "sort", "stat", "sync", "tail", "test", "timeout", "tr"),
 )
 
 #: Asks a machine for what is known without rights. Its arguments are the tools.
@@ -207,20 +209,26 @@ def of_facts(facts: HostFacts) -> tuple[Check, ...]:
 def _file(facts: HostFacts) -> Check:
     """The properties can be read, and be changed."""
     if facts.digest is None:
-        return failed(
-            "file", facts.declared.detail or facts.problem or "it cannot be read", "correct 'config', or its rights"
-        )
-    found = facts.obstacles_to("change")
-    if found:
-        return _against("file", found)
+        found = facts.declared.detail or facts.problem or "it cannot be read"
+        return failed("file", found, "correct 'config', or let the login read it")
+    found_against = facts.obstacles_to("change")
+    if found_against:
+        return _against("file", found_against)
     return passed("file", f"{facts.edit.name} can be read, and replaced in one step")
+
+
+def _beside_file(facts: HostFacts) -> str:
+    """What is wrong beside what the check of the file says already."""
+    problem = facts.problem or ""
+    return problem.replace(facts.declared.detail, "").strip("; ") if facts.digest is None else problem
 
 
 def _process(facts: HostFacts) -> Check:
     """The worker can be restarted."""
     name = "service"
-    if facts.problem:
-        return failed(name, facts.problem, "correct the cluster description")
+    problem = _beside_file(facts)
+    if problem:
+        return failed(name, problem, "correct the cluster description")
     if facts.restart is not None:
         return inconclusive(name, facts.restart, "wait until it is over")
     found = facts.obstacles_to("restart")
@@ -237,12 +245,13 @@ def _process(facts: HostFacts) -> Check:
 def _mode(facts: HostFacts) -> Check:
     name = "log"
     running = facts.running
-    if not facts.is_running and running.alive is False:
+    if running.alive is False:
         return passed(name, "it is stopped, so there is no mode to be proven")
     if running.reads_file is False:
         return failed(name, "its process was not started with this file", facts.mode_remedy)
     if running.mode is None:
-        return inconclusive(name, running.detail, facts.mode_remedy or facts.read_its_log)
+        remedy = facts.mode_remedy if facts.mode_remedy != running.detail else ""
+        return inconclusive(name, f"its mode is not proven: {running.detail}", remedy or facts.read_its_log)
     return passed(name, f"it runs {running.mode}: {running.detail}")
 
 
@@ -293,19 +302,8 @@ def _unreached(worker: WorkerDescription, check: Check) -> Readiness:
     return Readiness(worker.worker_id, str(worker.machine or ""), kind_of(worker), (check,), reached=False)
 
 
-def kind_of(worker: WorkerDescription) -> str:
-    """In words, who owns a worker's process."""
-    match worker.service:
-        case SystemdUnit(unit=unit):
-            return f"systemd unit {unit}"
-        case OwnCommands():
-            return "its supervisor's commands"
-        case None:
-            return "start command"
-
-
 def check_worker(worker: WorkerDescription) -> Readiness:
-    """Check one worker: its machine, then its host.
+    """Check one worker: its machine, its host, what goes through sudo.
 
     :raises MachineLostError: its machine cannot be reached.
     :raises ConfigurationError: the login is refused, the host key is not the known one, or the description is wrong.
@@ -313,8 +311,64 @@ def check_worker(worker: WorkerDescription) -> Readiness:
     machine = machine_of(worker.machine)
     name = machine.name or "this machine"
     found = probe(machine)
-    checks = [*of_machine(name, found)]
-    if worker.machine is not None and not isinstance(worker.service, SystemdUnit):
+    checks = [*of_machine(name, found), *of_facts(host_of(worker).observe())]
+    if worker.is_elsewhere and not isinstance(worker.service, SystemdUnit):
         checks.append(outlives(name, found))
-    checks += of_facts(host_of(worker).observe())
+    if needs_sudo(worker):
+        checks.append(_sudo(worker, machine))
+    if isinstance(worker.service, SystemdUnit):
+        checks.append(_unit(worker.service.unit, machine))
     return Readiness(worker.worker_id, machine.name, kind_of(worker), tuple(checks))
+
+
+def _sudo(worker: WorkerDescription, machine: Machine) -> Check:
+    """Whether sudo allows all that a roll runs through it; none of it is run."""
+    sudo = Sudo(machine)
+    try:
+        grants = grants_of(worker, machine)
+        return of_sudo(grants, sudo.missing, sudo.lines)
+    except RefusedError as error:
+        return failed("sudo", error.found, error.remedy or "")
+    except ConfigurationError as error:
+        return inconclusive("sudo", f"it is not known what is needed: {error.found}", error.remedy or "")
+
+
+def of_sudo(
+    grants: Sequence[Grant],
+    missing: Callable[[Sequence[Command]], Sequence[Command]],
+    lines: Callable[[Sequence[Command]], Sequence[str]],
+) -> Check:
+    """What sudo's own answers mean for a roll.
+
+    :param grants: what a roll runs.
+    :param missing: those of some commands that sudo does not allow.
+    :param lines: what would allow them.
+    """
+    commands = tuple(dict.fromkeys(command for grant in grants for command in grant.commands))
+    lacking = missing(commands)
+    if not lacking:
+        return passed("sudo", f"{counted(len(commands), 'command')} allowed" if commands else "none is needed")
+    remedy = "'eos hosts sudoers' prints the file; missing there:\n" + "\n".join(lines(lacking))
+    return failed("sudo", f"{len(lacking)} of {counted(len(commands), 'command')} not allowed: {lacking[0]} …", remedy)
+
+
+def _unit(unit: str, machine: Machine) -> Check:
+    answer = machine.run(["systemctl", "show", "--no-pager", f"--property={','.join(PROPERTIES)}", "--", unit])
+    if not answer.ok:
+        return inconclusive("unit", f"systemctl show {unit} does not answer: {answer.problem}", "try it there")
+    return of_unit(Unit.parse(answer.out.decode("utf-8", "replace")), unit)
+
+
+def of_unit(unit: Unit, asked: str) -> Check:
+    """What a unit's own settings mean for a roll; what stands against a restart is the check of the service.
+
+    A worker's own limit for its tasks to stop (``task.shutdown.graceful.timeout.ms``) counts only within systemd's.
+    """
+    name = "unit"
+    if not unit.is_loaded:
+        return failed(name, f"{asked} is {unit.load_state or 'not known to systemd'}", "correct 'service'")
+    limit = "never" if unit.stop_seconds is None else f"{unit.stop_seconds:.0f} s after its stop began"
+    said = [f"{unit.name} is {unit.state}", f"Restart={unit.properties.get('Restart', 'no')}", f"killed {limit}"]
+    if unit.needs_reload:
+        return failed(name, f"{', '.join(said)}; its files have changed since", "systemctl daemon-reload")
+    return passed(name, ", ".join(said))

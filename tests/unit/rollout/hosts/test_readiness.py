@@ -22,13 +22,13 @@ from airflow_eos_provider.rollout.hosts.readiness import (
     MachineProbe,
     Readiness,
     check_all,
-    kind_of,
     of_facts,
     of_machine,
     outlives,
     probe,
     read_probe,
 )
+from airflow_eos_provider.rollout.hosts.sudoers import kind_of
 from tests.sshd import running_sshd
 
 PRINTED = """\

@@ -1,0 +1,188 @@
+"""``eos hosts``: whether a roll will find what it needs on each worker's machine, and the rights for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from airflow_eos_provider.cli.common import (
+    ClusterOption,
+    JsonOption,
+    console,
+    load_cluster,
+    print_lines,
+    report_line,
+    table,
+    warn,
+    width_for,
+)
+from airflow_eos_provider.cli.completion import complete_worker
+from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.connect.cluster import ConnectCluster, WorkerDescription
+from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
+from airflow_eos_provider.rollout.check import Check
+from airflow_eos_provider.rollout.hosts.readiness import Readiness, check_all, check_worker
+from airflow_eos_provider.rollout.hosts.sudoers import SudoersFile, sudoers_of
+from airflow_eos_provider.verdict import Verdict
+
+#: Scripts rely on these, as on those of 'eos preflight'.
+EXIT_CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 5}
+
+#: Exit code if no machine at all was reached.
+_UNREACHABLE = 6
+
+_STYLES = {Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "yellow"}
+
+_ANSWERS = {
+    Verdict.PASS: "A roll finds what it needs.",
+    Verdict.FAIL: "A roll would be refused.",
+    Verdict.INCONCLUSIVE: "Not known whether a roll finds what it needs.",
+}
+
+hosts_app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="The machines of the workers: try what a roll needs there; print the sudoers lines for it.",
+)
+
+WorkersOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--worker", metavar="HOST:PORT", autocompletion=complete_worker, help="Only this one; may be repeated."
+    ),
+]
+
+
+@hosts_app.command(
+    "check",
+    epilog=examples(
+        "eos hosts check",
+        "eos hosts check --worker connect-1:8083",
+        "eos hosts check --cluster prod --json",
+        "eos hosts check -o wide  # what passed, too",
+    ),
+)
+def check(
+    worker: WorkersOption = None,
+    cluster: ClusterOption = None,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Try on each worker's machine what a roll will need there. Changes nothing.
+
+    The login, the tools, the clock, whether the properties file can be replaced, what sudo allows, whether the worker's
+    service can restart it, whether its log proves its mode. Exit code 1 if a check failed, 5 if one could not be
+    answered, 6 if no machine was reached.
+    """
+    workers = _chosen(load_cluster(cluster), worker)
+    found = check_all(workers, check_worker, _progress)
+    document = {"workers": [each.to_dict() for each in found]}
+    if not print_document(document, _names(found), output, as_json=as_json):
+        _show(found, wide=output is Output.WIDE)
+    raise typer.Exit(exit_code(found))
+
+
+@hosts_app.command(
+    "sudoers",
+    epilog=examples(
+        "eos hosts sudoers",
+        "eos hosts sudoers --worker connect-1:8083 > eos.sudoers",
+        "visudo -c -f eos.sudoers  # then, on the machine: visudo -f /etc/sudoers.d/eos",
+    ),
+)
+def sudoers(worker: WorkersOption = None, cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
+    """Print what sudo has to allow on each machine: a sudoers file for each, no wider than a roll's commands.
+
+    The machines are looked at for the paths of programs and the owners of files; where one cannot be reached, it is
+    said what was assumed. Changes nothing; put each file in place there by 'visudo -f /etc/sudoers.d/eos'.
+    """
+    workers = _chosen(load_cluster(cluster), worker)
+    files = sudoers_of(workers)
+    if as_json:
+        print_json([file.to_dict() for file in files])
+        return
+    for file in files:
+        print_lines(file.text())
+    _show_what_to_do(files)
+
+
+def exit_code(found: Sequence[Readiness]) -> int:
+    """The exit code that goes with what was found."""
+    if not any(each.reached for each in found):
+        return EXIT_CODES[Verdict.FAIL] if _verdict(found) is Verdict.FAIL else _UNREACHABLE
+    return EXIT_CODES[_verdict(found)]
+
+
+def _verdict(found: Iterable[Readiness]) -> Verdict:
+    verdicts = {each.verdict for each in found}
+    return next((each for each in (Verdict.FAIL, Verdict.INCONCLUSIVE) if each in verdicts), Verdict.PASS)
+
+
+def _chosen(cluster: ConnectCluster, names: Sequence[str] | None) -> list[WorkerDescription]:
+    return [cluster.worker(name) for name in dict.fromkeys(names)] if names else list(cluster.workers)
+
+
+def _names(found: Iterable[Readiness]) -> list[str]:
+    """The workers of which something did not pass."""
+    return [each.worker_id for each in found if each.verdict is not Verdict.PASS]
+
+
+def _progress(done: Readiness) -> None:
+    report_line(f"{done.worker_id}: {_summary(done)}")
+
+
+def _summary(one: Readiness) -> str:
+    passed = sum(check.passed for check in one.checks)
+    others = [f"{check.name}: {check.verdict}" for check in one.checks if not check.passed]
+    return ", ".join([f"{passed} of {counted(len(one.checks), 'check')} passed", *others])
+
+
+def _show(found: Sequence[Readiness], *, wide: bool) -> None:
+    if wide:
+        _show_table(found)
+    else:
+        for one in found:
+            _show_worker(one)
+    verdict = _verdict(found)
+    style = {Verdict.PASS: "green", Verdict.FAIL: "bold red"}.get(verdict, "bold yellow")
+    ready = sum(one.verdict is Verdict.PASS for one in found)
+    console.print(f"{ready} of {counted(len(found), 'worker')} ready. {_ANSWERS[verdict]}", style=style)
+
+
+def _show_worker(one: Readiness) -> None:
+    where = f"on {one.machine}" if one.machine else "on this machine"
+    console.print(Text(f"{one.worker_id}  {where}, {one.kind}", "bold"), soft_wrap=True)
+    for each in one.checks:
+        console.print(
+            Text(f"  {_answer(each):<14}{each.name}: {each.evidence}", _STYLES.get(each.verdict, "")), soft_wrap=True
+        )
+        if each.remedy and not each.passed:
+            console.print(Text(f"  {'':<14}What to do: {each.remedy}"), soft_wrap=True)
+
+
+def _answer(check: Check) -> str:
+    return str(check.verdict)
+
+
+def _show_table(found: Sequence[Readiness]) -> None:
+    shown = table()
+    for column in ("worker", "machine", "check", "answer", "evidence", "what to do"):
+        shown.add_column(column)
+    for one in found:
+        for each in one.checks:
+            remedy = "" if each.passed else each.remedy
+            shown.add_row(one.worker_id, one.machine or "this one", each.name, str(each.verdict), each.evidence, remedy)
+    with width_for(Output.WIDE):
+        console.print(shown)
+
+
+def _show_what_to_do(files: Sequence[SudoersFile]) -> None:
+    if not any(file.sections for file in files):
+        warn("no worker's description says sudo, so no rights are needed there")
+        return
+    warn("nothing was changed; on each machine, as root: visudo -f /etc/sudoers.d/eos, then 'eos hosts check' here")

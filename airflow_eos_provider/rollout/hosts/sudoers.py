@@ -1,0 +1,189 @@
+"""Sudoers files for the workers' machines: what a roll runs as another user there, and not a word more."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.placement import MachineDescription, OwnCommands, SystemdUnit
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.rollout.hosts.choose import is_own_process, service_of
+from airflow_eos_provider.rollout.hosts.machine.far_file import FarFile, FileCommands
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine
+from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
+from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo, lines
+
+#: Who owns the files of Connect's packages (Confluent's call it cp-kafka-connect).
+_USUAL_OWNER = "kafka"
+
+#: Who needs no sudo.
+ROOT = "root"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Commands that a roll of one worker runs through sudo.
+
+    :param worker_id: the worker.
+    :param what_for: in words, what they do.
+    """
+
+    worker_id: str
+    what_for: str
+    commands: tuple[Command, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Lines of a sudoers file that serve one purpose.
+
+    :param what_for: that purpose, with the worker.
+    """
+
+    what_for: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SudoersFile:
+    """What one machine has to allow one login.
+
+    :param machine: the machine's name; empty for this one.
+    :param login: who logs in there.
+    :param sections: lines by what they are for; empty if nothing goes through sudo there.
+    :param remarks: what was assumed, or could not be granted.
+    """
+
+    machine: str
+    login: str
+    sections: tuple[Section, ...]
+    remarks: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """The file, each line behind a word on what it is for."""
+        where = self.machine or "this machine"
+        parts = [f"# {where}, login {self.login}: visudo -f /etc/sudoers.d/eos"]
+        parts += [f"# {remark}" for remark in self.remarks]
+        if not self.sections:
+            parts.append("# nothing goes through sudo")
+        for section in self.sections:
+            parts += [f"# {section.what_for}", *section.lines]
+        return "\n".join(parts) + "\n"
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "machine": self.machine or None,
+            "login": self.login,
+            "sections": [{"what_for": each.what_for, "lines": list(each.lines)} for each in self.sections],
+            "remarks": list(self.remarks),
+            "text": self.text(),
+        }
+
+
+def kind_of(worker: WorkerDescription) -> str:
+    """In words, who owns a worker's process."""
+    match worker.service:
+        case SystemdUnit(unit=unit):
+            return f"systemd unit {unit}"
+        case OwnCommands():
+            return "its supervisor's commands"
+        case None:
+            return "start command"
+
+
+def needs_sudo(worker: WorkerDescription) -> bool:
+    """Whether something of a worker goes through sudo."""
+    return worker.machine is not None and bool(worker.machine.sudo)
+
+
+def grants_of(worker: WorkerDescription, machine: Machine) -> tuple[Grant, ...]:
+    """What a roll of a worker runs through sudo, as its machine has its files now.
+
+    :raises MachineLostError: the machine cannot be reached.
+    :raises RefusedError: another user could misuse these rights.
+    :raises ConfigurationError: a folder cannot be seen, or the login is refused.
+    """
+    grants = []
+    if worker.machine is not None and "file" in worker.machine.sudo and worker.config is not None:
+        file = FarFile(machine, PurePosixPath(worker.config), sudo=True)
+        grants.append(Grant(worker.worker_id, f"read and replace {worker.config}", file.commands()))
+    grants += _of_service(worker, machine)
+    return tuple(grant for grant in grants if grant.commands)
+
+
+def _of_service(worker: WorkerDescription, machine: Machine) -> list[Grant]:
+    """Of these nothing is asked of the machine."""
+    if is_own_process(worker):
+        return []
+    service = service_of(machine, worker)
+    restart = tuple(command for command in service.commands if command.user)
+    log = tuple(command for command in service.log_commands if command.user)
+    return [
+        Grant(worker.worker_id, f"restart it ({kind_of(worker)})", restart),
+        Grant(worker.worker_id, f"read its log ({service.log})", log),
+    ]
+
+
+def sudoers_of(workers: Sequence[WorkerDescription]) -> tuple[SudoersFile, ...]:
+    """A sudoers file for each machine and login of these workers, machines side by side.
+
+    :returns: none for workers of which nothing goes through sudo.
+    """
+    groups: dict[MachineDescription, list[WorkerDescription]] = {}
+    for worker in workers:
+        if needs_sudo(worker) and worker.machine is not None:
+            groups.setdefault(replace(worker.machine, sudo=frozenset()), []).append(worker)
+    if not groups:
+        return ()
+    with ThreadPoolExecutor(max_workers=len(groups), thread_name_prefix="sudoers") as pool:
+        return tuple(pool.map(file_of, groups, groups.values()))
+
+
+def file_of(description: MachineDescription, workers: Sequence[WorkerDescription]) -> SudoersFile:
+    """The sudoers file of one machine.
+
+    :param workers: those that are on it, with the same login.
+    """
+    machine = machine_of(description)
+    sudo = Sudo(machine)
+    try:
+        login = sudo.login
+    except EosError as error:
+        return _assumed(description, workers, error)
+    sections: list[Section] = []
+    remarks: list[str] = []
+    for worker in workers:
+        try:
+            for grant in grants_of(worker, machine):
+                sections.append(Section(f"{grant.worker_id}: {grant.what_for}", sudo.lines(grant.commands)))
+        except EosError as error:
+            remedy = f" What to do: {error.remedy}" if error.remedy else ""
+            remarks.append(f"{worker.worker_id}: no lines, since {error.found}{remedy}")
+    return SudoersFile(machine.name, login, tuple(each for each in sections if each.lines), tuple(remarks))
+
+
+def _assumed(description: MachineDescription, workers: Sequence[WorkerDescription], error: EosError) -> SudoersFile:
+    """The lines of a machine that was not looked at: by the description alone, and what is usual."""
+    login = description.login.user or getpass.getuser()
+    remarks = [
+        f"not looked at: {error.found}",
+        f"assumed: the login is {login}, programs are in /usr/bin, files have no links and belong to {_USUAL_OWNER}, "
+        "which owns their folders, too",
+    ]
+    sections = []
+    for worker in workers if login != ROOT else ():
+        grants = []
+        if worker.machine is not None and "file" in worker.machine.sudo and worker.config is not None:
+            own = FileCommands(PurePosixPath(worker.config), user=_USUAL_OWNER)
+            changing = tuple(command for command in (own.look(), own.read(), *own.changing()) if command.user)
+            grants.append(Grant(worker.worker_id, f"read and replace {worker.config}", changing))
+        grants += _of_service(worker, machine_of(description))
+        for grant in grants:
+            programs = {command.words[0]: f"/usr/bin/{command.words[0]}" for command in grant.commands}
+            text = lines(login, grant.commands, programs) if grant.commands else ()
+            sections.append(Section(f"{grant.worker_id}: {grant.what_for}", text))
+    return SudoersFile(description.ssh, login, tuple(each for each in sections if each.lines), tuple(remarks))
