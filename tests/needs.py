@@ -28,6 +28,7 @@ BY_PATH: Mapping[str, frozenset[str]] = {
     "integration/test_debezium.py": frozenset({"postgres"}),
     "integration/test_lab.py": frozenset({"broker", "workers"}),
     "integration/test_lab_postgres.py": frozenset({"postgres"}),
+    "integration/test_systemd_host.py": frozenset({"machines"}),
     "integration/test_spark_cluster.py": frozenset({"spark"}),
     "system": frozenset({"airflow", "postgres"}),
     "system/test_demo.py": frozenset({"broker", "workers", "spark"}),

@@ -1,0 +1,561 @@
+"""Units of a real systemd on a machine of its own, as a service of a worker: seen, restarted once, and followed.
+
+What runs in the units is no JVM but ``systemd_worker.py``: what is proved is what systemd does and tells.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import secrets
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.connect.placement import MachineDescription, Privilege, SystemdUnit
+from airflow_eos_provider.errors import RefusedError
+from airflow_eos_provider.lab.machine import Machine, remove_control_groups
+from airflow_eos_provider.lab.machine_login import MachineLogin, public_key
+from airflow_eos_provider.lab.machine_needs import missing
+from airflow_eos_provider.lab.machine_root import Root
+from airflow_eos_provider.lab.ports import free_ports
+from airflow_eos_provider.rollout.hosts.host import WorkerStartError
+from airflow_eos_provider.rollout.hosts.machine.machine import Answer, MachineLostError
+from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
+from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService, UnitFacts
+from tests.integration import systemd_worker
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+
+CONFIG = "/etc/kafka/connect.properties"
+PROGRAM = "/opt/worker.py"
+
+UNIT = """\
+[Unit]
+StartLimitIntervalSec=60
+StartLimitBurst=3
+[Service]
+EnvironmentFile=-/etc/kafka/worker.env
+Environment=COLOUR=blue "TWO=two words"
+Environment=LOGIN_PASSWORD=hunter22
+ExecStart=/usr/bin/python3 {program} {config} {port}
+Restart={restart}
+RestartSec=100ms
+TimeoutStopSec=20
+SuccessExitStatus=143
+"""
+
+
+@dataclass
+class Booted:
+    """A machine with systemd and sshd.
+
+    :ivar numbers: for names of units that no other test has.
+    """
+
+    machine: Machine
+    login: MachineLogin
+    numbers: Iterator[int]
+
+    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 60) -> CompletedProcess[bytes]:
+        return self.machine.run(words, stdin=stdin, seconds=seconds, check=False)
+
+    def output(self, words: Sequence[str]) -> str:
+        return self.machine.output(words)
+
+    def write(self, path: str, text: str) -> None:
+        self.machine.run(["sh", "-c", 'mkdir -p "${1%/*}"; cat >"$1"', "sh", path], stdin=text.encode())
+
+    def kill_sessions(self) -> None:
+        """End all that sshd has started for who has logged in; it goes on to listen itself."""
+        self.run(["sh", "-c", "kill -9 $(pgrep -f 'sshd: eos|sshd-session: eos')"])
+
+
+@pytest.fixture(scope="module")
+def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Booted]:
+    if reasons := missing():
+        reason = f"not run: {' '.join(reasons)}"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("machine")
+    machine = Machine(folder, 1, free_ports(1)[0], secrets.token_hex(8))
+    login = MachineLogin(folder)
+    login.write([machine])
+    machine.prepare(
+        Root(
+            name=machine.name,
+            address=machine.address,
+            ssh_port=machine.ssh_port,
+            hosts={machine.name: machine.address},
+            public_key=public_key(login.key),
+            host_key=(machine.host_key.read_text(encoding="ascii"), public_key(machine.host_key)),
+        )
+    )
+    try:
+        machine.power_on()
+        made = Booted(machine, login, itertools.count(1))
+        made.write(PROGRAM, Path(systemd_worker.__file__).read_text(encoding="utf-8"))
+        yield made
+    finally:
+        machine.power_off()
+        remove_control_groups(folder)
+
+
+@dataclass
+class InMachine:
+    """Commands in the machine, without SSH; connections die as a test wants it.
+
+    :ivar asked: the commands so far.
+    :ivar lose: for each next command that restarts whether it runs before its answer is lost.
+    """
+
+    booted: Booted
+    user: str = ""
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+    lose: list[bool] = field(default_factory=list)
+    name: str = "connect-1"
+
+    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 8.0) -> Answer:
+        self.asked.append(tuple(words))
+        if "restart" in words and self.lose:
+            if self.lose.pop(0):
+                self._run(words, stdin, seconds)
+            raise MachineLostError("The connection was lost.", may_have_run=True)
+        return self._run(words, stdin, seconds)
+
+    def detached(self, words: Sequence[str], *, stdin: bytes = b"") -> Answer:
+        raise NotImplementedError("systemd needs none")
+
+    def _run(self, words: Sequence[str], stdin: bytes, seconds: float) -> Answer:
+        as_user = ("setpriv", "--reuid", self.user, "--regid", self.user, "--init-groups") if self.user else ()
+        done = self.booted.run([*as_user, *words], stdin=stdin, seconds=seconds)
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+    @property
+    def given(self) -> int:
+        """How often systemd was asked for a restart."""
+        return sum("restart" in words for words in self.asked)
+
+
+@dataclass
+class Unit:
+    """One unit of the machine, with a worker in it."""
+
+    booted: Booted
+    name: str
+    port: int
+    config: str = CONFIG
+    machine: InMachine = field(init=False)
+    events: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.machine = InMachine(self.booted)
+
+    def service(self, *, user: str = "", sudo: Sequence[Privilege] = (), journal: bool = True) -> SystemdService:
+        self.machine = InMachine(self.booted, user)
+        worker = WorkerDescription(
+            f"http://127.0.0.1:{self.port}",
+            config=Path(self.config),
+            service=SystemdUnit(self.name, journal=journal),
+            machine=MachineDescription("connect-1", sudo=frozenset(sudo)),
+        )
+        return SystemdService(self.machine, worker)
+
+    def set(self, **settings: str) -> None:
+        lines = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
+        self.booted.write(self.config, "\n".join(["group.id=units", *lines, ""]))
+
+    def restart(
+        self,
+        service: SystemdService,
+        *,
+        rollout: str = "",
+        replaces: str = "",
+        changed_at: float | None = None,
+        asked: list[str] | None = None,
+    ) -> None:
+        service.restart(
+            config_sha256="",
+            changed_at=changed_at,
+            stop_grace_seconds=20.0,
+            on_event=self.events.append,
+            permit=(asked if asked is not None else []).append,
+            rollout=rollout,
+            replaces=replaces,
+        )
+
+    def control(self, verb: str) -> None:
+        self.booted.output(["systemctl", verb, self.name])
+
+    def start(self) -> None:
+        """Start it with its file as it is now, and wait until the worker listens: by then it stops as it should."""
+        self.control("restart")
+        until(self.is_listening, f"{self.name} listening", seconds=20)
+
+    def is_listening(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            return True
+        return False
+
+    def kill(self) -> None:
+        self.booted.output(["systemctl", "kill", f"--signal={signal.SIGKILL.value}", self.name])
+
+
+def far_service(unit: Unit, booted: Booted) -> SystemdService:
+    """The unit's service over SSH, by a login with no right but those that it says it needs."""
+    description = MachineDescription("connect-1", sudo=frozenset({"service", "log"}), ssh_config=booted.login.config)
+    worker = WorkerDescription(
+        f"http://127.0.0.1:{unit.port}",
+        config=Path(unit.config),
+        service=SystemdUnit(unit.name, journal=True),
+        machine=description,
+    )
+    service = SystemdService(machine_of(description), worker)
+    lines = service.sudo.lines((*service.commands, *service.log_commands))
+    booted.write("/etc/sudoers.d/eos-units", "\n".join([*lines, ""]))
+    return service
+
+
+@pytest.fixture
+def unit(booted: Booted) -> Iterator[Unit]:
+    """A unit that runs, of a name and with a port of its own."""
+    yield from _unit(booted, f"worker{next(booted.numbers)}.service", "always")
+
+
+def _unit(booted: Booted, name: str, restart: str) -> Iterator[Unit]:
+    made = Unit(booted, name, free_ports(1)[0])
+    booted.write(
+        f"/etc/systemd/system/{name}", UNIT.format(program=PROGRAM, config=CONFIG, port=made.port, restart=restart)
+    )
+    booted.write("/etc/kafka/worker.env", "MODE=preparing\n")
+    made.set()
+    booted.output(["systemctl", "daemon-reload"])
+    made.start()
+    yield made
+    booted.run(["systemctl", "stop", name])
+    booted.run(["systemctl", "reset-failed", name])
+
+
+def look(service: SystemdService) -> UnitFacts:
+    facts = service.look()
+    assert facts.unit is not None, facts.problem
+    return facts
+
+
+def test_a_unit_tells_its_process_its_start_its_variables_and_who_sets_them(unit: Unit, booted: Booted) -> None:
+    booted.write(f"/etc/systemd/system/{unit.name}.d/more.conf", "[Service]\nEnvironment=SHAPE=round\n")
+    booted.output(["systemctl", "daemon-reload"])
+    service = unit.service()
+    facts = look(service)
+    assert facts.process is not None
+    assert facts.process.command_line[1:3] == (PROGRAM, CONFIG)
+    assert facts.reads_file is True
+    assert facts.token == facts.unit.invocation  # type: ignore[union-attr]
+    assert facts.runs_as == f"unit {unit.name}, pid {facts.process.pid}"
+    assert facts.variables["TWO"] == "two words"
+    assert facts.variable_sources["MODE"] == "/etc/kafka/worker.env"
+    assert facts.variable_sources["SHAPE"] == f"/etc/systemd/system/{unit.name}.d/more.conf"
+    assert facts.variable_sources["COLOUR"] == f"/etc/systemd/system/{unit.name}"
+    assert (facts.problem, facts.obstacles, facts.restart) == (None, (), None)
+    assert "hunter22" not in repr(facts)
+    assert abs(facts.clock_offset) < 1.0
+    assert unit.machine.given == 0
+    trips = len(unit.machine.asked)
+    assert look(service) is not None
+    assert len(unit.machine.asked) == trips + 1  # nothing has changed: one round trip
+
+
+def test_the_mode_of_a_start_is_read_from_its_own_lines_of_the_journal(unit: Unit) -> None:
+    service = unit.service()
+    assert service.startup(look(service)).mode is Mode.DISABLED
+    unit.set(**{MODE_PROPERTY.replace(".", "_"): systemd_worker.PROVIDED})
+    unit.start()
+    until(lambda: service.startup(look(service)).mode is Mode.PREPARING, "the printed settings", seconds=10)
+    trips = len(unit.machine.asked)
+    assert service.startup(service.look()).mode is Mode.PREPARING
+    assert len(unit.machine.asked) <= trips + 2  # proven once, it is not read again
+
+
+def test_a_restart_is_one_job_and_gives_another_start(unit: Unit) -> None:
+    service, asked = unit.service(), list[str]()
+    before, launch = look(service).token, service.launch_now(look(service))
+    unit.restart(service, rollout="r1", replaces=before, changed_at=0.0, asked=asked)
+    after = look(service)
+    assert after.token not in ("", before)
+    assert asked == ["stop"]
+    assert unit.machine.given == 1
+    assert service.launch_now(after) == launch  # no moment and no pid is part of it
+
+
+def test_what_a_restart_executes_changes_with_the_unit_and_shows_no_secret(unit: Unit, booted: Booted) -> None:
+    service = unit.service()
+    launch = service.launch_now(look(service))
+    assert PROGRAM in launch.words
+    assert {"LOGIN_PASSWORD", "MODE"} <= set(launch.variables)
+    assert "hunter22" not in str(launch)
+    booted.write("/etc/kafka/worker.env", "MODE=disabled\n")
+    changed = service.launch_now(look(service))
+    assert (changed.digest != launch.digest, changed.words) == (True, launch.words)
+
+
+def test_an_answer_that_is_lost_after_the_job_was_given_is_looked_for_and_nothing_is_done_twice(unit: Unit) -> None:
+    unit.set(stop_seconds="1.5")
+    unit.start()
+    service = unit.service()
+    before = look(service).token
+    unit.machine.lose = [True]
+    unit.restart(service, rollout="r1", replaces=before, changed_at=0.0)
+    after = look(service)
+    assert after.token != before
+    assert unit.machine.given == 1
+    assert any("was lost" in event for event in unit.events)
+    # The next controller, which knows no more than that the restart was announced:
+    other, asked = unit.service(), list[str]()
+    unit.restart(other, rollout="r1", replaces=before, changed_at=0.0, asked=asked)
+    assert look(other).token == after.token
+    assert (unit.machine.given, asked) == (0, [])
+    assert any("restarted already" in event for event in unit.events)
+
+
+def test_a_connection_that_dies_between_stop_and_start_is_mended_and_the_machine_has_finished(
+    unit: Unit, booted: Booted
+) -> None:
+    unit.set(stop_seconds="2")
+    unit.start()
+    service = far_service(unit, booted)
+    before = look(service)
+    assert (before.obstacles, service_mode(service)) == ((), Mode.DISABLED)
+
+    def cut() -> None:
+        until(lambda: look(unit.service()).unit.job, "the stop", seconds=10)  # type: ignore[union-attr]
+        booted.kill_sessions()
+
+    cutting = threading.Thread(target=cut)
+    cutting.start()
+    unit.restart(service, rollout="r1", replaces=before.token, changed_at=0.0)
+    cutting.join(30)
+    after = look(service)
+    assert after.token not in ("", before.token)
+    assert after.unit is not None
+    assert after.unit.restarts == 0
+    assert look(unit.service()).token == after.token
+
+
+def test_a_command_that_is_lost_before_it_ran_is_given_again(unit: Unit) -> None:
+    service = unit.service()
+    before = look(service).token
+    unit.machine.lose = [False, False]
+    unit.restart(service, rollout="r1", replaces=before, changed_at=0.0)
+    assert look(service).token != before
+    assert unit.machine.given == 3
+
+
+def test_a_command_that_arrives_when_its_restart_is_over_or_under_way_does_nothing(unit: Unit) -> None:
+    unit.set(stop_seconds="1.5")
+    unit.start()
+    service = unit.service()
+    before = look(service).token
+    first = threading.Thread(target=unit.restart, args=(service,))
+    first.start()
+    until(lambda: look(unit.service()).unit.job, "the job", seconds=10)  # type: ignore[union-attr]
+    late = next(words for words in service.machine.asked if "restart" in words)  # type: ignore[attr-defined]
+    assert unit.booted.run(list(late)).returncode == 76
+    first.join(30)
+    after = look(unit.service()).token
+    assert after != before
+    assert unit.booted.run(list(late)).returncode == 75
+    assert look(unit.service()).token == after
+
+
+def test_a_restart_that_another_controller_has_begun_is_waited_for_and_reported(unit: Unit, booted: Booted) -> None:
+    unit.set(stop_seconds="2")
+    unit.start()
+    service = unit.service()
+    before = look(service).token
+    booted.output(["systemctl", "restart", "--no-block", unit.name])
+    assert look(service).restart is not None
+    asked: list[str] = []
+    unit.restart(service, rollout="r1", replaces=before, changed_at=0.0, asked=asked)
+    assert look(service).token != before
+    assert (unit.machine.given, asked) == (0, [])
+    assert any("waiting for its end" in event for event in unit.events)
+
+
+def test_a_start_before_the_last_change_of_the_file_is_not_taken_for_the_restart(unit: Unit) -> None:
+    service = unit.service()
+    facts = look(service)
+    assert facts.process is not None
+    unit.restart(service, rollout="r1", replaces="another start", changed_at=facts.process.started_at + 1.0)
+    assert unit.machine.given == 1
+
+
+def test_a_worker_that_ends_at_once_is_reported_with_the_end_of_its_log(unit: Unit) -> None:
+    service = unit.service()
+    unit.set(**{MODE_PROPERTY.replace(".", "_"): "broken"})
+    with pytest.raises(WorkerStartError) as error:
+        unit.restart(service, rollout="r1", replaces=look(service).token, changed_at=0.0)
+    assert "Invalid value broken" in str(error.value)
+    assert "hunter22" not in str(error.value)
+
+
+def test_a_unit_at_its_start_limit_is_an_obstacle_and_started_again_by_a_roll(unit: Unit) -> None:
+    service = unit.service()
+    unit.set(**{MODE_PROPERTY.replace(".", "_"): "broken"})
+    with pytest.raises(WorkerStartError):
+        unit.restart(service)
+    until(lambda: look(service).unit.has_hit_start_limit, "the start limit", seconds=20)  # type: ignore[union-attr]
+    facts = look(service)
+    (obstacle,) = facts.obstacles
+    assert "start limit" in obstacle.what
+    assert "reset-failed" in obstacle.remedy
+    assert (facts.process, facts.stopped, facts.token) == (None, True, "")
+    assert "start limit" in facts.state
+    unit.set()
+    asked: list[str] = []
+    unit.restart(service, rollout="r1", replaces="", changed_at=0.0, asked=asked)
+    assert asked == ["start"]
+    assert look(service).reads_file
+
+
+def test_a_worker_that_systemd_starts_again_by_itself_has_another_token(unit: Unit) -> None:
+    service = unit.service()
+    before = look(service)
+    unit.kill()
+    until(lambda: look(service).token not in ("", before.token), "systemd's own restart", seconds=10)
+    after = look(service)
+    assert after.details["restarts_by_systemd"] == 1
+    unit.control("reset-failed")  # sets the counter to 0, and is no start
+    assert look(service).token == after.token
+
+
+def test_a_suspended_process_is_why_a_worker_does_not_answer(unit: Unit, booted: Booted) -> None:
+    booted.output(["systemctl", "kill", f"--signal={signal.SIGSTOP.value}", unit.name])
+    until(lambda: look(unit.service()).obstacles, "the suspended process", seconds=5)
+    (obstacle,) = look(unit.service()).obstacles
+    assert (obstacle.act, "kill -CONT" in obstacle.remedy) == ("answer", True)
+
+
+def test_a_changed_unit_that_systemd_has_not_read_is_not_restarted(unit: Unit, booted: Booted) -> None:
+    booted.output(["sh", "-c", 'echo "# edited" >>"$1"', "sh", f"/etc/systemd/system/{unit.name}"])
+    service = unit.service()
+    (obstacle,) = look(service).obstacles
+    assert "daemon-reload" in obstacle.remedy
+    before = look(service).token
+    with pytest.raises(RefusedError, match="daemon-reload"):
+        unit.restart(service)
+    assert (look(service).token, unit.machine.given) == (before, 0)
+
+
+def test_instances_of_a_template_share_their_file_and_are_restarted_one_by_one(booted: Booted) -> None:
+    ports = free_ports(3)
+    text = UNIT.format(program=PROGRAM, config=CONFIG, port="${PORT}", restart="always")
+    booted.write("/etc/systemd/system/instance@.service", text.replace("-/etc/kafka/worker.env", "/etc/kafka/%i.env"))
+    units = [Unit(booted, f"instance@{number}.service", port) for number, port in enumerate(ports, start=1)]
+    for number, port in enumerate(ports, start=1):
+        booted.write(f"/etc/kafka/{number}.env", f"PORT={port}\n")
+    units[0].set()
+    booted.output(["systemctl", "daemon-reload"])
+    booted.output(["systemctl", "start", *(each.name for each in units)])
+    services = [each.service() for each in units]
+    until(lambda: all(look(service).reads_file for service in services), "three workers", seconds=20)
+    before = [look(service).token for service in services]
+    units[1].restart(services[1])
+    after = [look(service).token for service in services]
+    assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, True]
+    template = Unit(booted, "instance@.service", 1).service().look()
+    assert template.problem is not None
+    assert "instance@1.service" in template.problem
+    booted.run(["systemctl", "stop", *(each.name for each in units)])
+
+
+def test_an_alias_is_the_unit_that_it_names(unit: Unit, booted: Booted) -> None:
+    booted.output(["ln", "-sf", f"/etc/systemd/system/{unit.name}", f"/etc/systemd/system/alias-{unit.name}"])
+    booted.output(["systemctl", "daemon-reload"])
+    named = Unit(booted, f"alias-{unit.name}", unit.port).service()
+    assert look(named).token == look(unit.service()).token
+    assert look(named).runs_as.startswith(f"unit {unit.name}, ")
+    assert service_mode(named) is Mode.DISABLED
+
+
+def service_mode(service: SystemdService) -> Mode | None:
+    return service.startup(look(service)).mode
+
+
+@pytest.mark.parametrize(
+    ("name", "prepare", "says"),
+    [
+        ("nowhere.service", (), "there is no unit nowhere.service on connect-1"),
+        ("masked.service", ("systemctl", "mask", "masked.service"), "is masked"),
+    ],
+)
+def test_a_unit_that_is_not_there_or_masked_is_a_problem(
+    booted: Booted, name: str, prepare: tuple[str, ...], says: str
+) -> None:
+    if prepare:
+        booted.output(list(prepare))
+    facts = Unit(booted, name, 1).service().look()
+    assert facts.problem is not None
+    assert says in facts.problem
+
+
+def test_a_unit_of_another_worker_is_a_problem_once_its_start_script_had_its_time(
+    unit: Unit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit.config = "/etc/kafka/other.properties"
+    facts = look(unit.service())
+    assert (facts.reads_file, facts.problem) == (False, None)
+    monkeypatch.setattr("airflow_eos_provider.rollout.hosts.service.systemd.START_SCRIPT_SECONDS", 0.0)
+    problem = look(unit.service()).problem
+    assert problem is not None
+    assert "other.properties" in problem
+
+
+def test_rights_that_are_missing_are_found_before_anything_is_stopped_and_narrow_ones_suffice(
+    unit: Unit, booted: Booted
+) -> None:
+    without = unit.service(user="eos", sudo=("service", "log"))
+    before = look(without)
+    (obstacle,) = before.obstacles
+    assert "systemctl restart" in obstacle.what
+    assert "eos hosts sudoers" in obstacle.remedy
+    assert without.startup(before).mode is None
+    with pytest.raises(RefusedError, match="is not allowed"):
+        unit.restart(without)
+    assert look(without).token == before.token
+    plain = unit.service(user="eos")
+    assert "may not be read" in plain.startup(look(plain)).detail
+    with pytest.raises(RefusedError, match="sudo"):
+        unit.restart(plain)
+    assert look(plain).token == before.token
+    lines = without.sudo.lines((*without.commands, *without.log_commands))
+    booted.write("/etc/sudoers.d/eos-units", "\n".join([*lines, ""]))
+    try:
+        allowed = unit.service(user="eos", sudo=("service", "log"))
+        assert look(allowed).obstacles == ()
+        assert service_mode(allowed) is Mode.DISABLED
+        unit.restart(allowed)
+        assert look(allowed).token not in ("", before.token)
+    finally:
+        booted.output(["rm", "/etc/sudoers.d/eos-units"])
+
+
+def test_a_machine_where_systemd_does_not_run_is_a_problem(booted: Booted, unit: Unit) -> None:
+    class WithoutBus(InMachine):
+        def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 8.0) -> Answer:
+            hidden = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /run && exec "$@"', "sh", *words]
+            return super().run(hidden, stdin=stdin, seconds=seconds)
+
+    service = unit.service()
+    service.machine = WithoutBus(booted)
+    problem = service.look().problem
+    assert problem is not None
+    assert "systemd on connect-1 does not tell" in problem
