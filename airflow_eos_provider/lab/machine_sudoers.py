@@ -1,4 +1,4 @@
-"""What the user who logs in to a lab's machine may do there as root."""
+"""What the user who logs in to a lab's machine may do there as others."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ def sudoers(unit: str, config: Path) -> str:
     :param unit: of the worker.
     :param config: the worker's properties file.
     """
-    return f"# For {unit} and {config}.\n{LOGIN_USER} ALL=(root) NOPASSWD: ALL\n"
+    return f"# For {unit} and {config}.\n{LOGIN_USER} ALL=(root, kafka) NOPASSWD: ALL\n"
