@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.connect.placement import SystemdUnit
+from airflow_eos_provider.connect.placement import OwnCommands, SystemdUnit
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.rollout.hosts.host import Host
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
+from airflow_eos_provider.rollout.hosts.service.commands import CommandService
 from airflow_eos_provider.rollout.hosts.service.service import Service
 from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService
 from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
@@ -24,7 +25,7 @@ ServiceFactory = Callable[[Machine, WorkerDescription], Service]
 
 #: Who owns a worker's process, by the kind of its description. ``NoneType`` is nobody, on another machine: there the
 #: start command of the description starts it.
-SERVICES: Mapping[type, ServiceFactory] = {SystemdUnit: SystemdService}
+SERVICES: Mapping[type, ServiceFactory] = {SystemdUnit: SystemdService, OwnCommands: CommandService}
 
 
 def host_of(worker: WorkerDescription) -> Host:
@@ -47,7 +48,7 @@ def service_of(machine: Machine, worker: WorkerDescription) -> Service:
     if kind not in SERVICES:
         raise ConfigurationError(
             f"{worker.worker_id} on {worker.machine} has a service of a kind that this version does not roll.",
-            expected="service: {systemd: UNIT}",
+            expected="service: {systemd: UNIT}, or {command: {restart: […], status: […]}}",
             remedy="Correct the worker in the cluster description; see docs/cluster-file.md.",
         )
     return SERVICES[kind](machine, worker)

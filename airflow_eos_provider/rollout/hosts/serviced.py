@@ -6,6 +6,7 @@ offset that the same look has measured, so that machines whose clocks are wrong 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -16,10 +17,13 @@ from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.connect.mode import MODE_PROPERTY
 from airflow_eos_provider.connect.mode_evidence import Declared, Running, declare
 from airflow_eos_provider.connect.properties import parse, references
+from airflow_eos_provider.connect.startup_log import STARTUP_SECONDS, StartupLog
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.redaction import remember
-from airflow_eos_provider.rollout.hosts.host import Edit, HostFacts, Obstacle, Permit
+from airflow_eos_provider.rollout.hosts.host import Edit, HostFacts, Obstacle, Permit, StartToken
 from airflow_eos_provider.rollout.hosts.machine.far_file import FarContent, FarFile
+from airflow_eos_provider.rollout.hosts.machine.far_log import startup_mode, zone_at
+from airflow_eos_provider.rollout.hosts.machine.far_process import FarProcess
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.service.service import Service, ServiceFacts
 from airflow_eos_provider.rollout.settings import STOP_GRACE_SECONDS
@@ -51,6 +55,7 @@ class ServicedHost:
         self._worker = worker
         self._machine = machine
         self._service = service
+        self._startup: tuple[StartToken, StartupLog] | None = None
         sudo = worker.machine is not None and "file" in worker.machine.sudo
         self._file = FarFile(machine, PurePosixPath(worker.config), sudo=sudo) if worker.config is not None else None
 
@@ -173,7 +178,7 @@ class ServicedHost:
         if process is None:
             detail = service.state or service.problem or "its process is not known"
             return Running(None, detail, None, alive=False if service.stopped else None)
-        startup = self._service.startup(service)
+        startup = self._startup_of(process, service)
         return Running(
             mode=startup.mode,
             detail=startup.detail,
@@ -181,6 +186,27 @@ class ServicedHost:
             alive=True,
             reads_file=service.reads_file,
         )
+
+    def _startup_of(self, process: FarProcess, service: ServiceFacts) -> StartupLog:
+        """What the process printed at its start. It prints it once, so an answer holds for as long as it lives.
+
+        :raises MachineLostError: its machine cannot be reached.
+        """
+        if self._worker.log is None:
+            return self._service.startup(service)
+        if self._startup is not None and self._startup[0] == service.token:
+            return self._startup[1]
+        zone = zone_at(self._machine, process.started_at, variable=_zone_variable(process, service))
+        found = startup_mode(
+            self._machine,
+            PurePosixPath(self._worker.log),
+            process.started_at,
+            zone=zone,
+            sudo=self._worker.machine is not None and "log" in self._worker.machine.sudo,
+        )
+        if found.mode is not None or time.time() > process.started_at + service.clock_offset + STARTUP_SECONDS:
+            self._startup = (service.token, found)
+        return found
 
     def _unseen(self, why: str, remedy: str) -> HostFacts:
         worker = self._worker
@@ -247,6 +273,12 @@ class ServicedHost:
         named = [f"{key} is set by {sources[key]}" for key in keys if key in sources]
         found = f"{error.found.rstrip('.')}: {', '.join(named)}." if named else error.found
         raise ConfigurationError(found, expected=error.expected, remedy=error.remedy) from error
+
+
+def _zone_variable(process: FarProcess, service: ServiceFacts) -> str:
+    """The zone in which a JVM writes its dates, where that is not its machine's."""
+    named = [word.partition("=")[2] for word in process.command_line if word.startswith("-Duser.timezone=")]
+    return named[-1] if named else service.variables.get("TZ", "")
 
 
 def _declared(file: _FileLook, service: ServiceFacts, problems: list[str]) -> Declared:

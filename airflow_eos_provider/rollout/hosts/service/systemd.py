@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.connect.placement import Privilege, SystemdUnit
@@ -19,6 +20,7 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.redaction import remember
 from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, Permit, StartToken
 from airflow_eos_provider.rollout.hosts.launch import Launch, digest_of, shown_words
+from airflow_eos_provider.rollout.hosts.machine.far_log import FarLog
 from airflow_eos_provider.rollout.hosts.machine.far_process import (
     BEGIN_PROBE,
     END_OF_PROBE,
@@ -275,9 +277,7 @@ class SystemdService:
         :raises MachineLostError: its machine cannot be reached.
         """
         if self.worker.log is not None and not self.has_journal:
-            words: tuple[str, ...] = ("tail", "-c", "16000", "--", str(self.worker.log))
-            answer = self.machine.run(words)
-            return answer.out.decode("utf-8", "replace") or f"({self.worker.log}: {answer.problem})"
+            return FarLog(self.machine, PurePosixPath(self.worker.log), sudo="log" in self._sudo_for).tail()
         return self._journal(invocation, _TAIL).decode("utf-8", "replace")
 
     def _process(
