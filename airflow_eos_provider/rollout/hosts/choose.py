@@ -17,6 +17,7 @@ from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
 from airflow_eos_provider.rollout.hosts.service.commands import CommandService
 from airflow_eos_provider.rollout.hosts.service.service import Service
 from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService
+from airflow_eos_provider.rollout.hosts.service.undescribed import UndescribedService
 from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 
 HostFactory = Callable[[WorkerDescription], Host]
@@ -44,6 +45,8 @@ def service_of(machine: Machine, worker: WorkerDescription) -> Service:
 
     :raises ConfigurationError: its kind is none that is known.
     """
+    if worker.service is None and not worker.start:
+        return UndescribedService(machine, worker)
     kind = type(worker.service)
     if kind not in SERVICES:
         raise ConfigurationError(

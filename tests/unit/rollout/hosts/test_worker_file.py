@@ -11,7 +11,10 @@ import yaml
 from airflow_eos_provider.cli.common import load_cluster
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
+from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.redaction import redact
+from airflow_eos_provider.rollout.hosts.choose import host_of
+from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING
 from tests.sshd import Sshd, make_key, public, running_sshd
 
 PROPERTIES = "group.id=g\nconfig.storage.topic=of-that-machine\nsasl.password=c4n4ry-far-file\n"
@@ -67,3 +70,17 @@ def test_whoever_does_not_reach_machines_says_so(tmp_path: Path, sshd: Sshd) -> 
     cluster = ConnectCluster.from_file(described(tmp_path, sshd) and tmp_path / "eos.yaml")
     files = read_worker_files(cluster)
     assert set(files.unread.values()) == {f"its file is on {sshd.address}, which is not looked at from here"}
+
+
+def test_a_worker_of_which_nobody_says_who_owns_it_is_watched_and_not_restarted(tmp_path: Path, sshd: Sshd) -> None:
+    described(tmp_path, sshd)
+    mapping = yaml.safe_load((tmp_path / "eos.yaml").read_text())
+    del mapping["defaults"]["service"]
+    worker = ConnectCluster.from_mapping(mapping, base=tmp_path).workers[0]
+    host = host_of(worker)
+    facts = host.observe()
+    assert facts.properties["config.storage.topic"] == "of-that-machine"
+    assert (facts.is_running, facts.running.alive, facts.start_token) == (False, None, NOT_RUNNING)
+    assert "it has no 'service'" in (facts.problem or "")
+    with pytest.raises(ConfigurationError, match="cannot be restarted: it has no 'service'"):
+        host.restart()

@@ -1,0 +1,64 @@
+"""A worker on another machine of which nobody has said who owns its process: its file is read, and it is not rolled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from airflow_eos_provider.connect.startup_log import StartupLog
+from airflow_eos_provider.connect.worker import WorkerDescription
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.rollout.hosts.host import Permit
+from airflow_eos_provider.rollout.hosts.launch import Launch
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine
+from airflow_eos_provider.rollout.hosts.machine.sudo import Command
+from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
+
+_PROBLEM = "it has no 'service'"
+
+
+class UndescribedService:
+    """A :class:`~airflow_eos_provider.rollout.hosts.service.service.Service` that knows no process.
+
+    :param machine: where the worker runs.
+    :param worker: its description.
+    """
+
+    def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
+        self._worker = worker
+        self.launch = Launch()
+        self.how_to_start = f"start {worker.worker_id} on {machine.name} as it is always started"
+        self.log = str(worker.log or "")
+        self.commands: tuple[Command, ...] = ()
+        self.log_commands: tuple[Command, ...] = ()
+
+    def look(self) -> ServiceFacts:
+        """Nothing is known of its process, not even whether it runs."""
+        return ServiceFacts(problem=_PROBLEM)
+
+    def launch_now(self, facts: ServiceFacts) -> Launch:
+        return self.launch
+
+    def startup(self, facts: ServiceFacts) -> StartupLog:
+        return StartupLog(None, _PROBLEM)
+
+    def restart(
+        self,
+        *,
+        config_sha256: str,
+        changed_at: float | None,
+        stop_grace_seconds: float,
+        on_event: Callable[[str], None],
+        permit: Permit,
+        rollout: str,
+        replaces: str,
+    ) -> NoReturn:
+        """Refuse.
+
+        :raises ConfigurationError: always.
+        """
+        raise ConfigurationError(
+            f"{self._worker.worker_id} cannot be restarted: {_PROBLEM}.",
+            expected="service: {systemd: UNIT}, {command: {…}} or {start: […]}",
+            remedy="Say in the cluster description who owns its process; see docs/cluster-file.md.",
+        )
