@@ -43,7 +43,7 @@ from airflow_eos_provider.rollout.hosts.machine.known_hosts import SYSTEMS_FILES
 _CONFIGURATIONS = ("~/.ssh/config", "/etc/ssh/ssh_config")
 
 #: A machine that is powered off does not answer three questions in a row, this many seconds apart.
-KEEPALIVE_SECONDS, KEEPALIVE_COUNT = 3, 3
+KEEPALIVE_SECONDS, KEEPALIVE_COUNT = 2.5, 3
 
 #: More jumps than this are a circle.
 _MOST_HOPS = 8

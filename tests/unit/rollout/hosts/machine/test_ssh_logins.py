@@ -221,7 +221,7 @@ class TestOpenSshsConfiguration:
             machine_of(configured(sshd, tmp_path, text)).run(["true"])
 
     def test_a_condition_that_does_not_end_is_bounded(self, sshd: Sshd, tmp_path: Path) -> None:
-        description = configured(sshd, tmp_path, 'Match exec "exec sleep 20"\n  User x\n')
+        description = configured(sshd, tmp_path, 'Match exec "exec sleep 3"\n  User x\n')
         with pytest.raises(MachineLostError, match="Match exec"):
             machine_of(replace(description, connect_seconds=0.5)).run(["true"])
 
