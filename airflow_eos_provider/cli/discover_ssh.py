@@ -56,7 +56,8 @@ class SshOptions:
         if self.config:
             said["ssh_config"] = str(self.config.absolute())
         if found.sudo:
-            said["sudo"] = [each for each in PRIVILEGES if each in found.sudo]
+            all_of_them = found.sudo == frozenset(PRIVILEGES)
+            said["sudo"] = True if all_of_them else [each for each in PRIVILEGES if each in found.sudo]
         return said
 
 
@@ -121,12 +122,12 @@ def look_over_ssh(urls: Sequence[str], group_id: str, options: SshOptions, reach
 def _looked(
     url: str, group_id: str, options: SshOptions, machine: MachineDescription, seen: MachineLook | EosError
 ) -> Looked:
-    worker_id = worker_id_of(url)
+    worker_id, shown = worker_id_of(url), url.rstrip("/")
     if isinstance(seen, EosError):
         remedy = f" What to do: {seen.remedy}" if seen.remedy else ""
-        return Looked({"url": url}, (f"{worker_id}: {machine} was not looked at: {seen.found}{remedy}",))
+        return Looked({"url": shown}, (f"{worker_id}: {machine} was not looked at: {seen.found}{remedy}",))
     found = propose(url, group_id, seen)
-    entry = {"url": url, "machine": options.entry(machine, found), **found.entry}
+    entry = {"url": shown, "machine": options.entry(machine, found), **found.entry}
     return Looked(entry, tuple(f"{worker_id}: {each}" for each in _remarks(machine, seen, found)))
 
 
@@ -136,7 +137,7 @@ def _remarks(machine: MachineDescription, seen: MachineLook, found: FarWorker) -
     yield from (f"{remark}." for remark in found.remarks)
     if found.sudo:
         privileges = ", ".join(each for each in PRIVILEGES if each in found.sudo)
-        yield f"through sudo there: {privileges}; 'eos hosts sudoers' prints what to allow {seen.user}."
+        yield f"through sudo there: {privileges}; 'eos hosts sudoers' prints what to allow {seen.login}."
 
 
 def with_defaults(entries: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -30,8 +30,9 @@ UNIT_PROPERTIES = ("Id", "LoadState", "MainPID", "Restart", "StandardOutput", "S
 SCRIPT = r"""
 LC_ALL=C; export LC_ALL
 say() { printf '%s ' "$1"; printf '%s' "$2" | base64 -w0; echo; }
-say login "$(id -un) $(id -u)"
-say groups "$(id -Gn)"
+login=${SUDO_USER:-$(id -un)}
+say login "$login $(id -un)"
+say groups "$(id -Gn -- "$login")"
 inodes=
 for port do
   hex=$(printf '%04X' "$port")
@@ -157,13 +158,15 @@ class SeenProcess:
 class MachineLook:
     """What a machine shows to a login.
 
-    :param user: who has looked.
-    :param groups: that user's groups.
+    :param user: who has looked: the login, or root through sudo.
+    :param login: who is logged in.
+    :param groups: the login's groups.
     :param listeners: per TCP port, the inodes of the sockets that listen on it, of all addresses.
     :param processes: those that may be workers.
     """
 
     user: str
+    login: str
     groups: frozenset[str]
     listeners: Mapping[int, frozenset[int]]
     processes: tuple[SeenProcess, ...]
@@ -212,18 +215,19 @@ def parse(facts: Sequence[tuple[str, bytes]]) -> MachineLook:
     begins = [number for number, (name, _) in enumerate(facts) if name == "process"]
     head = facts[: begins[0]] if begins else facts
     listeners: dict[int, set[int]] = {}
-    user, groups = "", frozenset[str]()
+    login, user, groups = "", "", frozenset[str]()
     for name, value in head:
         words = _text(value).split()
         if name == "listener":
             listeners.setdefault(int(words[0]), set()).add(int(words[1]))
         elif name == "login":
-            user = words[0]
+            login, user = words[:2]
         elif name == "groups":
             groups = frozenset(words)
     sections = (facts[begin:end] for begin, end in zip(begins, [*begins[1:], len(facts)], strict=True))
     return MachineLook(
         user=user,
+        login=login,
         groups=groups,
         listeners={port: frozenset(inodes) for port, inodes in listeners.items()},
         processes=tuple(_process(section) for section in sections),

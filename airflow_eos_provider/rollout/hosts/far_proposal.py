@@ -223,10 +223,10 @@ def _about_file(process: SeenProcess, user: str) -> Iterator[str]:
 
 def _sudo(process: SeenProcess, entry: Mapping[str, Any], seen: MachineLook) -> frozenset[Privilege]:
     """What the login may not do by itself, as far as it can be seen; `eos hosts check` tries it."""
-    if seen.user == ROOT:
+    if seen.login == ROOT:
         return frozenset()
     wanted: dict[Privilege, bool] = {
-        "file": bool(process.config) and process.config_owner != seen.user,
+        "file": bool(process.config) and process.config_owner != seen.login,
         "service": bool({"systemd", "command"} & entry.get("service", {}).keys()),
         "log": entry.get("log") == {"journal": True} and not seen.groups & JOURNAL_GROUPS,
     }

@@ -34,8 +34,10 @@ def worker(pid: int = 700, **values: Any) -> SeenProcess:
     return replace(seen, **values)
 
 
-def look(*processes: SeenProcess, user: str = "root", groups: frozenset[str] = frozenset()) -> MachineLook:
-    return MachineLook(user, groups, {8083: frozenset({42})}, processes)
+def look(
+    *processes: SeenProcess, user: str = "root", login: str = "", groups: frozenset[str] = frozenset()
+) -> MachineLook:
+    return MachineLook(user, login or user, groups, {8083: frozenset({42})}, processes)
 
 
 def proposed(seen: MachineLook, url: str = URL) -> FarWorker:
@@ -137,6 +139,10 @@ def test_a_login_without_rights_is_given_what_goes_through_sudo() -> None:
     assert found.entry["config"] == CONFIG
     assert f"{CONFIG} may not be read by eos" in remarks(found)
     assert "the only worker of its machine" in remarks(found)
+
+
+def test_what_was_seen_as_root_is_done_as_the_login() -> None:
+    assert proposed(look(worker(**IN_UNIT), user="root", login="eos")).sudo == {"file", "service", "log"}
 
 
 def test_a_member_of_a_group_of_the_journal_reads_it_without_sudo() -> None:
