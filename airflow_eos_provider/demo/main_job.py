@@ -60,6 +60,9 @@ _DRAIN_SECONDS = 300.0
 
 LONG_DELAY_MS = 60_000
 
+#: The broker's least. From it follow the workers' heartbeats, for which each rebalance and each gate of a roll waits.
+_SESSION_TIMEOUT_MS = 6_000
+
 _DAG_FILE = '''\
 """The upgrade of the demo's cluster. Airflow finds DAGs by the words dag and airflow in a file."""
 
@@ -219,6 +222,7 @@ class _Demo:
             workers=WORKERS,
             mode=Mode.DISABLED,
             rebalance_delay_ms=self._options.rebalance_delay_ms,
+            session_timeout_ms=_SESSION_TIMEOUT_MS,
             root=self._folder / "lab",
             postgres=True,
             secure=self._options.secure,

@@ -139,7 +139,8 @@ class Worker:
             properties["isolation.level"] = "read_committed"  # as a roll leaves it; without it, none goes on from there
         if session_timeout_ms is not None:
             properties["session.timeout.ms"] = str(session_timeout_ms)
-            properties["heartbeat.interval.ms"] = str(min(3000, session_timeout_ms // 6))
+            # A member learns of a rebalance by its heartbeat, so each rebalance and each gate of a roll waits for one.
+            properties["heartbeat.interval.ms"] = str(min(3000, session_timeout_ms // 20))
         return properties | (self.security.worker_properties(self.url) if self.security else {})
 
     def config_bytes(self) -> bytes:

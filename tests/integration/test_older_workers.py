@@ -32,7 +32,7 @@ from airflow_eos_provider.rollout.settings import RolloutSettings
 pytestmark = pytest.mark.slow
 
 #: A heartbeat of these labs and a second; a look costs half a second.
-SETTINGS = RolloutSettings(poll_interval_seconds=0.5, hold_seconds=2.0)
+SETTINGS = RolloutSettings(poll_interval_seconds=0.5, hold_seconds=1.3)
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,7 @@ def test_a_file_without_the_property_means_disabled_and_no_file_means_nothing(wo
 def test_the_session_timeout_is_connects_own_unless_asked_for(worker: Worker) -> None:
     assert "session.timeout.ms" not in properties(worker)
     asked = properties(worker, session_timeout_ms=6000)
-    assert (asked["session.timeout.ms"], asked["heartbeat.interval.ms"]) == ("6000", "1000")
+    assert (asked["session.timeout.ms"], asked["heartbeat.interval.ms"]) == ("6000", "300")
 
 
 def test_the_cluster_file_starts_a_worker_by_the_very_command_that_the_lab_does(worker: Worker) -> None:
