@@ -387,8 +387,9 @@ def test_a_copy_lets_a_connector_of_another_name_go_on_where_the_first_one_ended
 
 @pytest.fixture(scope="module")
 def plain(lab_factory: Callable[..., Lab]) -> Iterator[Cluster]:
-    """Workers in the mode disabled."""
-    found = Cluster(lab_factory(name="offsets-plain", mode=Mode.DISABLED, workers=1))
+    """A worker in the mode disabled, which commits offsets twice a second."""
+    often = {"offset.flush.interval.ms": "500"}
+    found = Cluster(lab_factory(name="offsets-plain", mode=Mode.DISABLED, workers=1, worker_properties=often))
     with found.rest:
         yield found
 
