@@ -275,7 +275,7 @@ def test_a_failing_gate_puts_the_workers_file_back_and_stops(
         wait_for("doomed runs again", lambda: states(rest, "doomed") == ["RUNNING"])
     before = files(lab)
     try:
-        failure = eos.run("apply", plan, "--gate-timeout", "60", expect=GATE_FAILED)
+        failure = eos.run("apply", plan, "--gate-timeout", "30", expect=GATE_FAILED)
         assert "task doomed-0 is FAILED" in failure.stderr
         put_back = re.search(r"(\S+) did not pass its gate", failure.stderr)
         assert put_back is not None
