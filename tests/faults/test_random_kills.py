@@ -22,7 +22,7 @@ _ATTEMPTS = 4
 _LINES, _SLICES = 12, 3
 
 #: Of the long test; ``EOS_RANDOM_KILLS=1000 pytest -n0 tests/faults/test_random_kills.py`` is the soak.
-INTERVALS = int(os.environ.get("EOS_RANDOM_KILLS", "60"))
+INTERVALS = int(os.environ.get("EOS_RANDOM_KILLS", "40"))
 
 
 class _Chaos:

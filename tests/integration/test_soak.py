@@ -32,7 +32,7 @@ from tests.seen import modes
 
 pytestmark = pytest.mark.slow
 
-ROLLS = int(os.environ.get("EOS_SOAK_ROLLS", "3"))
+ROLLS = int(os.environ.get("EOS_SOAK_ROLLS", "2"))
 
 #: Up in two rolls, back in one.
 WAY = (Mode.PREPARING, Mode.ENABLED, Mode.DISABLED)
