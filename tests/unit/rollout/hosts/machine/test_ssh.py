@@ -93,6 +93,9 @@ class TestACommand:
         answer = machine.run(["sh", "-c", f"echo out; echo err >&2; {script}"])
         assert (answer.exit_code, answer.out, answer.err) == (code, b"out\n", b"err\n")
 
+    def test_its_end_is_not_that_of_its_streams(self, machine: ThisMachine | SshMachine) -> None:
+        assert machine.run(["sh", "-c", "exec >&- 2>&-; sleep 0.2; exit 3"]).exit_code == 3
+
     def test_a_program_that_is_not_there_is_127(self, machine: ThisMachine | SshMachine) -> None:
         answer = machine.run(["no-such-program", "x"])
         assert (answer.exit_code, answer.out) == (127, b"")
@@ -113,6 +116,10 @@ class TestACommand:
     def test_it_may_not_print_without_end(self, machine: ThisMachine | SshMachine) -> None:
         with pytest.raises(CommandError, match="more than 16 MiB"):
             machine.run(["cat", "/dev/zero"], seconds=60)
+
+    def test_what_is_detached_leads_a_session(self, machine: ThisMachine | SshMachine) -> None:
+        session, pid = machine.detached(["sh", "-c", "cut -d' ' -f6 /proc/$$/stat; echo $$"]).out.split()
+        assert session == pid
 
     def test_what_goes_on_in_its_background_outlives_it(self, machine: ThisMachine | SshMachine) -> None:
         answer = machine.detached(["sh", "-c", "sleep 600 </dev/null >/dev/null 2>&1 & echo $!; cat"], stdin=b"read")
@@ -314,6 +321,23 @@ class TestOneConnection:
         before = sshd.log.read_text().count("Accepted publickey")
         assert machine.run(["true"]).ok
         assert sshd.log.read_text().count("Accepted publickey") == before
+
+    def test_a_fork_does_not_hold_it_open(self, own: Sshd, tmp_path: Path) -> None:
+        """The parent is killed, and its child goes on."""
+        pid = tmp_path / "pid"
+        act = (
+            'run(["true"])\nimport os, threading\nchild = os.fork()\n'
+            f"child and PosixPath({str(pid)!r}).write_text(str(child))\nthreading.Event().wait(120)"
+        )
+        with _python(own.description(), act) as process:
+            until(lambda: pid.exists() and pid.read_text(), "the fork", seconds=60)
+            assert own.session_pids()
+            process.kill()
+            try:
+                until(lambda: not own.session_pids(), "the end of the connection", seconds=20)
+                assert runs(int(pid.read_text()))
+            finally:
+                os.kill(int(pid.read_text()), signal.SIGKILL)
 
     def test_it_is_closed_when_it_is_idle(self, own: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ssh_connection, "IDLE_SECONDS", 0.2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import pytest
@@ -17,12 +16,6 @@ COMMAND = ("sh", "-c", "echo done")
 def test_a_command_inherits_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA", "a-secret-of-airflow")
     assert b"a-secret-of-airflow" not in ThisMachine().run(["env"]).out
-
-
-def test_a_command_that_is_detached_leads_a_session() -> None:
-    session, pid = ThisMachine().detached(["sh", "-c", "cut -d' ' -f6 /proc/$$/stat; echo $$"]).out.split()
-    assert session == pid
-    assert int(session) != os.getsid(0)
 
 
 def test_it_is_detached_by_the_first_way_that_is_allowed_and_only_once(
