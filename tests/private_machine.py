@@ -1,7 +1,7 @@
 """A machine for tests: this one, as another user sees it, with users, sudo's rights and mounts of its own.
 
-A mount namespace holds copies of ``/etc/passwd`` and its like, an empty ``/etc/sudoers.d`` and whatever a test mounts.
-Nothing of it is to be seen outside, and nothing stays when its one process has ended.
+A mount namespace holds a copy of ``/etc/passwd`` without any passwords, an empty ``/etc/sudoers.d`` and whatever a test
+mounts. Nothing of it is to be seen outside, and nothing stays when its one process has ended.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _PATHS = {"root": f"{_PATH}:/usr/sbin:/sbin"}
 _SETUP = """
 set -e
 cd "$1"
-for f in passwd group shadow gshadow; do grep -v -E '^(eos|kafka|other):' "/etc/$f" > "$f" || true; done
+for f in passwd group; do grep -v -E '^(eos|kafka|other):' "/etc/$f" > "$f" || true; done
+echo 'root:*:19000:0:99999:7:::' > shadow  # no password of the real one is copied
+echo 'root:*::' > gshadow
 while read -r name id; do
     echo "$name:x:$id:$id::/nonexistent:/bin/sh" >> passwd
     echo "$name:*:19000:0:99999:7:::" >> shadow
