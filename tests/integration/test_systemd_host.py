@@ -12,8 +12,9 @@ import secrets
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -21,8 +22,9 @@ import pytest
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.connect.mode_evidence import ModeVerdict, Observed, judge
 from airflow_eos_provider.connect.placement import MachineDescription, Privilege, SystemdUnit
-from airflow_eos_provider.errors import RefusedError
+from airflow_eos_provider.errors import ConfigurationError, RefusedError, UnreachableError
 from airflow_eos_provider.lab.machine import Machine, remove_control_groups
 from airflow_eos_provider.lab.machine_login import MachineLogin, public_key
 from airflow_eos_provider.lab.machine_needs import missing
@@ -32,6 +34,7 @@ from airflow_eos_provider.rollout.hosts.host import WorkerStartError
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService, UnitFacts
+from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 from tests.integration import systemd_worker
 from tests.waiting import until
 
@@ -39,6 +42,16 @@ pytestmark = pytest.mark.slow
 
 CONFIG = "/etc/kafka/connect.properties"
 PROGRAM = "/opt/worker.py"
+
+#: As a word of :meth:`Unit.set`.
+MODE = MODE_PROPERTY.replace(".", "_")
+
+PROVIDED_CONFIG = f"""\
+group.id=units
+config.providers=env
+config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider
+{MODE_PROPERTY}={systemd_worker.PROVIDED}
+"""
 
 UNIT = """\
 [Unit]
@@ -122,10 +135,13 @@ class InMachine:
     user: str = ""
     asked: list[tuple[str, ...]] = field(default_factory=list)
     lose: list[bool] = field(default_factory=list)
+    is_lost: bool = False
     name: str = "connect-1"
 
     def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 8.0) -> Answer:
         self.asked.append(tuple(words))
+        if self.is_lost:
+            raise MachineLostError("The connection was lost.", remedy="Look at the network.")
         if "restart" in words and self.lose:
             if self.lose.pop(0):
                 self._run(words, stdin, seconds)
@@ -210,6 +226,13 @@ class Unit:
         self.booted.output(["systemctl", "kill", f"--signal={signal.SIGKILL.value}", self.name])
 
 
+def host_of(unit: Unit, *, journal: bool = True, log: str = "") -> ServicedHost:
+    """The host of a unit's worker, by root on the machine."""
+    service = unit.service(journal=journal)
+    worker = replace(service.worker, log=Path(log) if log else None)
+    return ServicedHost(worker, unit.machine, SystemdService(unit.machine, worker))
+
+
 def far_service(unit: Unit, booted: Booted) -> SystemdService:
     """The unit's service over SSH, by a login with no right but those that it says it needs."""
     description = MachineDescription("connect-1", sudo=frozenset({"service", "log"}), ssh_config=booted.login.config)
@@ -277,7 +300,7 @@ def test_a_unit_tells_its_process_its_start_its_variables_and_who_sets_them(unit
 def test_the_mode_of_a_start_is_read_from_its_own_lines_of_the_journal(unit: Unit) -> None:
     service = unit.service()
     assert service.startup(look(service)).mode is Mode.DISABLED
-    unit.set(**{MODE_PROPERTY.replace(".", "_"): systemd_worker.PROVIDED})
+    unit.set(**{MODE: systemd_worker.PROVIDED})
     unit.start()
     until(lambda: service.startup(look(service)).mode is Mode.PREPARING, "the printed settings", seconds=10)
     trips = len(unit.machine.asked)
@@ -400,7 +423,7 @@ def test_a_start_before_the_last_change_of_the_file_is_not_taken_for_the_restart
 
 def test_a_worker_that_ends_at_once_is_reported_with_the_end_of_its_log(unit: Unit) -> None:
     service = unit.service()
-    unit.set(**{MODE_PROPERTY.replace(".", "_"): "broken"})
+    unit.set(**{MODE: "broken"})
     with pytest.raises(WorkerStartError) as error:
         unit.restart(service, rollout="r1", replaces=look(service).token, changed_at=0.0)
     assert "Invalid value broken" in str(error.value)
@@ -409,7 +432,7 @@ def test_a_worker_that_ends_at_once_is_reported_with_the_end_of_its_log(unit: Un
 
 def test_a_unit_at_its_start_limit_is_an_obstacle_and_started_again_by_a_roll(unit: Unit) -> None:
     service = unit.service()
-    unit.set(**{MODE_PROPERTY.replace(".", "_"): "broken"})
+    unit.set(**{MODE: "broken"})
     with pytest.raises(WorkerStartError):
         unit.restart(service)
     until(lambda: look(service).unit.has_hit_start_limit, "the start limit", seconds=20)  # type: ignore[union-attr]
@@ -559,3 +582,101 @@ def test_a_machine_where_systemd_does_not_run_is_a_problem(booted: Booted, unit:
     problem = service.look().problem
     assert problem is not None
     assert "systemd on connect-1 does not tell" in problem
+
+
+def test_a_file_that_several_units_share_is_one_edit_of_their_machine(unit: Unit, booted: Booted) -> None:
+    unit.set(**{MODE: "disabled"})
+    unit.start()
+    other = Unit(booted, "other-unit.service", unit.port)
+    first, second = host_of(unit), host_of(other)
+    before = first.observe()
+    assert before.edit == second.observe().edit == first.unseen("not looked at").edit
+    assert before.edit.name == f"connect-1:{CONFIG}"
+    expected = first.digest_with({MODE_PROPERTY: "preparing"})
+    assert before.digest is not None
+    assert first.edit({MODE_PROPERTY: "preparing"}, expect=before.digest) == expected
+    assert second.observe().digest == expected
+    assert first.observe().declared.mode is Mode.PREPARING
+    second.restore(expect=expected, original=before.digest)
+    assert first.observe().digest == before.digest
+
+
+def test_a_look_at_a_worker_takes_three_round_trips_at_most(unit: Unit) -> None:
+    host = host_of(unit)
+    facts = host.observe()
+    assert (facts.problem, facts.obstacles) == (None, ())
+    trips = len(unit.machine.asked)
+    again = host.observe()
+    assert again.start_token == facts.start_token
+    assert len(unit.machine.asked) - trips <= 3
+
+
+def test_a_host_judges_the_file_and_the_process_of_its_machine(unit: Unit) -> None:
+    unit.set(**{MODE: "disabled"})
+    unit.start()
+    host = host_of(unit)
+    until(lambda: host.observe().running.mode, "the printed settings", seconds=10)
+    facts = host.observe()
+    verdict = judge(facts.worker_id, facts.declared, facts.running, Observed(None, "not asked"))
+    assert verdict.verdict is ModeVerdict.DISABLED
+    assert "unchanged since the process started" in verdict.reason
+    assert facts.started_at is not None
+    assert abs(facts.started_at - time.time()) < 60.0
+    host.edit({MODE_PROPERTY: "preparing"}, expect=facts.digest or "")
+    facts = host.observe()
+    verdict = judge(facts.worker_id, facts.declared, facts.running, Observed(None, "not asked"))
+    assert (verdict.verdict, verdict.joins_as) == (ModeVerdict.DISABLED, Mode.PREPARING)
+    events: list[str] = []
+    host.restart(stop_grace_seconds=20.0, on_event=events.append, rollout="r1", replaces=facts.start_token)
+    until(lambda: host.observe().running.mode is Mode.PREPARING, "the new mode", seconds=10)
+    # Once more, by a controller that only knows that this restart was announced:
+    given = unit.machine.given
+    host.restart(stop_grace_seconds=20.0, on_event=events.append, rollout="r1", replaces=facts.start_token)
+    assert unit.machine.given == given
+
+
+def test_a_mode_that_a_file_of_variables_sets_is_followed_and_its_edit_refused_by_that_files_name(
+    unit: Unit, booted: Booted
+) -> None:
+    unit.booted.write(CONFIG, PROVIDED_CONFIG)
+    unit.start()
+    host = host_of(unit)
+    until(lambda: host.observe().running.mode, "the printed settings", seconds=10)
+    facts = host.observe()
+    assert (facts.declared.mode, facts.running.mode) == (Mode.PREPARING, Mode.PREPARING)
+    (obstacle,) = facts.obstacles_to("change")
+    assert "/etc/kafka/worker.env" in obstacle.what
+    with pytest.raises(ConfigurationError, match=r"MODE is set by /etc/kafka/worker\.env"):
+        host.edit({MODE_PROPERTY: "enabled"}, expect=facts.digest or "")
+    booted.write("/etc/kafka/worker.env", "MODE=enabled\n")
+    changed = host.observe()
+    assert changed.declared.mode is Mode.ENABLED
+    assert (changed.declared.changed_at or 0.0) > (changed.started_at or 0.0)
+    verdict = judge(changed.worker_id, changed.declared, changed.running, Observed(None, "not asked"))
+    assert (verdict.verdict, verdict.joins_as) == (ModeVerdict.PREPARING, Mode.ENABLED)
+
+
+def test_a_log_file_of_the_machine_proves_the_mode(unit: Unit, booted: Booted) -> None:
+    log = f"/var/log/{unit.name}.log"
+    booted.write(f"/etc/systemd/system/{unit.name}.d/log.conf", f"[Service]\nStandardOutput=append:{log}\n")
+    booted.output(["systemctl", "daemon-reload"])
+    unit.start()
+    host = host_of(unit, journal=False, log=log)
+    until(lambda: host.observe().running.mode is Mode.DISABLED, "the printed settings", seconds=10)
+    assert host.observe().log == f"{log} on connect-1"
+    unit.set(**{MODE: "broken"})
+    with pytest.raises(WorkerStartError, match="Invalid value broken") as error:
+        host.restart(stop_grace_seconds=20.0)
+    assert "hunter22" not in str(error.value)
+
+
+def test_a_machine_that_cannot_be_reached_says_so_and_nothing_is_taken_for_stopped(unit: Unit) -> None:
+    host = host_of(unit)
+    unit.machine.is_lost = True
+    facts = host.observe()
+    assert (facts.is_running, facts.running.alive, facts.digest) == (False, None, None)
+    assert facts.problem == "The connection was lost"
+    with pytest.raises(UnreachableError):
+        host.restart()
+    with pytest.raises(UnreachableError):
+        host.edit({MODE_PROPERTY: "enabled"}, expect="")

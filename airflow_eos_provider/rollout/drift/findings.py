@@ -126,7 +126,8 @@ def _roster(observation: Observation) -> list[Finding]:
                 )
             )
         if worker.facts.problem and worker not in observation.url_only:
-            found.append(Finding(f"{worker.worker_id}: {worker.facts.problem}", "correct the cluster file"))
+            remedy = worker.facts.problem_remedy or "correct the cluster file"
+            found.append(Finding(f"{worker.worker_id}: {worker.facts.problem}", remedy))
         if worker.rest_problem and worker not in observation.stopped and worker not in observation.lost:
             found.append(_silent(worker, observation))
     return found

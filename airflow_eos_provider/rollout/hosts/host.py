@@ -78,7 +78,9 @@ class HostFacts:
     :param start_token: names this start.
     :param runs_as: in words, what runs, such as ``pid 4711``; empty while it is stopped.
     :param details: what else its host knows it by, for display alone.
-    :param problem: in words, what the description lacks for this worker to be rolled; None if nothing.
+    :param problem: in words, why this worker cannot be rolled: what its description lacks, or that its machine is not
+        reached; None if nothing.
+    :param problem_remedy: what to do about that; empty where the description has to be corrected.
     :param obstacles: why it may not be restarted, or its settings not be changed, from here, or why it is silent.
     :param restart: in words, a restart of it that is under way; None if none is.
     :param launch: what a restart of it executes.
@@ -99,6 +101,7 @@ class HostFacts:
     runs_as: str = ""
     details: Mapping[str, object] = field(default_factory=dict)
     problem: str | None = None
+    problem_remedy: str = ""
     obstacles: tuple[Obstacle, ...] = ()
     restart: str | None = None
     launch: Launch = Launch()  # noqa: RUF009 (frozen)

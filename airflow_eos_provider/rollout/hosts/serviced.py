@@ -35,11 +35,13 @@ class _FileLook:
 
     :param properties: None if it cannot be read, or is none.
     :param problem: why not.
+    :param remedy: what to do about that.
     """
 
     content: FarContent | None = None
     properties: Mapping[str, str] | None = None
     problem: str | None = None
+    remedy: str = ""
     obstacles: tuple[Obstacle, ...] = ()
 
 
@@ -82,6 +84,7 @@ class ServicedHost:
             runs_as=self._runs_as(service),
             details=service.details,
             problem="; ".join(dict.fromkeys(problems)) or None,
+            problem_remedy=file.remedy if problems == [file.problem] else "",
             obstacles=(*service.obstacles, *file.obstacles, *self._supplied_elsewhere(file, service)),
             restart=service.restart,
             launch=self._service.launch_now(service),
@@ -163,15 +166,15 @@ class ServicedHost:
         try:
             content = self._file.read()
         except ConfigurationError as error:
-            return _FileLook(problem=error.found.rstrip("."))
+            return _FileLook(problem=error.found.rstrip("."), remedy=(error.remedy or "").rstrip("."))
         obstacle = self._file.obstacle_to_change()
         obstacles = (obstacle,) if obstacle is not None else ()
         try:
             properties = parse(content.data)
         except ConfigurationError as error:
-            return _FileLook(content, None, error.found.rstrip("."), obstacles)
+            return _FileLook(content, None, error.found.rstrip("."), obstacles=obstacles)
         remember(properties)
-        return _FileLook(content, properties, None, obstacles)
+        return _FileLook(content, properties, obstacles=obstacles)
 
     def _running(self, service: ServiceFacts) -> Running:
         process = service.process
@@ -218,6 +221,7 @@ class ServicedHost:
             running=Running(None, why, None, None),
             details={"machine": self._machine.name} if self._machine.name else {},
             problem=why,
+            problem_remedy=remedy.rstrip("."),
             launch=self._service.launch,
             how_to_start=self._service.how_to_start,
             log=self._log,

@@ -162,7 +162,7 @@ def roster(observation: Observation, target: Mode, settings: RolloutSettings) ->
             name,
             f"{unseen[0].worker_id} is a member of the group, but no process of it is found on its host: "
             f"{unseen[0].facts.running.detail}",
-            "correct its description, or run this where the worker runs",
+            unseen[0].facts.problem_remedy or "correct its description, or run this where the worker runs",
         )
     stopped = [w.worker_id for w in observation.stopped]
     also = f"; {', '.join(stopped)} stopped" if stopped else ""
@@ -239,7 +239,8 @@ def files(observation: Observation, target: Mode, settings: RolloutSettings) -> 
     processes: dict[str, str] = {}
     for worker in observation.workers:
         if worker.facts.problem:
-            return failed(name, f"{worker.worker_id}: {worker.facts.problem}", "correct the cluster description")
+            remedy = worker.facts.problem_remedy or "correct the cluster description"
+            return failed(name, f"{worker.worker_id}: {worker.facts.problem}", remedy)
         edit = worker.facts.edit
         first = owners.setdefault(edit.name, worker)
         if properties_to_set(first.facts, target) != properties_to_set(worker.facts, target):
