@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import EosError, PlanMovedError, RefusedError
 from airflow_eos_provider.interval.pipeline import Pipeline
@@ -16,6 +17,8 @@ from airflow_eos_provider.journal.journal import Journal, JournalContent, read_j
 from airflow_eos_provider.journal.topic import clock_of, journal_topic
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.plan_hash import ShownPlan, hash_of
+from airflow_eos_provider.rollout.hosts.choose import host_of, is_own_process
+from airflow_eos_provider.rollout.hosts.edited_file import backup_path
 from airflow_eos_provider.rollout.hosts.process.leftovers import leftovers_of, require_no_restart
 
 KIND, SCHEMA = "uninstall", 1
@@ -186,7 +189,10 @@ class Uninstaller:
         content = read_journal(self._session.kafka, self._group_id)
         require_at_rest(content, self._group_id, clock_of(self._session.kafka.settings, self._group_id).now)
         for worker in self._session.cluster.workers:
-            require_no_restart(worker)
+            if is_own_process(worker):
+                require_no_restart(worker)
+            elif (restart := host_of(worker).observe().restart) is not None:
+                raise RefusedError(f"{worker.worker_id}: {restart}.", remedy="Wait until that is over.")
 
     def _journal(self) -> Iterator[Item]:
         name = journal_topic(self._group_id)
@@ -203,7 +209,7 @@ class Uninstaller:
     def _worker_files(self, not_seen: list[str]) -> Iterator[Item]:
         for worker in self._session.cluster.workers:
             if worker.is_url_only or worker.is_elsewhere:
-                not_seen.append(f"files of {worker.worker_id}: {_WHY_UNSEEN}")
+                not_seen.append(f"files of {worker.worker_id}: {_why_unseen(worker)}")
                 continue
             try:
                 yield from [Item("file", str(path)) for path in leftovers_of(worker)]
@@ -256,6 +262,16 @@ def require_at_rest(content: JournalContent, group_id: str, now: Callable[[], fl
     require_no_open_rollout(content)
     if content.open_change is not None and content.open_change.kind != KIND:
         content.require_no_open_change()
+
+
+def _why_unseen(worker: WorkerDescription) -> str:
+    """Why a worker's files are not looked for, and how the one is named that a roll may have left."""
+    if worker.config is None or worker.machine is None:
+        return _WHY_UNSEEN
+    return (
+        f"they are on {worker.machine}, where the rights of a roll do not suffice to remove the backup of its file; "
+        f"if a roll has changed that: rm {backup_path(worker.config)} there, as its owner (docs/footprint.md)"
+    )
 
 
 def _remove_file(path: Path) -> None:

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 PROVIDED = "${env:MODE}"
@@ -22,9 +23,9 @@ def main() -> None:
     settings = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
     mode = settings.get("exactly.once.source.support", "disabled")
     mode = os.environ.get("MODE", "disabled") if mode == PROVIDED else mode
-    say(time.strftime("[%Y-%m-%d %H:%M:%S,000] INFO DistributedConfig values: "))
+    say(f"[{datetime.now().isoformat(' ', 'milliseconds')}] INFO DistributedConfig values: ")
     say(f"\tbootstrap.servers = [127.0.0.1:9092]\n\texactly.once.source.support = {mode}\n\tgroup.id = units")
-    say(time.strftime("[%Y-%m-%d %H:%M:%S,000] INFO ProducerConfig values: "))
+    say(f"[{datetime.now().isoformat(' ', 'milliseconds')}] INFO ProducerConfig values: ")
     if mode == "broken":
         say("ERROR Stopping due to error: password=hunter22")
         sys.exit("org.apache.kafka.common.config.ConfigException: Invalid value broken")

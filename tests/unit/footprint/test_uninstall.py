@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.placement import MachineDescription, SystemdUnit
 from airflow_eos_provider.errors import LeaseHeldError, PlanMovedError, RefusedError
+from airflow_eos_provider.footprint import uninstall
 from airflow_eos_provider.footprint.uninstall import Item, UninstallPlan, require_at_rest
 from airflow_eos_provider.journal.records import (
     ChangeRecord,
@@ -100,3 +102,14 @@ def test_nothing_is_removed_while_a_worker_is_being_restarted(worker: WorkerDesc
 def test_a_lease_that_has_run_out_holds_nothing() -> None:
     held = Lease(Owner.this_process(), "r1", "ann", "w1: intent", time.time() - 1)
     require_at_rest(JournalContent(lease=held), "g", time.time)
+
+
+def test_the_backup_on_another_machine_is_named_with_its_machine() -> None:
+    worker = WorkerDescription(
+        "http://w1:8083",
+        config=Path("/etc/kafka/connect.properties"),
+        machine=MachineDescription("connect-1"),
+        service=SystemdUnit("kafka-connect.service"),
+    )
+    assert "connect-1" in uninstall._why_unseen(worker)
+    assert "/etc/kafka/connect.properties.eos-backup" in uninstall._why_unseen(worker)
