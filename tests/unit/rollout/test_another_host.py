@@ -17,7 +17,7 @@ import pytest
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.errors import GateFailedError, PlanMovedError
+from airflow_eos_provider.errors import GateFailedError, PlanMovedError, RolloutPausedError, UnreachableError
 from airflow_eos_provider.journal.records import Step, StepStatus
 from airflow_eos_provider.rollout.act.roll import Roll
 from airflow_eos_provider.rollout.gate.expectation import Baseline
@@ -45,12 +45,14 @@ class Supervisor:
 
     :ivar done: what it was asked to do, in order.
     :ivar broken: workers that do not start in preparing.
+    :ivar unreachable: workers whose restart is not known to have begun.
     """
 
     def __init__(self, cluster: Any) -> None:
         self.cluster = cluster.share(W1, W2, W3, edit=TEMPLATE)
         self.done: list[str] = []
         self.broken: set[str] = set()
+        self.unreachable: set[str] = set()
         self.runs = dict.fromkeys((W1, W2, W3), 1)
         self.former: Mode | None = None
 
@@ -126,6 +128,8 @@ class SupervisedHost:
         replaces: str = "",
     ) -> None:
         assert replaces in ("", self.observe().start_token), "the roll gives back the token that this host gave"
+        if self.worker_id in self.supervisor.unreachable:
+            raise UnreachableError("the supervisor does not answer", remedy="Start it.")
         permit("stop" if self.observe().is_running else "start")
         self.supervisor.run(self.worker_id)
         on_event(f"{self.observe().runs_as} was started")
@@ -239,6 +243,21 @@ def test_a_worker_that_fails_has_the_settings_of_all_put_back_and_the_error_says
     assert again.run() is None
     assert supervisor.done == ["write preparing", f"restart {W3}", f"restart {W2}"], "w1 was done"
     assert set(running_modes(world).values()) == {PREPARING}
+
+
+def test_a_host_that_cannot_be_reached_pauses_the_roll_and_its_worker_is_not_restored(supervisor: Supervisor) -> None:
+    world = World(supervisor)
+    plan = world.plan()
+    supervisor.unreachable = {W3}
+    roll, journal = roll_of(world, plan)
+    with pytest.raises(RolloutPausedError, match="not known whether it was restarted: the supervisor does not answer"):
+        roll.run()
+    assert supervisor.done == ["write preparing", f"restart {W1}"]
+    assert journal.steps[-1].status is StepStatus.INTENT
+    supervisor.unreachable.clear()
+    again, _ = roll_of(world, plan, roll.steps)
+    assert again.run() is None
+    assert supervisor.done[2:] == [f"restart {W3}", f"restart {W2}"]
 
 
 def test_a_restart_that_was_only_announced_waits_for_a_stable_group_though_its_settings_are_written(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.mode_evidence import ModeVerdict
+from airflow_eos_provider.connect.mode_evidence import ModeVerdict, Running
 from airflow_eos_provider.connect.rest import Health
 from airflow_eos_provider.rollout.act.decision import expectation
 from airflow_eos_provider.rollout.check import Check, Verdict
@@ -34,6 +34,14 @@ def not_passed(gate: Any) -> dict[str, Verdict]:
     return {name: check.verdict for name, check in answers(gate).items() if not check.passed}
 
 
+NOT_REACHED = Running(None, "its machine is not reached", None, None)
+
+
+def test_what_stands_against_the_next_restart_only_does_not_fail_this_one(gate: Any) -> None:
+    gate.cluster.facts(W2, obstacles=(replace(SUPERVISED, of_next_start=True),))
+    assert not_passed(gate) == {}
+
+
 def test_all_conditions_hold_for_a_worker_that_came_back_well(gate: Any) -> None:
     assert not_passed(gate) == {}
     assert len(answers(gate)) == 11
@@ -46,6 +54,7 @@ def test_all_conditions_hold_for_a_worker_that_came_back_well(gate: Any) -> None
         (lambda c: c.start(W2, at=LONG_AGO), "process", FAIL, "from before the restart"),
         (lambda c: c.facts(W2, obstacles=(SUPERVISED,)), "process", FAIL, "pid 7 was started by pid 6"),
         (lambda c: c.facts(W2, is_running=False), "process", FAIL, "does not run"),
+        (lambda c: c.facts(W2, is_running=False, running=NOT_REACHED), "process", INCONCLUSIVE, "is not reached"),
         (lambda c: c.facts(W2, digest="edited"), "process", FAIL, "no longer what was written"),
         # REST: the restarted worker's silence is its own fault, another one's is not
         (lambda c: c.unhealthy(W2), "REST", FAIL, "w2:8083: still starting (health is starting)"),
