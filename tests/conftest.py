@@ -24,13 +24,14 @@ import pytest
 from airflow_eos_provider import redaction
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.lab.ownership import marker
+from airflow_eos_provider.lab.ownership import log_text, marker
 from airflow_eos_provider.lab.ports import PORTS_VARIABLE, free_ports
 from airflow_eos_provider.lab.postgres import Postgres
 from airflow_eos_provider.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
 from airflow_eos_provider.lab.teardown import take_down
 from airflow_eos_provider.lab.waiting import wait_for_postgres
 from airflow_eos_provider.processes import ProcessIdentity, identify, spawn
+from tests.machines import need_machines
 from tests.needs import mark, require_needs
 
 LabFactory = Callable[..., Lab]
@@ -80,7 +81,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if report.failed:
         for log in [worker.log for lab in _STARTED for worker in lab.workers if worker.log.exists()]:
-            lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+            lines = log_text(log, limit=2_000_000).splitlines()
             shown = "\n".join(_problems(lines)[-_LOG_LINES:])
             report.sections.append((f"the last warnings and errors in {log}", shown))
     return report
@@ -226,7 +227,10 @@ def _labs(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[La
 
         def start(options: LabOptions | None = None, **overrides: Any) -> Lab:
             root = tmp_path_factory.mktemp("labs")
-            wanted = replace(options or LabOptions(), **{"root": root, **overrides})
+            given = {"root": root, **overrides}
+            wanted = replace(options, **given) if options else LabOptions(**given)
+            if wanted.machines:
+                need_machines()
             guard(wanted.folder)
             folders.callback(take_down, wanted.folder)  # before it is up: a start that fails is cleared, too
             lab = Lab.up(wanted)
@@ -241,6 +245,12 @@ def lab_factory(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Itera
     """Start labs that live as long as the tests of one module: ``lab_factory(LabOptions(…))`` or by keywords."""
     with _labs(tmp_path_factory, guard) as start:
         yield start
+
+
+@pytest.fixture(scope="session")
+def machines() -> None:
+    """For tests whose lab has machines: not run where it cannot have any."""
+    need_machines()
 
 
 @pytest.fixture(scope="module")

@@ -122,7 +122,7 @@ class Lab:
     def _create(cls, options: LabOptions, progress: Progress) -> Lab:
         root = options.folder
         if options.machines:
-            require_machines()
+            require_machines(with_clocks=bool(options.clock_offsets))
         root.mkdir(parents=True)
         record = LabRecord.draw(options)
         record.write(root)  # before the first process, so that whoever comes after us can tell them by the token

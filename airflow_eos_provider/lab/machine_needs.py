@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from airflow_eos_provider.errors import RefusedError
+from airflow_eos_provider.lab.machine_root import faketime_library
 
 SYSTEMD = Path("/lib/systemd/systemd")
 
@@ -46,17 +47,21 @@ def missing() -> tuple[str, ...]:
     return (f"The kernel allows no namespaces: {refused}",) if refused else ()
 
 
-def require_machines() -> None:
+def require_machines(*, with_clocks: bool = False) -> None:
     """Make sure that a lab may have machines here.
 
+    :param with_clocks: some of which have a wrong clock.
     :raises RefusedError: it may not; says what was found.
     """
-    if found := missing():
+    found = missing()
+    if with_clocks and faketime_library() is None:
+        found = (*found, "Not installed: libfaketime.")
+    if found:
         raise RefusedError(
             f"A lab cannot have machines of its own here. {' '.join(found)}",
             expected="root on Linux (in a container, CAP_SYS_ADMIN as well), systemd, D-Bus, OpenSSH, sudo",
-            remedy="apt-get install --no-install-recommends systemd dbus openssh-server openssh-client sudo; "
-            "or start the lab without --machines.",
+            remedy="apt-get install --no-install-recommends systemd dbus openssh-server openssh-client sudo "
+            "libfaketime (Debian); or start the lab without --machines.",
         )
 
 

@@ -7,7 +7,6 @@ there is covered: the units that are enabled here, the users' passwords, the hos
 from __future__ import annotations
 
 import os
-import shutil
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -73,8 +72,11 @@ After=basic.target
 AllowIsolate=yes
 """
 
-#: Loaded into every process of a machine whose clock is wrong; its settings are in /etc/faketimerc.
+#: Loaded into the processes of a machine whose clock is wrong.
 FAKETIME_LIBRARY = "faketime/libfaketime.so.1"
+
+#: Variables that sudo gives to its commands: it takes none for the loader from its caller.
+CLOCK_FILE = Path("/etc/clock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ class Root:
     :param hosts: names of the lab's machines and their addresses.
     :param public_key: of whoever may log in as :data:`LOGIN_USER`.
     :param host_key: a private key of its own, in OpenSSH's form, and the public one.
-    :param clock_offset_seconds: by which the machine's clock is ahead.
+    :param clock_offset_seconds: by which the machine's clock is ahead; wants libfaketime.
     """
 
     name: str
@@ -186,8 +188,7 @@ class Root:
         self._write_system(layer)
         self._write_ssh(layer, ours[0])
         if self.clock_offset_seconds:
-            layer.write("/etc/ld.so.preload", f"{faketime_library()}\n")
-            layer.write("/etc/faketimerc", f"{self.clock_offset_seconds:+d}s\n")
+            self._write_clock(layer)
 
     def _write_accounts(self, layer: Layer, ours: tuple[Account, ...]) -> None:
         for file, form, mode in (("passwd", PASSWD, 0o644), ("group", GROUP, 0o644), ("shadow", SHADOW, 0o640)):
@@ -218,6 +219,20 @@ class Root:
         layer.directory("/etc/systemd/system.conf.d", covering=True)
         layer.write("/etc/systemd/system.conf.d/lab.conf", "[Manager]\nDefaultTimeoutStopSec=20s\n")
 
+    def _write_clock(self, layer: Layer) -> None:
+        """Let units, logins and what these do by sudo see another time of day.
+
+        systemd and its journal keep the true one: libfaketime moves absolute timers of the time since the boot as well,
+        and a timer before that boot is refused (EINVAL), which ends them.
+        """
+        words = [f"{name}={value}" for name, value in clock_environment(self.clock_offset_seconds).items()]
+        layer.write("/etc/systemd/system.conf.d/clock.conf", f"[Manager]\nDefaultEnvironment={' '.join(words)}\n")
+        for unit in ("systemd-journald.service", "systemd-journal-flush.service", "dbus.service"):
+            layer.write(f"/etc/systemd/system/{unit}.d/clock.conf", "[Service]\nUnsetEnvironment=LD_PRELOAD\n")
+        layer.write(CLOCK_FILE, "".join(f"{word}\n" for word in words))
+        with layer.path("/etc/ssh/sshd_config").open("a", encoding="utf-8") as config:
+            config.write(f"SetEnv {' '.join(words)}\n")
+
     def _write_ssh(self, layer: Layer, login: Account) -> None:
         layer.directory("/etc/ssh", covering=True)
         layer.write("/etc/ssh/sshd_config", _SSHD_CONFIG.format(address=self.address, port=self.ssh_port))
@@ -245,6 +260,10 @@ def faketime_library() -> Path | None:
     return next(iter(Path("/usr/lib").glob(f"*/{FAKETIME_LIBRARY}")), None)
 
 
-def remove_layers(folder: Path) -> None:
-    """Remove what an interrupted preparation of a machine has left."""
-    shutil.rmtree(folder, ignore_errors=True)
+def clock_environment(offset_seconds: int) -> dict[str, str]:
+    """The variables of a process that sees another time of day, and the true time since the boot."""
+    return {
+        "LD_PRELOAD": str(faketime_library()),
+        "FAKETIME": f"{offset_seconds:+d}s",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }

@@ -15,7 +15,7 @@ from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.lab.java import jvm_command
 from airflow_eos_provider.lab.machine import Machine, run_in
 from airflow_eos_provider.lab.machine_login import MachineLogin
-from airflow_eos_provider.lab.machine_root import CONFIG_FOLDER, WORKER_USER, accounts, enable
+from airflow_eos_provider.lab.machine_root import CLOCK_FILE, CONFIG_FOLDER, WORKER_USER, accounts, enable
 from airflow_eos_provider.lab.machine_sudoers import sudoers
 from airflow_eos_provider.lab.worker import HEAP_MEGABYTES, MAIN_CLASS, Worker
 from airflow_eos_provider.processes import ProcessIdentity, identify
@@ -104,7 +104,11 @@ class MachineWorker(Worker):
         os.chown(layer.path(CONFIG_FOLDER), owner.number, owner.number)
         layer.write(_PROGRAM, f'#!/bin/sh\nexec {shlex.join(self.start_command)} "$@"\n', 0o755)
         layer.directory("/etc/sudoers.d", 0o750, covering=True)
-        layer.write("/etc/sudoers", "Defaults env_reset\nroot ALL=(ALL) ALL\n@includedir /etc/sudoers.d\n", 0o440)
+        layer.write(
+            "/etc/sudoers",
+            f"Defaults env_reset\nDefaults env_file={CLOCK_FILE}\nroot ALL=(ALL) ALL\n@includedir /etc/sudoers.d\n",
+            0o440,
+        )
         layer.write("/etc/sudoers.d/eos", sudoers(self.unit, self.config), 0o440)
         enable(layer, TEMPLATE, _UNIT, self.unit)
 

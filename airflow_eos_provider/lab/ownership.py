@@ -132,25 +132,35 @@ def log_tail(log: Path, lines: int = 25) -> str:
     :param log: a file, or the folder of a machine's journal.
     """
     try:
-        if log.is_dir():
-            text = _journal(log, 2 * lines)
-        else:
-            with log.open("rb") as content:
-                content.seek(max(0, log.stat().st_size - 64_000))
-                text = content.read().decode("utf-8", errors="replace")
+        text = log_text(log)
     except OSError:
         return "(no log)"
     shown = [line for line in text.splitlines() if not _MAY_BE_SECRET.search(line)]
     return "\n".join(shown[-lines:]) or "(the log is empty)"
 
 
+def log_text(log: Path, limit: int = 64_000) -> str:
+    """The end of a log.
+
+    :param log: a file, or the folder of a machine's journal.
+    :param limit: bytes; of a journal so many as its last lines have on average.
+    :raises OSError: it cannot be read.
+    """
+    if log.is_dir():
+        return _journal(log, lines=limit // 128)
+    with log.open("rb") as content:
+        content.seek(max(0, log.stat().st_size - limit))
+        return content.read().decode("utf-8", errors="replace")
+
+
 def _journal(folder: Path, lines: int) -> str:
-    """The end of a systemd journal."""
+    """The last messages of a systemd journal."""
     command = ["journalctl", "-D", str(folder), "-n", str(lines), "--no-pager", "-o", "cat"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=_JOURNAL_SECONDS, check=False).stdout
+        done = subprocess.run(command, capture_output=True, timeout=_JOURNAL_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return ""
+    return done.stdout.decode("utf-8", errors="replace")
 
 
 _JOURNAL_SECONDS = 30.0

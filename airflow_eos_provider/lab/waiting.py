@@ -146,7 +146,7 @@ def sshd_answers(address: str, port: int) -> bool:
     """Whether an SSH server says its version there."""
     try:
         with socket.create_connection((address, port), timeout=5) as connection:
-            return connection.recv(4) == b"SSH-"
+            return connection.recv(255).startswith(b"SSH-")  # all of its line, or it logs a reset
     except OSError:
         return False
 

@@ -1,0 +1,204 @@
+"""Machines of a lab: root, systemd, units, journal, logins by OpenSSH's own client, power, clocks, and their end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_eos_provider.connect.placement import SystemdUnit
+from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.machine import control_group
+from airflow_eos_provider.lab.machine_login import MachineLogin, known_host
+from airflow_eos_provider.lab.ownership import MARKER_PROPERTY
+from airflow_eos_provider.lab.teardown import take_down
+from airflow_eos_provider.lab.waiting import is_healthy
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+
+HOUR = 3600
+
+Guard = Callable[[Path], None]
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: Callable[..., Lab]) -> Iterator[Lab]:
+    """Two machines, of which the second has a clock that is an hour ahead; nothing is left of them at the end."""
+    lab = lab_factory(LabOptions(name="machines", machines=2, clock_offsets={"connect-2": HOUR}))
+    assert left_of(lab.root)
+    yield lab
+    lab.down()
+    assert left_of(lab.root) == []
+    assert not lab.root.exists()
+
+
+def ssh(lab: Lab, name: str, *words: str, config: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command by OpenSSH's own client with the lab's configuration."""
+    command = ["ssh", "-F", str(config or MachineLogin(lab.root).config), "-o", "BatchMode=yes", name, *words]
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=False)
+
+
+def left_of(folder: Path) -> list[str]:
+    """What a lab has left on this machine: processes, mounts, control groups; found without the lab's own code."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        line = " ".join(process.info["cmdline"] or [])
+        if f"{MARKER_PROPERTY}=" in line and f":{folder}" in line and process.status() != psutil.STATUS_ZOMBIE:
+            found.append(line)
+    for mounts in Path("/proc").glob("[0-9]*/mountinfo"):
+        try:
+            text = mounts.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        found += [f"{mounts}: {line}" for line in text.splitlines() if str(folder) in line]
+    groups = control_group(folder, "")
+    return found + [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{groups}*")]
+
+
+def test_a_machine_has_a_root_processes_and_a_name_of_its_own(lab: Lab) -> None:
+    first, second = lab.machines
+    assert [first.output(["hostname"]), second.output(["hostname"])] == ["connect-1", "connect-2"]
+    assert first.output(["systemctl", "is-system-running"]) == "running"
+    assert first.output(["readlink", "/proc/1/exe"]).endswith("/systemd")
+    ids = {machine.output(["cat", "/proc/sys/kernel/random/boot_id"]) for machine in (first, second)}
+    assert len(ids | {Path("/proc/sys/kernel/random/boot_id").read_text().strip()}) == 3
+    first.run(["touch", "/tmp/only-there", "/etc/only-there", "/run/only-there"])
+    assert not any(Path(folder, "only-there").exists() for folder in ("/tmp", "/etc", "/run"))
+    assert second.run(["test", "-e", "/etc/only-there"], check=False).returncode == 1
+
+
+def test_openssh_logs_in_with_the_labs_files_and_has_no_rights_there(lab: Lab) -> None:
+    for machine in lab.machines:
+        assert ssh(lab, machine.name, "hostname; id -un").stdout.split() == [machine.name, "eos"]
+    config = str(lab.cluster().workers[0].config)
+    assert ssh(lab, "connect-1", "cat", config).returncode == 1
+    assert ssh(lab, "connect-1", "sudo", "-n", "cat", config).stdout.encode() == lab.machines[0].read(config)
+
+
+def test_a_machine_with_another_host_key_is_refused(lab: Lab, tmp_path: Path) -> None:
+    first, second = lab.machines
+    of_another = known_host(second).replace(
+        f"[{second.address}]:{second.ssh_port}", f"[{first.address}]:{first.ssh_port}"
+    )
+    known_hosts = tmp_path / "known_hosts"
+    known_hosts.write_text(of_another, encoding="ascii")
+    login = MachineLogin(lab.root)
+    config = tmp_path / "config"
+    text = login.config.read_text(encoding="utf-8").replace(str(login.known_hosts), str(known_hosts))
+    config.write_text(text, encoding="utf-8")
+    answer = ssh(lab, first.name, "true", config=config)
+    assert answer.returncode == 255
+    assert "Host key verification failed" in answer.stderr
+
+
+def test_the_cluster_file_says_where_the_workers_are(lab: Lab) -> None:
+    workers = lab.cluster().workers
+    assert [worker.url for worker in workers] == lab.connect_urls
+    assert [worker.service for worker in workers] == [
+        SystemdUnit(f"kafka-connect@{number}.service", journal=True) for number in (1, 2)
+    ]
+    assert [str(worker.machine) for worker in workers] == ["connect-1", "connect-2"]
+    assert lab.machines[0].run(["stat", "-c", "%U %a", str(workers[0].config)]).stdout == b"kafka 640\n"
+
+
+def test_status_shows_the_machines_and_their_workers(lab: Lab) -> None:
+    status = lab.status()
+    assert status.healthy
+    assert [process.name for process in status.processes] == ["broker", "connect-1", "connect-2", "w1", "w2"]
+    assert status.strays == ()
+    first = lab.machines[0]
+    assert status.processes[1].pid == first.pid1
+    assert status.processes[1].address == f"127.0.0.2:{first.ssh_port}"
+
+
+def shown(lab: Lab, name: str) -> str:
+    return lab.machines[0].output(["systemctl", "show", "-P", name, "kafka-connect@1.service"])
+
+
+def test_a_killed_worker_is_started_anew_by_systemd_and_a_stopped_one_stays_down(lab: Lab) -> None:
+    before = shown(lab, "InvocationID")
+    process = lab.worker_process(0)
+    assert process is not None
+    process.stop(kill=True)
+    until(lambda: shown(lab, "InvocationID") not in ("", before), "the unit's next start", seconds=60)
+    assert int(shown(lab, "NRestarts")) >= 1
+    lab.stop_worker(0, kill=True)
+    assert (shown(lab, "MainPID"), lab.worker_process(0)) == ("0", None)
+    lab.start_worker(0)
+    assert is_healthy(lab.connect_urls[0])
+
+
+def test_a_worker_writes_the_journal_which_who_logs_in_reads_by_sudo(lab: Lab) -> None:
+    words = ["journalctl", "-u", "kafka-connect@1", "-o", "cat", "--no-pager"]
+    assert "DistributedConfig values:" in ssh(lab, "connect-1", "sudo", "-n", *words).stdout
+    assert "DistributedConfig values:" not in ssh(lab, "connect-1", *words).stdout
+
+
+def test_files_and_units_come_back_with_the_power(lab: Lab) -> None:
+    machine = lab.machines[0]
+    boot = machine.output(["cat", "/proc/sys/kernel/random/boot_id"])
+    machine.run(["sh", "-c", "echo '# kept' >>/etc/kafka/connect-1.properties"])
+    jvm = lab.worker_process(0)
+    machine.power_off()
+    assert (machine.pid1, lab.worker_process(0)) == (None, None)
+    assert jvm is not None
+    assert not jvm.is_alive()
+    assert ssh(lab, machine.name, "true").returncode == 255
+    assert not lab.status().healthy
+    machine.power_on()
+    assert ssh(lab, machine.name, "true").returncode == 0
+    assert machine.output(["cat", "/proc/sys/kernel/random/boot_id"]) != boot
+    assert machine.read("/etc/kafka/connect-1.properties").endswith(b"# kept\n")
+    until(lambda: is_healthy(lab.connect_urls[0]), "the worker of the machine that is on again", seconds=120)
+
+
+def test_a_clock_is_ahead_for_logins_sudo_and_units(lab: Lab) -> None:
+    for words in (["date", "+%s"], ["sudo", "-n", "date", "+%s"]):
+        ahead = int(ssh(lab, "connect-2", *words).stdout) - time.time()
+        assert abs(ahead - HOUR) < HOUR / 2
+        assert abs(int(ssh(lab, "connect-1", *words).stdout) - time.time()) < HOUR / 2
+    pid = lab.machines[1].output(["systemctl", "show", "-P", "MainPID", "kafka-connect@2"])
+    assert "faketime" in lab.machines[1].output(["grep", "-m1", "faketime", f"/proc/{pid}/maps"])
+
+
+def test_a_full_disk_takes_nothing_more_and_is_put_back(lab: Lab) -> None:
+    machine = lab.machines[0]
+    before = machine.read("/etc/kafka/connect-1.properties")
+    with machine.full_disk():
+        refused = machine.run(["sh", "-c", "cat /etc/kafka/connect-1.properties >/etc/kafka/copy"], check=False)
+        assert refused.returncode != 0
+        machine.run(["rm", "/etc/kafka/copy"])
+        assert machine.run(["cat", "/etc/kafka/connect-1.properties"]).stdout == before
+    machine.run(["cp", "/etc/kafka/connect-1.properties", "/etc/kafka/copy"])
+    machine.run(["rm", "/etc/kafka/copy"])
+    assert machine.read("/etc/kafka/connect-1.properties") == before
+    assert machine.output(["stat", "-c", "%U %a", "/etc/kafka", "/etc/kafka/connect-1.properties"]).split() == [
+        "kafka",
+        "750",
+        "kafka",
+        "640",
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, guard: Guard, machines: None) -> Iterator[Path]:
+    guard(tmp_path / "default")
+    yield tmp_path / "default"
+    take_down(tmp_path / "default")
+
+
+def test_a_start_that_is_killed_leaves_nothing_that_down_does_not_find(folder: Path) -> None:
+    command = [sys.executable, "-m", "airflow_eos_provider.lab", "up", "--machines", "1", "--dir", str(folder.parent)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as start:
+        until(lambda: any("/systemd --system" in line for line in left_of(folder)), "a machine that boots", seconds=120)
+        start.kill()
+    assert any("/systemd --system" in line for line in left_of(folder))
+    take_down(folder)
+    assert left_of(folder) == []
+    assert not folder.exists()
