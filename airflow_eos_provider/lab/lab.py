@@ -29,6 +29,7 @@ from airflow_eos_provider.lab.machine import Machine
 from airflow_eos_provider.lab.machine_login import MachineLogin, public_key
 from airflow_eos_provider.lab.machine_needs import require_machines
 from airflow_eos_provider.lab.machine_root import Root
+from airflow_eos_provider.lab.machine_sudoers import grant
 from airflow_eos_provider.lab.machine_worker import MachineWorker
 from airflow_eos_provider.lab.ownership import exclusive, marker, own_process, strays
 from airflow_eos_provider.lab.ports import free_ports, require_free
@@ -179,6 +180,16 @@ class Lab:
                 )
             )
 
+    def _wait_for_machines(self, started: Iterable[tuple[Machine, ProcessIdentity]]) -> None:
+        """Wait for sshd on each; a new lab then grants its login there what a roll needs."""
+        machines = {}
+        for machine, process in started:
+            wait_for_machine(machine.name, (machine.address, machine.ssh_port), process, machine.log)
+            machines[machine.name] = machine
+        if machines and not self._record.complete:
+            workers = [worker for worker in self.cluster().workers if worker.machine is not None]
+            grant({str(worker.machine): worker for worker in workers}, machines)
+
     def _start_missing(self, progress: Progress) -> None:
         """Start whatever does not run, and wait until everything is ready."""
         running = {part.name: process_of(part, self._record.token) for part in self._parts}
@@ -204,8 +215,7 @@ class Lab:
             self.allow(rule.acl for rule in self._first_rules())
         if postgres is not None and server is not None:
             wait_for_postgres(postgres, server)
-        for machine, process in machines:
-            wait_for_machine(machine.name, (machine.address, machine.ssh_port), process, machine.log)
+        self._wait_for_machines(machines)
         # All workers at once: each spends half of its start waiting.
         started = [(worker, running[worker.name] or self._start(worker)) for worker in self.workers]
         for worker, process in started:

@@ -16,7 +16,6 @@ from airflow_eos_provider.lab.java import jvm_command
 from airflow_eos_provider.lab.machine import Machine, run_in
 from airflow_eos_provider.lab.machine_login import MachineLogin
 from airflow_eos_provider.lab.machine_root import CLOCK_FILE, CONFIG_FOLDER, WORKER_USER, accounts, enable
-from airflow_eos_provider.lab.machine_sudoers import sudoers
 from airflow_eos_provider.lab.worker import HEAP_MEGABYTES, MAIN_CLASS, Worker
 from airflow_eos_provider.processes import ProcessIdentity, identify
 
@@ -109,7 +108,6 @@ class MachineWorker(Worker):
             f"Defaults env_reset\nDefaults env_file={CLOCK_FILE}\nroot ALL=(ALL) ALL\n@includedir /etc/sudoers.d\n",
             0o440,
         )
-        layer.write("/etc/sudoers.d/eos", sudoers(self.unit, self.config), 0o440)
         enable(layer, TEMPLATE, _UNIT, self.unit)
 
     def process(self) -> ProcessIdentity | None:

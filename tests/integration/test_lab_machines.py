@@ -18,6 +18,10 @@ from airflow_eos_provider.lab.machine_login import MachineLogin, known_host
 from airflow_eos_provider.lab.ownership import MARKER_PROPERTY
 from airflow_eos_provider.lab.teardown import take_down
 from airflow_eos_provider.lab.waiting import is_healthy
+from airflow_eos_provider.rollout.hosts.choose import service_of
+from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
+from airflow_eos_provider.rollout.hosts.readiness import check_all, check_worker
+from airflow_eos_provider.verdict import Verdict
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -73,12 +77,19 @@ def test_a_machine_has_a_root_processes_and_a_name_of_its_own(lab: Lab) -> None:
     assert second.run(["test", "-e", "/etc/only-there"], check=False).returncode == 1
 
 
-def test_openssh_logs_in_with_the_labs_files_and_has_no_rights_there(lab: Lab) -> None:
+def test_openssh_logs_in_with_the_labs_files(lab: Lab) -> None:
     for machine in lab.machines:
         assert ssh(lab, machine.name, "hostname; id -un").stdout.split() == [machine.name, "eos"]
-    config = str(lab.cluster().workers[0].config)
-    assert ssh(lab, "connect-1", "cat", config).returncode == 1
-    assert ssh(lab, "connect-1", "sudo", "-n", "cat", config).stdout.encode() == lab.machines[0].read(config)
+
+
+def test_the_login_may_do_what_a_roll_needs_and_no_more(lab: Lab) -> None:
+    assert ssh(lab, "connect-1", "cat", str(lab.cluster().workers[0].config)).returncode == 1
+    assert ssh(lab, "connect-1", "sudo", "-n", "systemctl", "reset-failed", "kafka-connect@1.service").returncode == 0
+    for words in (["systemctl", "reset-failed", "ssh.service"], ["systemctl", "stop", "kafka-connect@1"], ["true"]):
+        assert "a password is required" in ssh(lab, "connect-1", "sudo", "-n", *words).stderr
+    checks = [check for each in check_all(lab.cluster().workers, check_worker) for check in each.checks]
+    assert [check for check in checks if check.verdict is Verdict.FAIL] == []
+    assert checks
 
 
 def test_a_machine_with_another_host_key_is_refused(lab: Lab, tmp_path: Path) -> None:
@@ -135,7 +146,9 @@ def test_a_killed_worker_is_started_anew_by_systemd_and_a_stopped_one_stays_down
 
 
 def test_a_worker_writes_the_journal_which_who_logs_in_reads_by_sudo(lab: Lab) -> None:
-    words = ["journalctl", "-u", "kafka-connect@1", "-o", "cat", "--no-pager"]
+    worker = lab.cluster().workers[0]
+    assert worker.machine is not None
+    words = service_of(machine_of(worker.machine), worker).log_commands[0].words
     assert "DistributedConfig values:" in ssh(lab, "connect-1", "sudo", "-n", *words).stdout
     assert "DistributedConfig values:" not in ssh(lab, "connect-1", *words).stdout
 
@@ -159,10 +172,11 @@ def test_files_and_units_come_back_with_the_power(lab: Lab) -> None:
 
 
 def test_a_clock_is_ahead_for_logins_sudo_and_units(lab: Lab) -> None:
-    for words in (["date", "+%s"], ["sudo", "-n", "date", "+%s"]):
-        ahead = int(ssh(lab, "connect-2", *words).stdout) - time.time()
-        assert abs(ahead - HOUR) < HOUR / 2
-        assert abs(int(ssh(lab, "connect-1", *words).stdout) - time.time()) < HOUR / 2
+    for machine, expected in zip(lab.machines, (0, HOUR), strict=True):
+        login = ssh(lab, machine.name, "date", "+%s").stdout
+        by_sudo = machine.output(["sudo", "-u", "kafka", "date", "+%s"])
+        for seconds in (login, by_sudo):
+            assert abs(int(seconds) - time.time() - expected) < HOUR / 2
     pid = lab.machines[1].output(["systemctl", "show", "-P", "MainPID", "kafka-connect@2"])
     assert "faketime" in lab.machines[1].output(["grep", "-m1", "faketime", f"/proc/{pid}/maps"])
 
