@@ -154,7 +154,7 @@ def _import_all(package: ModuleType) -> None:
 
 
 if __name__ == "__main__":
-    for each in ("cli", "connect", "journal", "kafka", "offsets", "rollout"):
+    for each in ("cli", "connect", "journal", "kafka", "lab", "offsets", "rollout"):
         parent = import_module(f"airflow_eos_provider.{each}")
         _import_all(parent)
     gc.freeze()

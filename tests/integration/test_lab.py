@@ -37,14 +37,16 @@ from airflow_eos_provider.lab.ownership import MARKER_PROPERTY
 from airflow_eos_provider.lab.record import LabRecord
 from airflow_eos_provider.lab.teardown import take_down
 from airflow_eos_provider.lab.waiting import wait_for_group
+from tests.forked import FORKS
 
 COMMAND_SECONDS = 300
 
 
 def eos_lab(*arguments: str, cwd: Path, code: int = 0) -> str:
     """Run ``eos lab …`` and return what it printed on standard output."""
-    command = [sys.executable, "-m", "airflow_eos_provider.lab", *arguments]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
+    done = FORKS.run(
+        "airflow_eos_provider.lab", arguments, folder=cwd, environment=dict(os.environ), seconds=COMMAND_SECONDS
+    )
     assert done.returncode == code, done.stderr
     return done.stdout
 
