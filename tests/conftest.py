@@ -31,6 +31,7 @@ from airflow_eos_provider.lab.spark_class_data import ensure_spark_archive, spar
 from airflow_eos_provider.lab.teardown import take_down
 from airflow_eos_provider.lab.waiting import wait_for_postgres
 from airflow_eos_provider.processes import ProcessIdentity, identify, spawn
+from tests.forked import FORKS
 from tests.machines import need_machines
 from tests.needs import mark, require_needs
 
@@ -158,6 +159,13 @@ def nothing_is_left_running(tmp_path_factory: pytest.TempPathFactory) -> Iterato
     for identity in left:
         identity.stop(kill=True)
     assert not found, "The tests left processes behind:\n" + "\n".join(found)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forks_end(nothing_is_left_running: None) -> Iterator[None]:
+    """End the process that forks for the tests' commands."""
+    yield
+    FORKS.close()
 
 
 def _started_since(began: float, folder: Path) -> list[ProcessIdentity]:

@@ -90,13 +90,6 @@ class Eos:
             process.send_signal(signal.SIGCONT)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def forks_end(nothing_is_left_running: None) -> Iterator[None]:
-    """End the process that forks for the tests' commands."""
-    yield
-    FORKS.close()
-
-
 @pytest.fixture(scope="session")
 def eos_of() -> Callable[[Lab, Path], Eos]:
     """``eos`` for one lab, called in one folder."""
