@@ -20,6 +20,7 @@ from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.kafka import session as session_module
 from airflow_eos_provider.kafka.acls import Acls
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
@@ -115,12 +116,13 @@ def test_nobody_sees_no_topic_and_the_lab_sees_all(lab: Lab) -> None:
     assert "orders" in QuietAdmin(lab.kafka).client.list_topics(timeout=10).topics
 
 
-def test_a_wrong_password_and_a_client_without_tls_are_refused(lab: Lab) -> None:
+def test_a_wrong_password_and_a_client_without_tls_are_refused(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         pytest.raises(ConfigurationError, match=r"refused .*Authentication failed"),
         Session(client_of(lab, Principal.OPERATOR, sasl_password="not-the-password")) as session,
     ):
         session.cluster_id()
+    monkeypatch.setattr(session_module, "CONNECT_SECONDS", 0.5)  # nothing comes, however long one waits
     with pytest.raises(UnreachableError), Session(KafkaSettings.of(lab.bootstrap_servers)) as session:
         session.cluster_id()
 
