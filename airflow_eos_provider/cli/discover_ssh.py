@@ -125,7 +125,8 @@ def _looked(
     worker_id, shown = worker_id_of(url), url.rstrip("/")
     if isinstance(seen, EosError):
         remedy = f" What to do: {seen.remedy}" if seen.remedy else ""
-        return Looked({"url": shown}, (f"{worker_id}: {machine} was not looked at: {seen.found}{remedy}",))
+        why = seen.found.rstrip(".")
+        return Looked({"url": shown}, (f"{worker_id}: {machine} was not looked at: {why}.{remedy}",))
     found = propose(url, group_id, seen)
     entry = {"url": shown, "machine": options.entry(machine, found), **found.entry}
     return Looked(entry, tuple(f"{worker_id}: {each}" for each in _remarks(machine, seen, found)))

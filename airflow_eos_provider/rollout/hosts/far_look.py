@@ -86,9 +86,13 @@ for pid in $({ workers; holders; } | sort -un); do
   for folder in "$cwd" "${config%/*}"; do
     case $folder in /*) grep -lsxE "$pid|$(ppid)" "$folder"/*.pid ;; esac
   done | sort -u | while read -r file; do say pid-file "$file"; done
-  ls -l fd 2>/dev/null | grep '^l.w.*\.log$' | sed 's/.* -> //' | sort -u | while read -r log; do
-    timeout 5 grep -qs 'DistributedConfig values:' -- "$log" && say started-in "$log"
-  done
+  logs() {
+    ls -l "$1" 2>/dev/null | grep '^l.w.*\.log$' | sed 's/.* -> //' | sort -u | while read -r log; do
+      timeout 5 grep -qs 'DistributedConfig values:' -- "$log" && say "$2" "$log"
+    done
+  }
+  logs fd started-in
+  logs "/proc/$(ppid)/fd" parent-log
 done
 say end .
 """.replace("@PROPERTIES@", ",".join(UNIT_PROPERTIES))
@@ -126,6 +130,7 @@ class SeenProcess:
     :param config_owner: that file's user; empty if it may not be seen.
     :param settings: what that file says of the worker's group and listeners; None if it may not be read.
     :param started_in: logs that hold printed settings of a worker.
+    :param parent_logs: such logs that its parent writes, as a supervisor does for what it runs.
     :param pid_files: ``*.pid`` in its folder or beside its file, which hold its pid or that of what started it.
     """
 
@@ -146,6 +151,7 @@ class SeenProcess:
     config_owner: str = ""
     settings: Mapping[str, str] | None = None
     started_in: tuple[str, ...] = ()
+    parent_logs: tuple[str, ...] = ()
     pid_files: tuple[str, ...] = ()
 
     @property
@@ -258,6 +264,7 @@ def _process(facts: Sequence[tuple[str, bytes]]) -> SeenProcess:
         config_owner=text.get("config-owner", "").partition(" ")[0],
         settings=None if settings is None else _pairs(settings),
         started_in=tuple(_text(value) for name, value in facts if name == "started-in"),
+        parent_logs=tuple(_text(value) for name, value in facts if name == "parent-log"),
         pid_files=tuple(_text(value) for name, value in facts if name == "pid-file"),
     )
 

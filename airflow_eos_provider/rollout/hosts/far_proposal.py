@@ -207,6 +207,10 @@ def _log(process: SeenProcess, service: Mapping[str, Any], user: str) -> tuple[d
     candidates = [each for each in (*process.started_in, *logs, process.output) if each]
     if candidates:
         return {"log": candidates[0]}, ()
+    if len(process.parent_logs) == 1:  # its supervisor writes what it prints
+        return {"log": process.parent_logs[0]}, ()
+    if process.parent_logs:
+        return {}, (f"its log is one of {', '.join(process.parent_logs)}",)
     why = f"{user} may not see its open files" if process.written is None else "it has no log file open"
     return {}, (f"log could not be found out: {why}",)
 

@@ -13,6 +13,7 @@ from airflow_eos_provider.connect.placement import MachineDescription, OwnComman
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.rollout.hosts.choose import is_own_process, service_of
 from airflow_eos_provider.rollout.hosts.machine.far_file import FarFile, FileCommands
+from airflow_eos_provider.rollout.hosts.machine.far_log import FarLog
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo, lines
@@ -111,6 +112,9 @@ def grants_of(worker: WorkerDescription, machine: Machine) -> tuple[Grant, ...]:
     if worker.machine is not None and "file" in worker.machine.sudo and worker.config is not None:
         file = FarFile(machine, PurePosixPath(worker.config), sudo=True)
         grants.append(Grant(worker.worker_id, f"read and replace {worker.config}", file.commands()))
+    if worker.machine is not None and "log" in worker.machine.sudo and worker.log is not None:
+        log = FarLog(machine, PurePosixPath(worker.log), sudo=True)
+        grants.append(Grant(worker.worker_id, f"read its log {worker.log}", log.commands()))
     grants += _of_service(worker, machine)
     return tuple(grant for grant in grants if grant.commands)
 
@@ -178,8 +182,11 @@ def _assumed(description: MachineDescription, workers: Sequence[WorkerDescriptio
     for worker in workers if login != ROOT else ():
         grants = []
         if worker.machine is not None and "file" in worker.machine.sudo and worker.config is not None:
+            resolving = Command(("readlink", "-v", "-f", "--", str(worker.config)), _USUAL_OWNER)
             own = FileCommands(PurePosixPath(worker.config), user=_USUAL_OWNER)
-            changing = tuple(command for command in (own.look(), own.read(), *own.changing()) if command.user)
+            changing = tuple(
+                command for command in (resolving, own.look(), own.read(), *own.changing()) if command.user
+            )
             grants.append(Grant(worker.worker_id, f"read and replace {worker.config}", changing))
         grants += _of_service(worker, machine_of(description))
         for grant in grants:

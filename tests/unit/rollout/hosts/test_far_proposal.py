@@ -107,6 +107,16 @@ def test_supervisord_is_asked_by_the_name_that_it_gives(group: str, name: str) -
     assert found.entry["log"] == "/var/log/kafka/connect.log"
 
 
+def test_the_log_that_a_supervisor_writes_is_proposed_if_there_is_one_alone() -> None:
+    supervised = {"SUPERVISOR_PROCESS_NAME": "connect", "SUPERVISOR_GROUP_NAME": "connect"}
+    parents = (SeenParent(9, "supervisord", "/", ("/usr/bin/python3", "/usr/bin/supervisord")),)
+    silent: dict[str, Any] = {"supervised": supervised, "parents": parents, "written": ()}
+    assert proposed(look(worker(**silent, parent_logs=("/a.log",)))).entry["log"] == "/a.log"
+    found = proposed(look(worker(**silent, parent_logs=("/a.log", "/b.log"))))
+    assert "log" not in found.entry
+    assert "its log is one of /a.log, /b.log" in remarks(found)
+
+
 def test_supervisord_whose_name_for_it_may_not_be_seen_is_a_remark() -> None:
     parents = (SeenParent(9, "supervisord", "", ("/usr/bin/python3", "/usr/bin/supervisord")),)
     found = proposed(look(worker(parents=parents, variables=None)))
