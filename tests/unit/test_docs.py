@@ -114,7 +114,7 @@ def _command_lines() -> list[tuple[str, str]]:
     lines = []
     for page, text in _blocks(""):
         for line in text.splitlines():
-            found = re.match(r"(?:uv run )?eos (.*?)(?:\s+#.*)?$", line.split("; ")[0].strip())
+            found = re.match(r"(?:\$ )?(?:uv run )?eos (?!ALL=)(.*?)(?:\s+#.*)?$", line.split("; ")[0].strip())
             if found:
                 lines.append((page, found[1]))
     return lines
