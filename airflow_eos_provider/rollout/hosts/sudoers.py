@@ -170,9 +170,19 @@ def file_of(description: MachineDescription, workers: Sequence[WorkerDescription
     return SudoersFile(machine.name, login, tuple(each for each in sections if each.lines), tuple(remarks))
 
 
+def _login_of(description: MachineDescription) -> str:
+    """Who would log in, by the description and the SSH configuration."""
+    try:
+        from airflow_eos_provider.rollout.hosts.machine.ssh_options import route  # imports asyncssh, an extra
+
+        return route(description)[-1].user
+    except (ImportError, EosError):
+        return description.login.user or getpass.getuser()
+
+
 def _assumed(description: MachineDescription, workers: Sequence[WorkerDescription], error: EosError) -> SudoersFile:
     """The lines of a machine that was not looked at: by the description alone, and what is usual."""
-    login = description.login.user or getpass.getuser()
+    login = _login_of(description)
     remarks = [
         f"not looked at: {error.found}",
         f"assumed: the login is {login}, programs are in /usr/bin, files have no links and belong to {_USUAL_OWNER}, "
