@@ -28,6 +28,7 @@ BY_PATH: Mapping[str, frozenset[str]] = {
     "faults": frozenset({"broker"}),
     "integration/test_debezium.py": frozenset({"postgres"}),
     "integration/test_lab.py": frozenset({"broker", "workers"}),
+    "integration/test_hosts_commands.py": frozenset({"broker", "workers", "machines"}),
     "integration/test_lab_machines.py": frozenset({"broker", "workers", "machines"}),
     "integration/test_lab_postgres.py": frozenset({"postgres"}),
     "integration/test_systemd_host.py": frozenset({"machines"}),
