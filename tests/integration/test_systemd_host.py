@@ -685,3 +685,19 @@ def test_a_machine_that_cannot_be_reached_says_so_and_nothing_is_taken_for_stopp
         host.restart()
     with pytest.raises(UnreachableError):
         host.edit({MODE_PROPERTY: "enabled"}, expect="")
+
+
+def test_where_processes_are_hidden_from_the_login_systemd_tells_the_one_and_what_is_not_known_is_said(
+    unit: Unit, booted: Booted
+) -> None:
+    seen = look(unit.service())
+    booted.output(["mount", "-o", "remount,hidepid=2", "/proc"])
+    try:
+        hidden = look(unit.service(user="eos"))
+    finally:
+        booted.output(["mount", "-o", "remount,hidepid=0", "/proc"])
+    assert seen.process is not None
+    assert hidden.process is not None
+    assert (hidden.process.pid, hidden.token, hidden.reads_file) == (seen.process.pid, seen.token, None)
+    assert abs(hidden.process.started_at - seen.process.started_at) < 1.0
+    assert "hidepid" in str(hidden.details["hidden"])
