@@ -6,6 +6,7 @@ A kind that answers both questions at once, such as a pod of Kubernetes, is told
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import NoneType
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.connect.placement import OwnCommands, SystemdUnit
@@ -16,6 +17,7 @@ from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
 from airflow_eos_provider.rollout.hosts.service.commands import CommandService
 from airflow_eos_provider.rollout.hosts.service.service import Service
+from airflow_eos_provider.rollout.hosts.service.started import StartedService
 from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService
 from airflow_eos_provider.rollout.hosts.service.undescribed import UndescribedService
 from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
@@ -26,7 +28,11 @@ ServiceFactory = Callable[[Machine, WorkerDescription], Service]
 
 #: Who owns a worker's process, by the kind of its description. ``NoneType`` is nobody, on another machine: there the
 #: start command of the description starts it.
-SERVICES: Mapping[type, ServiceFactory] = {SystemdUnit: SystemdService, OwnCommands: CommandService}
+SERVICES: Mapping[type, ServiceFactory] = {
+    SystemdUnit: SystemdService,
+    OwnCommands: CommandService,
+    NoneType: StartedService,
+}
 
 
 def host_of(worker: WorkerDescription) -> Host:

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from airflow_eos_provider.connect.placement import PRIVILEGES, Privilege
 from airflow_eos_provider.rollout.hosts.far_look import MachineLook, SeenParent, SeenProcess
+from airflow_eos_provider.rollout.hosts.ownership import SHELLS, SUPERVISORS, ProcessView
 from airflow_eos_provider.rollout.hosts.process.discovery import secret_words
-from airflow_eos_provider.rollout.hosts.process.ownership import SHELLS, SUPERVISORS, ProcessView
 
 #: Groups whose members may read the journal of the whole system (systemd-journald.service(8)).
 JOURNAL_GROUPS = frozenset({"systemd-journal", "adm", "wheel"})

@@ -29,7 +29,7 @@ _LONGEST_PATH = 4096
 _STAT = re.compile(rb"(\d+) \((.{0,64}?)\) ([A-Za-z])((?: -?\d+){40,})\n", re.DOTALL)
 
 #: Fields of ``/proc/PID/stat`` by their place behind the state.
-_PARENT, _START = 0, 18
+_PARENT, _NUM_THREADS, _START = 0, 16, 18
 
 
 def as_word(script: str) -> str:
@@ -263,9 +263,11 @@ def _stats(text: bytes) -> Iterator[tuple[int, str, str, int, int]]:
     position = 0
     while (match := _STAT.search(text, position)) is not None:
         numbers = match[4].split()
+        position = match.end()
+        if match[3] == b"X" or (match[3] == b"Z" and int(numbers[_NUM_THREADS]) <= 1):
+            continue  # ended; of many threads the first one may end before the others
         name = match[2].decode("utf-8", "replace")
         yield int(match[1]), name, match[3].decode("ascii"), int(numbers[_PARENT]), int(numbers[_START])
-        position = match.end()
 
 
 def _seconds(text: bytes) -> float:

@@ -22,9 +22,9 @@ from airflow_eos_provider.processes import ProcessIdentity
 from airflow_eos_provider.redaction import remember
 from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Edit, HostFacts, Obstacle, StartToken
 from airflow_eos_provider.rollout.hosts.launch import how_to_start, launch_of
+from airflow_eos_provider.rollout.hosts.ownership import user_name
 from airflow_eos_provider.rollout.hosts.process import files, restart_act, worker_process
 from airflow_eos_provider.rollout.hosts.process.discovery import suspended_pid
-from airflow_eos_provider.rollout.hosts.process.ownership import user_name
 
 #: Option of ``connect-distributed.sh`` to end at once and let the worker run on.
 _DAEMON = "-daemon"

@@ -24,7 +24,7 @@ from airflow_eos_provider.rollout.hosts.edited_file import (
     require_expected,
 )
 from airflow_eos_provider.rollout.hosts.host import Obstacle
-from airflow_eos_provider.rollout.hosts.process.ownership import user_name
+from airflow_eos_provider.rollout.hosts.ownership import user_name
 
 #: Attributes that the kernel itself maintains; copying them is neither needed nor always allowed.
 _KERNEL_ATTRIBUTES = ("security.ima", "security.evm")

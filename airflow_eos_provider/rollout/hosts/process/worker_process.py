@@ -19,8 +19,8 @@ from airflow_eos_provider import processes
 from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.processes import ProcessIdentity
 from airflow_eos_provider.redaction import secrets_of
+from airflow_eos_provider.rollout.hosts import ownership
 from airflow_eos_provider.rollout.hosts.host import Obstacle
-from airflow_eos_provider.rollout.hosts.process import ownership
 
 _CONNECT_SECONDS = 1.0
 

@@ -31,6 +31,7 @@ from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
 from airflow_eos_provider.rollout.hosts.service.far_act import ActKey, FarTask
 from airflow_eos_provider.rollout.hosts.service.far_restart import FarRestart
+from airflow_eos_provider.rollout.hosts.service.file_startup import FileStartup, log_commands
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
 
 #: A status command that does not answer within this many seconds is ended.
@@ -112,6 +113,7 @@ class CommandService:
         self._by_sudo = worker.machine is not None and "service" in worker.machine.sudo
         self._paths: tuple[str, ...] = ()
         self._right: tuple[float, Obstacle | None] | None = None
+        self._startup = FileStartup(machine, worker)
         self._restart = FarRestart(machine, worker, self.look, self._task)
 
     @property
@@ -144,8 +146,8 @@ class CommandService:
 
     @property
     def log_commands(self) -> tuple[Command, ...]:
-        """None of its own: its log is a file."""
-        return ()
+        """What reads its log file through sudo."""
+        return log_commands(self._machine, self._worker)
 
     def look(self) -> CommandFacts:
         """The worker's process as it is now.
@@ -180,8 +182,8 @@ class CommandService:
         return self.launch
 
     def startup(self, facts: ServiceFacts) -> StartupLog:
-        """Nothing: its log is a file of the description's."""
-        return StartupLog(None, "the description has no log")
+        """What the process has printed into its log file."""
+        return self._startup.read(facts)
 
     def restart(
         self,

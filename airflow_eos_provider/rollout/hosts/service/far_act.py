@@ -58,6 +58,9 @@ _LOOK_SECONDS = 0.2
 #: The shell of every machine; a test takes others, too.
 SHELL = "/bin/sh"
 
+#: Heads what carries an act out.
+_ACT = "# --- the act ---"
+
 _END_OF_SCRIPT = "# end of script"
 
 #: Reads the script, and carries it out. ``read`` takes no byte beyond its line, so the rest is left to the script.
@@ -252,7 +255,7 @@ class FarActs:
         :raises RefusedError: it has not begun; nothing was touched.
         :raises MachineLostError: the machine is lost, and it is not known whether it has begun.
         """
-        stdin = _script() + task.to_bytes()
+        stdin = _script(of_act=True) + task.to_bytes()
         words = [SHELL, "-c", _BEGIN, SHELL, _LOAD, "eos-restart", "begin", self._name]
         try:
             answer = self._machine.detached(words, stdin=stdin)
@@ -406,9 +409,14 @@ def _orders(packed: bytes) -> tuple[str, str]:
 
 
 @functools.cache
-def _script() -> bytes:
-    """The script without its comments, and the line that ends it."""
+def _script(*, of_act: bool = False) -> bytes:
+    """The script without its comments, and the line that ends it.
+
+    :param of_act: with what carries an act out, behind what a controller asks.
+    """
     text = resources.files(__package__).joinpath("far_act.sh").read_text(encoding="utf-8")
+    if not of_act:
+        text = text.partition(_ACT)[0]
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     return "".join(f"{line}\n" for line in (*lines, _END_OF_SCRIPT)).encode()
 

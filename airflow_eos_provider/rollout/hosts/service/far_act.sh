@@ -43,34 +43,41 @@ is_listening() {
 
 # --- what a controller asks ------------------------------------------------------------------------------------------
 
-# The record as it is, and whether its helper is at it. The helper's last word comes before its end: so look after that.
-show() {
+# The record as it is, in $text, whether its helper is at it, in $at_work, and a name for both in $seen. The helper's last
+# word comes before its end: so whoever finds it gone reads once more. No process is started for this.
+look_at_record() {
+  text='' lines=0 helper='' step=''
+  while IFS= read -r line; do
+    text=$text$line$newline lines=$((lines + 1))
+    case $line in
+    'helper '*) helper=${line#helper } ;;
+    'act '* | 'phase '*) step=$step.${line#* } ;;
+    end) break ;;
+    esac
+  done 2>/dev/null <"$record"
   at_work=no
-  helper_line=$(grep -m 1 '^helper ' "$record" 2>/dev/null) || { [ -e "$record" ] && [ ! -r "$record" ] && echo closed; }
-  set -f
-  # shellcheck disable=SC2086
-  set -- $helper_line
-  set +f
-  [ "$#" -eq 4 ] && [ "$4" = "$boot_id" ] && is_same "$2" "$3" && at_work=yes
-  cat "$record" 2>/dev/null
-  echo "at_work $at_work"
-  echo "record $record"
-  echo "boot $boot_id"
+  helper_pid=${helper%% *} helper=${helper#* }
+  [ -n "$helper" ] && [ "${helper#* }" = "$boot_id" ] && is_same "$helper_pid" "${helper%% *}" && at_work=yes
+  seen=$lines$step.$at_work
+}
+
+show() {
+  if [ -e "$record" ] && [ ! -r "$record" ]; then echo closed; fi
+  look_at_record
+  [ $at_work = yes ] || look_at_record
+  printf '%sat_work %s\nrecord %s\nseen %s\n' "$text" "$at_work" "$record" "$seen"
 }
 
 # The same once something is to be said: the record is another one, its helper has ended, or the time is over.
 watch_record() {
   look_at_clock
   until_then=$((now + $2))
-  while :; do
-    shown=$(show)
-    seen=$(printf '%s\n' "$shown" | cksum)
+  while look_at_record && [ "$seen" = "$1" ] && [ $at_work = yes ]; do
     look_at_clock
-    case $shown in *"at_work no"*) break ;; esac
-    [ "$seen" = "$1" ] && [ "$now" -lt "$until_then" ] || break
+    [ "$now" -lt "$until_then" ] || break
     pause
   done
-  printf '%s\nseen %s\n' "$shown" "$seen"
+  show
 }
 
 # Removes the record of one act, and of no other.
@@ -78,6 +85,12 @@ forget() {
   grep -qx "act $1" "$record" 2>/dev/null && rm -f "$record"
   echo forgotten
 }
+
+case $op in
+show) show && exit ;;
+watch) watch_record "$3" "$4" && exit ;;
+forget) forget "$3" && exit ;;
+esac
 
 # --- the act ---------------------------------------------------------------------------------------------------------
 
@@ -483,9 +496,4 @@ launch() {
   look_at "$new_pid" && new_ticks=$ticks || new_ticks=0
 }
 
-case $op in
-show) show ;;
-watch) watch_record "$3" "$4" ;;
-forget) forget "$3" ;;
-begin) begin ;;
-esac
+[ "$op" != begin ] || begin

@@ -6,12 +6,13 @@ It says the same, and in the same words, as the restart of a process of this mac
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import PurePosixPath
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.redaction import redact, secrets_of
 from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Permit, WorkerStartError
-from airflow_eos_provider.rollout.hosts.log_tail import TAIL_BYTES, shown_lines
+from airflow_eos_provider.rollout.hosts.machine.far_log import FarLog
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.service.far_act import (
     HELPER_SECONDS,
@@ -27,9 +28,6 @@ from airflow_eos_provider.rollout.hosts.service.far_act import (
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
 
 _WITHHELD = "***"
-
-#: Prints the last bytes of what was written to a log since a place in it.
-_TAIL = 'tail -c "+$1" -- "$2" | tail -c "$3"'
 
 
 class FarRestart:
@@ -192,13 +190,14 @@ class FarRestart:
                 )
 
     def _log_tail(self, record: FarRecord) -> str:
-        log = self._worker.log
-        if log is None:
+        if self._worker.log is None:
             return "The description names no log."
-        answer = self._machine.run(["/bin/sh", "-c", _TAIL, "sh", str(record.log_from + 1), str(log), str(TAIL_BYTES)])
-        if answer.err and not answer.out:
-            return f"Its log {log} cannot be read: {answer.problem}."
-        return f"Its log:\n{shown_lines(answer.out.decode('utf-8', 'replace'), secrets=self._secrets())}"
+        by_sudo = self._worker.machine is not None and "log" in self._worker.machine.sudo
+        try:
+            log = FarLog(self._machine, PurePosixPath(self._worker.log), sudo=by_sudo)
+            return f"Its log:\n{log.tail(record.log_from, secrets=self._secrets())}"
+        except EosError as error:
+            return f"Its log cannot be read: {error.found}"
 
     def _secrets(self) -> tuple[str, ...]:
         return secrets_of(dict(self._worker.env))

@@ -31,13 +31,13 @@ from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import Observed, judge
 from airflow_eos_provider.errors import ConfigurationError, FencedError, PlanMovedError, RefusedError
 from airflow_eos_provider.process_start import ProcessStart
+from airflow_eos_provider.rollout.hosts import ownership
 from airflow_eos_provider.rollout.hosts.beside_unit import Way
 from airflow_eos_provider.rollout.hosts.edited_file import backup_path
 from airflow_eos_provider.rollout.hosts.host import WorkerStartError
 from airflow_eos_provider.rollout.hosts.process import (
     detached_restart,
     files,
-    ownership,
     restart_act,
     restart_helper,
     worker_process,

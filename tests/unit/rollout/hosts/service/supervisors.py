@@ -43,13 +43,21 @@ if "fail" in options:
     sys.exit("the worker found its settings wrong\\npassword = canary-in-the-log\\nthe end")
 if "deaf" in options:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-if "slow" in options:
-    signal.signal(signal.SIGTERM, lambda *_: (time.sleep(1.5), sys.exit(0)))
+def end_when_released(*_):
+    released = pathlib.Path(f"{config}.released")
+    deadline = time.monotonic() + 60
+    while not released.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    sys.exit(0)
+if "held" in options:
+    signal.signal(signal.SIGTERM, end_when_released)
 mode = pathlib.Path(config).read_text().rpartition("exactly.once.source.support=")[2].split()[0]
 now = datetime.datetime.now().strftime("%Y-%m-%d %H:%M:%S,%f")[:-3]
 print(f"[{now}] INFO DistributedConfig values: \\n\\texactly.once.source.support = {mode}\\n", flush=True)
 ignored = [s.name for s in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP) if signal.getsignal(s) is signal.SIG_IGN]
 print(f"ignores {ignored}", flush=True)
+if "late" in options:
+    time.sleep(3)
 server = socket.create_server(("127.0.0.1", int(port)))
 while True:
     server.accept()[0].close()

@@ -57,6 +57,7 @@ class ProcessView:
     :param session: its session; the pid of the process that began it.
     :param cgroups: paths of its control groups.
     :param namespaces: ``pid`` and ``mnt``; one that may not be read is missing.
+    :param user: the user's name, on its machine; empty for what this machine calls it.
     """
 
     pid: int
@@ -66,6 +67,7 @@ class ProcessView:
     session: int
     cgroups: tuple[str, ...] = ()
     namespaces: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
 
     @property
     def unit(self) -> str | None:
@@ -133,7 +135,7 @@ def obstacles(
 def _of_user(top: ProcessView, here: ProcessView) -> tuple[str, str] | None:
     if top.uid == here.uid:
         return None
-    theirs, ours = user_name(top.uid), user_name(here.uid)
+    theirs, ours = top.user or user_name(top.uid), here.user or user_name(here.uid)
     return (
         f"pid {top.pid} runs as {theirs} (uid {top.uid}) and this is {ours} (uid {here.uid}): started from here, "
         f"the worker would run as {ours}",
@@ -162,8 +164,7 @@ def _of_unit(top: ProcessView, here: ProcessView) -> tuple[str, str] | None:
     return (
         f"pid {top.pid} belongs to the systemd unit {top.unit}: systemd may start it again, and a worker started from "
         "here would be a second one, outside of the unit",
-        "this version restarts no units: change and restart this worker by systemctl, "
-        "or run it without a unit while it is rolled",
+        f"describe it as what it is: service: {{systemd: {top.unit.removesuffix('.service')}}}",
     )
 
 

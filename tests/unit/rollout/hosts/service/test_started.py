@@ -1,0 +1,476 @@
+"""A worker of another machine that nobody owns, stopped and started over a real sshd."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.errors import ConfigurationError, FencedError, RefusedError
+from airflow_eos_provider.processes import identify
+from airflow_eos_provider.rollout.hosts.host import WorkerStartError
+from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
+from airflow_eos_provider.rollout.hosts.service import far_act
+from airflow_eos_provider.rollout.hosts.service.started import StartedFacts, StartedService
+from tests.sshd import Sshd
+from tests.unit.rollout.hosts.service.supervisors import end_workers, is_listening, worker_in
+from tests.waiting import until
+
+SECRET = "canary-in-the-environment\n\\second 'line'"
+
+
+@dataclass
+class Far:
+    """A worker on a machine over SSH.
+
+    :param state: where acts leave their records.
+    """
+
+    worker: WorkerDescription
+    state: Path
+
+    @property
+    def service(self) -> StartedService:
+        """As another process, which knows nothing, would have it."""
+        return StartedService(machine_of(self.worker.machine), self.worker)
+
+    @property
+    def record(self) -> Path:
+        return self.state / "airflow_eos_provider" / f"{far_act.record_name(self.worker)}.restart"
+
+    def let(self, *options: str) -> None:
+        """Give the worker's next starts these options."""
+        Path(f"{self.worker.config}.options").write_text("\n".join(options))
+
+    def restart(self, service: StartedService | None = None, **arguments: Any) -> list[str]:
+        """Restart it; what has happened, in words."""
+        events: list[str] = []
+        service = service or self.service
+        settings: dict[str, Any] = {
+            "config_sha256": "c",
+            "changed_at": None,
+            "stop_grace_seconds": 20.0,
+            "rollout": "r",
+        }
+        settings |= {"on_event": events.append, "permit": events.append, "replaces": "", **arguments}
+        service.restart(**settings)
+        return events
+
+    def helper(self) -> int:
+        """The pid of the act's helper, once it is at work."""
+        until(self.record.exists, "the record", seconds=30, pause=0.005)
+        return int(re.findall(r"^helper (\d+)", self.record.read_text(), re.MULTILINE)[0])
+
+    def release(self) -> None:
+        """Let a worker that is held end, and those after it at once."""
+        Path(f"{self.worker.config}.released").touch()
+
+    def pid(self) -> int:
+        assert self.worker.pid_file is not None
+        return int(self.worker.pid_file.read_text())
+
+    def left(self) -> list[str]:
+        """What acts on this worker have left."""
+        return [path.name for path in self.record.parent.glob(f"{self.record.name.removesuffix('.restart')}*")]
+
+
+@pytest.fixture
+def far(sshd: Sshd, far_state: Path, tmp_path: Path) -> Iterator[Far]:
+    worker = worker_in(tmp_path)
+    yield Far(
+        replace(
+            worker,
+            machine=sshd.description(),
+            pid_file=tmp_path / "w1.pid",
+            cwd=tmp_path,
+            env={"WORKER_PASSWORD": SECRET, "PLAIN": "1"},
+        ),
+        far_state,
+    )
+    end_workers(worker.start)
+
+
+@pytest.fixture
+def running(far: Far) -> Far:
+    """The same, started by the service itself."""
+    far.restart()
+    return far
+
+
+@pytest.mark.parametrize("shell", ["/bin/dash", "/bin/bash"])
+def test_a_worker_is_started_and_restarted(
+    far: Far, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: str
+) -> None:
+    name = tmp_path / "sh"  # a bash of this name is a POSIX shell
+    name.symlink_to(shell)
+    monkeypatch.setattr(far_act, "SHELL", str(name))
+    stopped = far.service.look()
+    assert (stopped.stopped, stopped.token, stopped.problem, stopped.obstacles) == (True, "", None, ())
+    assert far.restart() == ["start", f"started as pid {far.pid()}"]
+    before = far.service.look()
+    first = far.pid()
+    assert before.process is not None
+    assert (before.process.pid, before.reads_file, before.obstacles, before.problem) == (first, True, (), None)
+    assert far.restart(replaces=before.token) == ["stop", f"stopping pid {first}", f"started as pid {far.pid()}"]
+    after = far.service.look()
+    assert after.process is not None
+    assert after.process.pid == far.pid() != first
+    assert after.token != before.token
+    assert far.left() == []
+
+
+def test_the_worker_gets_its_variables_and_nothing_of_the_login_or_the_act(running: Far) -> None:
+    environment = dict(
+        pair.partition(b"=")[::2] for pair in Path(f"/proc/{running.pid()}/environ").read_bytes().split(b"\0")
+    )
+    assert environment[b"WORKER_PASSWORD"] == SECRET.encode()
+    assert not {b"SSH_CONNECTION", b"SSH_CLIENT", b"LC_ALL"} & environment.keys()
+    assert not [name for name in environment if name.startswith(b"eos_")]
+    assert Path(f"/proc/{running.pid()}/cwd").resolve() == running.worker.cwd
+    assert os.getsid(running.pid()) == running.pid()
+    assert running.worker.log is not None
+    assert "ignores []" in running.worker.log.read_text()
+
+
+def test_a_secret_is_on_no_command_line_and_in_no_record(far: Far) -> None:
+    far.let("deaf")
+    far.restart()
+    act = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    seen: list[str] = []
+
+    def look(_event: str) -> None:
+        seen.append(far.record.read_text())
+        for line in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                seen.append(line.read_bytes().decode("utf-8", "replace"))
+            except OSError:
+                continue
+
+    far.restart(on_event=look, stop_grace_seconds=0.5)
+    act.kill()
+    act.wait()
+    assert any("stopping pid" in each for each in seen)
+    assert not [each for each in seen if "canary-in-the-environment" in each]
+
+
+def test_a_worker_that_does_not_stop_is_killed(far: Far) -> None:
+    far.let("deaf")
+    far.restart()
+    first = far.pid()
+    events = far.restart(stop_grace_seconds=0.5)
+    assert f"pid {first} did not stop within 0 s and was killed" in events
+    assert far.pid() != first
+
+
+def test_a_whole_family_is_stopped_and_its_first_process_is_what_is_stopped(far: Far) -> None:
+    far.let("wrap")
+    worker = replace(far.worker, start=(*far.worker.start, "wrap"))
+    far.worker = worker
+    far.let()
+    far.restart()
+    facts = far.service.look()
+    assert facts.process is not None
+    assert facts.top is not None
+    assert (facts.top.pid, facts.process.parent) == (far.pid(), far.pid())
+    far.restart()
+    assert identify(facts.process.pid) is None
+    until(lambda: is_listening(worker), "the new worker", seconds=30)
+
+
+def test_a_worker_that_ends_at_once_is_a_failure_with_its_log_and_without_secrets(far: Far) -> None:
+    far.let("fail")
+    with pytest.raises(WorkerStartError) as failure:
+        far.restart()
+    assert "the end" in str(failure.value)
+    assert "canary" not in str(failure.value)
+    assert far.left() == []
+
+
+def test_a_permit_that_is_refused_leaves_all_as_it_was(running: Far) -> None:
+    def refuse(_act: str) -> None:
+        raise FencedError("Another controller has taken over.")
+
+    before = running.pid()
+    with pytest.raises(FencedError):
+        running.restart(permit=refuse)
+    assert running.pid() == before
+    assert running.left() == []
+
+
+def test_a_port_that_another_process_holds_is_not_taken(far: Far) -> None:
+    with socket.create_server(("127.0.0.1", int(far.worker.url.rpartition(":")[2]))):
+        facts = far.service.look()
+        assert (facts.stopped, facts.listens) == (False, True)
+        with pytest.raises(RefusedError, match="is held by another process"):
+            far.restart()
+
+
+def test_a_port_that_is_taken_between_stop_and_start_is_a_recorded_failure(
+    running: Far, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(far_act, "PORT_FREE_SECONDS", 0.5)
+    port = int(running.worker.url.rpartition(":")[2])
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    running.let("deaf")
+
+    def hold(_act: str) -> None:
+        os.kill(running.pid(), signal.SIGKILL)  # the worker dies after it was announced, and another takes its port
+        until(lambda: not is_listening(running.worker), "the port", seconds=30, pause=0.01)
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", port))
+        holder.listen()
+
+    with holder, pytest.raises(RefusedError, match="was stopped and not started: its port is held"):
+        running.restart(permit=hold)
+    assert running.left() == []
+
+
+def test_a_process_that_is_not_the_announced_one_any_more_is_not_touched(
+    running: Far, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pid was reused: the same number, another start."""
+    service = running.service
+    look = service.look
+
+    def older() -> StartedFacts:
+        facts = look()
+        assert facts.top is not None
+        boot, pid, ticks = facts.top.start.split("/")
+        return replace(facts, top=replace(facts.top, start=f"{boot}/{pid}/{int(ticks) - 1}"))
+
+    monkeypatch.setattr(service._restart, "_look", older)
+    before = running.pid()
+    with pytest.raises(RefusedError, match=r"is not the one that was to be replaced\. Nothing was stopped"):
+        running.restart(service)
+    assert running.pid() == before
+    assert is_listening(running.worker)
+    assert running.left() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"log": None}, "has no 'log'"),
+        ({"pid_file": None}, "has no 'pid_file'"),
+        ({"cwd": Path("/nowhere")}, "its working folder /nowhere does not exist"),
+        ({"start": ("/nowhere/connect.sh",)}, r"names no program that can be run .* \(/nowhere/connect.sh\)"),
+        ({"start": ("/bin/sh", "-daemon")}, "leaves the worker to itself"),
+        ({"env": {"a-b": "1"}}, "The variable 'a-b' cannot be set"),
+    ],
+)
+def test_what_cannot_be_started_is_not_stopped(running: Far, change: dict[str, Any], why: str) -> None:
+    before = running.pid()
+    running.worker = replace(running.worker, **change)
+    with pytest.raises(ConfigurationError, match=why):
+        running.restart()
+    assert identify(before) is not None
+
+
+def test_a_pid_file_that_names_another_process_is_refused(far: Far) -> None:
+    assert far.worker.pid_file is not None
+    far.worker.pid_file.write_text(f"{os.getpid()}\n")
+    with pytest.raises(RefusedError, match="names neither"):
+        far.restart()
+
+
+def test_a_worker_with_a_stale_pid_file_is_known_by_its_start_command(running: Far) -> None:
+    assert running.worker.pid_file is not None
+    before = running.pid()
+    running.worker.pid_file.unlink()
+    facts = running.service.look()
+    assert facts.process is not None
+    assert facts.process.pid == before
+    running.restart()
+    assert running.pid() != before
+    assert identify(before) is None
+
+
+def test_a_supervisor_above_the_worker_is_an_obstacle(running: Far, tmp_path: Path) -> None:
+    os.kill(running.pid(), signal.SIGKILL)
+    until(lambda: not is_listening(running.worker), "the port", seconds=30)
+    shell = subprocess.Popen(["/bin/sh", "-c", '"$@"; :', "sh", *running.worker.start], start_new_session=True)
+    try:
+        until(lambda: is_listening(running.worker), "the worker", seconds=30)
+        child = subprocess.run(["pgrep", "-P", str(shell.pid)], capture_output=True, text=True, check=True).stdout
+        assert running.worker.pid_file is not None
+        running.worker.pid_file.write_text(child)
+        with pytest.raises(RefusedError, match=rf"was started by pid {shell.pid} \((sh|dash)\), which still runs"):
+            running.restart()
+    finally:
+        os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
+
+
+def act_in_background(far: Far, **arguments: Any) -> subprocess.Popen[bytes]:
+    """A controller of its own, so that it can be killed."""
+    code = (
+        "import pickle, sys; far, arguments = pickle.loads(sys.stdin.buffer.read());"
+        "far.restart(on_event=lambda _: None, permit=lambda _: None, **arguments)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, cwd=Path(__file__).parents[5])
+    assert process.stdin is not None
+    process.stdin.write(pickle.dumps((far, arguments)))
+    process.stdin.close()
+    return process
+
+
+def phase(far: Far) -> str:
+    try:
+        return re.findall(r"^phase (\w+)", far.record.read_text(), re.MULTILINE)[0]
+    except (FileNotFoundError, IndexError):
+        return ""
+
+
+def test_a_connection_that_is_cut_between_stop_and_start_is_mended_and_the_machine_has_finished(
+    far: Far, sshd: Sshd
+) -> None:
+    far.let("held")
+    far.restart()
+    first = far.pid()
+    events: list[str] = []
+
+    def cut(event: str) -> None:
+        events.append(event)
+        if event.startswith("stopping"):
+            assert sshd.kill_sessions()
+            far.release()
+
+    far.restart(on_event=cut)
+    assert far.pid() != first
+    assert is_listening(far.worker)
+    assert events[-1] == f"started as pid {far.pid()}"
+    assert far.left() == []
+
+
+def test_a_controller_that_is_killed_leaves_an_act_that_ends_and_that_the_next_one_reports_once(far: Far) -> None:
+    far.let("held")
+    far.restart()
+    before = far.service.look()
+    controller = act_in_background(far, replaces=before.token)
+    until(lambda: phase(far) == "stopping", "the act", seconds=30, pause=0.01)
+    controller.kill()
+    controller.wait()
+    assert far.service.look().restart == "a restart of rollout r is stopping"
+    events: list[str] = []
+
+    def hear(event: str) -> None:
+        events.append(event)
+        far.release()
+
+    far.restart(replaces=before.token, on_event=hear)
+    assert events == [
+        "a restart that was begun before is under way; waiting for its end",
+        f"stopping pid {before.process.pid if before.process else 0}",
+        f"started as pid {far.pid()}",
+    ]
+    assert far.left() == []
+
+
+def test_an_act_of_another_rollout_is_waited_for_and_then_forgotten(far: Far) -> None:
+    far.let("held")
+    far.restart()
+    first = far.pid()
+    controller = act_in_background(far, rollout="other")
+    until(lambda: phase(far) == "stopping", "the act", seconds=30, pause=0.01)
+    controller.kill()
+    controller.wait()
+    events: list[str] = []
+
+    def hear(event: str) -> None:
+        events.append(event)
+        far.release()
+
+    far.restart(on_event=hear, permit=hear)
+    started = [event for event in events if event.startswith("started as")]
+    assert len(started) == 2
+    assert "stop" in events
+    assert far.pid() != first
+    assert far.left() == []
+
+
+def test_of_two_controllers_at_once_one_acts_and_both_see_a_running_worker(running: Far) -> None:
+    before = running.service.look()
+    first = running.pid()
+    controllers = [act_in_background(running, replaces=before.token) for _ in range(3)]
+    codes = [controller.wait(60) for controller in controllers]
+    assert 0 in codes
+    assert is_listening(running.worker)
+    assert running.pid() != first
+    starts = running.worker.log.read_text().count("DistributedConfig values") if running.worker.log else 0
+    workers = subprocess.run(["pgrep", "-fc", str(running.worker.start[1])], capture_output=True, text=True).stdout
+    assert int(workers) == 1
+    assert starts >= 2
+
+
+@pytest.mark.parametrize("when", ["stopping", "started"])
+def test_a_helper_that_is_killed_is_said_to_be_cut_off_and_the_next_restart_goes_on(far: Far, when: str) -> None:
+    far.let("held")
+    far.restart()
+    before = far.service.look()
+
+    def kill(event: str) -> None:
+        if event.startswith(when):
+            os.kill(far.helper(), signal.SIGKILL)
+        if not event.startswith("stopping") or when == "stopping":
+            far.release()
+
+    if when == "started":
+        far.release()
+        far.let("late")  # it is watched for a while
+    with pytest.raises(RefusedError, match=f"was cut off: it was {when}"):
+        far.restart(on_event=kill, replaces=before.token)
+    assert before.process is not None
+    until(lambda: identify(before.process.pid) is None, "the old worker's end", seconds=60)
+    far.let()
+    far.restart(replaces=before.token)
+    assert is_listening(far.worker)
+    assert far.left() == []
+
+
+def test_requests_to_end_are_put_off_until_the_act_is_over(far: Far) -> None:
+    far.let("held")
+    far.restart()
+
+    def ask(event: str) -> None:
+        if event.startswith("stopping"):
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                os.kill(far.helper(), number)
+            far.release()
+
+    far.restart(on_event=ask)
+    assert is_listening(far.worker)
+    assert far.worker.log is not None
+    assert "ignores []" in far.worker.log.read_text().rpartition("DistributedConfig")[2]
+
+
+def test_a_record_of_another_boot_is_an_act_that_was_cut_off(running: Far) -> None:
+    before = running.service.look()
+    key = f"rollout r\nreplaces {before.token}\nsha256 c"
+    running.record.write_text(
+        f"schema 1\nact a\n{key}\nhelper 1 1 other-boot\nphase stopping\npid 0\nticks 0\nfailure \ncode \n"
+        "log_from 0\ndetail \nend\n"
+    )
+    assert running.service.look().restart is None
+    first = running.pid()
+    assert running.restart(replaces=before.token)[0] == "stop"  # it begins anew
+    assert running.pid() != first
+    assert running.left() == []
+
+
+def test_an_act_ends_within_its_time(running: Far) -> None:
+    begun = time.monotonic()
+    running.restart()
+    assert time.monotonic() - begun < far_act.RESTART_SECONDS
