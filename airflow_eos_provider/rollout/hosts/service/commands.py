@@ -203,6 +203,7 @@ class CommandService:
         """
         self._restart.run(
             config_sha256=config_sha256,
+            changed_at=changed_at,
             stop_grace_seconds=stop_grace_seconds,
             on_event=on_event,
             permit=permit,

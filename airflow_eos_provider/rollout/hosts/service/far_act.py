@@ -107,7 +107,14 @@ class Failure(StrEnum):
     ENDED_AT_ONCE = "ended at once"
     COMMAND_FAILED = "command failed"  #: the supervisor's restart command
     NOT_STARTED = "not started"  #: its supervisor has stopped it, and no other process runs
-    MOVED = "moved"  #: another process runs than the one that was announced; nothing was touched
+
+
+class Beginning(StrEnum):
+    """What a machine answers to an act."""
+
+    BEGUN = "begun"
+    IN_FLIGHT = "in flight"  #: another act is; nothing was touched
+    MOVED = "moved"  #: another process has come since the controller has looked; nothing was touched
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +143,7 @@ class FarTask:
     :param grace_seconds: how long the worker may take to stop.
     :param url: where the worker listens.
     :param status: the command that names the worker's pid.
+    :param pid_file_said: the first word of the pid file, when it was decided what is to be stopped.
     :param act: names this very act.
     """
 
@@ -150,6 +158,7 @@ class FarTask:
     cwd: str = "/"
     log: str = ""
     pid_file: str = ""
+    pid_file_said: str = ""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     act: str = field(default_factory=lambda: secrets.token_hex(8))
 
@@ -170,6 +179,7 @@ class FarTask:
             *(("grace", _hundredths(self.grace_seconds)), ("kill", _hundredths(KILL_SECONDS))),
             *(("port", _hundredths(PORT_FREE_SECONDS)), ("watch", _hundredths(EARLY_END_SECONDS))),
             *(("cwd", self.cwd), ("log", self.log), ("pid_file", self.pid_file)),
+            ("pid_file_said", self.pid_file_said),
             *(("word", word) for word in self.words),
             *(("status", word) for word in self.status),
             *(("variable", f"{name}={value}") for name, value in self._variables()),
@@ -249,8 +259,10 @@ class FarActs:
         """
         return self._parsed(self._machine.run(self._words("show"), stdin=_script()))
 
-    def begin(self, task: FarTask, on_event: Callable[[str], None]) -> None:
+    def begin(self, task: FarTask, on_event: Callable[[str], None]) -> Beginning:
         """Let the machine begin an act, which ends without this process.
+
+        :returns: whether it has begun, or was done already by another controller of the rollout.
 
         :raises RefusedError: it has not begun; nothing was touched.
         :raises MachineLostError: the machine is lost, and it is not known whether it has begun.
@@ -265,12 +277,13 @@ class FarActs:
             on_event(f"the connection to {self._where} was lost; looking what has happened there")
             record = self._patiently(self.look, time.monotonic() + LOST_SECONDS).record
             if record is not None and record.act == task.act:
-                return
+                return Beginning.BEGUN
             # An order that is given twice is carried out once: the record knows it.
             answer = self._machine.detached(words, stdin=stdin)
         said = answer.out.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        if said != "begun":
+        if said not in set(Beginning):
             raise self._refusal(said, answer)
+        return Beginning(said)
 
     def follow(self, seconds: float, on_event: Callable[[str], None]) -> RecordLook:
         """Follow an act until it is over, also over connections that are lost.
@@ -333,11 +346,6 @@ class FarActs:
 
     def _refusal(self, said: str, answer: Answer) -> RefusedError:
         match said.partition(" ")[0]:
-            case "in":
-                why, remedy = "another restart of this worker is under way there", "Wait for its end."
-            case "moved":
-                why = "its process is not the one that was to be replaced"
-                remedy = "Look what has restarted it, and plan again."
             case "no":
                 why = f"the record {said.removeprefix('no record ')} cannot be written"
                 remedy = "Make room for it, or let this login write there."

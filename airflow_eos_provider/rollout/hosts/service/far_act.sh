@@ -109,7 +109,7 @@ read_task() {
     word) words=$((words + 1)) && eval "eos_word_$words=\$value" ;;
     status) statuses=$((statuses + 1)) && eval "eos_status_$statuses=\$value" ;;
     variable) variables=$((variables + 1)) && eval "eos_variable_$variables=\$value" ;;
-    kind | act | rollout | replaces | sha256 | stop_pid | stop_ticks | grace | kill | port | watch | listen | cwd | log | pid_file)
+    kind | act | rollout | replaces | sha256 | stop_pid | stop_ticks | grace | kill | port | watch | listen | cwd | log | pid_file | pid_file_said)
       eval "$key=\$value"
       ;;
     esac
@@ -200,6 +200,28 @@ refuse() {
   exit 0
 }
 
+# Whether the record is that of this act, or of the same one by another controller, which has ended.
+is_done() {
+  [ -r "$record" ] || return 1
+  grep -qxF "act $act" "$record" && return 0
+  [ -n "$rollout" ] && grep -qxF "rollout $rollout" "$record" && grep -qxF "replaces $replaces" "$record" &&
+    grep -qxF "sha256 $sha256" "$record" && grep -qE '^phase (done|failed)$' "$record"
+}
+
+# Whether another process has come since the controller has looked: nothing is touched then. The pid file is written
+# before a worker opens its port.
+has_moved() {
+  case $kind in
+  commands) is_replaced ;;
+  *)
+    said=
+    { read -r said rest <"$pid_file"; } 2>/dev/null
+    [ "$said" != "$pid_file_said" ] && return 0
+    [ "$stop_pid" -ne 0 ] && look_at "$stop_pid" && [ "$ticks" != "$stop_ticks" ]
+    ;;
+  esac
+}
+
 begin() {
   trap : HUP INT TERM # a handler: what is ignored would be ignored by the worker as well
   cd / || exit 1
@@ -211,13 +233,14 @@ begin() {
   (umask 077 && mkdir -p "$folder") 2>/dev/null || refuse "no record $record"
   claim
   case $? in 1) refuse 'in flight' ;; 2) refuse "no record $record" ;; esac
-  # Of an order that was given twice, since its answer was lost, the second is none.
-  grep -qx "act $act" "$record" 2>/dev/null && refuse begun
+  # Of an order that was given twice, since its answer was lost, the second is none. Nor is one of a rollout whose very
+  # act another controller has carried out since this one has looked.
+  is_done && refuse begun
   # What killed acts have left: none but this one is at work.
   for left in "$record".[0-9]* "$folder/$name".out.*; do
     [ -e "$left" ] && rm -f "$left"
   done
-  if [ "$stop_pid" -ne 0 ] && look_at "$stop_pid" && [ "$ticks" != "$stop_ticks" ]; then refuse moved; fi
+  has_moved && refuse moved
   [ -z "$log" ] || log_from=$(stat -L -c %s -- "$log" 2>/dev/null) || log_from=0
   write_record || refuse "no record $record"
   answer begun
@@ -294,9 +317,6 @@ is_replaced() {
 
 # Between the stop and the start stands the supervisor's own client, so nothing here ends it, however long it takes.
 restart_by_command() {
-  if is_replaced; then
-    fail moved "another process than the one to be replaced runs by now: pid $new_pid"
-  fi
   if [ "$stop_pid" -ne 0 ]; then
     say "restarting pid $stop_pid by its supervisor's command"
   else

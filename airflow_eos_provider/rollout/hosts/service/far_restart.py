@@ -11,13 +11,14 @@ from pathlib import PurePosixPath
 from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.redaction import redact, secrets_of
-from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Permit, WorkerStartError
+from airflow_eos_provider.rollout.hosts.host import CLOCK_TICK_SECONDS, NOT_RUNNING, Permit, WorkerStartError
 from airflow_eos_provider.rollout.hosts.machine.far_log import FarLog
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.service.far_act import (
     HELPER_SECONDS,
     RESTART_SECONDS,
     ActKey,
+    Beginning,
     Failure,
     FarActs,
     FarRecord,
@@ -28,6 +29,9 @@ from airflow_eos_provider.rollout.hosts.service.far_act import (
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
 
 _WITHHELD = "***"
+
+#: Where another act begins at the same moment, its end is waited for, so often.
+_ATTEMPTS = 3
 
 
 class FarRestart:
@@ -67,6 +71,7 @@ class FarRestart:
         self,
         *,
         config_sha256: str,
+        changed_at: float | None,
         stop_grace_seconds: float,
         on_event: Callable[[str], None],
         permit: Permit,
@@ -79,15 +84,45 @@ class FarRestart:
             on_event(self._shown(event))
 
         key = ActKey(rollout, replaces, config_sha256)
-        look = self._earlier_act(key, stop_grace_seconds, shown)
-        if look is None:
+        for _ in range(_ATTEMPTS):
+            look = self._earlier_act(key, stop_grace_seconds, shown)
+            if look is not None:
+                break
             facts = self._look()
+            if _is_done(facts, key, changed_at):
+                on_event(f"it was restarted already: {facts.runs_as}")
+                return
             task = self._task(facts, key, stop_grace_seconds)
             permit("stop" if task.stop_pid else "start")
-            self._acts.begin(task, shown)
-            look = self._acts.follow(task.seconds, shown)
+            beginning = self._acts.begin(task, shown)
+            if beginning is Beginning.BEGUN:
+                look = self._acts.follow(task.seconds, shown)
+                break
+            if beginning is Beginning.MOVED:
+                look = RecordLook(self._require_seen(key), "")
+                break
+        else:
+            raise RefusedError(
+                f"{self._worker.worker_id} is being restarted on {self._where} by another controller, again and again.",
+                remedy="Look who else restarts it.",
+            )
+        assert look is not None
         record = look.record or self._seen(key)
         self._report_outcome(record, look.path)
+
+    def _require_seen(self, key: ActKey) -> FarRecord:
+        """The act of this rollout that another controller has carried out and reported.
+
+        :raises RefusedError: none is seen.
+        """
+        record = self._seen(key) if key.rollout and key.replaces else None
+        if record is None:
+            raise RefusedError(
+                f"{self._worker.worker_id} was not restarted: its process is not the one that was to be replaced. "
+                "Nothing was stopped.",
+                remedy="Look what has restarted it, and plan again.",
+            )
+        return record
 
     def _earlier_act(self, key: ActKey, grace_seconds: float, on_event: Callable[[str], None]) -> RecordLook | None:
         """An act that was begun before and not reported: the same one, over by now; None if there is none.
@@ -178,11 +213,6 @@ class FarRestart:
                     f"{worker_id} could not be stopped: {detail}.",
                     remedy="Log in as a user who may stop all of the worker's processes.",
                 )
-            case Failure.MOVED:
-                return RefusedError(
-                    f"{worker_id} was not restarted: {detail}. Nothing was stopped.",
-                    remedy="Look what has restarted it, and plan again.",
-                )
             case _:
                 return RefusedError(
                     f"The restart of {worker_id} failed in its helper: {record.failure}: {detail}.",
@@ -207,3 +237,13 @@ class FarRestart:
         for secret in self._secrets():
             text = text.replace(secret, _WITHHELD)
         return redact(text)
+
+
+def _is_done(facts: ServiceFacts, key: ActKey, changed_at: float | None) -> bool:
+    """Whether what runs is another start than the one that this rollout has announced, and has read the file as it is.
+
+    :param changed_at: when the file was last changed, seconds since the epoch, by its machine's clock.
+    """
+    if not key.rollout or facts.process is None or facts.token in (NOT_RUNNING, key.replaces) or changed_at is None:
+        return False
+    return facts.process.started_at > changed_at + CLOCK_TICK_SECONDS

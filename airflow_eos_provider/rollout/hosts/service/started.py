@@ -43,6 +43,9 @@ _DAEMON = "-daemon"
 #: A process that started so long after its pid file was written merely inherited the number, seconds.
 _PID_FILE_SECONDS = 1.0
 
+#: A process that is about to end is looked at so often, with a pause of so many seconds.
+_LOOKS, _LOOK_SECONDS = 5, 0.2
+
 #: Programs that start scripts are written for.
 _INTERPRETERS = (*sorted(SHELLS), "python", "perl", "ruby")
 
@@ -96,11 +99,13 @@ class StartedFacts(ServiceFacts):
     :param top: the first process of the worker's family.
     :param is_own: whether its command line names the worker's file or is its start command.
     :param listens: whether anything listens at the worker's port.
+    :param pid_file_said: the pid file's first word.
     """
 
     top: FarProcess | None = field(default=None, repr=False)
     is_own: bool = False
     listens: bool = False
+    pid_file_said: str = ""
 
 
 class StartedService:
@@ -153,6 +158,14 @@ class StartedService:
         :raises MachineLostError: its machine cannot be reached.
         :raises CommandError: it is no Linux.
         """
+        for _ in range(_LOOKS):
+            facts = self._look_once()
+            if facts.process is None or facts.process.command_line:
+                break
+            time.sleep(_LOOK_SECONDS)  # a process that is ending has no words any more
+        return facts
+
+    def _look_once(self) -> StartedFacts:
         worker = self._worker
         sent_at = time.time()
         arguments = (
@@ -191,6 +204,7 @@ class StartedService:
             top=top,
             is_own=bool(reads_file) or (process is not None and process.command_line == worker.start),
             listens=listens,
+            pid_file_said=" ".join(_text(parts, "pid").partition("\n")[0].split()[:1]),
         )
 
     def launch_now(self, facts: ServiceFacts) -> Launch:
@@ -215,6 +229,7 @@ class StartedService:
         """Stop it by signals and start it by its start command; see ``far_act.py``."""
         self._restart.run(
             config_sha256=config_sha256,
+            changed_at=changed_at,
             stop_grace_seconds=stop_grace_seconds,
             on_event=on_event,
             permit=permit,
@@ -263,6 +278,7 @@ class StartedService:
             cwd=str(worker.cwd or "/"),
             log=str(worker.log),
             pid_file=str(worker.pid_file),
+            pid_file_said=facts.pid_file_said,
             env=worker.env,
         )
 
