@@ -227,7 +227,7 @@ class Root:
         """
         words = [f"{name}={value}" for name, value in clock_environment(self.clock_offset_seconds).items()]
         layer.write("/etc/systemd/system.conf.d/clock.conf", f"[Manager]\nDefaultEnvironment={' '.join(words)}\n")
-        for unit in ("systemd-journald.service", "systemd-journal-flush.service", "dbus.service"):
+        for unit in ("systemd-journald.service", "systemd-journal-flush.service", "dbus.service", "ssh.service"):
             layer.write(f"/etc/systemd/system/{unit}.d/clock.conf", "[Service]\nUnsetEnvironment=LD_PRELOAD\n")
         layer.write(CLOCK_FILE, "".join(f"{word}\n" for word in words))
         with layer.path("/etc/ssh/sshd_config").open("a", encoding="utf-8") as config:
@@ -266,4 +266,6 @@ def clock_environment(offset_seconds: int) -> dict[str, str]:
         "LD_PRELOAD": str(faketime_library()),
         "FAKETIME": f"{offset_seconds:+d}s",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        # Else each timed wait of a JVM, which goes by the time since the boot, is over at once: it waits in circles.
+        "FAKETIME_FORCE_MONOTONIC_FIX": "0",
     }
