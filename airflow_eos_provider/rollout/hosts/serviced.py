@@ -68,7 +68,7 @@ class ServicedHost:
             file = self._look_at_file()
             running = self._running(service)
         except EosError as error:  # not to be reached, not to be logged in to, or no machine that can be looked at
-            return self._unseen(error.found.rstrip("."), error.remedy or "make its machine reachable")
+            return self._unseen(_why(error), error.remedy or "make its machine reachable")
         problems = [problem for problem in (file.problem, service.problem, *self._gaps()) if problem]
         process = service.process
         return HostFacts(
@@ -277,6 +277,12 @@ class ServicedHost:
         named = [f"{key} is set by {sources[key]}" for key in keys if key in sources]
         found = f"{error.found.rstrip('.')}: {', '.join(named)}." if named else error.found
         raise ConfigurationError(found, expected=error.expected, remedy=error.remedy) from error
+
+
+def _why(error: EosError) -> str:
+    """What was found and, of a host key that is not the known one, which one is."""
+    found = error.found.rstrip(".")
+    return f"{found}. Expected: {error.expected}" if error.expected else found
 
 
 def _zone_variable(process: FarProcess, service: ServiceFacts) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,8 +17,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_eos_provider.connect.placement import MachineDescription
+from airflow_eos_provider.connect.placement import MachineDescription, SystemdUnit
+from airflow_eos_provider.connect.worker import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.machine import ssh, ssh_connection
 from airflow_eos_provider.rollout.hosts.machine.machine import CommandError, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
@@ -158,15 +161,17 @@ def test_words_that_arrive_only_in_part_are_not_executed(tmp_path: Path) -> None
     assert not [*tmp_path.iterdir()]
 
 
+def fingerprint(sshd: Sshd) -> str:
+    words = ["ssh-keygen", "-lf", f"{sshd.host_key}.pub"]
+    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.split()[1]
+
+
 class TestHostKeys:
     def test_an_unknown_one_is_refused_and_shown(self, own: Sshd) -> None:
         own.known_hosts.write_text("")
         with pytest.raises(ConfigurationError) as error:
             machine_of(own.description()).run(["true"])
-        fingerprint = subprocess.run(
-            ["ssh-keygen", "-lf", f"{own.host_key}.pub"], capture_output=True, text=True, check=True, timeout=60
-        ).stdout.split()[1]
-        for words in ("127.0.0.1", str(own.port), "ssh-ed25519", fingerprint, str(own.known_hosts), "ssh-keyscan"):
+        for words in ("127.0.0.1", str(own.port), "ssh-ed25519", fingerprint(own), str(own.known_hosts), "ssh-keyscan"):
             assert words in str(error.value)
 
     @pytest.mark.parametrize("kind", ["ed25519", "rsa"])
@@ -177,6 +182,17 @@ class TestHostKeys:
         with pytest.raises(ConfigurationError, match="another host key than the known one") as error:
             machine.run(["true"])
         assert "It may be another machine" in str(error.value)
+
+    def test_a_host_whose_key_has_changed_says_both_keys(self, own: Sshd) -> None:
+        worker = WorkerDescription(
+            "http://127.0.0.1:1", config=Path("/etc/no"), machine=own.description(), service=SystemdUnit("connect")
+        )
+        known = fingerprint(own)
+        own.swap_host_key("ed25519")
+        problem = host_of(worker).observe().problem
+        assert problem is not None
+        assert known != fingerprint(own)
+        assert {known, fingerprint(own)} == set(re.findall(r"SHA256:[^\s,.]+", problem))
 
     @pytest.mark.parametrize(
         "option", ["StrictHostKeyChecking no", "UserKnownHostsFile none", "UserKnownHostsFile /dev/null"]
