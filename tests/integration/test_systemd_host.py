@@ -30,7 +30,7 @@ from airflow_eos_provider.lab.machine_login import MachineLogin, public_key
 from airflow_eos_provider.lab.machine_needs import missing
 from airflow_eos_provider.lab.machine_root import Root
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.rollout.hosts.host import WorkerStartError
+from airflow_eos_provider.rollout.hosts.host import NotRestartedError, WorkerStartError
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService, UnitFacts
@@ -551,7 +551,7 @@ def test_rights_that_are_missing_are_found_before_anything_is_stopped_and_narrow
     assert "systemctl restart" in obstacle.what
     assert "eos hosts sudoers" in obstacle.remedy
     assert without.startup(before).mode is None
-    with pytest.raises(RefusedError, match="is not allowed"):
+    with pytest.raises(NotRestartedError, match="is not allowed"):
         unit.restart(without)
     assert look(without).token == before.token
     plain = unit.service(user="eos")

@@ -12,7 +12,7 @@ from typing import Literal
 
 from airflow_eos_provider.errors import EosError, PlanMovedError, RolloutPausedError, UnreachableError
 from airflow_eos_provider.journal.journal import Journal
-from airflow_eos_provider.rollout.hosts.host import WorkerStartError
+from airflow_eos_provider.rollout.hosts.host import NotRestartedError, WorkerStartError
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.plan.plan import Plan
@@ -64,7 +64,8 @@ class Acts:
 
         :param replaces: start token of the process that is to be replaced.
         :raises FencedError: another controller has taken over.
-        :raises RolloutPausedError: its host cannot be reached; a restart that was begun there ends there.
+        :raises RolloutPausedError: its host cannot be reached, and a restart that was begun there ends there; or the
+            host refuses it before anything is stopped.
         :raises EosError: it could not be stopped, or it ended at once.
         """
         self.observer.session.hang_up()
@@ -78,6 +79,12 @@ class Acts:
             )
         except WorkerStartError:
             raise
+        except NotRestartedError as error:  # a right that is missing; the worker is not to blame, and is not restored
+            raise RolloutPausedError(
+                error.found,
+                expected=error.expected,
+                remedy=f"{error.remedy or 'Resolve that.'} Then apply the same plan again; it goes on from there.",
+            ) from error
         except UnreachableError as error:  # the worker is not to blame, and is not restored
             raise RolloutPausedError(
                 f"The host of {worker_id} cannot be reached, so it is not known whether it was restarted: "

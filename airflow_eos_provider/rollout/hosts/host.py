@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NewType, Protocol
 
 from airflow_eos_provider.connect.mode_evidence import Declared, Running
-from airflow_eos_provider.errors import UnreachableError
+from airflow_eos_provider.errors import RefusedError, UnreachableError
 from airflow_eos_provider.rollout.hosts.launch import Launch
 from airflow_eos_provider.rollout.settings import STOP_GRACE_SECONDS
 
@@ -31,6 +31,10 @@ Permit = Callable[[Literal["stop", "start"]], None]
 
 class WorkerStartError(UnreachableError):
     """A worker was started and ended at once; the message carries the end of its log."""
+
+
+class NotRestartedError(RefusedError):
+    """A restart was refused before anything was stopped: the worker is as it was, and not to blame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +187,7 @@ class Host(Protocol):
         :param replaces: start token of what is to be replaced, as that rollout has announced it.
         :raises ConfigurationError: the worker cannot be started; found out before anything is stopped.
         :raises RefusedError: it is not this worker's alone, or it could not be stopped.
+        :raises NotRestartedError: it is refused for a reason that is not the worker's; nothing was stopped.
         :raises WorkerStartError: it ended at once.
         """
         ...

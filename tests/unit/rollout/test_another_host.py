@@ -18,13 +18,14 @@ from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import GateFailedError, PlanMovedError, RolloutPausedError, UnreachableError
-from airflow_eos_provider.journal.records import Step, StepStatus
+from airflow_eos_provider.journal.records import RolloutState, Step, StepStatus
 from airflow_eos_provider.rollout.act.roll import Roll
 from airflow_eos_provider.rollout.gate.expectation import Baseline
 from airflow_eos_provider.rollout.hosts.host import (
     Edit,
     Host,
     HostFacts,
+    NotRestartedError,
     Obstacle,
     Permit,
     StartToken,
@@ -46,6 +47,7 @@ class Supervisor:
     :ivar done: what it was asked to do, in order.
     :ivar broken: workers that do not start in preparing.
     :ivar unreachable: workers whose restart is not known to have begun.
+    :ivar forbidden: workers that the login may not restart.
     """
 
     def __init__(self, cluster: Any) -> None:
@@ -53,6 +55,7 @@ class Supervisor:
         self.done: list[str] = []
         self.broken: set[str] = set()
         self.unreachable: set[str] = set()
+        self.forbidden: set[str] = set()
         self.runs = dict.fromkeys((W1, W2, W3), 1)
         self.former: Mode | None = None
 
@@ -130,6 +133,8 @@ class SupervisedHost:
         assert replaces in ("", self.observe().start_token), "the roll gives back the token that this host gave"
         if self.worker_id in self.supervisor.unreachable:
             raise UnreachableError("the supervisor does not answer", remedy="Start it.")
+        if self.worker_id in self.supervisor.forbidden:
+            raise NotRestartedError("the supervisor does not let this login restart it", remedy="Allow it.")
         permit("stop" if self.observe().is_running else "start")
         self.supervisor.run(self.worker_id)
         on_event(f"{self.observe().runs_as} was started")
@@ -255,6 +260,23 @@ def test_a_host_that_cannot_be_reached_pauses_the_roll_and_its_worker_is_not_res
     assert supervisor.done == ["write preparing", f"restart {W1}"]
     assert journal.steps[-1].status is StepStatus.INTENT
     supervisor.unreachable.clear()
+    again, _ = roll_of(world, plan, roll.steps)
+    assert again.run() is None
+    assert supervisor.done[2:] == [f"restart {W3}", f"restart {W2}"]
+
+
+def test_a_restart_that_is_not_allowed_pauses_the_roll_and_its_worker_is_not_restored(supervisor: Supervisor) -> None:
+    world = World(supervisor)
+    plan = world.plan()
+    supervisor.forbidden = {W3}
+    roll, journal = roll_of(world, plan)
+    with pytest.raises(RolloutPausedError, match="does not let this login restart it") as paused:
+        roll.run()
+    assert "Allow it. Then apply the same plan again" in str(paused.value)
+    assert roll.failed_state is RolloutState.PAUSED
+    assert supervisor.done == ["write preparing", f"restart {W1}"]
+    assert journal.steps[-1].status is StepStatus.INTENT
+    supervisor.forbidden.clear()
     again, _ = roll_of(world, plan, roll.steps)
     assert again.run() is None
     assert supervisor.done[2:] == [f"restart {W3}", f"restart {W2}"]

@@ -15,7 +15,13 @@ from urllib.parse import urlsplit
 
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.redaction import secrets_of
-from airflow_eos_provider.rollout.hosts.host import CLOCK_TICK_SECONDS, NOT_RUNNING, Permit, WorkerStartError
+from airflow_eos_provider.rollout.hosts.host import (
+    CLOCK_TICK_SECONDS,
+    NOT_RUNNING,
+    NotRestartedError,
+    Permit,
+    WorkerStartError,
+)
 from airflow_eos_provider.rollout.hosts.log_tail import shown_lines
 from airflow_eos_provider.rollout.hosts.machine.far_process import as_word
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, MachineLostError
@@ -110,7 +116,7 @@ class UnitRestart:
             )
         if facts.unit.refuses_restart or facts.unit.needs_reload:
             obstacle = next(each for each in facts.obstacles if each.of_next_start)
-            raise RefusedError(
+            raise NotRestartedError(
                 f"{self._service.worker.worker_id} is not restarted: {obstacle.what}.", remedy=f"{obstacle.remedy}."
             )
         return facts, facts.unit
@@ -237,17 +243,17 @@ class UnitRestart:
         if not answer.ok:
             self._on_event(f"{otherwise}: {answer.problem}")
 
-    def _refusal(self, answer: Answer) -> RefusedError:
+    def _refusal(self, answer: Answer) -> NotRestartedError:
         words = " ".join(self._service.restart_words())
         said = answer.err.decode("utf-8", "replace").strip()
         if any(each in said.lower() for each in _PERMISSION_WORDS):
             why = said.splitlines()[0].rstrip(".")  # systemctl's last line says where to look for more
-            return RefusedError(
+            return NotRestartedError(
                 f"{self._service.worker.worker_id} was not restarted: '{words}' is not allowed: {why}. "
                 "Nothing was stopped.",
                 remedy="Let it go through sudo (machine: {sudo: [service]}), with the lines of 'eos hosts sudoers'.",
             )
-        return RefusedError(
+        return NotRestartedError(
             f"{self._service.worker.worker_id} was not restarted: '{words}' failed: {answer.problem}.",
             remedy=f"Look at it on {self._service.where}: systemctl status {self._service.unit}.",
         )
