@@ -40,7 +40,7 @@ def run(console: Console) -> list[Result]:
             observer = Observer(lab.cluster())
             _, baseline = wait_until_whole(observer, Baseline(), time.monotonic() + WORKER_SECONDS)
             careful, hasty = _by_hand(observer, baseline, Mode.PREPARING, console)
-            ours = _ours(lab, Mode.DISABLED, Path(folder), console)
+            ours = roll(lab, Mode.DISABLED, Path(folder), console)
         finally:
             lab.down()
     what = "one roll of three workers, gates included, against restarting them by hand one after the other"
@@ -72,7 +72,8 @@ def _edit(host: Host, mode: Mode) -> None:
     host.edit({MODE_PROPERTY: mode}, expect=digest)
 
 
-def _ours(lab: Lab, mode: Mode, folder: Path, console: Console) -> float:
+def roll(lab: Lab, mode: Mode, folder: Path, console: Console) -> float:
+    """Seconds of one roll by ``eos apply``; its plan is made before."""
     plan = json.loads(_eos(lab, folder, "plan", "--to", mode, "--json"))["hash"]
     began = time.monotonic()
     report = json.loads(_eos(lab, folder, "apply", plan, "--json"))

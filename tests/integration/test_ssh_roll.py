@@ -1,0 +1,301 @@
+"""Whole rolls over SSH under load: systemd units on machines of their own, by Airflow, by ``eos``, and by two machines.
+
+All on one lab. Each test begins in the mode in which the one before it ends; one that runs alone rolls there first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.connect.properties import parse
+from airflow_eos_provider.journal.journal import read_journal
+from airflow_eos_provider.journal.records import Lease, RolloutState, StepStatus
+from airflow_eos_provider.lab.airflow import AirflowLab, AirflowOptions, database_name, wait_for_dag
+from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
+from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.machine import Machine
+from airflow_eos_provider.lab.machine_login import MachineLogin, public_key
+from airflow_eos_provider.lab.machine_root import LOGIN_USER
+from airflow_eos_provider.lab.machine_worker import MachineWorker
+from airflow_eos_provider.lab.postgres import Postgres
+from tests.secret_search import CommandLines, Found, search_database, search_files, search_topics
+from tests.seen import modes
+from tests.system.components import has_heard_of_the_end
+from tests.system.modes import bring_to
+from tests.waiting import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+DAGS = Path(__file__).parents[2] / "dags"
+DAG_ID = "connect_exactly_once_upgrade"
+
+REFUSED = 3
+
+#: How long a roll, or a task of Airflow's, is waited for, seconds.
+ROLL_SECONDS = 400.0
+
+#: A lease that ends soon after its controller: it has to be longer than a stop with its grace.
+SHORT_LEASE = ("--stop-grace", "5", "--lease-seconds", "50")
+
+
+@pytest.fixture(scope="module")
+def lab(machines: None, lab_factory: Callable[[LabOptions], Lab]) -> Lab:
+    return lab_factory(
+        LabOptions(name="ssh-roll", machines=3, mode=Mode.DISABLED, rebalance_delay_ms=1000, session_timeout_ms=6000)
+    )
+
+
+@pytest.fixture
+def eos(lab: Lab, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]) -> Any:
+    return eos_of(lab, tmp_path)
+
+
+def machine_workers(lab: Lab) -> list[MachineWorker]:
+    return [worker for worker in lab.workers if isinstance(worker, MachineWorker)]
+
+
+def starts(lab: Lab) -> dict[str, int]:
+    """How often each worker was started so far, by the journal of its machine."""
+    script = 'journalctl -q -o cat -u "$1" | grep -c "Kafka Connect worker initializing"'
+    return {
+        worker.machine.name: int(worker.machine.run(["sh", "-c", script, "sh", worker.unit]).stdout)
+        for worker in machine_workers(lab)
+    }
+
+
+def files(lab: Lab) -> set[str]:
+    """The mode in each worker's file."""
+    return {parse(worker.config_bytes())[MODE_PROPERTY] for worker in machine_workers(lab)}
+
+
+def once_more(before: dict[str, int], times: int = 1) -> dict[str, int]:
+    return {name: count + times for name, count in before.items()}
+
+
+# by Airflow
+
+
+@pytest.fixture(scope="module")
+def airflow(lab: Lab, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowLab]:
+    """An Airflow whose connections name the workers' machines; they stand in its database, as an admin enters them."""
+    folder, dags = tmp_path_factory.mktemp("airflow"), tmp_path_factory.mktemp("dags")
+    shutil.copy(DAGS / f"{DAG_ID}.py", dags)
+    environment = {
+        "AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE": "True",
+        "AIRFLOW__EOS__ALLOW_HOST_COMMANDS_IN_CONNECTION": "True",
+        "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+    }
+    options = AirflowOptions(folder=folder, dags_folder=dags, postgres=postgres, environment=environment)
+    airflow = AirflowLab.start(options)
+    try:
+        with airflow.rest() as rest:
+            for connection in connections(lab):
+                rest._write("POST", "/api/v2/connections", content=connection)
+            wait_for_dag(airflow, DAG_ID, 300)
+            rest.unpause(DAG_ID)
+        yield airflow
+    finally:
+        airflow.stop()
+
+
+def connections(lab: Lab) -> Iterator[dict[str, object]]:
+    """One connection of type ``ssh`` for each machine, and the cluster's, which names them."""
+    described = yaml.safe_load(lab.cluster_file.read_text(encoding="utf-8"))
+    for machine, worker in zip(lab.machines, described["workers"], strict=True):
+        conn_id = f"ssh_{machine.name}".replace("-", "_")
+        login = {
+            "private_key": MachineLogin(lab.root).key.read_text(encoding="ascii"),
+            "host_key": " ".join(public_key(machine.host_key).split()[:2]),
+        }
+        yield {
+            "connection_id": conn_id,
+            "conn_type": "ssh",
+            "host": machine.address,
+            "port": machine.ssh_port,
+            "login": LOGIN_USER,
+            "extra": json.dumps(login),
+        }
+        worker["machine"] = {"conn_id": conn_id, "sudo": worker["machine"]["sudo"]}
+    yield {"connection_id": "kafka_connect_default", "conn_type": "kafka_connect", "extra": json.dumps(described)}
+
+
+def approve_until_it_ends(airflow: AirflowLab, rest: AirflowRest, run: str) -> list[str]:
+    """Approve each plan once its question is parked.
+
+    :returns: the texts that were shown.
+    """
+    shown: dict[str, str] = {}
+
+    def has_ended() -> bool:
+        for action in rest.required_actions(DAG_ID, run):
+            # An answer that comes earlier costs a second try, see PlanApprovalOperator.
+            if action.task_id not in shown and has_heard_of_the_end(airflow, run, action.task_id):
+                shown[action.task_id] = action.body
+                rest.answer(DAG_ID, run, action, "Approve")
+        return rest.run_state(DAG_ID, run) in FINAL_STATES
+
+    until(has_ended, "the end of the DAG's run", seconds=2 * ROLL_SECONDS, pause=0.5)
+    return list(shown.values())
+
+
+def log_of(rest: AirflowRest, run: str, task: str) -> str:
+    return "\n".join(line.text for line in rest.new_log_lines(LogCursor(DAG_ID, run, task, 1)))
+
+
+def key_lines(lab: Lab) -> dict[str, str]:
+    """The lines of the login's private key that hold what is private."""
+    lines = MachineLogin(lab.root).key.read_text(encoding="ascii").splitlines()
+    assert lines[0] == "-----BEGIN OPENSSH PRIVATE KEY-----"
+    return {f"line {number} of the private key": lines[number] for number in (3, 4)}
+
+
+def test_the_dag_rolls_three_units_up_to_enabled_by_connections_of_type_ssh_and_shows_no_key(
+    lab: Lab, postgres: Postgres, airflow: AirflowLab, load_on: Callable[[Lab, str], Any]
+) -> None:
+    bring_to(lab, Mode.DISABLED)
+    before = starts(lab)
+    found = Found(key_lines(lab))
+    with CommandLines(found), load_on(lab, "by-dag") as load, airflow.rest() as rest:
+        run = rest.trigger(DAG_ID)
+        shown = approve_until_it_ends(airflow, rest, run)
+        rolls = {task: log_of(rest, run, task) for task in ("roll_preparing", "roll_enabled")}
+        assert rest.run_state(DAG_ID, run) == "success", rolls
+        enabled_at = int(time.time() * 1000)
+        assert modes(lab) == {Mode.ENABLED}
+        seen = load.compared(since_ms=enabled_at)
+    assert seen.exactly_once, seen
+    assert len(shown) == 2
+    assert "+exactly.once.source.support=preparing" in shown[0]
+    assert "+exactly.once.source.support=enabled" in shown[1]
+    assert starts(lab) == once_more(before, 2)
+    assert [log.count("gate passed after") for log in rolls.values()] == [3, 3]
+    assert "Going on: seen remotely, the gate's answer is pass" in rolls["roll_preparing"] + rolls["roll_enabled"]
+
+    search_files(found, [airflow.folder, lab.root])
+    search_topics(found, lab)
+    search_database(found, postgres, database_name(airflow.folder))
+    assert min(found.looked_at[kind] for kind in ("files", "records", "rows", "command lines")) > 0
+    assert found.looked_at["files"] > 10
+    # Where it was put, and nowhere else: Airflow encrypts its connections.
+    assert found.places() == {str(MachineLogin(lab.root).key)}
+
+
+# by eos
+
+
+def test_eos_rolls_three_units_back_over_ssh_and_nothing_is_missing_or_double(
+    lab: Lab, eos: Any, load_on: Callable[[Lab, str], Any]
+) -> None:
+    bring_to(lab, Mode.ENABLED)
+    before = starts(lab)
+    with load_on(lab, "by-eos") as load:
+        report = eos.roll(Mode.PREPARING)
+        assert {worker["mode"] for worker in report["workers"]} == {"preparing"}
+        seen = load.compared()
+    assert seen.exactly_once, seen
+    assert modes(lab) == {Mode.PREPARING}
+    assert files(lab) == {"preparing"}
+    assert starts(lab) == once_more(before)
+
+
+# by a machine that dies
+
+
+class ControllerMachine:
+    """``eos`` on one machine of the lab; a folder of both machines holds its cluster file and its login."""
+
+    def __init__(self, lab: Lab, machine: Machine) -> None:
+        self._machine = machine
+        self.folder = lab.data_dir / "controller"
+        self.folder.mkdir(mode=0o700)
+        login = MachineLogin(lab.root)
+        for file in (login.key, login.known_hosts):
+            shutil.copy(file, self.folder)
+        config = self.folder / login.config.name
+        text = login.config.read_text(encoding="utf-8")
+        config.write_text(text.replace(f"{lab.root}/", f"{self.folder}/"), encoding="utf-8")
+        described = lab.cluster_file.read_text(encoding="utf-8").replace(str(login.config), str(config))
+        self.cluster_file = self.folder / "eos.yaml"
+        self.cluster_file.write_text(described, encoding="utf-8")
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        enter = ["nsenter", "-t", str(self._machine.pid1), "-m", "-p", "-u", "-i", "-r", "-w", "--"]
+        program = [sys.executable, "-m", "airflow_eos_provider.cli", *arguments]
+        return subprocess.Popen(
+            [*enter, "env", f"--chdir={self.folder}", f"EOS_CLUSTER={self.cluster_file}", *program],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={"PATH": os.defpath, "HOME": "/root", "LANG": "C.UTF-8", "COLUMNS": "200"},
+        )
+
+
+@contextmanager
+def on(machine: Machine) -> Iterator[None]:
+    """The machine is on again after the block, whatever happens in it."""
+    try:
+        yield
+    finally:
+        machine.power_on()
+
+
+def test_the_controllers_own_machine_dies_in_mid_roll_and_another_one_goes_on(
+    lab: Lab, eos_of: Callable[[Lab, Path], Any], load_on: Callable[[Lab, str], Any]
+) -> None:
+    bring_to(lab, Mode.PREPARING)
+    machine = lab.machines[0]
+    there = ControllerMachine(lab, machine)
+    here = eos_of(lab, there.folder)
+    described = ("--cluster", str(there.cluster_file))
+    before = starts(lab)
+
+    def lease() -> Lease:
+        found = read_journal(lab.cluster().kafka, lab.group_id).lease
+        assert found is not None
+        return found
+
+    with load_on(lab, "dead-machine") as load:
+        plan = json.loads(here.run("plan", "--to", "enabled", "--json", *described).stdout)["hash"]
+        first = there.start("apply", plan, *SHORT_LEASE)
+        with on(machine), here.line_in_log(first, "gate passed"):
+            machine.power_off()
+            assert first.wait(30) != 0
+        journal = read_journal(lab.cluster().kafka, lab.group_id)
+        rollout = journal.unfinished(plan)
+        assert rollout is not None
+        passed = {s.worker_id for s in journal.steps[rollout.rollout_id].values() if s.status is StepStatus.PASSED}
+        assert len(passed) == 1
+
+        assert not lease().owner.is_proven_dead
+        refusal = here.run("apply", plan, *SHORT_LEASE, *described, expect=REFUSED)
+        assert f"on {machine.name}" in refusal.stderr
+        assert "Its lease runs until" in refusal.stderr
+
+        lab.start_worker(0)
+        until(lambda: not lease().is_held(time.time()), "the end of the dead controller's lease", seconds=120)
+        report = json.loads(here.run("apply", plan, *SHORT_LEASE, *described, "--json").stdout)
+        enabled_at = int(time.time() * 1000)
+        assert report["resumed"] is True
+        assert report["rollout_id"] == rollout.rollout_id
+        assert modes(lab) == {Mode.ENABLED}
+        seen = load.compared(since_ms=enabled_at)
+    assert seen.exactly_once, seen
+    assert files(lab) == {"enabled"}
+    assert read_journal(lab.cluster().kafka, lab.group_id).rollouts[rollout.rollout_id].state is RolloutState.DONE
+    # Each worker is restarted once by the roll; that of the dead machine was started by its boot besides.
+    since = {name: count - before[name] for name, count in starts(lab).items()}
+    assert since.pop(machine.name) in (2, 3)
+    assert set(since.values()) == {1}
