@@ -35,7 +35,7 @@ from airflow_eos_provider.processes import identify, spawn
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.plan.plan import Plan
 from tests import seen
-from tests.system.components import has_heard_of_the_end, main_process, suspended
+from tests.system.components import copy_with_early_retries, has_heard_of_the_end, main_process, suspended
 from tests.system.modes import bring_to
 from tests.waiting import until
 
@@ -196,7 +196,7 @@ def lab(lab_factory: Callable[..., Lab]) -> Lab:
 def airflow(lab: Lab, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowLab]:
     folder, dags = tmp_path_factory.mktemp("airflow"), tmp_path_factory.mktemp("dags")
     for file in DAG_FILES:
-        shutil.copy(file, dags)
+        (copy_with_early_retries if file.stem in (OFFSETS, FENCE) else shutil.copy)(file, dags)
     connection = {"conn_type": "kafka_connect", "extra": {"cluster_file": str(lab.cluster_file)}}
     airflow = AirflowLab.start(
         AirflowOptions(

@@ -28,6 +28,7 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.postgres import Postgres
 from airflow_eos_provider.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
 from tests.broker_only import describe
+from tests.system.components import copy_with_early_retries
 from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -56,8 +57,8 @@ def airflow(lab: Lab, postgres: Postgres, tmp_path_factory: pytest.TempPathFacto
     dags, flights = folder / "dags", folder / "flights"
     dags.mkdir()
     ensure_spark_archive(print)
-    for name in ("interval_run.py", "flights_source.py"):
-        shutil.copy(REPOSITORY_DAGS / name, dags)
+    copy_with_early_retries(REPOSITORY_DAGS / "interval_run.py", dags)
+    shutil.copy(REPOSITORY_DAGS / "flights_source.py", dags)
     shutil.copy(EXTRA_DAGS / "interval_extras.py", dags)
     write_months(flights, months=frozenset({"2013-01"}))
     options = AirflowOptions(
