@@ -207,6 +207,21 @@ LEAVES: tuple[Leaf, ...] = (
         "'eos uninstall' removes what a killed one has left",
     ),
     Leaf(
+        Where.WORKER,
+        "~/.local/state/airflow_eos_provider/<worker>.restart, .claim.… and .out.… (or below $XDG_STATE_HOME)",
+        ("apply", "rollout resume", "rollout back"),
+        "of a worker that another supervisor owns or that is started on another machine: how far a restart has come",
+        End.ITSELF,
+        "the next restart of that worker removes what a killed one has left",
+    ),
+    Leaf(
+        Where.WORKER,
+        "<pid file>.<pid>.eos",
+        ("apply", "rollout resume", "rollout back"),
+        "on another machine: the pid file while it is written",
+        End.ITSELF,
+    ),
+    Leaf(
         Where.HERE,
         ".eos/plans/<hash>.json, in the working directory",
         ("plan",),

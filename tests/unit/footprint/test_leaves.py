@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.journal.topic import journal_topic
 from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.rollout.hosts import service
 from airflow_eos_provider.rollout.hosts.edited_file import backup_path, part_path, replacement_path
 from airflow_eos_provider.rollout.hosts.process.restart_act import record_path
+from airflow_eos_provider.rollout.hosts.service.far_act import RECORD_SUFFIX, STATE_FOLDER
 from tests.reference import commands, eos
 
 PACKAGE = Path(airflow_eos_provider.__file__).parent
@@ -92,6 +95,10 @@ def test_the_names_are_those_of_the_code() -> None:
     of_file = (backup_path(config), replacement_path(config), part_path(config), replacement_path(backup_path(config)))
     for path in (*of_file, record_path(pid_file)):
         assert str(path) in names
+    assert f"{STATE_FOLDER}/<worker>{RECORD_SUFFIX}" in names
+    script = resources.files(service).joinpath("far_act.sh").read_text("utf-8")
+    assert f"/{STATE_FOLDER}\n" in script
+    assert f"/$name{RECORD_SUFFIX}\n" in script
     assert f"{PLANS_FOLDER}/<hash>.json" in names
     pipeline = Pipeline("p", "g", KafkaSettings.of("here:9092"))
     run = Run("p", Interval.parse("2026-01-01T00:00:00Z/2026-01-02T00:00:00Z"))

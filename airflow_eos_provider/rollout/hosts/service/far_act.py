@@ -55,6 +55,10 @@ _WATCH_SECONDS = 5.0
 
 _LOOK_SECONDS = 0.2
 
+#: Where records stand, below ``$XDG_STATE_HOME`` or ``~/.local/state`` of the login's user, and their suffix, as
+#: ``far_act.sh`` has them. Changing them breaks restarts in flight.
+STATE_FOLDER, RECORD_SUFFIX = "airflow_eos_provider", ".restart"
+
 #: The shell of every machine; a test takes others, too.
 SHELL = "/bin/sh"
 

@@ -80,9 +80,10 @@ watch_record() {
   show
 }
 
-# Removes the record of one act, and of no other.
+# Removes the record of one act, and of no other; and the folder with the last one.
 forget() {
   grep -qx "act $1" "$record" 2>/dev/null && rm -f "$record"
+  rmdir "$folder" 2>/dev/null
   echo forgotten
 }
 
@@ -166,7 +167,8 @@ finish() {
 claim() {
   tries=0
   while :; do
-    (umask 077 && : >"$mine") 2>/dev/null || return 2
+    # Once more where another worker's last record was just removed, and the folder with it.
+    (umask 077 && { mkdir -p "$folder" && : >"$mine" || { mkdir -p "$folder" && : >"$mine"; }; }) 2>/dev/null || return 2
     others=0
     for other in "$folder/$name".claim.*; do
       [ "$other" != "$mine" ] && [ -e "$other" ] || continue
@@ -230,7 +232,6 @@ begin() {
   read_task || refuse 'not whole'
   phase=stopping new_pid=0 new_ticks=0 failure='' code='' log_from=0 detail='' events=''
   mine=$folder/$name.claim.$boot_id.$me.$my_ticks
-  (umask 077 && mkdir -p "$folder") 2>/dev/null || refuse "no record $record"
   claim
   case $? in 1) refuse 'in flight' ;; 2) refuse "no record $record" ;; esac
   # Of an order that was given twice, since its answer was lost, the second is none. Nor is one of a rollout whose very

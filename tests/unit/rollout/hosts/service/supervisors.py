@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -112,7 +112,10 @@ class Supervised:
     worker: WorkerDescription
     options: Path
     supervisor: subprocess.Popen[bytes]
-    others: list[psutil.Process] = field(default_factory=list)
+
+    def release(self) -> None:
+        """Let a worker that is held end, and those after it at once."""
+        self.options.with_name(f"{self.worker.config.name if self.worker.config else ''}.released").touch()
 
     def let(self, *options: str) -> None:
         """Give the worker's next starts these options."""

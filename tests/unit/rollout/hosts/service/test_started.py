@@ -463,6 +463,7 @@ def test_requests_to_end_are_put_off_until_the_act_is_over(far: Far) -> None:
 def test_a_record_of_another_boot_is_an_act_that_was_cut_off(running: Far) -> None:
     before = running.service.look()
     key = f"rollout r\nreplaces {before.token}\nsha256 c"
+    running.record.parent.mkdir(exist_ok=True)
     running.record.write_text(
         f"schema 1\nact a\n{key}\nhelper 1 1 other-boot\nphase stopping\npid 0\nticks 0\nfailure \ncode \n"
         "log_from 0\ndetail \nend\n"
