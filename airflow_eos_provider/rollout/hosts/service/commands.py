@@ -31,7 +31,6 @@ from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
 from airflow_eos_provider.rollout.hosts.service.far_act import ActKey, FarTask
 from airflow_eos_provider.rollout.hosts.service.far_restart import FarRestart
-from airflow_eos_provider.rollout.hosts.service.file_startup import FileStartup, log_commands
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
 
 #: A status command that does not answer within this many seconds is ended.
@@ -113,7 +112,6 @@ class CommandService:
         self._by_sudo = worker.machine is not None and "service" in worker.machine.sudo
         self._paths: tuple[str, ...] = ()
         self._right: tuple[float, Obstacle | None] | None = None
-        self._startup = FileStartup(machine, worker)
         self._restart = FarRestart(machine, worker, self.look, self._task)
 
     @property
@@ -146,8 +144,8 @@ class CommandService:
 
     @property
     def log_commands(self) -> tuple[Command, ...]:
-        """What reads its log file through sudo."""
-        return log_commands(self._machine, self._worker)
+        """None of its own: its log is a file."""
+        return ()
 
     def look(self) -> CommandFacts:
         """The worker's process as it is now.
@@ -182,8 +180,8 @@ class CommandService:
         return self.launch
 
     def startup(self, facts: ServiceFacts) -> StartupLog:
-        """What the process has printed into its log file."""
-        return self._startup.read(facts)
+        """Nothing: what it prints goes into a file, if anywhere."""
+        return StartupLog(None, "the description has no log")
 
     def restart(
         self,

@@ -34,7 +34,6 @@ from airflow_eos_provider.rollout.hosts.machine.sudo import Command
 from airflow_eos_provider.rollout.hosts.ownership import SHELLS, ProcessView, obstacles
 from airflow_eos_provider.rollout.hosts.service.far_act import ActKey, FarTask, listening_at
 from airflow_eos_provider.rollout.hosts.service.far_restart import FarRestart
-from airflow_eos_provider.rollout.hosts.service.file_startup import FileStartup, log_commands
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
 
 #: Option of ``connect-distributed.sh`` to end at once and let the worker run on.
@@ -119,7 +118,6 @@ class StartedService:
         self._machine = machine
         self._worker = worker
         self._command_lines = CommandLines(machine)
-        self._startup = FileStartup(machine, worker)
         self._restart = FarRestart(machine, worker, self.look, self._task)
         remember(worker.env)
 
@@ -149,8 +147,8 @@ class StartedService:
 
     @property
     def log_commands(self) -> tuple[Command, ...]:
-        """What reads its log file through sudo."""
-        return log_commands(self._machine, self._worker)
+        """None of its own: its log is a file."""
+        return ()
 
     def look(self) -> StartedFacts:
         """The worker's process as it is now.
@@ -212,8 +210,8 @@ class StartedService:
         return self.launch
 
     def startup(self, facts: ServiceFacts) -> StartupLog:
-        """What the process has printed into its log file."""
-        return self._startup.read(facts)
+        """Nothing: what it prints goes into a file, if anywhere."""
+        return StartupLog(None, "the description has no log")
 
     def restart(
         self,
