@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.connect.placement import MachineDescription, OwnCommands, SystemdUnit
+from airflow_eos_provider.data_text import visible
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.rollout.hosts.choose import is_own_process, service_of
 from airflow_eos_provider.rollout.hosts.machine.far_file import FarFile, FileCommands
@@ -67,12 +68,12 @@ class SudoersFile:
     def text(self) -> str:
         """The file, each line behind a word on what it is for."""
         where = self.machine or "this machine"
-        parts = [f"# {where}, login {self.login}: visudo -f /etc/sudoers.d/eos"]
-        parts += [f"# {remark}" for remark in self.remarks]
+        parts = [_comment(f"{where}, login {self.login}: visudo -f /etc/sudoers.d/eos")]
+        parts += [_comment(remark) for remark in self.remarks]
         if not self.sections:
             parts.append("# nothing goes through sudo")
         for section in self.sections:
-            parts += [f"# {section.what_for}", *section.lines]
+            parts += [_comment(section.what_for), *section.lines]
         return "\n".join(parts) + "\n"
 
     def to_dict(self) -> dict[str, object]:
@@ -83,6 +84,11 @@ class SudoersFile:
             "remarks": list(self.remarks),
             "text": self.text(),
         }
+
+
+def _comment(text: str) -> str:
+    """A remark as one line: what a machine answers is quoted in some, and must not become a line of rights."""
+    return f"# {visible(text)}"
 
 
 def kind_of(worker: WorkerDescription) -> str:
@@ -165,8 +171,7 @@ def file_of(description: MachineDescription, workers: Sequence[WorkerDescription
             for grant in grants_of(worker, machine):
                 sections.append(Section(f"{grant.worker_id}: {grant.what_for}", sudo.lines(grant.commands)))
         except EosError as error:
-            remedy = f" What to do: {error.remedy}" if error.remedy else ""
-            remarks.append(f"{worker.worker_id}: no lines, since {error.found}{remedy}")
+            remarks.append(_no_lines(worker, error))
     return SudoersFile(machine.name, login, tuple(each for each in sections if each.lines), tuple(remarks))
 
 
@@ -190,17 +195,32 @@ def _assumed(description: MachineDescription, workers: Sequence[WorkerDescriptio
     ]
     sections = []
     for worker in workers if login != ROOT else ():
-        grants = []
-        if worker.machine is not None and "file" in worker.machine.sudo and worker.config is not None:
-            resolving = Command(("readlink", "-v", "-f", "--", str(worker.config)), _USUAL_OWNER)
-            own = FileCommands(PurePosixPath(worker.config), user=_USUAL_OWNER)
-            changing = tuple(
-                command for command in (resolving, own.look(), own.read(), *own.changing()) if command.user
-            )
-            grants.append(Grant(worker.worker_id, f"read and replace {worker.config}", changing))
-        grants += _of_service(worker, machine_of(description))
-        for grant in grants:
-            programs = {command.words[0]: f"/usr/bin/{command.words[0]}" for command in grant.commands}
-            text = lines(login, grant.commands, programs) if grant.commands else ()
-            sections.append(Section(f"{grant.worker_id}: {grant.what_for}", text))
+        try:
+            sections += [_assumed_section(login, grant) for grant in _assumed_grants(description, worker)]
+        except EosError as error:
+            remarks.append(_no_lines(worker, error))
+        if worker.machine is not None and "log" in worker.machine.sudo and worker.log is not None:
+            remarks.append(f"{worker.worker_id}: no lines for its log {worker.log}: who owns its folder is not known")
     return SudoersFile(description.ssh, login, tuple(each for each in sections if each.lines), tuple(remarks))
+
+
+def _assumed_grants(description: MachineDescription, worker: WorkerDescription) -> list[Grant]:
+    grants = []
+    if worker.machine is not None and "file" in worker.machine.sudo and worker.config is not None:
+        resolving = Command(("readlink", "-v", "-f", "--", str(worker.config)), _USUAL_OWNER)
+        own = FileCommands(PurePosixPath(worker.config), user=_USUAL_OWNER)
+        changing = tuple(command for command in (resolving, own.look(), own.read(), *own.changing()) if command.user)
+        grants.append(Grant(worker.worker_id, f"read and replace {worker.config}", changing))
+    return [*grants, *_of_service(worker, machine_of(description))]
+
+
+def _assumed_section(login: str, grant: Grant) -> Section:
+    names = {command.words[0] for command in grant.commands}
+    programs = {name: f"/usr/bin/{name}" for name in names if "/" not in name}
+    text = lines(login, grant.commands, programs) if grant.commands else ()
+    return Section(f"{grant.worker_id}: {grant.what_for}", text)
+
+
+def _no_lines(worker: WorkerDescription, error: EosError) -> str:
+    remedy = f" What to do: {error.remedy}" if error.remedy else ""
+    return f"{worker.worker_id}: no lines, since {error.found}{remedy}"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.connect.placement import PRIVILEGES, MachineDescription, SshLogin, SystemdUnit
+from airflow_eos_provider.connect.placement import PRIVILEGES, MachineDescription, OwnCommands, SshLogin, SystemdUnit
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command
@@ -81,6 +81,30 @@ def test_of_a_machine_that_is_not_reached_it_is_said_what_was_assumed(tmp_path: 
     rights = [line for line in text.splitlines() if not line.startswith("#")]
     assert rights
     assert not [line for line in rights if "*" in line or line.endswith(("ALL", "systemctl", "cat"))]
+
+
+def test_what_a_machine_says_is_quoted_in_a_comment_and_grants_nothing(tmp_path: Path) -> None:
+    said = "it cannot be read:\nALL ALL=(ALL) NOPASSWD: ALL\n"
+    text = SudoersFile("connect-1", "eos", (), (said,)).text()
+    assert [line for line in text.splitlines() if not line.startswith("# ")] == []
+    assert accepted(text, tmp_path)
+
+
+def test_of_a_machine_that_is_not_reached_a_program_with_its_folder_stays_that_program() -> None:
+    service = OwnCommands(restart=("/opt/bin/supervisorctl", "restart", "w"), status=("supervisorctl", "pid", "w"))
+    (file,) = sudoers_of([worker("connect-1", service=service)])
+    assert "NOPASSWD: /opt/bin/supervisorctl restart w" in file.text()
+    assert "NOPASSWD: /usr/bin/supervisorctl pid w" in file.text()
+
+
+def test_of_a_machine_that_is_not_reached_what_cannot_be_granted_is_said_and_the_rest_is_there() -> None:
+    machine = nowhere("connect-1")
+    spaced = worker("a", machine=machine, config=Path("/etc/kafka/my connect.properties"))
+    logging = worker("b", machine=machine, service=SystemdUnit("b.service"), log=Path("/var/log/b.log"))
+    (file,) = sudoers_of([spaced, logging])
+    assert "# a:8083: no lines, since sudo cannot be narrowed" in file.text()
+    assert "# b:8083: no lines for its log /var/log/b.log" in file.text()
+    assert "systemctl restart --no-block b.service" in file.text()
 
 
 def test_only_what_the_description_gives_to_sudo_is_granted() -> None:
