@@ -30,7 +30,7 @@ from airflow_eos_provider.lab.machine_login import MachineLogin, public_key
 from airflow_eos_provider.lab.machine_needs import missing
 from airflow_eos_provider.lab.machine_root import Root
 from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.rollout.hosts.host import NotRestartedError, WorkerStartError
+from airflow_eos_provider.rollout.hosts.host import NotRestartedError, RestartPendingError, WorkerStartError
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService, UnitFacts
@@ -701,3 +701,89 @@ def test_where_processes_are_hidden_from_the_login_systemd_tells_the_one_and_wha
     assert (hidden.process.pid, hidden.token, hidden.reads_file) == (seen.process.pid, seen.token, None)
     assert abs(hidden.process.started_at - seen.process.started_at) < 1.0
     assert "hidepid" in str(hidden.details["hidden"])
+
+
+def test_a_start_of_systemds_own_since_the_announcement_is_reported_as_the_restart(unit: Unit) -> None:
+    service = unit.service()
+    before = look(service)
+    assert before.process is not None
+    unit.kill()
+    until(lambda: look(service).token not in ("", before.token), "systemd's own restart", seconds=10)
+    until(unit.is_listening, "the worker listening", seconds=10)
+    assert look(service).details["restarts_by_systemd"] == 1
+    unit.restart(service, rollout="r1", replaces=before.token, changed_at=0.0)
+    assert unit.machine.given == 0
+    assert any("restarted already" in event for event in unit.events)
+
+
+def test_a_unit_that_systemd_is_about_to_start_again_is_restarted_by_the_roll(unit: Unit, booted: Booted) -> None:
+    booted.write(f"/etc/systemd/system/{unit.name}.d/pause.conf", "[Service]\nRestartSec=1s\n")
+    booted.output(["systemctl", "daemon-reload"])
+    service = unit.service()
+    unit.kill()
+    until(lambda: look(service).unit.restarts, "systemd's own restart", seconds=10)  # type: ignore[union-attr]
+    until(unit.is_listening, "the worker listening", seconds=10)
+    unit.kill()
+    until(lambda: look(service).unit.is_between_starts, "the pause", seconds=5)  # type: ignore[union-attr]
+    unit.restart(service, rollout="r1", replaces="", changed_at=0.0)
+    assert look(service).reads_file
+
+
+def test_what_does_not_answer_for_a_moment_after_the_job_was_given_is_asked_again(
+    unit: Unit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemd that executes itself anew, and a login that a machine refuses until it has booted: not provoked here."""
+    service = unit.service()
+    before, look_at_it = look(service).token, service.look
+    answers: list[UnitFacts | Exception] = [
+        UnitFacts(problem="systemd on connect-1 does not tell about it: Connection reset by peer"),
+        ConfigurationError("connect-1 refuses the login of eos."),
+    ]
+
+    def answer() -> UnitFacts:
+        if not unit.machine.given or not answers:
+            return look_at_it()
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(service, "look", answer)
+    unit.restart(service, rollout="r1", replaces=before, changed_at=0.0)
+    assert (answers, unit.machine.given) == ([], 1)
+    assert look(service).token not in ("", before)
+
+
+def test_a_machine_that_refuses_the_login_after_the_job_was_given_is_lost_and_the_worker_is_not_to_blame(
+    unit: Unit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_eos_provider.rollout.hosts.service.unit_restart.SLACK_SECONDS", 0.0)
+    service = unit.service()
+    look_at_it = service.look
+
+    def answer() -> UnitFacts:
+        if unit.machine.given:
+            raise ConfigurationError("connect-1 refuses the login of eos.", remedy="Allow it.")
+        return look_at_it()
+
+    monkeypatch.setattr(service, "look", answer)
+    with pytest.raises(MachineLostError, match="refuses the login") as lost:
+        unit.restart(service)
+    assert (lost.value.may_have_run, lost.value.remedy) == (True, "Allow it.")
+
+
+def test_a_stop_that_takes_longer_than_is_waited_for_is_said_and_systemd_goes_on(
+    unit: Unit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit.set(stop_seconds="2")
+    unit.start()
+    service = unit.service()
+    before = look(service).token
+    with monkeypatch.context() as patched:
+        patched.setattr("airflow_eos_provider.rollout.hosts.service.unit_restart.SLACK_SECONDS", 0.0)
+        patched.setattr("airflow_eos_provider.rollout.hosts.service.unit_restart.LONGEST_SECONDS", 0.1)
+        with pytest.raises(RestartPendingError, match="systemd goes on with it"):
+            unit.restart(service, rollout="r1", replaces=before, changed_at=0.0)
+    unit.restart(service, rollout="r1", replaces=before, changed_at=0.0)  # the next controller
+    assert look(service).token not in ("", before)
+    assert unit.machine.given == 1

@@ -12,7 +12,7 @@ from typing import Literal
 
 from airflow_eos_provider.errors import EosError, PlanMovedError, RolloutPausedError, UnreachableError
 from airflow_eos_provider.journal.journal import Journal
-from airflow_eos_provider.rollout.hosts.host import NotRestartedError, WorkerStartError
+from airflow_eos_provider.rollout.hosts.host import NotRestartedError, RestartPendingError, WorkerStartError
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.plan.plan import Plan
@@ -65,7 +65,7 @@ class Acts:
         :param replaces: start token of the process that is to be replaced.
         :raises FencedError: another controller has taken over.
         :raises RolloutPausedError: its host cannot be reached, and a restart that was begun there ends there; or the
-            host refuses it before anything is stopped.
+            host refuses it before anything is stopped, or takes longer for it than is waited.
         :raises EosError: it could not be stopped, or it ended at once.
         """
         self.observer.session.hang_up()
@@ -79,7 +79,7 @@ class Acts:
             )
         except WorkerStartError:
             raise
-        except NotRestartedError as error:  # a right that is missing; the worker is not to blame, and is not restored
+        except (NotRestartedError, RestartPendingError) as error:  # the worker is not to blame, and is not restored
             raise RolloutPausedError(
                 error.found,
                 expected=error.expected,

@@ -37,6 +37,10 @@ class NotRestartedError(RefusedError):
     """A restart was refused before anything was stopped: the worker is as it was, and not to blame."""
 
 
+class RestartPendingError(RefusedError):
+    """A restart is not over in time; its host goes on with it, and the worker is not to blame."""
+
+
 @dataclass(frozen=True, slots=True)
 class Edit:
     """What one write changes.
@@ -188,6 +192,7 @@ class Host(Protocol):
         :raises ConfigurationError: the worker cannot be started; found out before anything is stopped.
         :raises RefusedError: it is not this worker's alone, or it could not be stopped.
         :raises NotRestartedError: it is refused for a reason that is not the worker's; nothing was stopped.
+        :raises RestartPendingError: it is not over in time, and goes on without this process.
         :raises WorkerStartError: it ended at once.
         """
         ...

@@ -28,6 +28,7 @@ from airflow_eos_provider.rollout.hosts.host import (
     NotRestartedError,
     Obstacle,
     Permit,
+    RestartPendingError,
     StartToken,
     WorkerStartError,
 )
@@ -48,6 +49,7 @@ class Supervisor:
     :ivar broken: workers that do not start in preparing.
     :ivar unreachable: workers whose restart is not known to have begun.
     :ivar forbidden: workers that the login may not restart.
+    :ivar slow: workers whose restart takes longer than is waited.
     """
 
     def __init__(self, cluster: Any) -> None:
@@ -56,6 +58,7 @@ class Supervisor:
         self.broken: set[str] = set()
         self.unreachable: set[str] = set()
         self.forbidden: set[str] = set()
+        self.slow: set[str] = set()
         self.runs = dict.fromkeys((W1, W2, W3), 1)
         self.former: Mode | None = None
 
@@ -131,6 +134,8 @@ class SupervisedHost:
         replaces: str = "",
     ) -> None:
         assert replaces in ("", self.observe().start_token), "the roll gives back the token that this host gave"
+        if self.worker_id in self.supervisor.slow:
+            raise RestartPendingError("the supervisor goes on with it", remedy="See what it waits for.")
         if self.worker_id in self.supervisor.unreachable:
             raise UnreachableError("the supervisor does not answer", remedy="Start it.")
         if self.worker_id in self.supervisor.forbidden:
@@ -280,6 +285,17 @@ def test_a_restart_that_is_not_allowed_pauses_the_roll_and_its_worker_is_not_res
     again, _ = roll_of(world, plan, roll.steps)
     assert again.run() is None
     assert supervisor.done[2:] == [f"restart {W3}", f"restart {W2}"]
+
+
+def test_a_restart_that_takes_too_long_pauses_the_roll_and_its_worker_is_not_restored(supervisor: Supervisor) -> None:
+    world = World(supervisor)
+    plan = world.plan()
+    supervisor.slow = {W3}
+    roll, _ = roll_of(world, plan)
+    with pytest.raises(RolloutPausedError, match="the supervisor goes on with it"):
+        roll.run()
+    assert roll.failed_state is RolloutState.PAUSED
+    assert supervisor.done == ["write preparing", f"restart {W1}"]
 
 
 def test_a_restart_that_was_only_announced_waits_for_a_stable_group_though_its_settings_are_written(

@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.redaction import secrets_of
 from airflow_eos_provider.rollout.hosts.host import (
     CLOCK_TICK_SECONDS,
     NOT_RUNNING,
     NotRestartedError,
     Permit,
+    RestartPendingError,
     WorkerStartError,
 )
 from airflow_eos_provider.rollout.hosts.log_tail import shown_lines
@@ -93,16 +94,16 @@ class UnitRestart:
         facts, unit = self._startable(self._service.look())
         if unit.job:
             self._on_event("a restart that was begun before is under way; waiting for its end")
-            facts, unit = self._startable(self._wait_for_job(facts, unit))
+            facts, unit = self._startable(self._wait_for_job(facts, unit)[0])
         if is_done(facts):
             self._on_event(f"it was restarted already: {facts.runs_as}")
-            self._watch(facts)
+            self._watch(unit, unit.restarts)
             return
         self._say_stop_limit(unit)
         permit("stop" if facts.process else "start")
         if unit.active_state == "failed":
             self._run_checked(self._service.reset_words(), "systemd could not be made to forget its failure")
-        self._watch(self._restart(facts, is_done))
+        self._watch(*self._restart(unit, is_done))
 
     def _startable(self, facts: UnitFacts) -> tuple[UnitFacts, Unit]:
         """The facts of a unit that can be restarted.
@@ -121,28 +122,27 @@ class UnitRestart:
             )
         return facts, facts.unit
 
-    def _restart(self, facts: UnitFacts, is_done: Callable[[UnitFacts], bool]) -> UnitFacts:
+    def _restart(self, unit: Unit, is_done: Callable[[UnitFacts], bool]) -> tuple[Unit, int]:
         """Give systemd the job once, whatever the connection does, and wait for its end.
 
         :param is_done: whether what runs has come after this act was asked for, whoever has started it.
-        :returns: the unit after that.
+        :returns: the unit after that, and what its count of systemd's own restarts may be without any since then:
+            systemd sets it to 0 at a start by a command, but not where it was about to start the unit by itself.
         """
         may_have_given = False
         for _ in range(_ATTEMPTS):
-            assert facts.unit is not None
-            before = facts.unit.invocation
-            answer = self._compare_and_restart(before)
+            before = unit
+            answer = self._compare_and_restart(before.invocation)
             if answer is not None and answer.exit_code not in (0, _MOVED, _BUSY):
                 raise self._refusal(answer)
             may_have_given = may_have_given or answer is None
-            facts = self._look_again()
+            facts, unit = self._look_again()
             if answer is not None and answer.ok:
-                return self._wait_for_job(facts, facts.unit, replaces=before)
-            if facts.unit is not None and facts.unit.job:
-                facts = self._wait_for_job(facts, facts.unit)
-            has_moved = facts.unit is None or facts.unit.invocation != before
-            if has_moved and (may_have_given or is_done(facts)):
-                return facts
+                return self._wait_for_job(facts, unit, replaces=before.invocation)[1], before.restarts
+            if unit.job:
+                facts, unit = self._wait_for_job(facts, unit)
+            if unit.invocation != before.invocation and (may_have_given or is_done(facts)):
+                return unit, unit.restarts
             # The command was lost before it ran, or the unit was in another invocation when it came: once more.
         raise RefusedError(
             f"{self._service.worker.worker_id} was not restarted: its unit moved at each of {_ATTEMPTS} attempts.",
@@ -160,57 +160,64 @@ class UnitRestart:
             self._on_event(f"the connection to {self._service.where} was lost; looking what has happened there")
             return None
 
-    def _look_again(self, give_up_at: float | None = None) -> UnitFacts:
-        """A look on a connection that may have to be mended first.
+    def _look_again(self, give_up_at: float | None = None) -> tuple[UnitFacts, Unit]:
+        """A look after the act may have begun. No answer yet says nothing of the worker: the connection may have to be
+        mended, systemd may just execute itself anew, and a machine that boots refuses logins until it is up.
 
-        :raises MachineLostError: it could not be, in time.
+        :param give_up_at: by the monotonic clock; None for as long as is usual.
+        :raises MachineLostError: there was no answer in time.
         """
         deadline = time.monotonic() + SLACK_SECONDS if give_up_at is None else give_up_at
         while True:
+            lost: EosError
             try:
-                return self._service.look()
-            except MachineLostError:
-                if time.monotonic() >= deadline:
-                    raise
-                time.sleep(_LOOK_SECONDS)
+                facts = self._service.look()
+                if facts.unit is not None:
+                    return facts, facts.unit
+                lost = MachineLostError(f"{facts.problem}.", may_have_run=True)
+            except EosError as error:
+                lost = error
+            if time.monotonic() >= deadline:
+                if isinstance(lost, MachineLostError):
+                    raise lost
+                raise MachineLostError(lost.found, remedy=lost.remedy, may_have_run=True) from lost
+            time.sleep(_LOOK_SECONDS)
 
-    def _wait_for_job(self, facts: UnitFacts, unit: Unit | None, *, replaces: str | None = None) -> UnitFacts:
+    def _wait_for_job(self, facts: UnitFacts, unit: Unit, *, replaces: str | None = None) -> tuple[UnitFacts, Unit]:
         """Wait until systemd has finished the job.
 
         :param replaces: the invocation that must be gone; None if that does not matter.
-        :raises RefusedError: it is not over in time.
+        :raises RestartPendingError: it is not over in time.
         """
-        seconds = _bounded(unit.stop_seconds) * _KILLS + _bounded(unit.start_seconds) if unit else LONGEST_SECONDS
+        seconds = _bounded(unit.stop_seconds) * _KILLS + _bounded(unit.start_seconds)
         deadline = time.monotonic() + seconds + SLACK_SECONDS
-        while True:
-            unit = facts.unit
-            if unit is not None and not unit.job and (replaces is None or _is_replaced(unit, replaces)):
-                return facts
+        while unit.job or not (replaces is None or _is_replaced(unit, replaces)):
             if time.monotonic() >= deadline:
-                state = unit.state if unit else facts.problem
-                raise RefusedError(
+                raise RestartPendingError(
                     f"The restart of {self._service.worker.worker_id} is not over after {seconds:.0f} s; systemd goes "
-                    f"on with it without this process. Unit {self._service.unit} is {state}.",
-                    remedy=f"Look what it waits for: systemctl status {self._service.unit}; systemctl list-jobs.",
+                    f"on with it without this process. Unit {self._service.unit} is {unit.state}.",
+                    remedy=f"Look what it waits for on {self._service.where}: systemctl status {self._service.unit}; "
+                    "systemctl list-jobs.",
                 )
             time.sleep(_LOOK_SECONDS)
-            facts = self._look_again(deadline)
+            facts, unit = self._look_again(deadline)
+        return facts, unit
 
-    def _watch(self, facts: UnitFacts) -> None:
+    def _watch(self, unit: Unit, restarts: int) -> None:
         """Wait until the worker listens, or its first seconds are over; what comes later is the gate's.
 
+        :param restarts: how often systemd had started it again by itself before.
         :raises WorkerStartError: it has ended.
         """
-        first = facts.unit.invocation if facts.unit else ""
+        first = unit.invocation
         deadline = time.monotonic() + EARLY_END_SECONDS
         while True:
-            unit = facts.unit
-            if unit is None or unit.is_stopped or unit.invocation != first or unit.restarts:
+            if unit.is_stopped or unit.invocation != first or unit.restarts not in (0, restarts):
                 raise self._ended(unit, first)
             if self._is_listening() or time.monotonic() >= deadline:
                 return
             time.sleep(_LOOK_SECONDS)
-            facts = self._look_again(deadline + SLACK_SECONDS)
+            _, unit = self._look_again(deadline + SLACK_SECONDS)
 
     def _is_listening(self) -> bool:
         parts = urlsplit(self._service.worker.url)
@@ -221,10 +228,9 @@ class UnitRestart:
         except OSError:
             return False
 
-    def _ended(self, unit: Unit | None, invocation: str) -> WorkerStartError:
-        service = self._service
-        state = unit.state if unit else "gone"
-        again = f"; systemd has started it again {unit.restarts} times" if unit and unit.restarts else ""
+    def _ended(self, unit: Unit, invocation: str) -> WorkerStartError:
+        service, state = self._service, unit.state
+        again = f"; systemd has started it again {unit.restarts} times" if unit.restarts else ""
         return WorkerStartError(
             f"{service.worker.worker_id} (unit {service.unit}) ended right after its start: it is {state}{again}. "
             f"Its log:\n{self._tail(invocation)}",
@@ -234,7 +240,7 @@ class UnitRestart:
     def _tail(self, invocation: str) -> str:
         try:
             text = self._service.last_lines(invocation)
-        except MachineLostError as error:
+        except EosError as error:
             return f"(the log cannot be read: {error.found})"
         return shown_lines(text, secrets=secrets_of(dict(self._service.worker.env)))
 
