@@ -16,7 +16,8 @@ from airflow_eos_provider.rollout.hosts.machine.machine import CommandError, Mac
 #: Clock ticks a second where ``getconf`` does not tell (``USER_HZ`` of every Linux that Java runs on).
 USUAL_TICKS = 100
 
-#: Lines that stand between the parts of a probe's output; a file name or a process may hold anything but a slash there.
+#: Begins the lines that stand between the parts of a probe's output. What any user of the machine may choose, the names
+#: of processes, is printed without a slash.
 MARK = "/=eos="
 
 #: States of a suspended process (proc(5)): by a signal, by a debugger.
@@ -48,7 +49,7 @@ BEGIN_PROBE = as_word(
     part boot; cat /proc/sys/kernel/random/boot_id;
     part user; id -u;
     part mounts; grep ' /proc proc ' /proc/mounts;
-    part stat; cat /proc/[0-9]*/stat 2>/dev/null;
+    part stat; cat /proc/[0-9]*/stat 2>/dev/null | tr / _;
     """
 )
 
@@ -75,7 +76,7 @@ class FarProcess:
     :param clock_offset: seconds to add to a moment of that machine's clock to have it by this one's.
     :param command_line: its words; empty where they are not known.
     :param parent: pid of the process that started it.
-    :param name: name of its program, as the kernel has it.
+    :param name: name of its program, as the kernel has it, with ``_`` for a slash.
     :param is_suspended: whether it is stopped by a signal or a debugger.
     """
 
@@ -137,7 +138,7 @@ class FarProcesses:
 def parts_of(out: bytes) -> dict[str, bytes]:
     """The parts of a probe's output by name, each with its last newline.
 
-    The same name twice, which a process cannot bring about, would be a broken script: the first one counts.
+    Of the same name twice the first one counts: what follows may stand in a command line.
     """
     parts: dict[str, bytes] = {}
     for chunk in out.split(f"\n{MARK}".encode())[1:]:
@@ -218,15 +219,16 @@ class CommandLines:
         words = lines.get(key[chosen.pid], ("", ()))[1]
         return replace(chosen, command_line=words), bool(readers) if lines else None
 
-    def _read(self, pids: Iterable[int]) -> dict[int, tuple[str, tuple[str, ...]]]:
+    def _read(self, pids: Sequence[int]) -> dict[int, tuple[str, tuple[str, ...]]]:
         words = ["/bin/sh", "-c", _COMMAND_LINES, "sh", *(str(pid) for pid in pids)]
         answer = self._machine.run(words)
+        parts = parts_of(answer.out)
         found = {}
-        for pid, content in parts_of(answer.out).items():
-            folder, _, line = content.partition(b"\n")
+        for pid in pids:
+            folder, _, line = parts.get(str(pid), b"").partition(b"\n")
             if line:
                 words_of = tuple(word.decode("utf-8", "surrogateescape") for word in line.rstrip(b"\0").split(b"\0"))
-                found[int(pid)] = (folder.decode("utf-8", "surrogateescape"), words_of)
+                found[pid] = (folder.decode("utf-8", "surrogateescape"), words_of)
         return found
 
 

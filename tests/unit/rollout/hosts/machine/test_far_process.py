@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from airflow_eos_provider.rollout.hosts.machine.far_process import (
+    BEGIN_PROBE,
+    END_OF_PROBE,
     MARK,
     CommandLines,
     FarProcesses,
@@ -71,6 +73,19 @@ def test_names_of_processes_cannot_pass_for_others() -> None:
     assert {pid: p.parent for pid, p in processes.by_pid.items()} == {1: 0, 2: 1, 3: 2}
 
 
+def test_a_process_whose_name_is_a_line_of_the_probes_own_is_a_process() -> None:
+    """Any user of a machine may choose such a name."""
+    act = f"import ctypes; ctypes.CDLL(None).prctl(15, {f'{chr(10)}{MARK}x{chr(10)}'.encode()!r}); print(); input()"
+    with subprocess.Popen([sys.executable, "-c", act], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        out = ThisMachine().run(["/bin/sh", "-c", f"{BEGIN_PROBE} part x; echo ours; {END_OF_PROBE}", "sh"]).out
+        process.stdin.write(b"\n")
+    assert parts_of(out)["x"] == b"ours\n"
+    assert process.pid in seen(out).by_pid
+
+
 def test_a_family_is_a_process_and_all_below_it() -> None:
     processes = seen(probe(stat(5, 1, 1), stat(9, 7, 4), stat(7, 5, 2), stat(8, 1, 3)))
     assert [p.pid for p in processes.family(5)] == [5, 7, 9]
@@ -119,7 +134,9 @@ class Counting(ThisMachine):
 def wrapper(tmp_path: Path) -> Iterator[int]:
     """A shell that waits for a Python process, which has a file of its folder among its words."""
     (tmp_path / "c.properties").touch()
-    script = f"{sys.executable} -c 'import time; print(1, flush=True); time.sleep(60)' c.properties; true"
+    odd = f"$(printf 'x\\n{MARK}nonsense\\nx\\ny')"  # no line of the probe's own
+    act = "import time; print(1, flush=True); time.sleep(60)"
+    script = f"{sys.executable} -c '{act}' c.properties \"{odd}\"; true"
     process = subprocess.Popen(["/bin/sh", "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, start_new_session=True)
     assert process.stdout is not None
     process.stdout.readline()
