@@ -44,7 +44,8 @@ class ThisMachine:
     def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
         """See :meth:`airflow_eos_provider.rollout.hosts.machine.machine.Machine.run`.
 
-        What the command has started and left in its process group is ended with it when it takes too long.
+        What the command has started and left in its process group is ended with it when it takes too long; what runs
+        as another user by sudo is not, and goes on. It is not waited for.
         """
         command = checked_words(words)
         try:
@@ -59,12 +60,11 @@ class ThisMachine:
             )
         except OSError as error:
             return _not_started(command[0], error)
-        with process:
-            try:
-                return _Exchange(process, command[0], stdin, seconds).answer()
-            except BaseException:
-                _end(process)
-                raise
+        try:
+            return _Exchange(process, command[0], stdin, seconds).answer()
+        except BaseException:
+            _end(process)
+            raise
 
     def detached(self, words: Sequence[str], *, stdin: bytes = b"") -> Answer:
         """See :meth:`airflow_eos_provider.rollout.hosts.machine.machine.Machine.detached`.
@@ -186,7 +186,7 @@ def _environment() -> Mapping[str, str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a command with its process group, which it leads."""
+    """End a command with its process group, which it leads, as far as this user may."""
     if process.returncode is None:  # not reaped, so its number is its own, even where it has ended
         with contextlib.suppress(ProcessLookupError, PermissionError):  # what runs as another user by sudo goes on
             os.killpg(process.pid, signal.SIGKILL)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from pathlib import Path
 
+import psutil
 import pytest
 
 from airflow_eos_provider.rollout.hosts.beside_unit import Way
 from airflow_eos_provider.rollout.hosts.machine import this_machine
+from airflow_eos_provider.rollout.hosts.machine.machine import MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
+from tests.waiting import until
 
 COMMAND = ("sh", "-c", "echo done")
 
@@ -16,6 +22,24 @@ COMMAND = ("sh", "-c", "echo done")
 def test_a_command_inherits_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA", "a-secret-of-airflow")
     assert b"a-secret-of-airflow" not in ThisMachine().run(["env"]).out
+
+
+def test_a_command_that_may_not_be_ended_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that runs as another user by sudo; the right to end it is taken away here without one."""
+    kill = os.killpg
+
+    def denied(group: int, number: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "killpg", denied)
+    pid = tmp_path / "pid"
+    with pytest.raises(MachineLostError, match=r"did not end within 0\.5 s"):
+        ThisMachine().run(["sh", "-c", 'echo $$ >"$1"; exec sleep 20', "sh", str(pid)], seconds=0.5)
+    until(lambda: pid.exists() and pid.read_text().strip(), "its number", seconds=15)
+    process = psutil.Process(int(pid.read_text()))
+    assert process.status() != psutil.STATUS_ZOMBIE
+    kill(process.pid, signal.SIGKILL)
+    process.wait(10)
 
 
 def test_it_is_detached_by_the_first_way_that_is_allowed_and_only_once(
