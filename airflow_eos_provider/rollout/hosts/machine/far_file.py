@@ -33,7 +33,7 @@ from airflow_eos_provider.rollout.hosts.edited_file import (
 )
 from airflow_eos_provider.rollout.hosts.host import Obstacle
 from airflow_eos_provider.rollout.hosts.machine.far_status import FORMAT, FarStatus, statuses, writable_by_others
-from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine, MachineLostError
+from airflow_eos_provider.rollout.hosts.machine.machine import Answer, CommandError, Machine, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
 
 #: How long a command that writes may take, seconds: a disk may be slow.
@@ -423,7 +423,7 @@ class FarFile:
             if not answer.ok:
                 problem = _reason(answer)
             else:
-                *links, file, own = statuses(answer)
+                *links, file, own = statuses(answer, len(place.links) + 2)
                 look = _Look(place, tuple(links), file, own)
                 moved = stat.S_ISLNK(file.mode) or (last is not None and last.links != look.links)
                 if not moved:
@@ -462,7 +462,7 @@ class FarFile:
             answer = self._machine.run(("stat", FORMAT, "--", *map(str, steps)))
             if not answer.ok:  # the login may not see it: at least the name in the description is watched
                 return (*found, self._config) if self._config not in found else tuple(found)
-            pairs = zip(steps, statuses(answer), strict=True)
+            pairs = zip(steps, statuses(answer, len(steps)), strict=True)
             link = next((step for step, status in pairs if stat.S_ISLNK(status.mode)), None)
             if link is None:
                 break
@@ -478,7 +478,7 @@ class FarFile:
                 f"The folder {self._shown(path)} cannot be seen: {_reason(answer)}.",
                 remedy="Correct the worker's 'config', or let the login pass through the folders above it.",
             )
-        return statuses(answer)[0]
+        return statuses(answer, 1)[0]
 
     def _observe(self, words: tuple[str, ...], user: str) -> Answer:
         """Run what only looks: as the login, and where that does not succeed through sudo, which is remembered."""
@@ -528,7 +528,7 @@ class FarFile:
 
     def _save(self, commands: FileCommands, before: FarContent) -> None:
         self._do(commands.save())
-        (sha256,) = _digests(self._do(commands.saved_digest()))
+        (sha256,) = _digests(self._do(commands.saved_digest()), 1)
         if sha256 != before.sha256:
             raise edited_a_moment_ago(self._shown(before.path))
         self._do(commands.flush_saved())
@@ -540,11 +540,11 @@ class FarFile:
         self._do(commands.write(), stdin=data)
         self._do(commands.stage())
         self._do(commands.flush())
-        new, old = _digests(self._do(commands.digests()))
+        new, old = _digests(self._do(commands.digests()), 2)
         compared = self._observe(commands.compare().words, commands.user)
         if not compared.ok:
             raise _StepError(commands.compare(), compared)
-        copied, now = statuses(compared)
+        copied, now = statuses(compared, 2)
         if old != before.sha256 or now != before.status:
             raise edited_a_moment_ago(self._shown(before.path))
         if new != digest(data):
@@ -661,7 +661,7 @@ class FarFile:
                 f"the folders above {self._shown(place.path)} cannot be seen: {_reason(answer)}",
                 "let the login pass through them (chmod o+x)",
             )
-        reason = writable_by_others(list(zip(steps, statuses(answer), strict=True)), folder.uid)
+        reason = writable_by_others(list(zip(steps, statuses(answer, len(steps)), strict=True)), folder.uid)
         if reason is None:
             return None
         return _change(
@@ -675,7 +675,7 @@ class FarFile:
         who = user or self._sudo.login
         ids = self._machine.run(("id", "-u", "--", who.lstrip("#")))
         groups = self._machine.run(("id", "-G", "--", who.lstrip("#")))
-        uid = int(ids.out) if ids.ok else look.folder.uid
+        uid = int(ids.out) if ids.ok and ids.out.strip().isdigit() else look.folder.uid
         if uid == 0:
             return None
         shown = self._shown(look.place.path)
@@ -808,9 +808,16 @@ def _path(out: bytes) -> PurePosixPath:
     return PurePosixPath(os.fsdecode(out.removesuffix(b"\n")))
 
 
-def _digests(answer: Answer) -> list[str]:
+def _digests(answer: Answer, files: int) -> list[str]:
     # A line begins with a backslash where the name has one.
-    return [line.lstrip("\\")[:64] for line in answer.out.decode("utf-8", "surrogateescape").splitlines()]
+    lines = answer.out.decode("utf-8", "surrogateescape").splitlines()
+    if len(lines) != files:
+        raise CommandError(
+            f"sha256sum has printed what cannot be read: {' | '.join(lines)[:200]!r}.",
+            expected=f"{files} lines, as GNU coreutils' sha256sum prints them",
+            remedy="See which program 'sha256sum' is on that machine.",
+        )
+    return [line.lstrip("\\")[:64] for line in lines]
 
 
 def _is_missing(answer: Answer) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from datetime import timedelta, timezone, tzinfo
 from pathlib import PurePosixPath
@@ -25,6 +26,11 @@ SEARCH_SECONDS = 60.0
 
 #: The words after it are a command that prints a log. Only what is searched leaves the machine.
 _SEARCH = f'"$@" | grep -a -b -e {SEARCHED[0]} -e {SEARCHED[1]}'
+
+#: Hours and minutes from UTC, as ``date +%z`` prints them.
+_OFFSET = re.compile(r"([+-])([01]\d|2[0-3])([0-5]\d)")
+
+_ONE_LINE = re.compile(r"[^\n\0]*")
 
 
 class FarLog:
@@ -76,7 +82,7 @@ class FarLog:
         :raises MachineLostError: its machine cannot be reached.
         """
         answer = self._machine.run(("stat", "-L", FORMAT, "--", str(self._path)))
-        return statuses(answer)[0].size if answer.ok else 0
+        return statuses(answer, 1)[0].size if answer.ok else 0
 
     def tail(self, since: int = 0, *, lines: int = 15, secrets: Iterable[str] = ()) -> str:
         """The last lines that were written to it, as they may be shown.
@@ -151,7 +157,7 @@ class FarLog:
                 f"The folder of {self} cannot be seen: {answer.problem}.",
                 remedy="Correct the worker's 'log', or let the login pass through the folders above it.",
             )
-        return list(zip(steps, statuses(answer), strict=True))
+        return list(zip(steps, statuses(answer, len(steps)), strict=True))
 
     def _unsafe(self) -> str | None:
         folders = self._folders()
@@ -210,10 +216,13 @@ def zone_at(machine: Machine, moment: float, *, variable: str = "") -> tzinfo | 
     :returns: None if the machine does not tell.
     :raises MachineLostError: it cannot be reached.
     """
+    if not _ONE_LINE.fullmatch(variable):
+        return None
     own = ("env", f"TZ={variable}") if variable else ()
     answer = machine.run((*own, "date", f"--date=@{int(moment)}", "+%z"))
     text = answer.out.decode("ascii", "replace").strip()
-    if not answer.ok or len(text) != 5 or not text[1:].isdigit():
+    found = _OFFSET.fullmatch(text)
+    if not answer.ok or found is None:
         return None
-    offset = timedelta(hours=int(text[1:3]), minutes=int(text[3:]))
-    return timezone(-offset if text[0] == "-" else offset)
+    offset = timedelta(hours=int(found[2]), minutes=int(found[3]))
+    return timezone(-offset if found[1] == "-" else offset)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from airflow_eos_provider.rollout.hosts.machine.machine import Answer
+from airflow_eos_provider.rollout.hosts.machine.machine import Answer, CommandError
 
 #: The word for ``stat`` that :func:`statuses` reads the answer of.
 FORMAT = "--format=%d/%i/%f/%h/%u/%g/%s/%.9Y/%.9Z/%U/%G"
@@ -39,20 +39,33 @@ class FarStatus:
         return f"{self.user}:{self.group}, mode {stat.S_IMODE(self.mode):o}"
 
 
-def statuses(answer: Answer) -> list[FarStatus]:
-    """What ``stat`` has printed with :data:`FORMAT`, a file after the other."""
+def statuses(answer: Answer, files: int | None = None) -> list[FarStatus]:
+    """What ``stat`` has printed with :data:`FORMAT`, a file after the other.
+
+    :param files: how many it was asked for; None where some may be gone.
+    :raises CommandError: it has printed anything else.
+    """
     lines = answer.out.decode("utf-8", "surrogateescape").splitlines()
-    found = []
-    for line in lines:
-        numbers, user, group = line.split("/")[:9], *line.split("/")[9:11]
-        device, inode, mode, names, uid, gid, size, modified, changed = numbers
-        found.append(
-            FarStatus(
-                *(int(device), int(inode), int(mode, 16), int(names), int(uid), int(gid), int(size)),
-                *(_nanoseconds(modified), _nanoseconds(changed), user, group),
-            )
+    try:
+        found = [_status(line) for line in lines]
+    except ValueError:
+        found = None
+    if found is None or (files is not None and len(found) != files):
+        raise CommandError(
+            f"stat has printed what cannot be read: {' | '.join(lines)[:200]!r}.",
+            expected=f"{len(lines) if files is None else files} lines as GNU coreutils' stat {FORMAT} prints them",
+            remedy="See which program 'stat' is on that machine.",
         )
     return found
+
+
+def _status(line: str) -> FarStatus:
+    numbers, user, group = line.split("/")[:9], *line.split("/")[9:11]
+    device, inode, mode, names, uid, gid, size, modified, changed = numbers
+    return FarStatus(
+        *(int(device), int(inode), int(mode, 16), int(names), int(uid), int(gid), int(size)),
+        *(_nanoseconds(modified), _nanoseconds(changed), user, group),
+    )
 
 
 def _nanoseconds(moment: str) -> int:

@@ -16,7 +16,13 @@ from airflow_eos_provider.rollout.hosts.edited_file import backup_path, digest, 
 from airflow_eos_provider.rollout.hosts.machine import far_file
 from airflow_eos_provider.rollout.hosts.machine.far_file import FarFile, mount_of
 from airflow_eos_provider.rollout.hosts.machine.far_status import FarStatus, writable_by_others
-from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer, Machine, MachineLostError
+from airflow_eos_provider.rollout.hosts.machine.machine import (
+    COMMAND_SECONDS,
+    Answer,
+    CommandError,
+    Machine,
+    MachineLostError,
+)
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from tests.private_machine import USERS, PrivateMachine, private_machine
@@ -692,6 +698,40 @@ def test_the_mount_of_a_path_is_the_deepest_and_last_one() -> None:
     assert found[0] == PurePosixPath("/etc/kafka")
     assert mount_of(PurePosixPath("/with space/x"), text) == (PurePosixPath("/with space"), frozenset({"rw"}))
     assert mount_of(PurePosixPath("/x"), "nonsense") is None
+
+
+class Odd(ThisMachine):
+    """A machine on which one program prints other things than that of GNU coreutils."""
+
+    def __init__(self, program: str, printed: bytes) -> None:
+        self.program = program
+        self.printed = printed
+
+    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
+        answer = super().run(words, stdin=stdin, seconds=seconds)
+        return Answer(0, self.printed, b"") if words[0] == self.program else answer
+
+
+@pytest.mark.parametrize(
+    ("program", "printed"),
+    [
+        ("stat", b"1/2/3\n"),
+        ("stat", b"1/2/81a4/1/0/0/5/1.000000000/now/root/root\n" * 2),
+        ("stat", b"1/2/81a4/1/0/0/5/1.000000000/1.000000000/root/root\n"),
+        ("stat", b""),
+        ("sha256sum", b""),
+        ("sha256sum", b"a\nb\nc\n"),
+    ],
+)
+def test_what_a_program_prints_otherwise_is_an_error_and_the_file_is_as_it_was(
+    tmp_path: Path, program: str, printed: bytes
+) -> None:
+    path = tmp_path / "c.properties"
+    path.write_bytes(OLD)
+    with pytest.raises(CommandError, match=f"{program} has printed what cannot be read"):
+        replace(far(Odd(program, printed), path))
+    assert path.read_bytes() == OLD
+    assert beside(path) == set()
 
 
 def test_on_this_machine_errors_name_no_machine(tmp_path: Path) -> None:

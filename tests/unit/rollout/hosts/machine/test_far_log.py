@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path, PurePosixPath
 
@@ -13,12 +13,23 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.startup_log import StartupLog, mode_from_startup_log
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.rollout.hosts.machine.far_log import FarLog, startup_mode, zone_at
+from airflow_eos_provider.rollout.hosts.machine.machine import Answer
 from airflow_eos_provider.rollout.hosts.machine.sudo import Sudo
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from tests.private_machine import PrivateMachine, private_machine
 
 START = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 STARTED_AT = START.timestamp()
+
+
+class Printing(ThisMachine):
+    """A machine whose ``date`` prints what it likes."""
+
+    def __init__(self, out: bytes) -> None:
+        self.out = out
+
+    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 8.0) -> Answer:
+        return Answer(0, self.out, b"")
 
 
 def block(seconds: float, mode: str | None, *, more: int = 0) -> str:
@@ -120,6 +131,12 @@ def test_the_zone_is_that_of_the_moment() -> None:
     assert zone_at(machine, winter, variable="Europe/Berlin") == timezone(timedelta(hours=1))
     assert zone_at(machine, winter, variable="America/St_Johns") == timezone(-timedelta(hours=3, minutes=30))
     assert zone_at(machine, winter) is not None
+    assert zone_at(machine, winter, variable="two\nlines") is None
+
+
+@pytest.mark.parametrize("printed", [b"+9900\n", b"+0060\n", b"*0100\n", b"\n", b"UTC\n"])
+def test_what_is_no_zone_is_none(printed: bytes) -> None:
+    assert zone_at(Printing(printed), STARTED_AT) is None
 
 
 class TestSudo:
