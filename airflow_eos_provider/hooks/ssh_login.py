@@ -62,7 +62,7 @@ def ssh_connection(connection: Connection) -> SshConnection:
             password=password,
             private_key=private_key,
             passphrase=passphrase,
-            key_file=Path(key_file).expanduser() if key_file else None,
+            key_file=_path(key_file, conn_id) if key_file else None,
             host_key=host_key,
         ),
         connect_seconds=_connect_seconds(extra, conn_id),
@@ -76,6 +76,16 @@ def _text(extra: Mapping[str, Any], key: str, conn_id: str) -> str | None:
     if not isinstance(value, str):
         raise ConfigurationError(f"{key} in the connection {conn_id} is a {type(value).__name__}.", expected="text")
     return value
+
+
+def _path(key_file: str, conn_id: str) -> Path:
+    try:
+        return Path(key_file).expanduser()
+    except RuntimeError:  # "~user" without such a user, or "~" where this one has no entry and HOME is not set
+        raise ConfigurationError(
+            f"The folder that ~ stands for in key_file of the connection {conn_id} is not known here.",
+            expected="an absolute path on the Airflow workers",
+        ) from None
 
 
 def _mask(*secrets: str | None) -> None:

@@ -114,6 +114,7 @@ def test_host_keys_are_checked_whatever_the_connection_says(define: Any, key: st
         ({"conn_type": "http"}, "a connection of type 'http'"),
         ({"extra": {"private_key": "c4n4ry-key", "key_file": "/k"}}, "both key_file and private_key"),
         ({"extra": {"private_key": ["c4n4ry-key"]}}, "private_key in the connection to_connect is a list"),
+        ({"extra": {"key_file": "~no-such-user/k"}}, "~ stands for in key_file of the connection to_connect"),
         ({"extra": {"host_key": "ssh-ed25519"}}, "no public key"),
         ({"extra": {"host_key": "!!"}}, "no public key"),
         ({"extra": {"host_key": "AAAA"}}, "no public key"),

@@ -131,7 +131,7 @@ def _config_of(description: MachineDescription) -> SSHClientConfig:
 
 def _configurations(description: MachineDescription) -> list[str]:
     if description.ssh_config is not None:
-        return [str(description.ssh_config.expanduser())]
+        return [str(_expanded(str(description.ssh_config)))]
     return [str(path) for path in map(_expanded, _CONFIGURATIONS) if path.is_file()]
 
 
@@ -253,4 +253,7 @@ def _jump(text: str) -> tuple[str, SshLogin]:
 
 
 def _expanded(path: str) -> Path:
-    return Path(path).expanduser()
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:  # "~user" without such a user, or "~" where this one has no entry and HOME is not set
+        raise ValueError(f"the folder that ~ stands for in {path} is not known here; write it out") from None

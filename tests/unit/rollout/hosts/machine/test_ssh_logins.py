@@ -220,6 +220,12 @@ class TestOpenSshsConfiguration:
         with pytest.raises(ConfigurationError, match=r"cannot be read: .*config line \d"):
             machine_of(configured(sshd, tmp_path, text)).run(["true"])
 
+    @pytest.mark.parametrize("option", ["UserKnownHostsFile", "CertificateFile", "IdentityFile"])
+    def test_a_folder_of_a_user_that_is_not_there_is_said(self, sshd: Sshd, tmp_path: Path, option: str) -> None:
+        text = f"Host target\n  {option} ~no-such-user/file\n"
+        with pytest.raises(ConfigurationError, match=r"~ stands for in ~no-such-user/file is not known"):
+            machine_of(replace(configured(sshd, tmp_path, text), known_hosts=None)).run(["true"])
+
     def test_a_condition_that_does_not_end_is_bounded(self, sshd: Sshd, tmp_path: Path) -> None:
         description = configured(sshd, tmp_path, 'Match exec "exec sleep 3"\n  User x\n')
         with pytest.raises(MachineLostError, match="Match exec"):
