@@ -5,8 +5,11 @@ be bounded, and no master process with a control socket is left behind. It reads
 hosts and certificates; where that ends is written in
 :mod:`~airflow_eos_provider.rollout.hosts.machine.ssh_options`.
 
-Host keys are always checked. One connection per machine is kept by this process, shared by all its threads, and
-replaced when it is lost. asyncssh is imported when the first machine is asked: most clusters need none.
+Host keys are always checked, when a connection is made. One connection per machine is kept by this process, shared by
+all its threads, replaced when it is lost, and closed when no command has run on it for five minutes; so an entry that
+is taken out of the known hosts, or revoked there, counts from the next connection on, as with OpenSSH.
+
+asyncssh is imported when the first machine is asked: most clusters need none.
 """
 
 from __future__ import annotations

@@ -31,12 +31,16 @@ def host_key_error(hop: Hop, presented: asyncssh.SSHKey | None, reason: str) -> 
     scan = f"ssh-keyscan -p {hop.port} {hop.host}"
     if keys or authorities:
         known = ", ".join(f"{key.get_algorithm()} {key.get_fingerprint()}" for key in (*keys, *authorities))
+        renew = (
+            "write its new key into the description that pins the old one (host_key in an Airflow connection)."
+            if hop.known_hosts.pinned is not None
+            else f"remove the old entry (ssh-keygen -R) and add what '{scan}' prints."
+        )
         return HostKeyError(
             f"{hop} shows another host key than the known one: {shown}. It may be another machine. "
             "Nothing was sent to it.",
             expected=f"{known}, from {hop.known_hosts.where}",
-            remedy="Compare fingerprints on the machine itself (ssh-keygen -lf). If it was set up anew, remove the old "
-            f"entry (ssh-keygen -R) and add what '{scan}' prints.",
+            remedy=f"Compare fingerprints on the machine itself (ssh-keygen -lf). If it was set up anew, {renew}",
         )
     entry = hop.key_name if port is None else f"[{hop.key_name}]:{port}"
     return HostKeyError(

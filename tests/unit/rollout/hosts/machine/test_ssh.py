@@ -111,9 +111,12 @@ class TestACommand:
 
     def test_it_has_its_time(self, machine: ThisMachine | SshMachine, tmp_path: Path) -> None:
         pid = tmp_path / "pid"
-        with pytest.raises(MachineLostError, match=r"did not end within 0\.5 s") as lost:
-            machine.run(["sh", "-c", 'echo $$ >"$1"; sleep 600 & wait', "sh", str(pid)], seconds=0.5)
-        assert lost.value.may_have_run
+        for seconds in (0.5, 5.0, 20.0):  # a busy machine may end it before it has begun
+            with pytest.raises(MachineLostError, match=f"did not end within {seconds:g} s") as lost:
+                machine.run(["sh", "-c", 'echo $$ >"$1"; sleep 600 & wait', "sh", str(pid)], seconds=seconds)
+            assert lost.value.may_have_run
+            if pid.exists():
+                break
         until(lambda: not runs(int(pid.read_text())), "the end of the command", seconds=30)
 
     def test_it_may_not_print_without_end(self, machine: ThisMachine | SshMachine) -> None:
@@ -217,8 +220,10 @@ class TestHostKeys:
         assert machine_of(own.description(host_key=public(own.host_key))).run(["true"]).ok
         own.know()
         other = public(make_key(tmp_path / "other"))
-        with pytest.raises(ConfigurationError, match="another host key"):
+        with pytest.raises(ConfigurationError, match="another host key") as error:
             machine_of(own.description(host_key=other)).run(["true"])
+        assert "host_key in an Airflow connection" in str(error.value)
+        assert "ssh-keygen -R" not in str(error.value)
 
     def test_one_that_is_no_key_is_said(self, sshd: Sshd) -> None:
         with pytest.raises(ConfigurationError, match="is no public key"):
