@@ -167,14 +167,21 @@ class ServicedHost:
             content = self._file.read()
         except ConfigurationError as error:
             return _FileLook(problem=error.found.rstrip("."), remedy=(error.remedy or "").rstrip("."))
-        obstacle = self._file.obstacle_to_change()
-        obstacles = (obstacle,) if obstacle is not None else ()
+        obstacles = self._obstacles_to_change(self._file)
         try:
             properties = parse(content.data)
         except ConfigurationError as error:
             return _FileLook(content, None, error.found.rstrip("."), obstacles=obstacles)
         remember(properties)
         return _FileLook(content, properties, obstacles=obstacles)
+
+    def _obstacles_to_change(self, file: FarFile) -> tuple[Obstacle, ...]:
+        """What stands against a change; where that cannot be found out, the reason for it."""
+        try:
+            found = file.obstacle_to_change()
+        except ConfigurationError as error:
+            found = Obstacle("change", error.found.rstrip("."), (error.remedy or "").rstrip("."))
+        return (found,) if found is not None else ()
 
     def _running(self, service: ServiceFacts) -> Running:
         process = service.process

@@ -1,0 +1,34 @@
+"""A worker that a service owns, where its machine answers oddly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer
+from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
+from airflow_eos_provider.rollout.hosts.service.undescribed import UndescribedService
+from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
+
+
+class Nameless(ThisMachine):
+    """A machine that knows no name for the user that is logged in, as while its directory service is away."""
+
+    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
+        if tuple(words) == ("id", "-un"):
+            return Answer(1, b"", b"id: cannot find name for user ID 4711")
+        return super().run(words, stdin=stdin, seconds=seconds)
+
+
+def test_where_the_right_to_change_cannot_be_found_out_the_worker_is_seen(tmp_path: Path) -> None:
+    config = tmp_path / "c.properties"
+    config.write_text("group.id=connect\nexactly.once.source.support=enabled\n")
+    worker = WorkerDescription("http://127.0.0.1:8083", config=config)
+    facts = ServicedHost(worker, Nameless(), UndescribedService(Nameless(), worker)).observe()
+    assert facts.digest is not None
+    assert facts.properties["group.id"] == "connect"
+    (obstacle,) = facts.obstacles
+    assert obstacle.act == "change"
+    assert "has no name: id: cannot find name for user ID 4711" in obstacle.what
+    assert obstacle.remedy
