@@ -1,0 +1,30 @@
+"""The restart of a unit, where its machine answers oddly; for real ones see tests/integration/test_systemd_host.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.placement import MachineDescription, SystemdUnit
+from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer
+from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
+from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService
+from airflow_eos_provider.rollout.hosts.service.unit_restart import UnitRestart
+
+
+class Bare(ThisMachine):
+    """A machine with the login eos, and without the programs that are looked for."""
+
+    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
+        return Answer(0, b"eos\n" if words[0] == "id" else b"", b"")
+
+
+def test_a_log_that_cannot_be_read_does_not_hide_that_the_worker_has_ended() -> None:
+    worker = WorkerDescription(
+        "http://127.0.0.1:8083",
+        machine=MachineDescription("", sudo=frozenset({"log"})),
+        service=SystemdUnit("kafka-connect.service", journal=True),
+    )
+    error = UnitRestart(SystemdService(Bare(), worker), 10.0, lambda event: None)._ended(None, "1nv0cat10n")
+    assert "ended right after its start" in error.found
+    assert "the log cannot be read: There is no program 'journalctl'" in error.found
