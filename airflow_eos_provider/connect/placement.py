@@ -1,4 +1,4 @@
-"""Where a worker lives, as its owner describes it: how its machine is reached, and who owns its process."""
+"""Where a worker runs, as its owner describes it: how its machine is reached, and who owns its process."""
 
 from __future__ import annotations
 
