@@ -9,6 +9,7 @@ from airflow_eos_provider.connect.placement import MachineDescription, SystemdUn
 from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
 from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService
+from airflow_eos_provider.rollout.hosts.service.unit import Unit
 from airflow_eos_provider.rollout.hosts.service.unit_restart import UnitRestart
 
 
@@ -25,6 +26,7 @@ def test_a_log_that_cannot_be_read_does_not_hide_that_the_worker_has_ended() -> 
         machine=MachineDescription("", sudo=frozenset({"log"})),
         service=SystemdUnit("kafka-connect.service", journal=True),
     )
-    error = UnitRestart(SystemdService(Bare(), worker), 10.0, lambda event: None)._ended(None, "1nv0cat10n")
+    unit = Unit.parse("Id=kafka-connect.service\nActiveState=failed\nSubState=failed\n")
+    error = UnitRestart(SystemdService(Bare(), worker), 10.0, lambda event: None)._ended(unit, "1nv0cat10n")
     assert "ended right after its start" in error.found
     assert "the log cannot be read: There is no program 'journalctl'" in error.found
