@@ -7,6 +7,7 @@ outlives the login.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -51,6 +52,10 @@ echo "session $(grep -o 'session-[^/]*\.scope' /proc/self/cgroup 2>/dev/null | h
 echo "kills $(timeout 5 loginctl show-session -p KillUserProcesses --value 2>/dev/null)"
 echo "spared $(timeout 5 loginctl show-session -p KillExcludeUsers --value 2>/dev/null)"
 """
+
+
+#: A ``date`` that does not know ``%N`` prints something else behind the point.
+_MOMENT = re.compile(r"\d+(\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +135,11 @@ def read_probe(text: str, *, at: float, error: float) -> MachineProbe:
     :param error: by how much ``at`` may be wrong, seconds.
     """
     said = {name: rest for name, _, rest in (line.partition(" ") for line in text.splitlines())}
-    now = said.get("now", "").replace(".%N", "")
+    now = _MOMENT.match(said.get("now", ""))
     return MachineProbe(
         user=said.get("user", "").partition(" ")[0],
         system=said.get("system", ""),
-        clock_ahead=float(now) - at if now else 0.0,
+        clock_ahead=float(now[0]) - at if now else 0.0,
         clock_error=error,
         missing=tuple(said["missing"].split()) if "missing" in said else ("sh",),
         coreutils=said.get("coreutils", "") if "GNU" in said.get("coreutils", "") else "",

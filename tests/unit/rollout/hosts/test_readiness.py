@@ -73,6 +73,11 @@ def test_what_a_machine_prints_is_read() -> None:
     )
 
 
+@pytest.mark.parametrize(("printed", "ahead"), [("1000.%N", 2.0), ("1000.N", 2.0), ("Welcome", 0.0), ("", 0.0)])
+def test_a_clock_that_is_printed_otherwise_breaks_nothing(printed: str, ahead: float) -> None:
+    assert read_probe(PRINTED.replace("1000.5", printed), at=998.0, error=0.5).clock_ahead == ahead
+
+
 def test_a_machine_of_the_real_kind_passes(tmp_path: Path) -> None:
     with running_sshd(tmp_path) as sshd:
         found = probe(machine_of(sshd.description()))
