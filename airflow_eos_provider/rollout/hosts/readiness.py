@@ -24,7 +24,7 @@ from airflow_eos_provider.rollout.hosts.machine.machine import Machine, MachineL
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
 from airflow_eos_provider.rollout.hosts.service.unit import PROPERTIES, Unit
-from airflow_eos_provider.rollout.hosts.sudoers import Grant, grants_of, kind_of, needs_sudo
+from airflow_eos_provider.rollout.hosts.sudoers import ROOT, Grant, grants_of, kind_of, needs_sudo
 
 #: A clock that differs by more is worth a word, seconds. Nothing depends on it.
 CLOCK_WARNING_SECONDS = 5.0
@@ -316,7 +316,8 @@ def check_worker(worker: WorkerDescription) -> Readiness:
     machine = machine_of(worker.machine)
     name = machine.name or "this machine"
     found = probe(machine)
-    checks = [*of_machine(name, found), *of_facts(host_of(worker).observe())]
+    facts = host_of(worker).observe()
+    checks = [*of_machine(name, found), *of_facts(facts), *of_polkit(worker, found.user, facts)]
     if worker.is_elsewhere and not isinstance(worker.service, SystemdUnit):
         checks.append(outlives(name, found))
     if needs_sudo(worker):
@@ -324,6 +325,26 @@ def check_worker(worker: WorkerDescription) -> Readiness:
     if isinstance(worker.service, SystemdUnit):
         checks.append(_unit(worker.service.unit, machine))
     return Readiness(worker.worker_id, machine.name, kind_of(worker), tuple(checks))
+
+
+def of_polkit(worker: WorkerDescription, user: str, facts: HostFacts) -> tuple[Check, ...]:
+    """Whether polkit's rules let a login restart a unit. It answers that for one unit to root alone (pkcheck(1)).
+
+    :param user: who is logged in.
+    :returns: none where polkit is not asked in a roll, or where something is known to stand against the restart.
+    """
+    by_sudo = worker.machine is not None and "service" in worker.machine.sudo
+    if not isinstance(worker.service, SystemdUnit) or by_sudo or user == ROOT or facts.obstacles_to("restart"):
+        return ()
+    return (
+        inconclusive(
+            "polkit",
+            f"whether polkit lets {user} restart {worker.service.unit} is only known when a roll tries it; one that "
+            "may not pauses before anything is stopped",
+            "machine: {sudo: [service]} can be checked; or see that a rule of polkit allows "
+            "org.freedesktop.systemd1.manage-units for this unit",
+        ),
+    )
 
 
 def _sudo(worker: WorkerDescription, machine: Machine) -> Check:

@@ -24,6 +24,7 @@ from airflow_eos_provider.rollout.hosts.readiness import (
     check_all,
     of_facts,
     of_machine,
+    of_polkit,
     outlives,
     probe,
     read_probe,
@@ -174,6 +175,21 @@ def worker(name: str, **values: Any) -> WorkerDescription:
 
 def ready(described: WorkerDescription) -> Readiness:
     return Readiness(described.worker_id, "", "", (passed("machine", "answers"),))
+
+
+def test_what_polkit_allows_is_not_known_before_it_is_tried() -> None:
+    unit = SystemdUnit("connect.service", journal=True)
+    plain = WorkerDescription("http://w:1", service=unit, machine=MachineDescription("w"))
+    (check,) = of_polkit(plain, "eos", facts())
+    assert (check.verdict, "connect.service" in check.evidence) == (Verdict.INCONCLUSIVE, True)
+    by_sudo = WorkerDescription(
+        "http://w:1", service=unit, machine=MachineDescription("w", sudo=frozenset({"service"}))
+    )
+    absent = facts(obstacles=(Obstacle("restart", "polkit is absent", "sudo"),))
+    assert of_polkit(by_sudo, "eos", facts()) == ()
+    assert of_polkit(plain, "root", facts()) == ()
+    assert of_polkit(plain, "eos", absent) == ()
+    assert of_polkit(WorkerDescription("http://w:1", machine=MachineDescription("w")), "eos", facts()) == ()
 
 
 def test_a_machine_that_hangs_holds_up_no_other() -> None:
