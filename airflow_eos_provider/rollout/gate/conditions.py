@@ -19,10 +19,13 @@ from airflow_eos_provider.rollout.observe.observation import Observation
 #: A process younger than this that does not answer yet is called starting: Connect's port answers 404 for a while.
 STARTING_SECONDS = 60.0
 
+#: Name of the condition that the restarted worker's process runs.
+PROCESS = "process"
+
 
 def process(expectation: Expectation, observation: Observation) -> Check:
     """The worker runs as a new process, which is its own alone and listens on its port, configured as planned."""
-    name = "process"
+    name = PROCESS
     if expectation.worker_id is None:
         return passed(name, "no worker has been restarted yet")
     worker = observation.worker(expectation.worker_id)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from airflow_eos_provider.rollout.check import Check, Verdict, inconclusive, overall
-from airflow_eos_provider.rollout.gate.conditions import CONDITIONS, Condition
+from airflow_eos_provider.rollout.gate.conditions import CONDITIONS, PROCESS, Condition
 from airflow_eos_provider.rollout.gate.expectation import Expectation
 from airflow_eos_provider.rollout.gate.state import GateState, Hold
 from airflow_eos_provider.rollout.observe.observation import Observation
@@ -112,12 +113,19 @@ def _answer(gate: GateState, checks: tuple[Check, ...], observation: Observation
     if observation.at < gate.deadline:
         return GateAnswer(checks, None)
     verdict = overall(checks)
+    if verdict is Verdict.FAIL and _is_unseen(checks):
+        verdict = Verdict.INCONCLUSIVE  # its silence is its machine's; its file could not be put back there either
     if verdict is not Verdict.PASS:
         return GateAnswer(checks, verdict)
     if gate.hold.since <= gate.deadline:  # it began in time, so it may come to its end
         return GateAnswer(checks, None)
     moving = inconclusive("hold", "every condition holds, but the group keeps rebalancing", "find out what causes it")
     return GateAnswer((*checks, moving), Verdict.INCONCLUSIVE)
+
+
+def _is_unseen(checks: Iterable[Check]) -> bool:
+    """Whether it is not known if the restarted worker's process runs: its machine is not reached."""
+    return any(check.name == PROCESS and check.verdict is Verdict.INCONCLUSIVE for check in checks)
 
 
 def _with_delay(gate: GateState, observation: Observation) -> GateState:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.mode_evidence import ModeVerdict
+from airflow_eos_provider.connect.mode_evidence import ModeVerdict, Running
 from airflow_eos_provider.rollout.check import Verdict, failed, inconclusive, overall, passed
 from airflow_eos_provider.rollout.gate import gate as module
 from airflow_eos_provider.rollout.gate.expectation import Baseline
@@ -170,6 +170,14 @@ def test_what_is_not_known_pauses_after_the_deadline(watch: Watch, gate: Any) ->
 def test_a_failure_outweighs_what_is_not_known(watch: Watch, gate: Any) -> None:
     gate.cluster.prove(W2, ModeVerdict.UNKNOWN).task("mirror", 1, state="FAILED")
     assert poll(watch, gate, DEADLINE) is Verdict.FAIL
+
+
+def test_a_worker_whose_machine_is_not_reached_is_not_to_blame_for_its_silence(watch: Watch, gate: Any) -> None:
+    not_reached = Running(None, "its machine is not reached", None, None)
+    gate.cluster.facts(W2, is_running=False, running=not_reached).worker(W2, root=None, rest_problem="no route to host")
+    assert [poll(watch, gate, NOW + second) for second in (0, 59)] == [None] * 2
+    assert poll(watch, gate, DEADLINE) is Verdict.INCONCLUSIVE
+    assert any(check.verdict is Verdict.FAIL for check in watch.answer.checks)
 
 
 def test_a_failure_that_waiting_cannot_change_fails_at_once(watch: Watch, gate: Any) -> None:
