@@ -216,6 +216,11 @@ class _StepError(Exception):
         self.answer = answer
 
 
+def _rights_of(look: _Look) -> object:
+    """What the answer to the question after obstacles depends on, as far as a look shows it."""
+    return (look.place, look.file, look.folder.uid, look.folder.gid, look.folder.mode)
+
+
 class FarFile:
     """A worker's properties file on a machine.
 
@@ -355,7 +360,7 @@ class FarFile:
         :raises ConfigurationError: the file cannot be read.
         """
         look = self._look()
-        key = (look.place, look.file, look.folder.uid, look.folder.gid, look.folder.mode)
+        key = _rights_of(look)
         known = self._obstacle
         if known is not None and known[0] == key and time.monotonic() < known[1] + OBSTACLE_SECONDS:
             return known[2]
@@ -587,6 +592,10 @@ class FarFile:
                 expected=f"{digest(data)[:12]}…",
                 remedy="Look at what was changed in it, then make a new plan.",
             )
+        if self._obstacle is not None and self._obstacle[2] is None and self._last is not None:
+            # Nothing was against a change, and it was made: what stands there now needs the same rights. Asked again,
+            # they cost the first look at a worker that starts some twenty commands.
+            self._obstacle = (_rights_of(self._last), time.monotonic(), None)
 
     def _clear(self, commands: FileCommands) -> None:
         with contextlib.suppress(EosError):  # what is left is cleared by the next attempt

@@ -734,6 +734,33 @@ def test_what_a_program_prints_otherwise_is_an_error_and_the_file_is_as_it_was(
     assert beside(path) == set()
 
 
+def test_after_a_change_nothing_is_asked_that_the_change_has_shown(tmp_path: Path) -> None:
+    path = tmp_path / "connect.properties"
+    path.write_bytes(OLD)
+    machine = CountingMachine()
+    file = FarFile(machine, PurePosixPath(path), sudo=False)
+    assert file.obstacle_to_change() is None
+    asked = machine.count
+    replace(file)
+    machine.count = 0
+    assert file.obstacle_to_change() is None
+    assert machine.count == 1 < asked
+    path.write_bytes(OLD)
+    machine.count = 0
+    assert file.obstacle_to_change() is None
+    assert machine.count > 1, "a file that another has written was not looked at anew"
+
+
+class CountingMachine(ThisMachine):
+    """This machine; counts its commands."""
+
+    count = 0
+
+    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = COMMAND_SECONDS) -> Answer:
+        self.count += 1
+        return super().run(words, stdin=stdin, seconds=seconds)
+
+
 def test_on_this_machine_errors_name_no_machine(tmp_path: Path) -> None:
     path = tmp_path / "connect.properties"
     path.write_bytes(OLD)
