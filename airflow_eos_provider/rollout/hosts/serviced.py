@@ -20,11 +20,18 @@ from airflow_eos_provider.connect.properties import parse, references
 from airflow_eos_provider.connect.startup_log import STARTUP_SECONDS, StartupLog
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.redaction import remember
-from airflow_eos_provider.rollout.hosts.host import Edit, HostFacts, Obstacle, Permit, StartToken
+from airflow_eos_provider.rollout.hosts.host import (
+    Edit,
+    HostFacts,
+    NotRestartedError,
+    Obstacle,
+    Permit,
+    StartToken,
+)
 from airflow_eos_provider.rollout.hosts.machine.far_file import FarContent, FarFile
 from airflow_eos_provider.rollout.hosts.machine.far_log import startup_mode, zone_at
 from airflow_eos_provider.rollout.hosts.machine.far_process import FarProcess
-from airflow_eos_provider.rollout.hosts.machine.machine import Machine
+from airflow_eos_provider.rollout.hosts.machine.machine import Machine, MachineLostError
 from airflow_eos_provider.rollout.hosts.service.service import Service, ServiceFacts
 from airflow_eos_provider.rollout.settings import STOP_GRACE_SECONDS
 
@@ -135,8 +142,20 @@ class ServicedHost:
         rollout: str = "",
         replaces: str = "",
     ) -> None:
-        """Let the service stop the worker, if it runs, and start it; the machine finishes that without this process."""
-        content = self._far_file.read()
+        """Let the service stop the worker, if it runs, and start it; the machine finishes that without this process.
+
+        :raises NotRestartedError: its file cannot be read, as where a right was taken away.
+        """
+        try:
+            content = self._far_file.read()
+        except MachineLostError:
+            raise
+        except EosError as error:
+            raise NotRestartedError(
+                f"{self._worker.worker_id} was not restarted: {error.found.rstrip('.')}. Nothing was stopped.",
+                expected=error.expected,
+                remedy=error.remedy,
+            ) from error
         self._service.restart(
             config_sha256=content.sha256,
             changed_at=content.changed_at,

@@ -1,13 +1,18 @@
-"""A worker that a service owns, where its machine answers oddly."""
+"""A worker that a service owns, where its machine answers oddly or its file cannot be read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.placement import SystemdUnit
+from airflow_eos_provider.rollout.hosts.host import NotRestartedError
 from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
+from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService
 from airflow_eos_provider.rollout.hosts.service.undescribed import UndescribedService
 from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 
@@ -32,3 +37,18 @@ def test_where_the_right_to_change_cannot_be_found_out_the_worker_is_seen(tmp_pa
     assert obstacle.act == "change"
     assert "has no name: id: cannot find name for user ID 4711" in obstacle.what
     assert obstacle.remedy
+
+
+class UnaskedService(SystemdService):
+    def restart(self, **_: object) -> None:
+        raise AssertionError("the service was asked for a restart")
+
+
+def test_a_worker_whose_file_cannot_be_read_is_not_restarted_and_not_to_blame(tmp_path: Path) -> None:
+    worker = WorkerDescription(
+        "http://127.0.0.1:1", config=tmp_path / "connect.properties", service=SystemdUnit("connect")
+    )
+    machine = ThisMachine()
+    host = ServicedHost(worker, machine, UnaskedService(machine, worker))
+    with pytest.raises(NotRestartedError, match=r"127.0.0.1:1 was not restarted: .*Nothing was stopped"):
+        host.restart()
