@@ -48,6 +48,9 @@ _MOVED, _BUSY = 75, 76
 #: The compare is repeated so often where a unit that keeps ending moves under it.
 _ATTEMPTS = 5
 
+#: The last lines of a worker that has ended are waited for so long, seconds; it may have printed none.
+LAST_LINES_SECONDS = 5.0
+
 _LOOK_SECONDS = 0.2
 _CONNECT_SECONDS = 0.5
 
@@ -238,8 +241,11 @@ class UnitRestart:
         )
 
     def _tail(self, invocation: str) -> str:
+        """What it printed last; on a busy machine the journal has that a moment after systemd has seen the end."""
+        deadline = time.monotonic() + LAST_LINES_SECONDS
         try:
-            text = self._service.last_lines(invocation)
+            while not (text := self._service.last_lines(invocation)).strip() and time.monotonic() < deadline:
+                time.sleep(_LOOK_SECONDS)
         except EosError as error:
             return f"(the log cannot be read: {error.found})"
         return shown_lines(text, secrets=secrets_of(dict(self._service.worker.env)))

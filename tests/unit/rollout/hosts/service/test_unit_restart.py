@@ -30,3 +30,19 @@ def test_a_log_that_cannot_be_read_does_not_hide_that_the_worker_has_ended() -> 
     error = UnitRestart(SystemdService(Bare(), worker), 10.0, lambda event: None)._ended(unit, "1nv0cat10n")
     assert "ended right after its start" in error.found
     assert "the log cannot be read: There is no program 'journalctl'" in error.found
+
+
+class LateJournal(SystemdService):
+    """A unit whose last lines are in the journal at the third look: a journal that is late cannot be had at will."""
+
+    looks = 0
+
+    def last_lines(self, invocation: str) -> str:
+        self.looks += 1
+        return f"the end of {invocation}" if self.looks == 3 else "\n"
+
+
+def test_the_last_lines_of_a_worker_that_has_ended_are_waited_for() -> None:
+    worker = WorkerDescription("http://127.0.0.1:1", service=SystemdUnit("connect"))
+    restart = UnitRestart(LateJournal(ThisMachine(), worker), 20.0, lambda _event: None)
+    assert "the end of 4711" in str(restart._ended(None, "4711"))
