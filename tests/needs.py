@@ -26,6 +26,7 @@ BY_FIXTURE: Mapping[str, frozenset[str]] = {
 #: Folder or file below ``tests`` -> needs of all tests in it.
 BY_PATH: Mapping[str, frozenset[str]] = {
     "faults": frozenset({"broker"}),
+    "faults/test_ssh_faults.py": frozenset({"workers", "machines"}),
     "integration/test_debezium.py": frozenset({"postgres"}),
     "integration/test_lab.py": frozenset({"broker", "workers"}),
     "integration/test_hosts_commands.py": frozenset({"broker", "workers", "machines"}),

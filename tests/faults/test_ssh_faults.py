@@ -1,0 +1,506 @@
+"""Rolls of systemd units over SSH, each worker met by another fault in the midst of it: all on real machines.
+
+Whatever happens, each worker is restarted once for one announced restart, files are what they were or what was planned,
+and a further ``apply`` of the same plan ends the roll. What one host does about a fault by itself is proved in
+``tests/unit/rollout/hosts``; here it is what the roll makes of it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+import yaml
+
+from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.connect.worker import WorkerDescription
+from airflow_eos_provider.errors import EosError, GateFailedError, RolloutPausedError
+from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.machine import Machine
+from airflow_eos_provider.lab.machine_login import MachineLogin, known_host, public_key
+from airflow_eos_provider.lab.machine_sudoers import SUDOERS_FILE
+from airflow_eos_provider.lab.ports import free_ports
+from airflow_eos_provider.lab.waiting import is_healthy
+from airflow_eos_provider.rollout.controller import Controller
+from airflow_eos_provider.rollout.hosts.sudoers import sudoers_of
+from airflow_eos_provider.rollout.observe.observer import Observer
+from airflow_eos_provider.rollout.settings import RolloutSettings
+from tests import seen
+from tests.faults.sabotage import Sabotage, unit_of
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = Path(__file__).with_name("eos_at_a_moment.py")
+
+FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+
+#: What has not come by then does not come; for a machine that does much else. Seconds.
+DEADLINE_SECONDS = 240.0
+
+#: A gate that is quick to pass, and is not given up because the machine does much else.
+QUICK = RolloutSettings(polls=2, poll_interval_seconds=0.3, hold_seconds=1.0, gate_timeout_seconds=DEADLINE_SECONDS)
+
+#: Exit codes of ``eos``, see airflow_eos_provider/errors.py.
+WRONG_USE, REFUSED, GATE_FAILED = 2, 3, 4
+
+
+class Far:
+    """The workers of a lab's machines, as a test sees them from within the machines, not by the product."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.machines = {machine.name: machine for machine in lab.machines}
+        self._lines = 0
+
+    def machine(self, worker: WorkerDescription) -> Machine:
+        assert worker.machine is not None
+        return self.machines[worker.machine.ssh]
+
+    def starts(self) -> dict[str, int]:
+        """How often systemd has started each worker so far: the invocations that its journal has lines of."""
+        return {w.worker_id: starts_of(self.machine(w), unit_of(w)) for w in self.lab.cluster().workers}
+
+    def files(self) -> dict[str, bytes]:
+        return {w.worker_id: self.machine(w).read(str(w.config)) for w in self.lab.cluster().workers}
+
+    def left_files(self) -> list[str]:
+        """What an edit has left beside a worker's file, but for the backup."""
+        words = ["sh", "-c", "ls /etc/kafka | grep -e eos-new -e eos-part || true"]
+        return [line for machine in self.machines.values() for line in machine.output(words).split()]
+
+    def seen(self) -> tuple[dict[str, bytes], dict[str, int], list[str]]:
+        return self.files(), self.starts(), self.left_files()
+
+    def target(self) -> Mode:
+        """The mode that the workers are not in."""
+        return Mode.DISABLED if seen.modes(self.lab) == {Mode.PREPARING} else Mode.PREPARING
+
+    def append(self, lines: int = 50) -> None:
+        with (self.lab.data_dir / "lines.txt").open("a", encoding="utf-8") as file:
+            file.writelines(f"line {self._lines + n}\n" for n in range(lines))
+        self._lines += lines
+
+    def require_nothing_missing(self) -> None:
+        """Each line of the source gets to readers of committed records."""
+        written = {f"line {n}" for n in range(self._lines)}
+
+        def missing() -> set[str]:
+            records = read_to_end(self.lab.cluster().kafka, "lines").records
+            got = {re.sub(r'.*"(line \d+)".*', r"\1", (record.value or b"").decode()) for record in records}
+            assert got <= written, "lines that were never written"
+            return written - got
+
+        until(lambda: not missing(), "each line of the source", seconds=DEADLINE_SECONDS, pause=0.5)
+
+
+def starts_of(machine: Machine, unit: str) -> int:
+    script = (
+        'journalctl -o json --output-fields=_SYSTEMD_INVOCATION_ID "_SYSTEMD_UNIT=$1" '
+        """| grep -o '"_SYSTEMD_INVOCATION_ID" *: *"[^"]*"' | sort -u | wc -l"""
+    )
+    return int(machine.output(["sh", "-c", script, "sh", unit]))
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: Callable[..., Lab]) -> Lab:
+    """Three machines, and a file source."""
+    lab = lab_factory(
+        LabOptions(
+            name="ssh-faults",
+            machines=3,
+            mode=Mode.DISABLED,
+            rebalance_delay_ms=200,
+            session_timeout_ms=6000,
+        )
+    )
+    lab.create_topic("lines", 1)
+    (lab.data_dir / "lines.txt").touch()
+    with ConnectRest(lab.connect_urls[0]) as rest:
+        config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": "lines"}
+        rest.create("lines", {**config, "file": str(lab.data_dir / "lines.txt")})
+    return lab
+
+
+@pytest.fixture(scope="module")
+def far(lab: Lab) -> Far:
+    return Far(lab)
+
+
+class Rolling:
+    """One roll, applied again and again by new controllers, as an operator does after each pause."""
+
+    def __init__(self, far: Far, cluster: ConnectCluster | None = None) -> None:
+        self.far = far
+        self.cluster = cluster or far.lab.cluster()
+        self.sabotage = Sabotage(far.machines)
+        self.said: list[str] = []
+        with Controller(self.cluster) as controller:
+            self.target = Mode.PREPARING if cluster else far.target()
+            self.plan = controller.plan(self.target)
+        self.before = far.starts()
+
+    def apply(
+        self, settings: RolloutSettings = QUICK, *, stop: Callable[[], bool] = lambda: False, resume: bool = False
+    ) -> None:
+        self.far.append()
+        with Controller(
+            self.cluster, report=self.said.append, settings=settings, hosts=self.sabotage.host, stop_requested=stop
+        ) as controller:
+            controller.apply(self.plan, resume=resume)
+
+    def pauses(self, *words: str, settings: RolloutSettings = QUICK) -> EosError:
+        """Apply it, which ends with a pause in these words."""
+        with pytest.raises(RolloutPausedError) as raised:
+            self.apply(settings)
+        for each in words:
+            assert each in str(raised.value)
+        return raised.value
+
+    def require_done(self, **more: int) -> None:
+        """The roll has come to its end, and each worker was restarted once; some of them more often, by the fault."""
+        self.sabotage.end()
+        assert seen.modes(self.far.lab) == {self.target}
+        after = self.far.starts()
+        expected = {w: 1 + more.get(f"turn_{n}", 0) for n, w in enumerate(self.sabotage.order, 1)}
+        assert {w: after[w] - self.before[w] for w in after} == expected
+        assert self.far.left_files() == []
+
+
+class ReadOnly:
+    """The folder of a machine's worker files, which cannot be written for a while."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def __enter__(self) -> None:
+        self._machine.run(["mount", "--bind", "/etc/kafka", "/etc/kafka"])
+        self._machine.run(["mount", "-o", "remount,bind,ro", "/etc/kafka"])
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._machine.run(["umount", "/etc/kafka"])
+
+
+class NoSudo:
+    """A machine whose login has no right by sudo for a while, or none for one program."""
+
+    def __init__(self, machine: Machine, program: str = "") -> None:
+        self._machine = machine
+        self._program = program
+
+    def __enter__(self) -> None:
+        script = 'mv "$1" /root/eos-sudoers; umask 0337; grep -v -e "$2" /root/eos-sudoers >"$1" || true'
+        self._machine.run(["sh", "-euc", script, "sh", SUDOERS_FILE, self._program])
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._machine.run(["mv", "/root/eos-sudoers", SUDOERS_FILE])
+
+
+def with_known_hosts(lab: Lab, folder: Path, lines: str) -> ConnectCluster:
+    """The lab's cluster, whose machines' keys are looked for in other lines."""
+    login = MachineLogin(lab.root)
+    folder.mkdir()
+    (folder / "known_hosts").write_text(lines, encoding="ascii")
+    text = login.config.read_text(encoding="utf-8").replace(str(login.known_hosts), str(folder / "known_hosts"))
+    (folder / "config").write_text(text, encoding="utf-8")
+    cluster = lab.cluster()
+    workers = tuple(replace(w, machine=replace(w.machine, ssh_config=folder / "config")) for w in cluster.workers)  # type: ignore[type-var]
+    return replace(cluster, workers=workers)
+
+
+def fingerprint(machine: Machine) -> str:
+    words = ["ssh-keygen", "-lf", f"{machine.host_key}.pub"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()[1]
+
+
+def refusal(cluster: ConnectCluster, target: Mode) -> EosError:
+    with Controller(cluster) as controller, pytest.raises(EosError) as raised:
+        controller.plan(target)
+    return raised.value
+
+
+def test_what_a_machine_lacks_is_refused_before_anything_is_touched(far: Far, lab: Lab, tmp_path: Path) -> None:
+    first, second, third = lab.machines
+    target, before = far.target(), far.seen()
+
+    unknown = refusal(with_known_hosts(lab, tmp_path / "unknown", known_host(first) + known_host(third)), target)
+    assert unknown.exit_code in (WRONG_USE, REFUSED)
+    assert "connect-2" in str(unknown)
+    assert fingerprint(second) in str(unknown)
+    assert "ssh-keyscan" in str(unknown)
+
+    of_third = known_host(second).split()[0] + " " + " ".join(public_key(third.host_key).split()[:2]) + "\n"
+    changed = refusal(
+        with_known_hosts(lab, tmp_path / "changed", known_host(first) + of_third + known_host(third)), target
+    )
+    assert changed.exit_code in (WRONG_USE, REFUSED)
+    assert "another host key than the known one" in str(changed)
+    assert {fingerprint(second), fingerprint(third)} <= set(re.findall(r"SHA256:[^\s,.]+", str(changed)))
+
+    with NoSudo(second):
+        no_right = refusal(lab.cluster(), target)
+    assert no_right.exit_code == REFUSED
+    assert "systemctl restart --no-block kafka-connect@2.service" in str(no_right)
+    assert "eos hosts sudoers" in str(no_right)
+
+    with ReadOnly(first):
+        read_only = refusal(lab.cluster(), target)
+    assert read_only.exit_code == REFUSED
+    assert "/etc/kafka" in str(read_only)
+
+    assert far.seen() == before
+
+
+def test_what_reads_workers_files_works_for_files_of_other_machines(far: Far, lab: Lab, tmp_path: Path) -> None:
+    far.append()
+    far.require_nothing_missing()
+    shown = {"offsets list lines": "lines", "transactions list": "", "topics check": f"{lab.group_id}-offsets"}
+    for words, expected in shown.items():
+        done = subprocess.run(
+            [str(Path(sys.executable).with_name("eos")), *words.split()],
+            cwd=tmp_path,
+            env={**os.environ, "EOS_CLUSTER": str(lab.cluster_file), "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        assert expected in done.stdout
+
+
+def test_connections_are_cut_at_every_step_and_each_worker_is_restarted_once(far: Far) -> None:
+    rolling = Rolling(far)
+    cuts = rolling.sabotage
+    cuts.at_each(1, "command", lambda worker: cuts.cut(worker, "edit"))
+    cuts.at(2, "permitted", cuts.cut_between_stop_and_start)
+    cuts.at(3, "permitted", lambda worker: cuts.cut(worker, "permitted"))
+    cuts.at_each(3, "look", lambda worker: cuts.cut(worker, "gate"))
+
+    rolling.apply()
+
+    rolling.require_done()
+    assert cuts.cuts["edit"] >= 5, "it has cut little of the edit"
+    assert cuts.cuts["between stop and start"] == 1
+    assert cuts.cuts["permitted"] == 1
+    assert cuts.cuts["gate"] >= 1
+    far.require_nothing_missing()
+
+
+def test_each_worker_meets_another_fault_of_its_machine_and_the_roll_goes_on_afterwards(far: Far) -> None:
+    rolling = Rolling(far)
+    faults, files = rolling.sabotage, far.files()
+    held = ExitStack()
+
+    # The first: no place on its disk; then a read-only file system.
+    faults.at(1, "edit", lambda worker: held.enter_context(faults.machine(worker).full_disk()))
+    rolling.pauses("could not be changed, so it was not restarted", "No space left on device")
+    held.close()
+    assert (far.files(), far.left_files()) == (files, [])
+    faults.at(1, "edit", lambda worker: held.enter_context(ReadOnly(faults.machine(worker))))
+    rolling.pauses("could not be changed, so it was not restarted", "Read-only file system")
+    held.close()
+    assert (far.files(), far.left_files(), far.starts()) == (files, [], rolling.before)
+
+    # The second: once its file is changed, before it is restarted, one right is gone; then all of them.
+    faults.at(2, "edited", lambda worker: held.enter_context(NoSudo(faults.machine(worker), "systemctl")))
+    rolling.pauses("Nothing was stopped", "systemctl restart --no-block kafka-connect@", "eos hosts sudoers")
+    second = faults.order[1]
+    held.close()
+    with NoSudo(faults.machine(rolling.cluster.worker(second))):
+        rolling.pauses("cannot be read: sudo: a password is required")
+    assert far.starts()[second] == rolling.before[second]
+
+    # The third: its power fails at its own gate, and comes back.
+    faults.at(3, "restarted", lambda worker: faults.machine(worker).power_off())
+    # Its gate is the last one, so that it is not waited for as long.
+    with pytest.raises(RolloutPausedError, match="asked to stop"):
+        rolling.apply(stop=lambda: any(f"{second}: gate passed" in line for line in rolling.said))
+    off = rolling.pauses(settings=replace(QUICK, gate_timeout_seconds=25.0))
+    worker = rolling.cluster.worker(faults.order[2])
+    assert f"{worker.machine} (" in str(off)
+    assert "cannot be reached over SSH" in str(off)
+    faults.machine(worker).power_on()
+    until(lambda: is_healthy(worker.url), "the worker of the machine that is on again", seconds=DEADLINE_SECONDS)
+    rolling.apply()
+
+    rolling.require_done(turn_3=1)
+    far.require_nothing_missing()
+
+
+def test_eos_apply_is_killed_and_units_restart_by_themselves(far: Far, seed: int, tmp_path: Path) -> None:
+    rolling = Rolling(far)
+    with subprocess.Popen(
+        [sys.executable, str(PROGRAM), "never", "SIGKILL", "apply", rolling.plan.hash],
+        cwd=tmp_path,
+        env={**os.environ, "EOS_CLUSTER": str(far.lab.cluster_file), "COLUMNS": "200"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stderr is not None
+        said = iter(child.stderr)
+        assert any("; it holds" in line for line in said), "no worker's turn has come"
+        seconds = random.Random(seed).uniform(0.0, 6.0)
+        time.sleep(seconds)  # the moment is drawn by lot
+        child.send_signal(signal.SIGKILL)
+        sys.stderr.write(f"killed {seconds:.1f} s after the first worker's turn came\n")
+    # The kill is of one announced restart at most, which goes on alone or is done by the next controller.
+    assert (
+        max(after - before for after, before in zip(far.starts().values(), rolling.before.values(), strict=True)) <= 1
+    )
+
+    faults, killed = rolling.sabotage, []
+
+    def kill(worker: WorkerDescription) -> None:
+        until(lambda: is_healthy(worker.url), f"{worker.worker_id} answering", seconds=DEADLINE_SECONDS)
+        faults.machine(worker).run(["systemctl", "kill", "--signal=SIGKILL", unit_of(worker)])
+        killed.append(worker.worker_id)
+
+    def kill_this_and_one_whose_turn_comes(worker: WorkerDescription) -> None:
+        begun = {worker.worker_id, *(w for w, n in far.starts().items() if n > rolling.before[w])}
+        for other in [each for each in rolling.cluster.workers if each.worker_id not in begun][-1:]:
+            kill(other)
+        kill(worker)
+
+    faults.at(1, "restarted", kill_this_and_one_whose_turn_comes)
+    rolling.apply()
+
+    faults.end()
+    assert seen.modes(far.lab) == {rolling.target}
+    more = {w: after - rolling.before[w] for w, after in far.starts().items()}
+    assert more == {w: 1 + killed.count(w) for w in more}
+    far.require_nothing_missing()
+
+
+SHARED = "/etc/kafka/shared.properties"
+
+#: Three workers of one file: what differs between them comes from their environment.
+SHARED_UNIT = f"""\
+[Unit]
+StartLimitIntervalSec=600
+StartLimitBurst=4
+[Service]
+User=kafka
+EnvironmentFile=/etc/kafka/shared-%i.env
+ExecStart=/usr/local/bin/connect-distributed {SHARED}
+Restart=always
+RestartSec=100ms
+TimeoutStopSec=60
+SuccessExitStatus=143
+"""
+
+#: Ends each start with the planned mode, and says so.
+NO_PREPARING = f"""\
+[Service]
+ExecStartPre=/bin/sh -c 'if grep -q =preparing {SHARED}; then echo THIS UNIT STARTS IN NO NEW MODE; exit 1; fi'
+"""
+
+_PUT_SHARED = """
+owner=$(stat -c %u:%g /etc/kafka)
+sed -e 's/^group.id=.*/group.id=shared/' -e "s/^exactly.once.source.support=.*/exactly.once.source.support=disabled/" \
+    -e "s/^\\([a-z]*\\).storage.topic=.*/\\1.storage.topic=shared-\\1/" -e '/^isolation.level=/d' \
+    -e 's#^listeners=.*#listeners=http://${env:WORKER_ADDRESS}#' \
+    -e 's/^rest.advertised.port=.*/rest.advertised.port=${env:WORKER_PORT}/' \
+    /etc/kafka/connect-1.properties >"$1"
+echo config.providers=env >>"$1"
+echo config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider >>"$1"
+chown "$owner" "$1"; chmod 640 "$1"
+cat >/etc/systemd/system/shared@.service
+shift; number=0
+for address; do
+    number=$((number + 1))
+    printf 'WORKER_ADDRESS=%s\\nWORKER_PORT=%s\\n' "$address" "${address#*:}" >"/etc/kafka/shared-$number.env"
+done
+systemctl daemon-reload
+systemctl start shared@1 shared@2 shared@3
+"""
+
+
+def shared_cluster(lab: Lab) -> ConnectCluster:
+    """Three units of a template on the first machine, started with one file."""
+    machine = lab.machines[0]
+    addresses = [f"{machine.address}:{port}" for port in free_ports(3)]
+    machine.run(["sh", "-euc", _PUT_SHARED, "sh", SHARED, *addresses], stdin=SHARED_UNIT.encode())
+    mapping = {
+        "bootstrap_servers": lab.bootstrap_servers,
+        "group_id": "shared",
+        "defaults": {
+            "machine": {"ssh": machine.name, "ssh_config": str(MachineLogin(lab.root).config), "sudo": True},
+            "config": SHARED,
+            "log": {"journal": True},
+        },
+        "workers": [
+            {"url": f"http://{address}", "service": {"systemd": f"shared@{number}"}}
+            for number, address in enumerate(addresses, 1)
+        ],
+    }
+    path = lab.root / "shared.yaml"
+    path.write_text(yaml.safe_dump(mapping), encoding="utf-8")
+    cluster = ConnectCluster.from_file(path)
+    (file,) = sudoers_of(list(cluster.workers))
+    words = ["sh", "-euc", 'umask 0337; cat >"$1"; visudo -q -c -f "$1"', "sh", "/etc/sudoers.d/shared"]
+    machine.run(words, stdin=file.text().encode())
+    for worker in cluster.workers:
+        until(lambda url=worker.url: is_healthy(url), f"{worker.worker_id} answering", seconds=DEADLINE_SECONDS)
+    return cluster
+
+
+def test_units_of_a_template_share_a_file_and_one_that_hits_its_start_limit_is_put_back(far: Far, lab: Lab) -> None:
+    cluster, machine = shared_cluster(lab), lab.machines[0]
+    units = {worker.worker_id: unit_of(worker) for worker in cluster.workers}
+    rolling = Rolling(far, cluster)
+    assert len(rolling.plan.edits) == 1
+    original = machine.read(SHARED)
+    before = {worker: starts_of(machine, unit) for worker, unit in units.items()}
+
+    def refuse_new_mode(worker: WorkerDescription) -> None:
+        folder = f"/etc/systemd/system/{unit_of(worker)}.d"
+        words = ["sh", "-euc", 'mkdir -p "$1"; cat >"$1/mode.conf"; systemctl daemon-reload', "sh", folder]
+        machine.run(words, stdin=NO_PREPARING.encode())
+
+    rolling.sabotage.at(2, "permitted", refuse_new_mode)
+    with pytest.raises(GateFailedError) as raised:
+        rolling.apply()
+    failed = str(raised.value)
+    first, second = rolling.sabotage.order
+    (third,) = units.keys() - {first, second}
+    assert raised.value.exit_code == GATE_FAILED
+    assert f"{second} did not pass its gate" in failed
+    assert "THIS UNIT STARTS IN NO NEW MODE" in failed, failed
+    assert "its former configuration is back, and it runs with it" in failed
+    assert "serves 3 workers and was put back for all of them" in failed
+    assert f"{first} runs preparing" in failed
+    assert f"{third} runs disabled" in failed
+    assert machine.read(SHARED) == original
+    for worker, unit in units.items():
+        assert machine.output(["systemctl", "show", "-P", "ActiveState", unit]) == "active", worker
+    starts = {worker: starts_of(machine, unit) - before[worker] for worker, unit in units.items()}
+    assert starts[first] == 1
+    assert starts[third] == 0
+
+    machine.run(["sh", "-euc", "rm -r /etc/systemd/system/shared@*.d; systemctl daemon-reload"])
+    again = Rolling(far, cluster)
+    again.apply()
+    with Observer(cluster) as observer:
+        assert {worker.mode.verdict.mode for worker in observer.observe().workers} == {Mode.PREPARING}
+    for worker in (second, third):
+        assert starts_of(machine, units[worker]) - before[worker] == starts[worker] + 1
