@@ -44,5 +44,6 @@ class LateJournal(SystemdService):
 
 def test_the_last_lines_of_a_worker_that_has_ended_are_waited_for() -> None:
     worker = WorkerDescription("http://127.0.0.1:1", service=SystemdUnit("connect"))
+    unit = Unit.parse("Id=connect.service\nActiveState=failed\nSubState=failed\n")
     restart = UnitRestart(LateJournal(ThisMachine(), worker), 20.0, lambda _event: None)
-    assert "the end of 4711" in str(restart._ended(None, "4711"))
+    assert "the end of 4711" in restart._ended(unit, "4711").found
