@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,9 @@ WORKER_CLASS = "ConnectDistributed"
 
 #: How long a look may take, seconds: it reads ``/proc``, and a log until it finds the printed settings.
 LOOK_SECONDS = 20.0
+
+#: How an open socket is shown; a file's name may look much like it.
+_SOCKET = re.compile(r"socket:\[([0-9]{1,20})\]")
 
 #: What is asked of systemd about a unit.
 UNIT_PROPERTIES = ("Id", "LoadState", "MainPID", "Restart", "StandardOutput", "StandardError")
@@ -79,12 +83,12 @@ for pid in $({ workers; holders; } | sort -un); do
   if [ -n "$config" ]; then
     say config "$config"
     say config-owner "$(stat -L -c '%U %u' -- "$config" 2>/dev/null)"
-    if [ -r "$config" ]; then
+    if [ -f "$config" ] && [ -r "$config" ]; then
       say config-settings "$(grep -E '^ *(group\.id|listeners|rest\.(advertised\.)?(port|listeners))[ =:]' <"$config")"
     fi
   fi
   for folder in "$cwd" "${config%/*}"; do
-    case $folder in /*) grep -lsxE "$pid|$(ppid)" "$folder"/*.pid ;; esac
+    case $folder in /*) timeout 5 grep -lsxE "$pid|$(ppid)" "$folder"/*.pid ;; esac
   done | sort -u | while read -r file; do say pid-file "$file"; done
   logs() {
     ls -l "$1" 2>/dev/null | grep '^l.w.*\.log$' | sed 's/.* -> //' | sort -u | while read -r log; do
@@ -255,7 +259,7 @@ def _process(facts: Sequence[tuple[str, bytes]]) -> SeenProcess:
         cgroups=tuple(line.split(":", 2)[2] for line in text.get("cgroup", "").splitlines() if line.count(":") >= 2),
         written=tuple(sorted({target for _, target in targets if _is_file(target)})) if "files" in said else None,
         output=next((target for number, target in targets if number == "1" and _is_file(target)), ""),
-        sockets=frozenset(int(target[8:-1]) for _, target in targets if target.startswith("socket:[")),
+        sockets=frozenset(int(found[1]) for _, target in targets if (found := _SOCKET.fullmatch(target))),
         variables=tuple(text["variables"].split()) if "variables" in said else None,
         supervised=_pairs(text.get("supervised", "")),
         parents=tuple(_parents(facts)),

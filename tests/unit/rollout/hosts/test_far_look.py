@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import socket
 import subprocess
 import sys
@@ -84,6 +85,23 @@ def look(port: int) -> tuple[MachineLook, SeenProcess, bytes]:
 
 def proposed(port: int, group: str = "orders") -> FarWorker:
     return propose(f"http://127.0.0.1:{port}", group, look_at(Shell(), [port]))
+
+
+def test_what_another_user_calls_a_worker_neither_holds_up_the_look_nor_breaks_it(tmp_path: Path) -> None:
+    pipe, odd = tmp_path / "pipe.properties", tmp_path / "a\nl-wx------ 1 x x 64 Nov 1 00:00 9 -> socket:[no]"
+    os.mkfifo(pipe)
+    script = "import sys; held = open(sys.argv[1], 'w'); print('open', flush=True); sys.stdin.read()"
+    words = [sys.executable, "-c", script, str(odd), CLASS, str(pipe)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout.readline() == b"open\n"
+        try:
+            seen = look_at(Shell(), [1])
+        finally:
+            process.stdin.close()
+    (own,) = [each for each in seen.workers if each.pid == process.pid]
+    assert (own.config, own.settings, own.sockets) == (str(pipe), None, frozenset())
 
 
 def test_a_worker_is_found_by_its_port_with_its_file_and_its_log(start: Any, port: int, tmp_path: Path) -> None:
