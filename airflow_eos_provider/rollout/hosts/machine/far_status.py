@@ -77,7 +77,8 @@ def writable_by_others(steps: Sequence[tuple[PurePosixPath, FarStatus]], uid: in
     """In words, who besides root and one user could put another file in place of one; None if nobody.
 
     Whoever may write a folder that a user other than root owns may change the worker's file anyway, so a group is only
-    looked at where root would act.
+    looked at where root would act. There, root's own group counts too: of a folder with an access list, ``stat`` shows
+    the most that the list allows to anybody as what the group may (acl(5)).
 
     :param steps: the folders from ``/`` to the file's own.
     :param uid: the user that the commands run as.
@@ -89,6 +90,7 @@ def writable_by_others(steps: Sequence[tuple[PurePosixPath, FarStatus]], uid: in
             continue  # what others own there nobody but they may rename
         if status.mode & stat.S_IWOTH:
             return f"everybody may write the folder {path}, could put a link there"
-        if status.mode & stat.S_IWGRP and uid == 0 and status.gid != 0:
-            return f"the group {status.group} may write the folder {path}, could put a link there"
+        if status.mode & stat.S_IWGRP and uid == 0:
+            who = f"the group {status.group}, or a user of an access list (getfacl),"
+            return f"{who} may write the folder {path}, could put a link there"
     return None

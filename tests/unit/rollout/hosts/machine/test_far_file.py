@@ -31,17 +31,15 @@ from tests.sshd import running_sshd
 OLD = b"group.id=connect\nexactly.once.source.support=disabled\n# \xff\n"
 NEW = b"group.id=connect\nexactly.once.source.support=preparing\n# \xff\n"
 
-#: ``u::rw- g::r-- u:65534:r-- m::r-- o::---``, as Linux keeps an access list.
-ACCESS_LIST = struct.pack("<I", 2) + b"".join(
-    struct.pack("<HHI", tag, right, user)
-    for tag, right, user in [
-        (1, 6, 2**32 - 1),
-        (2, 4, 65534),
-        (4, 4, 2**32 - 1),
-        (16, 4, 2**32 - 1),
-        (32, 0, 2**32 - 1),
-    ]
-)
+
+def access_list(user: int, right: int) -> bytes:
+    """An access list as Linux keeps it: the owner and one more user have the right, the group may read, others not."""
+    none = 2**32 - 1
+    entries = [(1, right | 6, none), (2, right, user), (4, 4, none), (16, right, none), (32, 0, none)]
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+ACCESS_LIST = access_list(65534, 4)
 
 EVERYBODY = ["eos ALL=(ALL) NOPASSWD: ALL"]
 
@@ -512,6 +510,18 @@ class TestSudo:
         assert obstacle is not None
         assert "group other, which kafka is no member of" in obstacle.what
 
+    def test_sudo_is_refused_where_an_access_list_lets_another_user_write(self, machine: PrivateMachine) -> None:
+        """Of an access list, stat shows no more than that the group may write, here root's."""
+        path = placed(machine, "root")
+        os.setxattr(path.parent, "system.posix_acl_access", access_list(USERS["other"], 7))
+        assert machine.run_as("other", "touch", str(path.parent / "x")).ok
+        machine.grant(EVERYBODY)
+        file = far(machine, path, sudo=True)
+        for act in (lambda: replace(file), file.sudoers_lines):
+            with pytest.raises(RefusedError, match="could put a link"):
+                act()
+        assert path.read_bytes() == OLD
+
     @pytest.mark.parametrize(("owner", "mode"), [("kafka", 0o755), ("root", 0o777), ("root", 0o775)])
     def test_sudo_is_refused_where_another_user_could_turn_it_to_other_files(
         self, machine: PrivateMachine, owner: str, mode: int
@@ -675,12 +685,12 @@ def test_who_may_put_a_link_on_the_way() -> None:
     root, folder = PurePosixPath("/"), PurePosixPath("/a")
     assert writable_by_others([(root, status(0, 0o755)), (folder, status(7, 0o775, 7))], 7) is None
     assert writable_by_others([(root, status(0, 0o1777)), (folder, status(7, 0o700))], 7) is None
-    assert writable_by_others([(root, status(0, 0o775)), (folder, status(0, 0o755))], 0) is None
     for steps in (
         [(root, status(0, 0o755)), (folder, status(0, 0o1777))],
         [(root, status(0, 0o777)), (folder, status(0, 0o755))],
         [(root, status(0, 0o755)), (folder, status(8, 0o755))],
         [(root, status(0, 0o755)), (folder, status(0, 0o775, 9))],
+        [(root, status(0, 0o775)), (folder, status(0, 0o755))],
     ):
         assert writable_by_others(steps, 0)
 
