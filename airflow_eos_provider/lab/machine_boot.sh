@@ -85,6 +85,9 @@ for bound in "$@"; do
 done
 # Each boot has an id of its own, each machine too.
 cat /proc/sys/kernel/random/uuid >"$root/run/boot_id"
+# Most settings of the kernel are this machine's own, too; systemd raises some (fs.file-max) wherever it may.
+mount --bind "$root/proc/sys" "$root/proc/sys"
+mount -o remount,bind,ro "$root/proc/sys"
 mount --bind "$root/run/boot_id" "$root/proc/sys/kernel/random/boot_id"
 hostname "$name"
 cd "$root"

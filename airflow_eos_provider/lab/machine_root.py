@@ -106,7 +106,7 @@ def with_accounts(lines: str, accounts: Iterable[Account], form: str) -> str:
 
 PASSWD = "{name}:x:{number}:{number}::{home}:{shell}"
 GROUP = "{name}:x:{number}:"
-#: No password fits, but the account is not locked, which sshd would refuse.
+#: Of every user there, so that no password of this machine is copied. No password fits, but the account is not locked, which sshd would refuse.
 SHADOW = "{name}:*:19000:0:99999:7:::"
 
 
@@ -191,9 +191,11 @@ class Root:
             self._write_clock(layer)
 
     def _write_accounts(self, layer: Layer, ours: tuple[Account, ...]) -> None:
-        for file, form, mode in (("passwd", PASSWD, 0o644), ("group", GROUP, 0o644), ("shadow", SHADOW, 0o640)):
+        for file, form in (("passwd", PASSWD), ("group", GROUP)):
             lines = Path("/etc", file).read_text(encoding="utf-8")
-            layer.write(f"/etc/{file}", with_accounts(lines, ours, form), mode)
+            layer.write(f"/etc/{file}", with_accounts(lines, ours, form))
+        names = [line.partition(":")[0] for line in layer.path("/etc/passwd").read_text(encoding="utf-8").splitlines()]
+        layer.write("/etc/shadow", "".join(SHADOW.format(name=name) + "\n" for name in names), 0o640)
         for account in ours:
             layer.directory(account.home, 0o750, covering=True)
             os.chown(layer.path(account.home), account.number, account.number)

@@ -77,6 +77,13 @@ def test_a_machine_has_a_root_processes_and_a_name_of_its_own(lab: Lab) -> None:
     assert second.run(["test", "-e", "/etc/only-there"], check=False).returncode == 1
 
 
+def test_what_runs_there_changes_no_setting_of_the_kernel(lab: Lab) -> None:
+    same = 'found=$(cat "$1") && echo "$found" >"$1"'
+    for setting in ("fs/file-max", "net/unix/max_dgram_qlen", "kernel/core_pattern"):
+        refused = lab.machines[0].run(["sh", "-c", same, "sh", f"/proc/sys/{setting}"], check=False)
+        assert b"Read-only file system" in refused.stderr
+
+
 def test_openssh_logs_in_with_the_labs_files(lab: Lab) -> None:
     for machine in lab.machines:
         assert ssh(lab, machine.name, "hostname; id -un").stdout.split() == [machine.name, "eos"]

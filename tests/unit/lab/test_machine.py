@@ -11,7 +11,7 @@ from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.lab import machine_needs
 from airflow_eos_provider.lab.machine import Machine, control_group
 from airflow_eos_provider.lab.machine_login import MachineLogin, known_host
-from airflow_eos_provider.lab.machine_root import PASSWD, SHADOW, accounts, clock_environment, with_accounts
+from airflow_eos_provider.lab.machine_root import PASSWD, Layer, Root, accounts, clock_environment, with_accounts
 from airflow_eos_provider.lab.machine_worker import MachineWorker
 from airflow_eos_provider.lab.record import LabOptions, LabRecord
 from tests.machines import LEAVE_OUT, need_machines
@@ -54,7 +54,17 @@ def test_a_machines_users_have_free_numbers_and_replace_those_of_the_same_name()
         "eos:x:2001:2001::/home/eos:/bin/sh",
         "kafka:x:2002:2002::/var/lib/kafka:/usr/sbin/nologin",
     ]
-    assert "eos:*:" in with_accounts("", ours, SHADOW)  # not "!", which sshd takes for a locked account
+
+
+def test_no_password_of_this_machine_is_copied_to_a_labs(tmp_path: Path) -> None:
+    need_machines()
+    layer = Layer(tmp_path)
+    Root("connect-1", "127.0.0.2", 2222, {}, "public", ("private", "public")).write(layer)
+    lines = [line.split(":") for line in layer.path("/etc/shadow").read_text(encoding="utf-8").splitlines()]
+    users = [line.split(":")[0] for line in layer.path("/etc/passwd").read_text(encoding="utf-8").splitlines()]
+    assert [name for name, *_ in lines] == users
+    assert {"root", "eos", "kafka"} <= set(users)
+    assert {password for _, password, *_ in lines} == {"*"}  # not "!", which sshd takes for a locked account
 
 
 def test_openssh_reads_the_labs_configuration(machine: Machine, tmp_path: Path) -> None:
