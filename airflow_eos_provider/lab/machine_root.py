@@ -106,7 +106,8 @@ def with_accounts(lines: str, accounts: Iterable[Account], form: str) -> str:
 
 PASSWD = "{name}:x:{number}:{number}::{home}:{shell}"
 GROUP = "{name}:x:{number}:"
-#: Of every user there, so that no password of this machine is copied. No password fits, but the account is not locked, which sshd would refuse.
+#: Of every user there, so that no password of this machine is copied.
+#: No password fits, but the account is not locked, which sshd would refuse.
 SHADOW = "{name}:*:19000:0:99999:7:::"
 
 

@@ -55,9 +55,9 @@ _NOT_RUNNING = 3
 _SILENT_PROGRAMS = frozenset({"pgrep", "pidof"})
 
 #: ``pid 4711``, ``(pid 4711)``, ``MainPID=4711``, ``pid: 4711``.
-_PID = re.compile(r"(?<![A-Za-z0-9_.-])(?:pid|PID|Pid|MainPID)[ \t:=]+(\d+)(?![\w.-])")
+_PID = re.compile(r"(?<![A-Za-z0-9_.-])(?:pid|PID|Pid|MainPID)[ \t:=]+([0-9]{1,10})(?![\w.-])")
 
-_NUMBER = re.compile(r"-?\d+|none", re.IGNORECASE)
+_NUMBER = re.compile(r"-?[0-9]{1,10}|none", re.IGNORECASE)
 
 #: What supervisors call a worker that does not run; not one that is being started or stopped.
 _STOPPED = re.compile(

@@ -332,7 +332,7 @@ class FarActs:
         return [SHELL, "-c", _LOAD, "eos-restart", op, self._name]
 
     def _parsed(self, answer: Answer) -> RecordLook:
-        lines = answer.out.decode("utf-8", "replace").splitlines()
+        lines = answer.out.decode("utf-8", "replace").split("\n")  # as the shell does; splitlines() has other ends, too
         fields = {key: value for key, _, value in (line.partition(" ") for line in lines)}
         path = fields.get("record", "")
         if not path:

@@ -470,10 +470,11 @@ stop_and_start() {
 become_worker='
 read -r pid rest </proc/self/stat
 (: >>"$1") 2>/dev/null || { echo "its log $1 cannot be written"; exit 1; }
-(echo "$pid" >"$2.$pid.eos" && mv -f "$2.$pid.eos" "$2") 2>/dev/null || { rm -f "$2.$pid.eos"; echo "its pid file $2 cannot be written"; exit 1; }
+(PATH=$3; echo "$pid" >"$2.$pid.eos" && mv -f "$2.$pid.eos" "$2" || { rm -f "$2.$pid.eos"; exit 1; }) 2>/dev/null || {
+  echo "its pid file $2 cannot be written"; exit 1; }
 echo "pid $pid"
 exec >>"$1" 2>&1
-shift 2
+shift 3
 exec "$@"
 '
 
@@ -495,7 +496,7 @@ launch() {
     fi 2>/dev/null
     mkdir -p "${log%/*}" "${pid_file%/*}" 2>/dev/null
     cd "$cwd" 2>/dev/null || { echo "its working folder $cwd cannot be entered" && exit 1; }
-    set -- "$log" "$pid_file"
+    set -- "$log" "$pid_file" "$PATH" # mv need not be in the worker's own PATH
     number=1
     while [ $number -le "$words" ]; do
       eval "set -- \"\$@\" \"\$eos_word_$number\""

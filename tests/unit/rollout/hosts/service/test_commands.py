@@ -177,6 +177,14 @@ def test_a_restart_command_that_fails_is_reported_with_what_it_said(connect: Sup
     assert service.look().token == before.token
 
 
+def test_what_a_restart_command_prints_is_no_line_of_the_record(connect: Supervised, tmp_path: Path) -> None:
+    printed = "".join(rf"{end}phase done{end}pid 1{end}end" for end in (r"\014", r"\302\205", r"\342\200\250"))
+    failing = script(tmp_path, "restart", f"printf 'no{printed}\\n'; exit 1")
+    service = own(connect, restart=[failing])
+    with pytest.raises(RefusedError, match=r"The restart command of .* failed: exit code 1: no"):
+        restart(service, service.look())
+
+
 def test_words_reach_a_command_as_they_are(connect: Supervised, tmp_path: Path) -> None:
     commands = connect.worker.service
     assert isinstance(commands, OwnCommands)

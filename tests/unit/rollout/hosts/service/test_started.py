@@ -144,6 +144,12 @@ def test_the_worker_gets_its_variables_and_nothing_of_the_login_or_the_act(runni
     assert "ignores []" in running.worker.log.read_text()
 
 
+def test_a_worker_whose_own_path_has_no_programs_is_started(far: Far, tmp_path: Path) -> None:
+    far = replace(far, worker=replace(far.worker, env={"PATH": str(tmp_path)}))
+    assert far.restart() == ["start", f"started as pid {far.pid()}"]
+    assert f"PATH={tmp_path}".encode() in Path(f"/proc/{far.pid()}/environ").read_bytes().split(b"\0")
+
+
 def test_a_secret_is_on_no_command_line_and_in_no_record(far: Far) -> None:
     far.let("deaf")
     far.restart()

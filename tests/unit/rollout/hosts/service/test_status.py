@@ -74,6 +74,8 @@ def test_pgrep_says_by_its_exit_code_alone_that_nothing_runs() -> None:
         ("", 126, "sv: Permission denied\n", "cannot be run"),
         ("", 124, "", "did not answer within 10 s"),
         ("", 0, "", "names no pid"),
+        ("1" * 5000, 0, "", "names no pid"),
+        (f"pid {'1' * 5000}", 0, "", "names no pid"),
         ("w1 RUNNING pid 4711, uptime 1\nw2 RUNNING pid 4712, uptime 1\n", 0, "", "several pids (4711, 4712)"),
     ],
 )
