@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -71,9 +72,11 @@ class ServicedHost:
     def observe(self) -> HostFacts:
         """File and process as they are now: two round trips, and one or two more at each start of the worker."""
         try:
-            service = self._service.look()
-            file = self._look_at_file()
-            running = self._running(service)
+            with ThreadPoolExecutor(1, thread_name_prefix="far-file") as beside:
+                file_asked = beside.submit(self._look_at_file)
+                service = self._service.look()
+                running = self._running(service)
+                file = file_asked.result()
         except EosError as error:  # not to be reached, not to be logged in to, or no machine that can be looked at
             return self._unseen(_why(error), error.remedy or "make its machine reachable")
         problems = [problem for problem in (file.problem, service.problem, *self._gaps()) if problem]
