@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import AsyncIterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import asyncssh
 
@@ -175,7 +177,8 @@ class Connection:
         made: list[asyncssh.SSHClientConnection] = []
         try:
             for hop in hops:
-                made.append(await _connected_to(hop, made[-1] if made else None, seconds))
+                async with _login_place(hop, seconds):
+                    made.append(await _connected_to(hop, made[-1] if made else None, seconds))
         except BaseException:
             for connection in reversed(made):
                 connection.abort()
@@ -246,6 +249,33 @@ class Connection:
             except TimeoutError:
                 raise lost(self.name, "other commands there do not end", may_have_run=False) from None
         return True
+
+
+#: So many connections are made to one address at once. sshd drops at random what is beyond ten logins under way, unless
+#: its ``MaxStartups`` says otherwise, and notices a little late that one is over. Thirty workers behind one jump host
+#: would be too many.
+MOST_LOGINS = 5
+
+#: By event loop and address, the logins that are under way.
+_LOGINS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, int], asyncio.Semaphore]] = WeakKeyDictionary()
+
+
+@contextlib.asynccontextmanager
+async def _login_place(hop: Hop, seconds: float) -> AsyncIterator[None]:
+    """A place among the logins that are under way at one address.
+
+    :raises MachineLostError: none was free in time.
+    """
+    places = _LOGINS.setdefault(asyncio.get_running_loop(), {})
+    place = places.setdefault((hop.host, hop.port), asyncio.Semaphore(MOST_LOGINS))
+    try:
+        await asyncio.wait_for(place.acquire(), seconds)
+    except TimeoutError as error:
+        raise connect_error(hop, error, seconds) from None
+    try:
+        yield
+    finally:
+        place.release()
 
 
 async def _connected_to(

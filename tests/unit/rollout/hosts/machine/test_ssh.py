@@ -406,6 +406,15 @@ class TestAccounts:
             machine_of(sshd.description()).run(["true"])
 
 
+def test_many_machines_behind_one_address_are_logged_in_to_without_one_being_dropped(tmp_path: Path) -> None:
+    """Ten logins at once, as sshd takes unless it is configured otherwise; here it drops every further one."""
+    with running_sshd(tmp_path, options={"MaxStartups": "10:100:100"}) as sshd:
+        described = [replace(sshd.description(), connect_seconds=20.0 + number / 100) for number in range(30)]
+        with ThreadPoolExecutor(len(described)) as pool:
+            answers = list(pool.map(lambda each: machine_of(each).run(["true"]).exit_code, described))
+    assert answers == [0] * len(described)
+
+
 def test_without_asyncssh_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "airflow_eos_provider.rollout.hosts.machine.ssh_connection", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'airflow-eos-provider\[ssh\]'"):
