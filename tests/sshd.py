@@ -118,8 +118,11 @@ class Sshd:
             "MaxStartups": "100:30:200",
             "LogLevel": "VERBOSE",
         }
+        # A home without start-up files of the shell: each command would run what this user has in them.
+        variables = f"{self.options.get('SetEnv', '')} HOME={self.folder}".strip()
         config = self.folder / "sshd_config"
-        config.write_text("".join(f"{name} {value}\n" for name, value in {**own, **self.options}.items()))
+        options = {**own, **self.options, "SetEnv": variables}
+        config.write_text("".join(f"{name} {value}\n" for name, value in options.items()))
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 (self.program, "-D", "-e", "-f", str(config)),
