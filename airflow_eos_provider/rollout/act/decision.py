@@ -30,11 +30,15 @@ class ActionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """The next thing to do, and why."""
+    """The next thing to do, and why.
+
+    :param may_pass: whether a later look may see what this one could not read.
+    """
 
     kind: ActionKind
     worker_id: str = ""
     reason: str = ""
+    may_pass: bool = False
 
 
 def decide(plan: Plan, steps: Mapping[str, Step], observation: Observation) -> Action:
@@ -153,7 +157,8 @@ def _conflict(plan: Plan, steps: Mapping[str, Step], observation: Observation) -
         facts = observation.worker(change.worker_id).facts
         whose = f"the {facts.edit.kind} of {change.worker_id} ({change.config})"
         if facts.digest is None:
-            return Action(ActionKind.PAUSE, change.worker_id, f"{whose} cannot be read: {facts.problem}")
+            why = f"{whose} cannot be read: {facts.problem}"
+            return Action(ActionKind.PAUSE, change.worker_id, why, may_pass=True)
         if facts.digest not in plan.edit_of(change.worker_id).may_hold(steps):
             return Action(
                 ActionKind.REFUSE,

@@ -29,6 +29,10 @@ from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.rollout.settings import RolloutSettings
 
+#: A host that cannot be looked at, between two acts, is looked at again for so many seconds before the roll pauses: a
+#: connection that was lost, a machine that was busy.
+UNSEEN_SECONDS = 20.0
+
 #: What is awaited is reported again after this many seconds, so that a quiet log never looks like a dead one.
 REPEAT_SECONDS = 15.0
 
@@ -80,15 +84,28 @@ class Roll:
         :returns: that gate; None if every worker is done.
         """
         while True:
-            self._stop_if_requested()
-            observation, self.seen = self.seen or self.observer.observe(), None
-            action = decide(self.plan, self.steps, observation)
+            action, observation = self._next_action()
             if action.kind is ActionKind.DONE:
                 self.report(f"Done: {action.reason}.")
                 return None
             gate = self._carry_out(action, observation)
             if gate is not None:
                 return gate
+
+    def _next_action(self) -> tuple[Action, Observation]:
+        """What is to be done, by a look that has seen every host, if one comes within :data:`UNSEEN_SECONDS`."""
+        give_up_at: float | None = None
+        while True:
+            self._stop_if_requested()
+            observation, self.seen = self.seen or self.observer.observe(), None
+            action = decide(self.plan, self.steps, observation)
+            if not action.may_pass or (give_up_at is not None and time.monotonic() >= give_up_at):
+                return action, observation
+            if give_up_at is None:
+                give_up_at = time.monotonic() + UNSEEN_SECONDS
+                self.report(f"{action.worker_id}: {action.reason}; looking again for {UNSEEN_SECONDS:.0f} s")
+            self.journal.renew()
+            time.sleep(self.settings.poll_interval_seconds)
 
     def _carry_out(self, action: Action, observation: Observation) -> GateState | None:
         worker_id = action.worker_id
