@@ -495,6 +495,18 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
             self._watch(connection, node_id)
         return connection
 
+    async def _build_transport(self, *arguments: Any, **options: Any) -> Any:
+        transport = await super()._build_transport(*arguments, **options)
+        receive = transport._sock_recv
+
+        def data_before_the_end() -> tuple[bytes, BaseException | None]:
+            """kafka-python 3.0.12 drops what it reads together with the connection's end, which comes again."""
+            data, end = receive()
+            return data, None if data else end
+
+        transport._sock_recv = data_before_the_end
+        return transport
+
     def _watch(self, connection: Any, node_id: Any) -> None:
         close, begun = connection.close, connection.init_future
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import select
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka.net.transport import KafkaSSLTransport
 
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.demo.oracle import compare, drain, expected_from_values
@@ -327,3 +330,26 @@ def test_a_refusal_is_told_as_one_and_without_a_secret(
     assert re.search(WORDS[case], error.found), error
     assert not any(secret in str(error) for secret in (PASSWORD, CLIENT_SECRET, WRONG, STORE_PASSWORD))
     assert secured_listeners.EXPIRED_TOKEN not in str(error)
+
+
+def test_a_refusal_that_is_read_together_with_the_hang_up_is_not_lost(
+    listeners: SecuredListeners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive, answers = KafkaSSLTransport._sock_recv, Counter[int]()
+
+    def once_the_broker_has_hung_up(transport: Any) -> Any:
+        # The first answer is about versions of requests; behind the second, the refusal, the broker hangs up.
+        if answers[id(transport)] == 1:
+            hung_up = select.poll()
+            hung_up.register(transport._sock, select.POLLRDHUP)
+            assert hung_up.poll(20_000), "the broker did not hang up"
+        data, end = receive(transport)
+        answers[id(transport)] += bool(data)
+        return data, end
+
+    monkeypatch.setattr(KafkaSSLTransport, "_sock_recv", once_the_broker_has_hung_up)
+    settings = KafkaSettings.of(listeners.tokens, listeners.password("PLAIN"))
+    error = refusal(settings, by_kafka_python)
+    assert isinstance(error, ConfigurationError), error
+    assert re.search(WORDS["wrong mechanism"], error.found), error
+    assert max(answers.values()) >= 2
