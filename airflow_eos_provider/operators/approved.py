@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from enum import Enum
+from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowFailException
 
@@ -11,24 +12,47 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-def require_approved(approval: Mapping[str, Any] | None, plan_hash: str) -> None:
+class NotAsked(Enum):
+    """What an operator has in place of an approval where nobody is to be asked.
+
+    It is none of the values that a template or an XCom can have. None is one: Airflow renders it for the result of an
+    approval that has none, since somebody marked a rejected or unanswered one as success.
+    """
+
+    NOBODY = "nobody is asked"
+
+
+#: The default of ``approval``: the operator's author wants nobody to be asked.
+NOBODY_ASKED = NotAsked.NOBODY
+
+
+def require_approved(approval: object, plan_hash: str) -> None:
     """Go on only with the plan that was approved.
 
-    :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`; None where nobody
-        was to be asked.
-    :raises AirflowFailException: another plan was.
+    :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`;
+        :data:`NOBODY_ASKED` where nobody was to be asked.
+    :raises AirflowFailException: another plan was, or none.
     """
-    if approval is not None and approval.get("plan_hash") != plan_hash:
+    if approval is NOBODY_ASKED:
+        return
+    if not isinstance(approval, Mapping):
+        raise AirflowFailException(
+            f"Plan {plan_hash} is not approved: the task that asks for the approval has no answer of a person. "
+            "Marking it as success is no approval. Nothing was changed. Start a new run and answer there; or leave the "
+            "operator's parameter approval out, if nobody is to be asked."
+        )
+    if approval.get("plan_hash") != plan_hash:
         raise AirflowFailException(
             f"Plan {plan_hash} is not the one that was approved ({approval.get('plan_hash')}). "
             "Nothing was changed. Start a new run."
         )
 
 
-def actor_of(approval: Mapping[str, Any] | None, context: Context) -> str:
+def actor_of(approval: object, context: Context) -> str:
     """On whose behalf a task acts, for the journal."""
     dag_run = context["dag_run"]
-    who = (approval or {}).get("approved_by") or dag_run.triggering_user_name or "nobody"
+    approver = approval.get("approved_by") if isinstance(approval, Mapping) else None
+    who = approver or dag_run.triggering_user_name or "nobody"
     return f"airflow {dag_run.dag_id}/{dag_run.run_id}, approved by {who}"
 
 

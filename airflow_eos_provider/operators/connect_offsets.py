@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.operators.approved import actor_of, is_true, require_approved
+from airflow_eos_provider.operators.approved import NOBODY_ASKED, actor_of, is_true, require_approved
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
 from airflow_eos_provider.operators.rolling_upgrade import (
     LOOK_RETRIES,
@@ -217,7 +217,7 @@ class ConnectOffsetsOperator(_OffsetsOperator):
 
     :param plan: the plan as :class:`ConnectOffsetsPlanOperator` returns it.
     :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`; if given, its
-        hash must be the plan's.
+        hash must be the plan's, and an approval without a result, as one that was marked as success, is none.
     :param reason: why, for the journal.
     :param take_over: fence a controller though its lease still runs; a template gives the words ``True`` or ``False``.
     :returns: ``change_id``, ``verb``, ``connector``, ``plan``, ``written`` and ``taken_up``.
@@ -230,7 +230,7 @@ class ConnectOffsetsOperator(_OffsetsOperator):
     )
 
     def __init__(
-        self, *, plan: Any, approval: Any = None, reason: str = "", take_over: bool | str = False, **kwargs: Any
+        self, *, plan: Any, approval: Any = NOBODY_ASKED, reason: str = "", take_over: bool | str = False, **kwargs: Any
     ) -> None:
         kwargs.setdefault("retries", ROLL_RETRIES)
         kwargs.setdefault("retry_delay", ROLL_RETRY_DELAY)

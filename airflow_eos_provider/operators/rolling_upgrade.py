@@ -17,7 +17,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.operators.approved import actor_of, is_true, require_approved
+from airflow_eos_provider.operators.approved import NOBODY_ASKED, actor_of, is_true, require_approved
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
 from airflow_eos_provider.triggers.gate import ConnectGateTrigger
 
@@ -189,7 +189,7 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
 
     :param plan: the plan as :meth:`~airflow_eos_provider.rollout.plan.plan.Plan.to_dict` gives it.
     :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`; if given, its
-        hash must be the plan's.
+        hash must be the plan's, and an approval without a result, as one that was marked as success, is none.
     :param reason: why, for the journal.
     :param take_over: fence a controller though its lease still runs; a template gives the words ``True`` or ``False``.
     :param deferrable: wait for gates in the triggerer, without a worker's slot; default: ``[operators]
@@ -207,7 +207,7 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
         self,
         *,
         plan: Any,
-        approval: Any = None,
+        approval: Any = NOBODY_ASKED,
         reason: str = "",
         take_over: bool | str = False,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
