@@ -60,8 +60,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault(SEED_VARIABLE, str(random.SystemRandom().randrange(1_000_000)))
     number = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
     if number.isdecimal():
-        size = 12_000 // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-        first = 20_000 + size * int(number)
+        count = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        size = 12_000 // count
+        first = 20_000 + size * (int(number) % count)  # one that follows a crashed process has a higher number
         os.environ[PORTS_VARIABLE] = f"{first}-{first + size - 1}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import threading
@@ -55,24 +56,22 @@ class Found:
 
 def search_files(found: Found, folders: Iterable[Path]) -> None:
     """All files below the folders, by their whole path."""
-    for folder in folders:
-        for path in folder.rglob("*"):
-            try:
-                if path.is_file() and not path.is_symlink():
-                    found.search("files", str(path), path.read_bytes())
-            except OSError:  # of a process that ends at this moment
-                continue
+    for path in (Path(place, name) for folder in folders for place, _, names in os.walk(folder) for name in names):
+        with contextlib.suppress(OSError):  # of a process that ends at this moment
+            if path.is_file() and not path.is_symlink():
+                found.search("files", str(path), path.read_bytes())
 
 
 def search_temporary_files(found: Found) -> None:
     """The files of temporary folders, but for those of the tests themselves."""
     for entry in Path(tempfile.gettempdir()).iterdir():
-        if entry.name.startswith("pytest-of-") or entry.stat().st_uid != os.getuid():
-            continue
-        if entry.is_dir():
-            search_files(found, [entry])
-        elif entry.is_file():
-            found.search("files", str(entry), entry.read_bytes())
+        with contextlib.suppress(FileNotFoundError):  # of a process that ends at this moment
+            if entry.name.startswith("pytest-of-") or entry.stat().st_uid != os.getuid():
+                continue
+            if entry.is_dir():
+                search_files(found, [entry])
+            elif entry.is_file():
+                found.search("files", str(entry), entry.read_bytes())
     found.looked_at["temporary folders"] += 1
 
 
