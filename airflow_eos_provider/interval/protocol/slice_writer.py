@@ -18,6 +18,7 @@ from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.ledger import DIGEST_MODULUS, SliceRecord, slice_record
 from airflow_eos_provider.interval.protocol.stage import OnStep, SliceFigures, SliceResult, Stage, silent
+from airflow_eos_provider.interval.protocol.stage_seconds import StageSeconds
 from airflow_eos_provider.interval.protocol.timestamps import Timestamps
 from airflow_eos_provider.interval.protocol.topics import TargetTopics
 from airflow_eos_provider.interval.record_columns import RECORD_COLUMNS, check_columns, is_text
@@ -229,24 +230,35 @@ class SliceWriter:
         self._topics.prepare(self._pipeline.topic)
         self._step("begin")
         self._producer.begin()
+        stages = StageSeconds()
         try:
             self._step("produce")
             tally = Tally(self._pipeline, self._stage.run)
-            self._produce(batches, tally)
+            self._produce(stages.reading(batches), tally)
             written = tally.figures
             self._step("flush")
-            self._producer.flush()
-            self._step("ledger record")
-            named = tuple(sorted(tally.topics - {self._pipeline.topic}))
-            record = SliceRecord(self._stage.plan_hash, written.records, written.digest, named, written.placed)
-            self._produce_ledger_record(number, record)
-            self._step("commit")
-            self._producer.commit()
+            with stages.of("flush"):
+                self._producer.flush()
+            with stages.of("commit"):
+                self._step("ledger record")
+                named = tuple(sorted(tally.topics - {self._pipeline.topic}))
+                record = SliceRecord(self._stage.plan_hash, written.records, written.digest, named, written.placed)
+                self._produce_ledger_record(number, record)
+                self._step("commit")
+                self._producer.commit()
         except BaseException:
             self._producer.abort()
             raise
         seconds = time.monotonic() - began
-        return SliceResult(number, written.records, tally.bytes, written.digest, seconds, null_keys=tally.null_keys)
+        return SliceResult(
+            number,
+            written.records,
+            tally.bytes,
+            written.digest,
+            seconds,
+            null_keys=tally.null_keys,
+            stage_seconds=stages.seconds,
+        )
 
     def _produce(self, batches: Iterable[pa.RecordBatch], tally: Tally) -> None:
         for batch in batches:

@@ -173,6 +173,7 @@ class SliceResult:
     :param seconds: from its first row to its commit.
     :param dropped: rows of its source that are of no interval, since they have no time.
     :param null_keys: records whose key is null, where rows have keys.
+    :param stage_seconds: seconds of each of :data:`~airflow_eos_provider.interval.protocol.stage_seconds.STAGES`.
     """
 
     number: int
@@ -182,6 +183,7 @@ class SliceResult:
     seconds: float
     dropped: int = 0
     null_keys: int = 0
+    stage_seconds: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -192,6 +194,7 @@ class SliceResult:
             "seconds": self.seconds,
             "dropped": self.dropped,
             "null_keys": self.null_keys,
+            "stage_seconds": dict(self.stage_seconds),
         }
 
     @classmethod

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 SLICE_COLUMN = "_eos_slice"
 
 #: What :func:`write_partition` reports, one row a slice; ``records`` is null where the slice had been done before.
-RESULT_SCHEMA = "slice int, records bigint, bytes bigint, seconds double, dropped bigint, null_keys bigint"
+RESULT_SCHEMA = (
+    "slice int, records bigint, bytes bigint, seconds double, dropped bigint, null_keys bigint, "
+    "stage_seconds map<string,double>"
+)
 
 #: What :func:`tally_partition` and :func:`tally_files` report: parts of slices' figures, which add up.
 FIGURES_SCHEMA = "slice int, records bigint, digest string, placed string"
@@ -248,6 +251,7 @@ def _as_batches(outcomes: Iterable[Outcome]) -> Iterator[pa.RecordBatch]:
         "seconds": pa.float64(),
         "dropped": pa.int64(),
         "null_keys": pa.int64(),
+        "stage_seconds": pa.map_(pa.string(), pa.float64()),
     }
     kinds = [pa.int32(), *types.values()]
     for number, result in outcomes:

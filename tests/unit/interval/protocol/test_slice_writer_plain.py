@@ -16,7 +16,8 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol import task as protocol_task
 from airflow_eos_provider.interval.protocol import topics as protocol_topics
 from airflow_eos_provider.interval.protocol.slice_writer import Digest, SliceWriter, Tally
-from airflow_eos_provider.interval.protocol.stage import SliceFigures, Stage
+from airflow_eos_provider.interval.protocol.stage import SliceFigures, SliceResult, Stage
+from airflow_eos_provider.interval.protocol.stage_seconds import STAGES
 from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.topics import TopicDescription, Topics
@@ -100,9 +101,11 @@ def test_adding_all_is_adding_each() -> None:
 def test_the_ledger_record_comes_last_and_behind_flushed_rows() -> None:
     """From its ledger record to its commit a transaction holds up the ledger's readers; no row is left to send then."""
     producer = Recorder()
-    _writer(producer).write(0, [pa.RecordBatch.from_pydict({"value": [b"a", b"b"]})])
+    result = _writer(producer).write(0, [pa.RecordBatch.from_pydict({"value": [b"a", b"b"]})])
     assert [record[0] for record in producer.records] == ["flights.daily", "flights.daily", "etl-flights-offsets"]
     assert producer.calls == ["begin", "flush 2", "flush 3", "commit 3"]
+    assert tuple(result.stage_seconds) == STAGES
+    assert SliceResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
 
 
 def test_the_client_for_topics_is_there_before_a_transaction_is_open_and_serves_every_slice(

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
+from airflow_eos_provider.interval.protocol.stage import SliceResult
 from airflow_eos_provider.interval.spark import executor
 from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN, error_within, runs_of_slices, shipped
 
@@ -128,3 +129,16 @@ def test_an_old_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("confluent_kafka.__version__", "2.4.0")
     with pytest.raises(ConfigurationError, match=r"2\.4\.0"):
         executor.require_clients()
+
+
+def test_a_slices_figures_cross_to_the_driver() -> None:
+    """Of a slice that had been done before there are none."""
+    seconds = {"read": 0.5, "produce": 1.0, "flush": 0.25, "commit": 0.125}
+    written = SliceResult(3, 10, 99, "ab", 2.0, dropped=1, null_keys=2, stage_seconds=seconds)
+
+    first, second = (batch.to_pylist()[0] for batch in executor._as_batches([(3, written), (4, None)]))
+
+    assert [column.split()[0] for column in executor.RESULT_SCHEMA.split(", ")] == list(first)
+    assert (first["slice"], first["records"], first["bytes"], first["seconds"]) == (3, 10, 99, 2.0)
+    assert (first["dropped"], first["null_keys"], dict(first["stage_seconds"])) == (1, 2, seconds)
+    assert (second.pop("slice"), set(second.values())) == (4, {None})
