@@ -78,6 +78,8 @@ class Seen:
     :param brokers: their version; None if it is not known.
     :param kafka: how this package reaches the brokers.
     :param problems: what could not be seen.
+    :param are_connectors_known: whether the config topic could be read, which has every connector.
+    :param is_file_missing: whether the file of some worker cannot be read, so that its mode is not known.
     """
 
     group_id: str
@@ -90,6 +92,8 @@ class Seen:
     existing: Collection[str] = ()
     brokers: tuple[int, int] | None = None
     problems: tuple[str, ...] = ()
+    are_connectors_known: bool = True
+    is_file_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

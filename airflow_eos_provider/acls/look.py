@@ -69,6 +69,8 @@ def look(session: ConnectSession, names: Mapping[str, str | None]) -> Seen:
         existing=existing(session.kafka, wanted),
         brokers=_broker_version(session.kafka),
         problems=tuple(problems),
+        are_connectors_known=state is not None,
+        is_file_missing=bool(files.unread),
     )
 
 

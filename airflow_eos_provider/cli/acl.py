@@ -50,7 +50,7 @@ from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, STATU
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
-from airflow_eos_provider.errors import ConfigurationError, RolloutPausedError
+from airflow_eos_provider.errors import ConfigurationError, RefusedError, RolloutPausedError
 from airflow_eos_provider.kafka.acl_values import Acl, Pattern, Resource
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
@@ -433,8 +433,21 @@ def _carry_out(made: AclPlan, asked: _Asked, plan_hash: str | None) -> bool:
 
 
 def _needed_now(asked: _Asked, wanted: _Wanted) -> list[Rule]:
-    """What the workers and the connectors that there are need, in the mode that the workers' files say."""
-    modes = [Mode.parse(file.get(MODE_PROPERTY, Mode.DISABLED)) for file in asked.seen.files] or [Mode.ENABLED]
+    """What the workers and the connectors that there are need, in the highest mode that a worker's file says.
+
+    A file that cannot be read may say the highest of all.
+
+    :raises RefusedError: the config topic cannot be read, so it is not known which connectors need their rights.
+    """
+    if not asked.seen.are_connectors_known:
+        raise RefusedError(
+            f"Which connectors there are is not known: {'; '.join(asked.seen.problems)}.",
+            expected=f"a config topic ({asked.seen.config_topic}) that can be read, so that what runs keeps its rights",
+            remedy="Mend that first. --even-if-needed revokes without looking at what is needed.",
+        )
+    modes = [Mode.parse(file.get(MODE_PROPERTY, Mode.DISABLED)) for file in asked.seen.files]
+    if asked.seen.is_file_missing or not modes:
+        modes.append(Mode.ENABLED)
     highest = max(modes, key=list(Mode).index)
     return facts_of(asked.seen, highest, wanted.principals).rules()
 

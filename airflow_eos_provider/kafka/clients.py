@@ -84,6 +84,10 @@ class ClientErrors:
     def clear(self) -> None:
         self.last = None
 
+    def served(self) -> None:
+        """A broker has done what was asked: what was refused before is not why a later call fails."""
+        self.last, self.refused = None, False
+
 
 class QuietAdmin:
     """An admin client with its client_errors.

@@ -289,6 +289,7 @@ class TransactionalProducer:
         """Repeat an act that only ran out of time, until its limit."""
         with self._explaining(what):
             _repeat(act, seconds)
+        self._client_errors.served()
 
     @contextlib.contextmanager
     def _explaining(self, what: str) -> Iterator[None]:

@@ -375,3 +375,41 @@ def test_the_rights_of_a_connector_that_is_gone_are_revoked(lab: Lab, session: C
         eos.run("acl", "revoke", "--connector", "gone", "--hash", made["hash"])
         until(lambda: not gone & _acls(session.kafka), "the ACLs", seconds=SECONDS)
         assert other in _acls(session.kafka)
+
+
+def test_nothing_is_revoked_where_the_connectors_cannot_be_seen(
+    lab: Lab, session: ConnectSession, named: NamedListener, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]
+) -> None:
+    """Without the config topic a connector that runs looks like one that is gone."""
+    whole = json.loads(lab.cluster_file.read_text(encoding="utf-8"))
+    client = {**named.client_of(NOBODY)}
+    blind = tmp_path / "blind.yaml"
+    blind.write_text(
+        json.dumps({**whole, "bootstrap_servers": named.bootstrap_servers, "client": client}), encoding="utf-8"
+    )
+    blind.chmod(0o600)
+    may_look = [
+        Acl(f"User:{NOBODY}", Operation.DESCRIBE, Resource.CLUSTER, "kafka-cluster"),
+        Acl(f"User:{NOBODY}", Operation.DESCRIBE, Resource.TOPIC, "*"),
+    ]
+    alive = Acl(f"User:{PRODUCER}", Operation.WRITE, Resource.TRANSACTIONAL_ID, f"{lab.group_id}-{ORDERS}-0")
+    with given(session.kafka, {*may_look, alive}):
+        command = ("acl", "revoke", "--connector", ORDERS, "--cluster", str(blind))
+        refused = eos_of(lab, tmp_path).run(*command, expect=3)
+        assert "Which connectors there are is not known" in refused.stderr
+        assert alive in _acls(session.kafka)
+
+
+def test_of_a_worker_whose_file_cannot_be_read_the_rights_of_enabled_are_kept(
+    lab: Lab, session: ConnectSession, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]
+) -> None:
+    whole = json.loads(lab.cluster_file.read_text(encoding="utf-8"))
+    other = {"url": "http://127.0.0.1:2", "host": "process", "config": str(tmp_path / "not-there.properties")}
+    both = tmp_path / "both.yaml"
+    both.write_text(json.dumps({**whole, "workers": [*whole["workers"], other]}), encoding="utf-8")
+    needed = Acl(f"User:{PRODUCER}", Operation.WRITE, Resource.TRANSACTIONAL_ID, f"{lab.group_id}-{ORDERS}-0")
+    with given(session.kafka, {needed}):
+        of_one = json.loads(eos_of(lab, tmp_path).run("acl", "revoke", "--json").stdout)
+        assert needed.name in {each["name"] for each in of_one["acls"]}, "its file says disabled"
+        of_both = json.loads(eos_of(lab, tmp_path).run("acl", "revoke", "--json", "--cluster", str(both)).stdout)
+        assert needed.name in {each["name"] for each in of_both["kept"]}
