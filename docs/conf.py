@@ -15,6 +15,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from airflow_eos_provider import __version__  # noqa: E402
+from tests.reference import SITE_PAGES, written  # noqa: E402
 from tests.site import navigation  # noqa: E402
 
 project = "airflow-eos-provider"
@@ -39,9 +40,13 @@ pygments_style = "friendly"
 pygments_dark_style = "monokai"
 
 
-def _add_navigation(app: Any, docname: str, source: list[str]) -> None:
+def _complete(app: Any, docname: str, source: list[str]) -> None:
+    """Add the navigation to the index, and what is written from the code to the pages that have it on the site only."""
+    page = f"{docname.removeprefix('docs/')}.md"
     if docname == root_doc:
         source[0] += navigation(source[0])
+    elif docname.startswith("docs/") and page in SITE_PAGES:
+        source[0] = written(page)
 
 
 def _front_page(app: Any) -> list[tuple[str, dict[str, str], str]]:
@@ -53,6 +58,6 @@ templates_path = ["templates"]
 
 
 def setup(app: Any) -> dict[str, bool]:
-    app.connect("source-read", _add_navigation)
+    app.connect("source-read", _complete)
     app.connect("html-collect-pages", _front_page)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,10 +1,13 @@
-"""Writes what the reference pages say of the code: ``python -m tests.reference``.
+"""Writes what the reference pages say of the code: ``python -m tests.reference [PAGE]``.
 
 ``docs/cli.md`` has every command with every option, ``docs/python-api.md`` every public name with its parameters,
 ``docs/acls.md`` every right, ``docs/footprint.md`` what each command leaves behind, ``docs/preflight.md`` every kind of
 finding. They begin with text of their own; below :data:`MARK` all is written from the commands, docstrings and values,
 so that it is said once.
 ``tests/unit/test_reference.py`` fails while a page is not what would be written.
+
+Pages that change with every message or field, ``docs/on-call.md`` and the like, are written into the site only, when it
+is built; with the page's name as argument, what is written there is printed.
 """
 
 from __future__ import annotations
@@ -12,11 +15,14 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
+
+from tests import reference_errors, reference_records, reference_settings
 
 DOCS = Path(__file__).parent.parent / "docs"
 MARK = "<!-- From here on written by `python -m tests.reference`, from the code. -->"
@@ -352,12 +358,23 @@ PAGES: dict[str, Callable[[], Iterable[str]]] = {
 }
 
 
+#: Written when the site is built, so that they are never older than the code.
+SITE_PAGES: dict[str, Callable[[], Iterable[str]]] = {
+    "on-call.md": lambda: reference_errors.page(_cell, Docstring.of),
+    "records.md": lambda: reference_records.page(_cell, Docstring.of),
+    "settings.md": lambda: reference_settings.page(_cell, commands(eos())),
+}
+
+
 def written(page: str) -> str:
     """A page as it should be: its own beginning, and what is written from the code."""
     own = (DOCS / page).read_text(encoding="utf-8").partition(MARK)[0]
-    return f"{own}{MARK}\n{''.join(PAGES[page]())}"
+    return f"{own}{MARK}\n{''.join({**PAGES, **SITE_PAGES}[page]())}"
 
 
 if __name__ == "__main__":
-    for page in PAGES:
-        (DOCS / page).write_text(written(page), encoding="utf-8")
+    if sys.argv[1:]:
+        print("".join(map(written, sys.argv[1:])))  # noqa: T201
+    else:
+        for page in PAGES:
+            (DOCS / page).write_text(written(page), encoding="utf-8")

@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 import airflow_eos_provider
+from airflow_eos_provider.errors import GateFailedError
+from airflow_eos_provider.get_provider_info import get_provider_info
+from airflow_eos_provider.journal.records import Lease
 from tests.reference import DOCS, MARK, PAGES, Docstring, commands, eos, public_names, written
+from tests.reference_errors import error_classes, messages
 
 PACKAGE = Path(airflow_eos_provider.__file__).parent
 
@@ -68,3 +72,55 @@ def test_a_docstring_comes_apart_into_its_fields() -> None:
     assert Docstring.of(example) == Docstring(
         "Do it, as `other` does.", {"one": "first, and its second line."}, [("ValueError", "never.")], "`1`."
     )
+
+
+def test_every_error_of_the_package_is_on_the_page_of_who_is_on_call() -> None:
+    page = written("on-call.md")
+    declared = [
+        found
+        for path in PACKAGE.rglob("*.py")
+        for found in re.findall(r"^class (\w+)\((\w+)\):", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    names = {error.__name__ for error in error_classes()}
+    assert {"GateFailedError", "MachineLostError", "IncompleteError"} <= names
+    assert [name for name, base in declared if base in names and name not in names] == []
+    for error in error_classes():
+        section = page.partition(f"\n## `{error.__name__}`\n")[2].partition("\n## ")[0]
+        assert f"Exit code {error.exit_code}. " in section, error
+        assert error.__doc__, error
+
+
+def test_every_exit_code_of_an_error_has_a_first_step() -> None:
+    own = (DOCS / "on-call.md").read_text(encoding="utf-8")
+    assert {error.exit_code for error in error_classes()} <= set(
+        map(int, re.findall(r"^\| (\d+) \|", own, re.MULTILINE))
+    )
+
+
+def test_messages_are_read_with_what_to_do() -> None:
+    found = messages()
+    assert sum(map(len, found.values())) > 400
+    (failed,) = found[GateFailedError.__name__]
+    assert failed.remedy
+    assert any(
+        message.found == "Unknown key… … in …." and message.remedy == "Expected: keys among …"
+        for message in found["ConfigurationError"]
+    )
+
+
+def test_commands_that_who_is_on_call_is_given_are_there() -> None:
+    own = (DOCS / "on-call.md").read_text(encoding="utf-8")
+    known = dict(commands(eos()))
+    named = [re.match(r"(eos[a-z -]*?)(?: -.*)?$", code) for code in re.findall(r"`(eos [^`]*)`", own)]
+    assert len(named) > 10
+    assert [command[1] for command in named if command and command[1] not in known] == []
+
+
+def test_what_is_stored_and_set_is_on_its_page() -> None:
+    records, settings = written("records.md"), written("settings.md")
+    lease = records.partition("\n### `lease`\n")[2].partition("\n### ")[0]
+    assert [f for f in Lease.__dataclass_fields__ if f != "appended_at_ms" and f"| `{f}` |" not in lease] == []
+    assert '["orders",{"interval":"2026-01-01T00:00:00Z/2026-01-02T00:00:00Z"}]' in records
+    options = [name for section in get_provider_info()["config"].values() for name in section["options"]]
+    assert options
+    assert [name for name in [*options, "other_kafka", "EOS_CLUSTER"] if f"| `{name}` |" not in settings] == []
