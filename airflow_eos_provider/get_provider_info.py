@@ -74,6 +74,10 @@ def get_provider_info() -> dict[str, Any]:
             {"name": "interval_run", "class-name": "airflow_eos_provider.decorators.interval_run.interval_run_task"}
         ],
         "notifications": ["airflow_eos_provider.notifications.drift.ConnectDriftNotifier"],
+        # Airflow reads this where it loads all providers at once; else the entry point airflow.plugins.
+        "plugins": [
+            {"name": "exactly_once", "plugin-class": "airflow_eos_provider.ui.plugin.ExactlyOncePlugin"},
+        ],
         "connection-types": [_kafka_connect_connection()],
         "config": _config(),
     }

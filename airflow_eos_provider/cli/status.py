@@ -16,16 +16,14 @@ from airflow_eos_provider.cli.common import (
     table,
     width_for,
 )
-from airflow_eos_provider.connect.group import known_group
+from airflow_eos_provider.cluster_status import all_findings, connector_documents, to_document
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.output import OutputOption, print_document
-from airflow_eos_provider.rollout.drift.findings import Finding, findings
+from airflow_eos_provider.rollout.drift.findings import Finding
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.terminal import lines
-from airflow_eos_provider.transactions.collisions import KafkaGroups, find_collisions
 
 _REST_SHOWS = {True: "enabled", False: "no", None: "?"}
 _MODE_STYLES = {
@@ -54,7 +52,7 @@ def status(
     """Show the group, its workers, connectors, fencing and transactions. Changes nothing."""
     with Observer(load_cluster(cluster)) as observer:
         observation = observer.observe_settled()
-    found = (*findings(observation), *collisions(observation))
+    found = all_findings(observation)
     names = [worker.worker_id for worker in observation.workers]
     if not print_document(to_document(observation, found), names, output, as_json=as_json):
         with width_for(output):
@@ -63,100 +61,12 @@ def status(
         raise typer.Exit(EXIT_FINDINGS)
 
 
-def collisions(observation: Observation) -> list[Finding]:
-    """What the group shares with the other Connect groups that were seen; 'eos transactions audit' sees more."""
-    connectors = None
-    if observation.config is not None:
-        connectors = frozenset({*observation.config.connectors, *observation.config.task_count_records})
-    groups = (KnownGroup(observation.group_id, connectors), *map(known_group, observation.neighbours))
-    found = find_collisions(KafkaGroups(groups))
-    return [Finding(each.what, each.remedy) for each in found if each.is_harmful]
-
-
 def _show(observation: Observation, found: tuple[Finding, ...]) -> None:
     _show_group(observation)
     _show_workers(observation)
     _show_connectors(observation)
     _show_transactions(observation)
     _show_findings(found)
-
-
-def to_document(observation: Observation, found: tuple[Finding, ...]) -> dict[str, Any]:
-    """The same as JSON. Connector configurations are left out: they may hold secrets."""
-    group = observation.group
-    return {
-        "group_id": observation.group_id,
-        "at": observation.at,
-        "took_seconds": round(observation.took_seconds, 3),
-        "state": group.state if group else None,
-        "protocol": group.protocol if group else None,
-        "leader": observation.leader_id,
-        "config_topic": observation.config_topic,
-        "config_offset": observation.config.end_offset if observation.config else None,
-        "workers": [_worker_document(worker, observation) for worker in observation.workers],
-        "unknown_members": list(observation.unknown_members),
-        "connectors": _connector_documents(observation),
-        "transactions": [t._asdict() for t in observation.transactions]
-        if observation.transactions is not None
-        else None,
-        "findings": [{"what": finding.what, "remedy": finding.remedy} for finding in found],
-    }
-
-
-def _worker_document(worker: WorkerObservation, observation: Observation) -> dict[str, Any]:
-    mode = worker.mode
-    member = observation.members.get(worker.worker_id)
-    observed = mode.observed.runs_exactly_once
-    return {
-        "worker": worker.worker_id,
-        "mode": str(mode.verdict),
-        "reason": mode.reason,
-        "declared": {"mode": mode.declared.mode and str(mode.declared.mode), "detail": mode.declared.detail},
-        "running": {"mode": mode.running.mode and str(mode.running.mode), "detail": mode.running.detail},
-        "observed": {"runs_exactly_once": observed, "detail": mode.observed.detail},
-        "disagreements": list(mode.disagreements),
-        "runs_as": worker.facts.runs_as or None,
-        **worker.facts.details,
-        "started_at": worker.started_at,
-        "version": worker.root.version if worker.root else None,
-        "health": worker.health.status if worker.health else None,
-        "rest_problem": worker.rest_problem,
-        "dead": worker in observation.lost,
-        "member": member is not None,
-        "leads": worker.worker_id == observation.leader_id,
-        "config_offset": member.assignment.config_offset if member and member.assignment else None,
-        "tasks": sorted(f"{c}-{n}" for c, n in observation.tasks_on(worker.worker_id)),
-    }
-
-
-def _connector_documents(observation: Observation) -> list[dict[str, Any]]:
-    documents = []
-    for name, seen in sorted((observation.statuses or {}).items()):
-        state = observation.config.connectors.get(name) if observation.config else None
-        documents.append(
-            {
-                "connector": name,
-                "type": seen.type,
-                "state": seen.state,
-                "worker": seen.worker_id,
-                "placed_on": observation.placed_on(name),
-                "last_word": seen.worker_id in observation.silent,
-                "tasks": [
-                    {
-                        "task": task.number,
-                        "state": task.state,
-                        "reported_by": task.worker_id,
-                        "placed_on": observation.placed_on(name, task.number),
-                        "last_word": task.worker_id in observation.silent,
-                    }
-                    for task in seen.tasks
-                ],
-                "task_count": state.task_count if state else None,
-                "task_count_record": state.task_count_record if state else None,
-                "pending_fencing": state.pending_fencing if state else None,
-            }
-        )
-    return documents
 
 
 def _show_group(observation: Observation) -> None:
@@ -235,7 +145,7 @@ def _show_connectors(observation: Observation) -> None:
     shown = table("Connectors")
     for column in ("connector", "type", "state", "tasks, where placed", "task count", "fencing"):
         shown.add_column(column, overflow="fold")
-    for document in _connector_documents(observation):
+    for document in connector_documents(observation):
         tasks = lines(
             f"{task['task']}: {task['state']} on {_where(task['placed_on'])}"
             + (f", reported by {task['reported_by']}" if task["placed_on"] not in (None, [task["reported_by"]]) else "")

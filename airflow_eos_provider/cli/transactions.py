@@ -31,6 +31,7 @@ from airflow_eos_provider.kafka.held_open import Place
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
 from airflow_eos_provider.transactions.abort import Aborter, AbortPlan
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, idle_ids, live_ids
+from airflow_eos_provider.transactions.documents import ends_document, hanging_document
 from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds, ends_of
 from airflow_eos_provider.transactions.hanging import HangingLook
 from airflow_eos_provider.transactions.look import (
@@ -204,7 +205,7 @@ def hanging(
         ends = ends_of(session.kafka, [one.held.place for one in look.hanging])
         readers = readers_of(session.kafka, ends, {})
     names = [f"{one.held.topic}-{one.held.partition}" for one in look.hanging]
-    if not print_document(_hanging(look, ends, readers), names, output, as_json=as_json):
+    if not print_document(hanging_document(look, ends, readers), names, output, as_json=as_json):
         _show_hanging(look, ends, readers)
     if look.hanging:
         raise typer.Exit(1)
@@ -302,36 +303,12 @@ def _show_hanging(look: HangingLook, ends: Mapping[Place, EndsOrWhy], readers: R
         console.print("No transaction hangs.")
 
 
-def _hanging(look: HangingLook, ends: Mapping[Place, EndsOrWhy], readers: ReadersLook) -> dict[str, Any]:
-    """What hangs, as JSON. Scripts rely on the names."""
-    return {
-        "hanging": [
-            {
-                **one.held._asdict(),
-                "transactional_id": one.transactional_id,
-                "state": one.state and str(one.state),
-                "ends": _ends_document(ends[one.held.place]),
-                "readers": [reader.to_dict() for reader in readers.at(one.held.place)],
-            }
-            for one in look.hanging
-        ],
-        "unseen": [held._asdict() for held in look.unseen],
-        "unknown": {f"{topic}-{partition}": why for (topic, partition), why in look.unknown.items()},
-        "hidden": look.hidden,
-        "readers_unknown": list(readers.unknown),
-    }
-
-
-def _ends_document(ends: EndsOrWhy) -> dict[str, int | str]:
-    return {"unknown": ends} if isinstance(ends, str) else dict(ends.to_dict())
-
-
 def _described(one: KnownId, ends: Mapping[Place, EndsOrWhy], readers: ReadersLook, now: float) -> dict[str, Any]:
     partitions = [
         {
             "topic": topic,
             "partition": partition,
-            **_ends_document(ends[topic, partition]),
+            **ends_document(ends[topic, partition]),
             "readers": [reader.to_dict() for reader in readers.at((topic, partition))],
         }
         for topic, partition in one.description.partitions

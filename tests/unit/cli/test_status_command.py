@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_eos_provider.cli import common, status
+from airflow_eos_provider.cluster_status import collisions
 from airflow_eos_provider.connect.group import Assignment, Member, WorkerGroup
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.kafka.transaction_state import TransactionState
@@ -63,11 +64,11 @@ def test_another_group_whose_tasks_have_the_same_ids_is_a_finding() -> None:
     cluster = Cluster(Mode.ENABLED)
     name = next(iter(cluster.configs))
     seen = cluster.see(neighbours=(neighbour("other", "x"),)).observe()
-    assert status.collisions(seen) == []
+    assert collisions(seen) == []
     head, _, rest = seen.group_id.partition("-")
     assert not rest, "the group of these tests has a plain name"
     colliding = replace(seen, group_id=f"{head}-b", neighbours=(neighbour(head, f"b-{name}"),))
-    (found,) = status.collisions(colliding)
+    (found,) = collisions(colliding)
     assert f"connector {name} of group {head}-b" in found.what
     assert f"connector b-{name} of group {head}" in found.what
 

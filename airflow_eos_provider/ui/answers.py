@@ -1,0 +1,116 @@
+"""Answers of the page: a document of what a look has found, made in a thread, with its age and what has failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+from airflow.sdk.exceptions import AirflowNotFoundException
+from fastapi import Response
+
+from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.ui.documents import redacted, to_json
+from airflow_eos_provider.ui.looks import Looks, Problem, Seen
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+#: Documents are made here, and not in the threads that Airflow's own routes share.
+_MAKERS = ThreadPoolExecutor(4, thread_name_prefix="eos-page")
+
+#: So long a look at a cluster is shown, seconds; one that asks every topic, and one of a roll, in which much happens.
+KEPT_SECONDS = 10.0
+KEPT_SLOW_SECONDS = 60.0
+KEPT_LIVE_SECONDS = 2.0
+
+
+#: What there is of a list of which nothing is known yet.
+NO_ITEMS: Mapping[str, Any] = {"items": [], "total": 0, "found": 0}
+
+
+class NotThereError(ConfigurationError):
+    """What the address names is not there."""
+
+
+async def in_thread(make: Callable[..., R], *arguments: Any) -> R:
+    """What a function gives that takes a moment, without holding up the event loop."""
+    return await asyncio.get_running_loop().run_in_executor(_MAKERS, partial(make, *arguments))
+
+
+async def answer(seen: Seen[T], make: Callable[[T], Mapping[str, Any]], without: Mapping[str, Any]) -> Response:
+    """The document of what a look has found.
+
+    :param make: makes it.
+    :param without: the document where there is nothing yet.
+    """
+    return await in_thread(_answer, seen, make, without)
+
+
+async def refused(error: EosError) -> Response:
+    """The answer of a request that nothing can be found for."""
+    document = redacted({"errors": [Problem.of(error).to_dict()]})
+    return Response(to_json(document), _status_of(Problem.of(error)), media_type="application/json")
+
+
+def errors_of(*problems: Problem | None) -> list[dict[str, str]]:
+    """Problems as documents have them."""
+    return [problem.to_dict() for problem in problems if problem is not None]
+
+
+def cluster_of(connection_id: str) -> ConnectCluster:
+    """The Connect cluster of a connection.
+
+    :raises NotThereError: there is no such connection, or it is of another type.
+    :raises ConfigurationError: what it says is not usable.
+    """
+    try:
+        connection = KafkaConnectHook.get_connection(connection_id)
+    except AirflowNotFoundException:
+        raise NotThereError(f"There is no connection {connection_id}.", remedy="See Admin > Connections.") from None
+    if connection.conn_type != KafkaConnectHook.conn_type:
+        raise NotThereError(
+            f"The connection {connection_id} is of type {connection.conn_type!r}.",
+            expected=f"type {KafkaConnectHook.conn_type!r}",
+        )
+    return KafkaConnectHook(connection_id).get_cluster()
+
+
+async def see_cluster(
+    looks: Looks, connection_id: str, kind: str, look: Callable[[ConnectCluster], T], **limits: float
+) -> Seen[T]:
+    """What a look at the Connect cluster of a connection finds.
+
+    :param kind: names the look.
+    :param limits: as :meth:`Looks.see` takes them.
+    """
+    limits.setdefault("kept_seconds", KEPT_SECONDS)
+    return await looks.see((connection_id, kind), lambda: look(cluster_of(connection_id)), **limits)
+
+
+def _answer(seen: Seen[T], make: Callable[[T], Mapping[str, Any]], without: Mapping[str, Any]) -> Response:
+    head: dict[str, Any] = {
+        "looked_at": seen.looked_at(),
+        "still_looking": seen.is_waiting,
+        "errors": errors_of(seen.problem),
+    }
+    status = 200
+    if seen.value is None:
+        body: Mapping[str, Any] = without
+        status = _status_of(seen.problem) if seen.problem else 200
+    else:
+        try:
+            body = make(seen.value)
+        except EosError as error:
+            head["errors"], body = errors_of(Problem.of(error)), without
+            status = _status_of(Problem.of(error))
+    content = to_json({**head, **body})
+    return Response(content, status, media_type="application/json")
+
+
+def _status_of(problem: Problem) -> int:
+    return 404 if problem.kind == NotThereError.__name__ else 200

@@ -1,0 +1,241 @@
+"""Clusters, their connectors and tasks: what ``eos status --json`` prints, with newest roll and drift on each card."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter, Query, Response
+
+from airflow_eos_provider.cluster_status import all_findings, to_document
+from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.rollout.drift.watch import DriftWatch
+from airflow_eos_provider.rollout.observe.observation import Observation
+from airflow_eos_provider.rollout.observe.observer import Observer
+from airflow_eos_provider.ui.access import visible_to
+from airflow_eos_provider.ui.answers import (
+    KEPT_SLOW_SECONDS,
+    NO_ITEMS,
+    answer,
+    errors_of,
+    in_thread,
+    see_cluster,
+)
+from airflow_eos_provider.ui.connections import CLUSTER_TYPES, Known, known_connections
+from airflow_eos_provider.ui.documents import Item, Paging, PagingDep, Table, keep_where, redacted, to_json
+from airflow_eos_provider.ui.looks import Looks, Seen
+from airflow_eos_provider.ui.rolls import newest_roll, see_journal
+from airflow_eos_provider.ui.transactions import see_hanging
+
+#: Of a trace so many characters are shown: what has failed stands first.
+TRACE_LENGTH = 600
+
+#: Of a worker's tasks so many are named; the list of tasks has all.
+NAMED_TASKS = 20
+
+#: A drift that is in doubt is not looked at again and again: the next look may tell.
+_DRIFT_STABLE_SECONDS = 0.0
+
+Words = Annotated[str, Query(max_length=300)]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLook:
+    """One look, as the page shows it.
+
+    :param status: the cluster without its lists.
+    :param counts: what the card says of connectors and tasks.
+    """
+
+    status: Mapping[str, Any]
+    counts: Mapping[str, Any]
+    connectors: Table
+    tasks: Table
+
+
+def look_at(cluster: ConnectCluster) -> ClusterLook:
+    """Look at a cluster as ``eos status`` does."""
+    with Observer(cluster) as observer:
+        observation = observer.observe_settled()
+    return cluster_look(observation)
+
+
+def cluster_look(observation: Observation) -> ClusterLook:
+    """What the page shows of an observation."""
+    document = to_document(observation, all_findings(observation))
+    connectors, transactions = document.pop("connectors"), document.pop("transactions") or ()
+    by_id = {each["transactional_id"]: each for each in transactions}
+    traces = {
+        (name, task.number): task.trace for name, seen in (observation.statuses or {}).items() for task in seen.tasks
+    }
+    tasks = [_task(each, task, observation.group_id, by_id, traces) for each in connectors for task in each["tasks"]]
+    for worker in document["workers"]:
+        worker["tasks_count"], worker["tasks"] = len(worker["tasks"]), worker["tasks"][:NAMED_TASKS]
+    problems = (
+        observation.group_problem,
+        observation.config_problem,
+        observation.statuses_problem,
+        observation.transactions_problem,
+    )
+    document["problems"] = [problem for problem in problems if problem]
+    counts = {
+        **_modes(document["workers"]),
+        "connectors": _states(connectors),
+        "tasks": _states(tasks),
+        "pending_fencings": [each["connector"] for each in connectors if each["pending_fencing"]],
+        "open_transactions": sum(each["started_at_ms"] is not None for each in transactions),
+    }
+    return ClusterLook(
+        redacted(document),
+        redacted(counts),
+        Table.of(_connector(each, observation) for each in connectors),
+        Table.of(tasks),
+    )
+
+
+def look_for_drift(cluster: ConnectCluster) -> dict[str, Any]:
+    """Look for drift as ``eos drift`` does, once."""
+    with DriftWatch(cluster) as watch:
+        found: dict[str, Any] = redacted(watch.look(stable_seconds=_DRIFT_STABLE_SECONDS).to_dict())
+    return found
+
+
+def routes(looks: Looks) -> APIRouter:
+    """The routes of clusters, connectors and tasks."""
+    router = APIRouter()
+
+    @router.get("/api/clusters")
+    async def clusters(user: GetUserDep, paging: PagingDep) -> Response:
+        return Response(await in_thread_cards(looks, user, paging), media_type="application/json")
+
+    @router.get("/api/clusters/{connection_id}")
+    async def cluster(connection_id: str) -> Response:
+        seen = await see_cluster(looks, connection_id, "status", look_at)
+        return await answer(seen, lambda found: {**found.status, **found.counts}, {})
+
+    @router.get("/api/clusters/{connection_id}/drift")
+    async def drift(connection_id: str) -> Response:
+        seen = await see_cluster(looks, connection_id, "drift", look_for_drift, kept_seconds=KEPT_SLOW_SECONDS)
+        return await answer(seen, dict, {})
+
+    @router.get("/api/clusters/{connection_id}/connectors")
+    async def connectors(
+        connection_id: str, paging: PagingDep, state: Words = "", type: Words = "", pending: bool = False
+    ) -> Response:
+        seen = await see_cluster(looks, connection_id, "status", look_at)
+        keep = keep_where(state=state, type=type, pending_fencing="True" if pending else "")
+        return await answer(seen, lambda found: found.connectors.page(paging, keep), NO_ITEMS)
+
+    @router.get("/api/clusters/{connection_id}/tasks")
+    async def tasks(
+        connection_id: str, paging: PagingDep, connector: Words = "", state: Words = "", worker: Words = ""
+    ) -> Response:
+        seen = await see_cluster(looks, connection_id, "status", look_at)
+        keep = keep_where(connector=connector, state=state, reported_by=worker)
+        return await answer(seen, lambda found: found.tasks.page(paging, keep), NO_ITEMS)
+
+    return router
+
+
+async def in_thread_cards(looks: Looks, user: Any, paging: Paging) -> bytes:
+    """The cards of the connections that a user may see; of those on the page looks are started, and not waited for."""
+    known = await in_thread(_visible, user)
+    page = await in_thread(lambda: Table.of(_head(each) for each in known).page(paging))
+    cards = await asyncio.gather(*(_card(looks, item) for item in page["items"]))
+    return await in_thread(to_json, {"looked_at": None, "errors": [], **page, "items": cards})
+
+
+def _visible(user: Any) -> list[Known]:
+    known = known_connections(CLUSTER_TYPES)
+    visible = visible_to(user, [(each.connection_id, each.team) for each in known])
+    return [each for each in known if each.connection_id in visible]
+
+
+def _head(known: Known) -> dict[str, Any]:
+    return {"connection_id": known.connection_id, "description": known.description}
+
+
+async def _card(looks: Looks, head: Item) -> dict[str, Any]:
+    connection_id = head["connection_id"]
+    at_once = {"first_seconds": 0.0, "newer_seconds": 0.0}
+    seen = await see_cluster(looks, connection_id, "status", look_at, **at_once)
+    journal = await see_journal(looks, connection_id, **at_once)
+    slow = {"kept_seconds": KEPT_SLOW_SECONDS, **at_once}
+    drift = await see_cluster(looks, connection_id, "drift", look_for_drift, **slow)
+    hanging = await see_hanging(looks, connection_id, **slow)
+    return await in_thread(_made_card, head, seen, journal, drift, hanging)
+
+
+def _made_card(head: Item, seen: Seen[ClusterLook], journal: Seen[Any], drift: Seen[Any], hanging: Seen[Any]) -> Any:
+    card = {
+        **head,
+        "looked_at": seen.looked_at(),
+        "still_looking": seen.is_waiting,
+        "errors": errors_of(*{seen.problem, journal.problem}),
+        "drift": drift.value,
+        "drift_errors": errors_of(drift.problem),
+        "hanging_transactions": None if hanging.value is None else len(hanging.value["hanging"]),
+        "hanging_errors": errors_of(hanging.problem),
+        "roll": None if journal.value is None else newest_roll(journal.value),
+    }
+    if seen.value is not None:
+        card |= {**seen.value.status, **seen.value.counts}
+    return card
+
+
+def _modes(workers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The mode of a cluster: the one that all workers that run have."""
+    modes = Counter("dead" if each["dead"] else each["mode"] for each in workers)
+    running = [mode for mode in modes if mode not in ("dead", "stopped")]
+    return {
+        "mode": running[0] if len(running) == 1 else "mixed" if running else "unknown",
+        "modes": dict(modes),
+        "disagreements": [f"{each['worker']}: {what}" for each in workers for what in each["disagreements"]],
+    }
+
+
+def _states(items: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    states = Counter(each["state"] for each in items)
+    return {"total": states.total(), **states}
+
+
+def _connector(document: Mapping[str, Any], observation: Observation) -> dict[str, Any]:
+    tasks = document["tasks"]
+    shown = {name: value for name, value in document.items() if name != "tasks"}
+    seen = (observation.statuses or {})[document["connector"]]
+    return {
+        **shown,
+        "tasks_total": len(tasks),
+        "tasks_by_state": dict(Counter(task["state"] for task in tasks)),
+        "trace": _beginning(getattr(seen, "trace", None)),
+    }
+
+
+def _task(
+    connector: Mapping[str, Any],
+    task: Mapping[str, Any],
+    group_id: str,
+    transactions: Mapping[str, Mapping[str, Any]],
+    traces: Mapping[tuple[str, int], str | None],
+) -> dict[str, Any]:
+    name, number = connector["connector"], task["task"]
+    known = transactions.get(f"{group_id}-{name}-{number}")
+    return {
+        "connector": name,
+        **task,
+        "trace": _beginning(traces.get((name, number))),
+        "transactional_id": known and known["transactional_id"],
+        "transaction": known
+        and {
+            "state": str(known["state"]),
+            **{key: known[key] for key in ("producer_id", "producer_epoch", "timeout_ms", "started_at_ms")},
+        },
+    }
+
+
+def _beginning(trace: str | None) -> str | None:
+    return trace[:TRACE_LENGTH] if trace else None

@@ -1,0 +1,116 @@
+"""Transactions: the ids of a group with what they hold open, and what hangs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.kafka.held_open import Place
+from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, idle_ids, live_ids
+from airflow_eos_provider.transactions.documents import ends_document, hanging_document
+from airflow_eos_provider.transactions.ends import EndsOrWhy, ends_of
+from airflow_eos_provider.transactions.look import Filter, KnownId, id_expiration_seconds
+from airflow_eos_provider.transactions.readers import readers_of
+from airflow_eos_provider.transactions.scope import Scope
+from airflow_eos_provider.ui.answers import KEPT_SLOW_SECONDS, NO_ITEMS, answer, see_cluster
+from airflow_eos_provider.ui.documents import PagingDep, Table, redacted
+from airflow_eos_provider.ui.looks import Looks, Seen
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionsLook:
+    """One look at transactional ids.
+
+    :param ids: a row for each.
+    :param head: what is said of all.
+    """
+
+    ids: Table
+    head: Mapping[str, Any]
+
+
+def look_at_transactions(cluster: ConnectCluster, *, everyone: bool = False) -> TransactionsLook:
+    """Look at the transactional ids as ``eos transactions list`` does, and how far what they hold open can be read.
+
+    :param everyone: of the whole Kafka cluster, not of the group alone.
+    """
+    notes: list[str] = []
+    with ConnectSession(cluster) as session:
+        scope = Scope(session, None, report=notes.append)
+        state = scope.state()
+        found = scope.ids(Filter(everyone=everyone), state)
+        expiration = id_expiration_seconds(session.kafka)
+        held = [place for one in found if one.description.state.is_open for place in one.description.partitions]
+        ends = ends_of(session.kafka, held) if held else {}
+    now = time.time()
+    idle = list(idle_ids(found, live_ids(cluster.group_id, state) if state else {}, expiration, now, DEFAULT_LIMITS))
+    expiring = {each.subject for each in idle}
+    head = {
+        "expiration_seconds": expiration,
+        "findings": [each.to_dict() for each in idle],
+        "notes": notes,
+    }
+    return TransactionsLook(Table.of(_row(one, ends, now, expiring) for one in found), redacted(head))
+
+
+def look_for_hanging(cluster: ConnectCluster) -> dict[str, Any]:
+    """Look for hanging transactions as ``eos transactions hanging`` does."""
+    with ConnectSession(cluster) as session:
+        look = Scope(session, None).hanging()
+        ends = ends_of(session.kafka, [one.held.place for one in look.hanging])
+        found: dict[str, Any] = redacted(hanging_document(look, ends, readers_of(session.kafka, ends, {})))
+    return found
+
+
+async def see_hanging(looks: Looks, connection_id: str, **limits: float) -> Seen[dict[str, Any]]:
+    """What hangs; a look asks every partition, so it is kept for longer."""
+    return await see_cluster(looks, connection_id, "hanging", look_for_hanging, **limits)
+
+
+def routes(looks: Looks) -> APIRouter:
+    """The routes of transactions."""
+    router = APIRouter()
+
+    @router.get("/api/clusters/{connection_id}/transactions")
+    async def transactions(
+        connection_id: str, paging: PagingDep, open: bool = False, all: bool = False, connector: str = ""
+    ) -> Response:
+        kind = "transactions of all" if all else "transactions"
+        seen = await see_cluster(
+            looks, connection_id, kind, lambda cluster: look_at_transactions(cluster, everyone=all)
+        )
+
+        def keep(item: Mapping[str, Any]) -> bool:
+            return (not open or item["open"]) and connector in ("", item["connector"])
+
+        return await answer(seen, lambda found: {**found.head, **found.ids.page(paging, keep)}, NO_ITEMS)
+
+    @router.get("/api/clusters/{connection_id}/hanging")
+    async def hanging(connection_id: str) -> Response:
+        return await answer(await see_hanging(looks, connection_id, kept_seconds=KEPT_SLOW_SECONDS), dict, {})
+
+    return router
+
+
+def _row(one: KnownId, ends: Mapping[Place, EndsOrWhy], now: float, expiring: set[str]) -> dict[str, Any]:
+    return {
+        **one.to_dict(now),
+        "open": one.description.state.is_open,
+        "idle_seconds": one.idle_seconds(now),
+        "near_expiry": one.id in expiring,
+        "partitions": _partitions(one.description.partitions, ends),
+    }
+
+
+def _partitions(places: Sequence[Place], ends: Mapping[Place, EndsOrWhy]) -> list[dict[str, Any]]:
+    found = []
+    for topic, partition in places:
+        known = ends.get((topic, partition))
+        found.append({"topic": topic, "partition": partition, **({} if known is None else ends_document(known))})
+    return found
