@@ -496,12 +496,12 @@ class JournalReplay:
             raise ValueError(f"its schema is {schema}")
         if key == LEASE_KEY:
             self._lease = None  # should this one not be understood, the one before does not count either
-            self._lease = _lease(document, appended_at_ms)
+            self._lease = lease_of(document, appended_at_ms)
         elif key.startswith(ROLLOUT_KEY):
             rollout = RolloutRecord(**_fields(RolloutRecord, document, state=RolloutState(document["state"])))
             self._rollouts[rollout.rollout_id] = rollout
         elif key.startswith(STEP_KEY):
-            step = _step(document, appended_at_ms)
+            step = step_of(document, appended_at_ms)
             self._steps.setdefault(key.removeprefix(STEP_KEY).partition("/")[0], {})[step.worker_id] = step
         elif key.startswith(REQUEST_KEY):
             request = Request(**_fields(Request, document, kind=RequestKind(document["kind"])))
@@ -546,7 +546,11 @@ def _fields(cls: type[Any], document: Mapping[str, Any], **parsed: Any) -> dict[
     return values
 
 
-def _lease(document: Mapping[str, Any], appended_at_ms: int) -> Lease:
+def lease_of(document: Mapping[str, Any], appended_at_ms: int) -> Lease:
+    """The lease of a record.
+
+    :param appended_at_ms: the broker's time of it, milliseconds since the epoch.
+    """
     values = _fields(Lease, document, owner=Owner(**_fields(Owner, document["owner"])))
     appended_at = appended_at_ms / 1000
     if values.get("lasts_seconds"):
@@ -555,7 +559,8 @@ def _lease(document: Mapping[str, Any], appended_at_ms: int) -> Lease:
     return Lease(**{**values, "appended_at_ms": appended_at_ms})
 
 
-def _step(document: Mapping[str, Any], appended_at_ms: int) -> Step:
+def step_of(document: Mapping[str, Any], appended_at_ms: int) -> Step:
+    """The step of a record. Parameters as of :func:`lease_of`."""
     if "tasks_stood_seconds" in document:  # its name in records of earlier versions
         document = {"task_downtime_seconds": document["tasks_stood_seconds"], **document}
     values = _fields(

@@ -1,22 +1,48 @@
-"""Rolls, as a group's journal has them: the list, and one with its plan."""
+"""Rolls, as a group's journal has them: the list, and one with its plan, its approval and a lane for each worker."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
+from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Response
 
 from airflow_eos_provider.connect.cluster import ConnectCluster
-from airflow_eos_provider.journal.records import JournalContent
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.journal.past import Past, read_past
+from airflow_eos_provider.journal.records import JournalContent, Step, StepStatus
 from airflow_eos_provider.journal.topic import read_journal
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.rollout.history import ForeignRollout, Rollout, whole_history
-from airflow_eos_provider.ui.answers import NO_ITEMS, answer, see_cluster
-from airflow_eos_provider.ui.documents import PagingDep, Table, redacted
+from airflow_eos_provider.rollout.history import ForeignRollout, Rollout, find_rollout, whole_history
+from airflow_eos_provider.ui.airflow_state import approvals_of
+from airflow_eos_provider.ui.answers import NO_ITEMS, NotThereError, answer, errors_of, in_thread, see_cluster
+from airflow_eos_provider.ui.documents import PagingDep, Table, keep_where, redacted
 from airflow_eos_provider.ui.looks import Looks, Seen
 
 #: A roll that runs changes by the second.
 KEPT_SECONDS = 2.0
+
+#: The address of the newest roll.
+NEWEST = "newest"
+
+#: What a worker goes through after each record of its step.
+_SPANS = {
+    StepStatus.INTENT: "restarting",
+    StepStatus.RESTARTED: "gate",
+    StepStatus.FAILED: "restoring",
+}
+
+#: What a record of a step says has happened.
+_MOMENTS = {
+    StepStatus.INTENT: "announced",
+    StepStatus.RESTARTED: "started",
+    StepStatus.PASSED: "passed",
+    StepStatus.FAILED: "failed",
+    StepStatus.RESTORED: "restored",
+}
 
 
 def look_at_journal(cluster: ConnectCluster) -> JournalContent:
@@ -51,10 +77,125 @@ def routes(looks: Looks) -> APIRouter:
     router = APIRouter()
 
     @router.get("/api/clusters/{connection_id}/rolls")
-    async def rolls(connection_id: str, paging: PagingDep) -> Response:
+    async def rolls(connection_id: str, paging: PagingDep, state: str = "") -> Response:
         seen = await see_journal(looks, connection_id)
+        keep = keep_where(state=state)
         return await answer(
-            seen, lambda content: Table.of(map(in_short, whole_history(content))).page(paging), NO_ITEMS
+            seen, lambda content: Table.of(map(in_short, whole_history(content))).page(paging, keep), NO_ITEMS
         )
 
+    @router.get("/api/clusters/{connection_id}/rolls/{rollout_id}")
+    async def roll(connection_id: str, rollout_id: str, user: GetUserDep) -> Response:
+        seen = await see_journal(looks, connection_id)
+        found = None if seen.value is None else await in_thread(_found, seen.value, rollout_id)
+        if found is None:
+            return await answer(seen, lambda content: _require(content, rollout_id), {})
+        past, approvals = await asyncio.gather(
+            see_cluster(
+                looks,
+                connection_id,
+                f"past of {found.rollout_id}",
+                lambda cluster: read_past(cluster.kafka, cluster.group_id, found.rollout_id),
+                kept_seconds=KEPT_SECONDS,
+            ),
+            in_thread(approvals_of, found.plan_hash, user),
+        )
+        return await answer(seen, lambda _: roll_document(found, past, approvals), {})
+
     return router
+
+
+def roll_document(roll: Rollout, past: Seen[Past], approvals: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A roll as ``eos rollout show --json`` has it, with its plan, its approvals, and how it went."""
+    told = past.value or Past()
+    steps: dict[str, list[Step]] = {}
+    for step in told.steps or roll.steps.values():
+        steps.setdefault(step.worker_id, []).append(step)
+    document: dict[str, Any] = redacted(
+        {
+            **roll.to_dict(),
+            "workers_done": roll.workers_done,
+            "workers_to_roll": roll.workers_to_roll,
+            "live": roll.lease is not None,
+            "doing": roll.lease.step if roll.lease else "",
+            "lanes": [_lane(worker.worker_id, roll, steps.get(worker.worker_id, ())) for worker in roll.plan.workers],
+            "journal": _journal(roll, told),
+            "approvals": list(approvals),
+            "plan_document": roll.plan.to_dict(),
+            "plan_markdown": roll.plan.markdown(),
+        }
+    )
+    document["past_errors"] = errors_of(past.problem)
+    return document
+
+
+def _found(content: JournalContent, rollout_id: str) -> Rollout | None:
+    try:
+        return find_rollout(content, None if rollout_id == NEWEST else rollout_id)
+    except Exception:  # said by the answer
+        return None
+
+
+def _require(content: JournalContent, rollout_id: str) -> Mapping[str, Any]:
+    """Say why a roll is not shown."""
+    try:
+        find_rollout(content, None if rollout_id == NEWEST else rollout_id)
+    except ConfigurationError as error:
+        raise NotThereError(error.found, expected=error.expected, remedy=error.remedy) from error
+    return {}
+
+
+def _lane(worker_id: str, roll: Rollout, steps: Sequence[Step]) -> dict[str, Any]:
+    """What has happened to one worker, in the order of the log."""
+    prediction = next((each for each in roll.plan.task_downtime if each.worker_id == worker_id), None)
+    last = roll.steps.get(worker_id)
+    passed = [step for step in steps if step.status is StepStatus.PASSED]
+    conditions = last.evidence if last else ()
+    return {
+        "worker": worker_id,
+        "predicted": prediction
+        and {
+            "best_seconds": prediction.best_seconds,
+            "worst_seconds": prediction.worst_seconds,
+            "reason": prediction.reason,
+        },
+        "measured_downtime_seconds": round(last.task_downtime_seconds, 1) if last and passed else None,
+        "gate_seconds": round(last.seconds, 1) if last and passed else None,
+        "spans": _spans(steps),
+        "moments": [{"at": _at(step), "what": _MOMENTS[step.status], "note": ""} for step in steps],
+        "conditions": [{"at": last and _at(last), "text": text} for text in conditions],
+    }
+
+
+def _spans(steps: Sequence[Step]) -> list[dict[str, Any]]:
+    ends: Iterable[tuple[Step, Step | None]] = [*pairwise(steps), *((step, None) for step in steps[-1:])]
+    return [
+        {"from": _at(step), "to": following and _at(following), "what": _SPANS[step.status]}
+        for step, following in ends
+        if step.status in _SPANS
+    ]
+
+
+def _journal(roll: Rollout, past: Past) -> list[dict[str, Any]]:
+    """What was written, the oldest first."""
+    events = [
+        {"at": one.at, "kind": "event", "worker": "", "what": one.what, "who": one.actor, "why": one.reason}
+        | {"note": one.note, "evidence": []}
+        for one in roll.events
+    ]
+    steps = [
+        {"at": _at(one), "kind": "step", "worker": one.worker_id, "what": str(one.status), "who": "", "why": ""}
+        | {"note": "", "evidence": list(one.evidence)}
+        for one in past.steps or roll.steps.values()
+    ]
+    leases = [
+        {"at": one.appended_at_ms / 1000, "kind": "lease", "worker": "", "what": one.step, "who": one.actor, "why": ""}
+        | {"note": str(one.owner), "evidence": []}
+        for one in past.leases
+    ]
+    return sorted([*events, *steps, *leases], key=lambda line: float(str(line["at"])))
+
+
+def _at(step: Step) -> float:
+    """When it was written, by the broker's clock where that is known."""
+    return step.appended_at_ms / 1000 if step.appended_at_ms else step.at

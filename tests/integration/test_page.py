@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ports import free_ports
-from tests.page import client_of
+from airflow_eos_provider.offsets.verbs.changes import Wanted
+from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
+from tests.page import client_of  # first, for it says where Airflow has its home
 
 #: Of waits that end much sooner, seconds.
 LONG = 90.0
@@ -85,7 +89,43 @@ def test_connectors_tasks_and_transactions_are_lists(page: TestClient) -> None:
         assert len(found["items"]) == found["found"] == found["total"]
 
 
+def test_topics_and_rights_are_looked_at(page: TestClient) -> None:
+    topics = until(page, "/api/clusters/prod/topics", is_looked_at)
+    assert {topic["role"] for topic in topics["topics"]} == {"config topic", "offsets topic", "status topic"}
+    rights = until(page, "/api/clusters/prod/rights?page_size=500", is_looked_at)
+    assert rights["authorizer"] is False
+    assert rights["found"] == len(rights["items"])
+    assert all(rule["why"] for rule in rights["items"])
+
+
+def test_an_offset_is_shown_and_found_without_the_secret_in_it_and_its_change_is_history(
+    page: TestClient, disabled_lab: Lab
+) -> None:
+    place = {"url": "mongodb://ada:lovelace1815@db/orders"}
+    with KafkaConnectHook("prod").offsets() as offsets:
+        request = OffsetsRequest(Verb.ALTER, "gone", wanted=(Wanted(place, {"n": 1, "token": "lovelace1815"}),))
+        journal = change_journal(offsets.session.kafka, offsets.group_id, actor="ada", reason="CHG-1")
+        offsets.apply(offsets.plan(request), journal)
+    found = until(page, "/api/clusters/prod/offsets?leftovers=true&search=orders", is_looked_at)
+    (item,) = found["items"]
+    assert (item["connector"], item["offset"]) == ("gone", {"n": 1, "token": "***"})
+    assert item["partition"] == {"url": "mongodb://***@db/orders"}
+    assert "lovelace" not in str(found)
+    assert until(page, "/api/clusters/prod/offsets?leftovers=true&search=lovelace1815", is_looked_at)["items"] == []
+    history = until(page, "/api/clusters/prod/history?search=chg-1", is_looked_at)
+    (change,) = history["items"]
+    assert (change["kind"], change["about"], change["actor"], change["state"]) == (
+        "offsets alter",
+        "gone",
+        "ada",
+        "done",
+    )
+
+
 def test_what_is_not_there_is_not_found(page: TestClient) -> None:
     answer = page.get("/api/clusters/nowhere")
     assert answer.status_code == 404
     assert "nowhere" in answer.json()["errors"][0]["found"]
+    for roll in ("newest", "20260101"):
+        answer = page.get(f"/api/clusters/prod/rolls/{roll}")
+        assert answer.status_code == 404, answer.text

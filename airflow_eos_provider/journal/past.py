@@ -1,0 +1,69 @@
+"""What the journal's log still has of one rollout: each step of each worker, and what its controller was doing.
+
+The journal is compacted: its content is the newest record of each key. Of a roll that is young, the log has the others
+too, with the times at which the broker appended them. What is not there any more is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+
+from airflow_eos_provider.journal.records import (
+    LEASE_KEY,
+    STEP_KEY,
+    Lease,
+    Step,
+    lease_of,
+    step_of,
+)
+from airflow_eos_provider.journal.topic import READ_TIMEOUT_SECONDS, journal_topic
+from airflow_eos_provider.kafka.ends import UnknownTopicError
+from airflow_eos_provider.kafka.read import LogRecord, read_to_end
+from airflow_eos_provider.kafka.session import Kafka
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """One rollout, as its records came.
+
+    :param steps: each record of a step, in the order of the log.
+    :param leases: of the controllers, each as often as it said something new.
+    """
+
+    steps: tuple[Step, ...] = ()
+    leases: tuple[Lease, ...] = ()
+
+
+def read_past(kafka: Kafka, group_id: str, rollout_id: str, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> Past:
+    """What the log has of a rollout; nothing if the group was never rolled.
+
+    :raises EosError: the journal cannot be read.
+    """
+    try:
+        read = read_to_end(kafka, journal_topic(group_id), timeout_seconds=timeout_seconds)
+    except UnknownTopicError:
+        return Past()
+    return past_of(read.records, rollout_id)
+
+
+def past_of(records: Iterable[LogRecord], rollout_id: str) -> Past:
+    """The rollout that these records tell of. What this version does not understand is left out."""
+    steps, leases = list[Step](), list[Lease]()
+    for record in records:
+        key = (record.key or b"").decode(errors="replace")
+        if record.value is None or not (key == LEASE_KEY or key.startswith(f"{STEP_KEY}{rollout_id}/")):
+            continue
+        try:
+            document = json.loads(record.value)
+            if key == LEASE_KEY:
+                leases.append(lease_of(document, record.timestamp_ms))
+            else:
+                steps.append(step_of(document, record.timestamp_ms))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            continue
+    own = [lease for lease in leases if lease.rollout_id == rollout_id]
+    return Past(tuple(steps), tuple(next(same) for _, same in groupby(own, key=attrgetter("step"))))

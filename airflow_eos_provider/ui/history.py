@@ -1,0 +1,78 @@
+"""Rolls and other changes of a group, the newest first: who, when, why, what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from airflow_eos_provider.journal.records import ChangeRecord, JournalContent
+from airflow_eos_provider.rollout.history import ForeignRollout, Rollout, whole_history
+from airflow_eos_provider.ui.answers import NO_ITEMS, answer
+from airflow_eos_provider.ui.documents import Paging, PagingDep, Table, keep_where
+from airflow_eos_provider.ui.looks import Looks
+from airflow_eos_provider.ui.rolls import see_journal
+
+
+def routes(looks: Looks) -> APIRouter:
+    """The route of the history."""
+    router = APIRouter()
+
+    @router.get("/api/clusters/{connection_id}/history")
+    async def history(connection_id: str, paging: PagingDep, kind: str = "") -> Response:
+        seen = await see_journal(looks, connection_id)
+        return await answer(seen, lambda content: history_page(content, paging, kind), NO_ITEMS)
+
+    return router
+
+
+def history_page(content: JournalContent, paging: Paging, kind: str = "") -> dict[str, Any]:
+    """A page of what the journal has of rolls and changes."""
+    items = sorted(_items(content), key=lambda item: item["at"] or 0.0, reverse=True)
+    return Table.of(items).page(paging, keep_where(kind=kind))
+
+
+def _items(content: JournalContent) -> Iterator[dict[str, Any]]:
+    yield from map(_of_roll, whole_history(content))
+    yield from map(_of_change, content.changes.values())
+
+
+def _of_roll(roll: Rollout | ForeignRollout) -> dict[str, Any]:
+    if isinstance(roll, ForeignRollout):
+        return {"kind": "roll", "id": roll.rollout_id, "about": "", "at": roll.started_at, **roll.to_dict()}
+    record = roll.record
+    seen = [f"{step.worker_id}: {line}" for step in roll.steps.values() for line in step.evidence]
+    return {
+        "kind": "roll",
+        "id": roll.rollout_id,
+        "about": f"{roll.plan.current} → {roll.plan.target}",
+        "state": roll.state,
+        "at": record.started_at,
+        "ended_at": roll.ended_at,
+        "actor": record.actor,
+        "reason": record.reason,
+        "note": record.note,
+        "plan": roll.plan_hash,
+        "done": [step.worker_id for step in roll.steps.values() if step.status == "passed"],
+        "under_way": roll.lease.step if roll.lease else "",
+        "seen": seen,
+    }
+
+
+def _of_change(change: ChangeRecord) -> dict[str, Any]:
+    return {
+        "kind": change.kind,
+        "id": change.change_id,
+        "about": change.about,
+        "state": str(change.state),
+        "at": change.started_at,
+        "ended_at": None,
+        "actor": change.actor,
+        "reason": change.reason,
+        "note": change.note,
+        "plan": change.plan.get("hash"),
+        "done": list(change.done),
+        "under_way": change.under_way,
+        "seen": [],
+    }

@@ -1,0 +1,70 @@
+"""Source offsets as tasks read them: what ``eos offsets list --json`` prints, without the secrets that they repeat."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.offsets.seen.group import SeenOffset
+from airflow_eos_provider.offsets.seen.look import OffsetsLook
+from airflow_eos_provider.ui.answers import NO_ITEMS, answer, see_cluster
+from airflow_eos_provider.ui.documents import PagingDep, Table, redacted
+from airflow_eos_provider.ui.looks import Looks, Problem
+
+#: A look reads whole topics.
+KEPT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsFound:
+    """One look at a group's offsets.
+
+    :param offsets: a row for each, leftovers of deleted connectors included.
+    :param head: of which connectors they are not known, and why.
+    """
+
+    offsets: Table
+    head: Mapping[str, Any]
+
+
+def look_at_offsets(cluster: ConnectCluster) -> OffsetsFound:
+    """Read every offsets topic of a group that is known."""
+    unknown: dict[str, EosError] = {}
+    with ConnectSession(cluster) as session:
+        found = OffsetsLook(session).now(unknown=unknown.__setitem__)
+        seen: Iterator[SeenOffset] = chain(chain.from_iterable(map(found.of, found.known())), found.leftovers())
+        table = Table.of(map(_row, seen))
+    head = {"not_read": [{"connector": name, **Problem.of(error).to_dict()} for name, error in unknown.items()]}
+    return OffsetsFound(table, redacted(head))
+
+
+def routes(looks: Looks) -> APIRouter:
+    """The route of source offsets."""
+    router = APIRouter()
+
+    @router.get("/api/clusters/{connection_id}/offsets")
+    async def offsets(connection_id: str, paging: PagingDep, connector: str = "", leftovers: bool = False) -> Response:
+        seen = await see_cluster(looks, connection_id, "offsets", look_at_offsets, kept_seconds=KEPT_SECONDS)
+
+        def keep(item: Mapping[str, Any]) -> bool:
+            return item["leftover"] == leftovers and connector in ("", item["connector"])
+
+        return await answer(seen, lambda found: {**found.head, **found.offsets.page(paging, keep)}, NO_ITEMS)
+
+    return router
+
+
+def _row(seen: SeenOffset) -> dict[str, Any]:
+    """An offset. Its key as text is made anew of the parts, in which a secret is known by its name."""
+    document = seen.to_dict()
+    if document["partition"] is not None:
+        document["key"] = json.dumps([document["connector"], redacted(document["partition"])], separators=(",", ":"))
+    return document

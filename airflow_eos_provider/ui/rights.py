@@ -1,0 +1,65 @@
+"""Rights: what ``eos acl plan --json`` prints, by the brokers' ACLs alone; the page attempts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from airflow_eos_provider.acls.check import AclReport
+from airflow_eos_provider.acls.check import check as check_rights
+from airflow_eos_provider.acls.facts import Principals, facts_of
+from airflow_eos_provider.acls.look import look, read_authorizer
+from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.ui.answers import KEPT_SLOW_SECONDS, NO_ITEMS, answer, see_cluster
+from airflow_eos_provider.ui.documents import PagingDep, Table, keep_where, redacted
+from airflow_eos_provider.ui.looks import Looks
+
+
+@dataclass(frozen=True, slots=True)
+class RightsLook:
+    """One look at the rights that are needed.
+
+    :param rules: a row for each.
+    :param head: what is said of all.
+    """
+
+    rules: Table
+    head: Mapping[str, Any]
+
+
+def look_at_rights(cluster: ConnectCluster) -> RightsLook:
+    """Ask which rights the cluster needs to run exactly once, and which of them the brokers' ACLs give."""
+    with ConnectSession(cluster) as session:
+        facts = facts_of(look(session, {}), Mode.ENABLED, Principals())
+        report = check_rights(facts.rules(), read_authorizer(session.kafka), {}, facts.notes)
+    return RightsLook(Table.of(each.to_dict() for each in report.findings), redacted(_head(report)))
+
+
+def routes(looks: Looks) -> APIRouter:
+    """The route of rights."""
+    router = APIRouter()
+
+    @router.get("/api/clusters/{connection_id}/rights")
+    async def rights(
+        connection_id: str, paging: PagingDep, wanted: Annotated[str, Query(alias="answer")] = "", principal: str = ""
+    ) -> Response:
+        seen = await see_cluster(looks, connection_id, "rights", look_at_rights, kept_seconds=KEPT_SLOW_SECONDS)
+        keep = keep_where(answer=wanted, principal=principal)
+        return await answer(seen, lambda found: {**found.head, **found.rules.page(paging, keep)}, NO_ITEMS)
+
+    return router
+
+
+def _head(report: AclReport) -> dict[str, Any]:
+    return {
+        "mode": str(Mode.ENABLED),
+        "authorizer": report.has_authorizer,
+        "missing": len(report.lacking),
+        "unknown": len(report.unknown),
+        "notes": list(report.notes),
+    }

@@ -1,0 +1,133 @@
+"""A roll as the page shows it: a lane for each worker, the journal, and the history beside other changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.journal.past import Past
+from airflow_eos_provider.journal.records import (
+    ChangeRecord,
+    Event,
+    JournalContent,
+    RolloutRecord,
+    RolloutState,
+    Step,
+    StepStatus,
+)
+from airflow_eos_provider.rollout.history import Rollout, find_rollout
+from airflow_eos_provider.rollout.plan.order import TaskDowntime
+from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan, WorkerChange
+from airflow_eos_provider.ui.documents import Paging
+from airflow_eos_provider.ui.history import history_page
+from airflow_eos_provider.ui.looks import Seen
+from airflow_eos_provider.ui.rolls import in_short, roll_document
+
+WORKERS = ("w1:8083", "w2:8083")
+
+
+def plan() -> Plan:
+    changes = tuple(
+        WorkerChange(worker, ChangeKind.ROLL, "disabled", None, f"/etc/{worker}", "a" * 64, "b" * 64, "4.3.1")
+        for worker in WORKERS
+    )
+    return Plan("connect", "cluster", Mode.PREPARING, changes, (TaskDowntime(WORKERS[0], 2, 3.0, 9.0, "it leads"),))
+
+
+PASSED = Step(
+    WORKERS[0],
+    StepStatus.PASSED,
+    30.0,
+    restarted_after=10.0,
+    seconds=20.0,
+    task_downtime_seconds=4.25,
+    tasks=("orders/0",),
+    mode="preparing",
+    evidence=("process: it is new", "group: stable"),
+    announced_at_ms=10_000,
+    appended_at_ms=30_000,
+)
+STEPS = (
+    replace(PASSED, status=StepStatus.INTENT, at=10.0, appended_at_ms=10_000, evidence=()),
+    replace(PASSED, status=StepStatus.RESTARTED, at=15.0, appended_at_ms=15_000, evidence=()),
+    PASSED,
+)
+
+
+def content() -> JournalContent:
+    record = RolloutRecord("r1", plan().to_dict(), {}, RolloutState.PAUSED, 9.0, actor="ada", reason="CHG-1")
+    change = ChangeRecord("c1", "offsets reset", "orders", {"hash": "f" * 12}, RolloutState.DONE, 5.0, actor="bob")
+    return JournalContent(
+        rollouts={"r1": record},
+        steps={"r1": {WORKERS[0]: PASSED}},
+        events={"r1": (Event("r1", 9.5, "begun", "ada", note="sasl.password=lovelace1815"),)},
+        changes={"c1": change},
+    )
+
+
+def roll() -> Rollout:
+    return find_rollout(content(), None)
+
+
+def seen(past: Past) -> Seen[Past]:
+    return Seen(past, 40.0, 0.1, 2.0, None, is_looking=False)
+
+
+def test_a_lane_has_what_happened_when_and_the_downtime_beside_its_prediction() -> None:
+    document = roll_document(roll(), seen(Past(STEPS)), [])
+    done, pending = document["lanes"]
+    assert done["spans"] == [
+        {"from": 10.0, "to": 15.0, "what": "restarting"},
+        {"from": 15.0, "to": 30.0, "what": "gate"},
+    ]
+    assert [(one["at"], one["what"]) for one in done["moments"]] == [
+        (10.0, "announced"),
+        (15.0, "started"),
+        (30.0, "passed"),
+    ]
+    assert (done["predicted"]["worst_seconds"], done["measured_downtime_seconds"]) == (9.0, 4.2)
+    assert [one["text"] for one in done["conditions"]] == ["process: it is new", "group: stable"]
+    assert (pending["worker"], pending["spans"], pending["moments"]) == (WORKERS[1], [], [])
+
+
+def test_of_a_restart_under_way_the_last_span_has_no_end() -> None:
+    document = roll_document(roll(), seen(Past(STEPS[:2])), [])
+    assert document["lanes"][0]["spans"][-1] == {"from": 15.0, "to": None, "what": "gate"}
+
+
+def test_what_compaction_has_left_is_shown_where_the_log_has_no_more() -> None:
+    document = roll_document(roll(), seen(Past()), [])
+    assert [one["what"] for one in document["lanes"][0]["moments"]] == ["passed"]
+    assert [line["kind"] for line in document["journal"]] == ["event", "step"]
+
+
+def test_a_roll_has_its_plan_its_approval_and_no_secret() -> None:
+    approval = {"by": "bob", "chosen": ["Approve"]}
+    document = roll_document(roll(), seen(Past(STEPS)), [approval])
+    assert document["plan"] == document["plan_document"]["hash"] == plan().hash
+    assert document["approvals"] == [approval]
+    assert (document["actor"], document["reason"], document["state"], document["live"]) == (
+        "ada",
+        "CHG-1",
+        "paused",
+        False,
+    )
+    assert "lovelace1815" not in str(document)
+    assert (document["workers_done"], document["workers_to_roll"]) == (1, 2)
+
+
+def test_in_short_it_has_no_workers() -> None:
+    short = in_short(roll())
+    assert (short["rollout_id"], short["to"], short["workers_done"]) == ("r1", "preparing", 1)
+    assert "workers" not in short
+
+
+def test_the_history_has_rolls_and_changes_the_newest_first() -> None:
+    page = history_page(content(), Paging())
+    assert [(item["kind"], item["actor"], item["at"]) for item in page["items"]] == [
+        ("roll", "ada", 9.0),
+        ("offsets reset", "bob", 5.0),
+    ]
+    assert page["items"][0]["seen"][1] == f"{WORKERS[0]}: group: stable"
+    assert history_page(content(), Paging("bob orders"))["found"] == 1
+    assert history_page(content(), Paging(), "roll")["found"] == 1
