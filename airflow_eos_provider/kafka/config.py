@@ -17,6 +17,11 @@ from airflow_eos_provider.redaction import is_secret, remember
 
 __all__ = ["KafkaSettings", "is_secret"]
 
+#: What every client of librdkafka gets unless the user says otherwise. A new client waits up to half of the back-off
+#: between its first connection and the next, for it makes only those that it needs: half of librdkafka's 100 ms would
+#: be most of what a question costs. The back-off grows with each failure all the same.
+_DEFAULTS = {"client.id": "airflow-eos-provider", "reconnect.backoff.ms": 20}
+
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
@@ -82,7 +87,7 @@ class KafkaSettings:
         :raises ConfigurationError: a store cannot be read, or whoever gives tokens refuses.
         :raises UnreachableError: nobody answers who could give a token.
         """
-        configuration = {"client.id": "airflow-eos-provider", **librdkafka_settings.configuration(self.properties)}
+        configuration = {**_DEFAULTS, **librdkafka_settings.configuration(self.properties)}
         configuration.update({name.replace("_", "."): value for name, value in extra.items()})
         return configuration
 

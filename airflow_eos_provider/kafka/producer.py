@@ -133,9 +133,12 @@ class TransactionalProducer:
 
     def init(self) -> None:
         """Take the id: whatever its last holder left open is aborted, what it decided is in every partition."""
-        # librdkafka asks for the coordinator at once if it is connected, and half a second later if it is not yet.
+        # librdkafka asks for the coordinator at once if it is connected, and half a second later if it is not yet. The
+        # first answer may come from a bootstrap server, whose connection ends once the brokers' names are known; the
+        # second one is a broker's.
         with contextlib.suppress(KafkaException):
-            self._producer.list_topics(self._known_topic, timeout=CONNECT_SECONDS)
+            for _ in range(2):
+                self._producer.list_topics(self._known_topic, timeout=CONNECT_SECONDS)
         self._until_done(self._producer.init_transactions, self._limits.init, "taking the id")
 
     def begin(self) -> None:

@@ -40,7 +40,7 @@ _WAKE_SECONDS = 1.0
 
 #: How long the broker holds a fetch that has nothing to return, milliseconds. An end that is only a marker is seen by
 #: such an empty fetch, so this is the price of each read; librdkafka's default is half a second.
-_FETCH_WAIT_MS = 20
+_FETCH_WAIT_MS = 10
 
 #: For how long librdkafka stops fetching once enough records wait for us, milliseconds. Its default, a second, is what
 #: a large topic's read would mostly consist of: 2 million small records took 13 s, and 2 s with this.

@@ -23,8 +23,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
-from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
+from airflow_eos_provider.kafka.clients import CONNECT_SECONDS
 from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.session import Kafka, Session
 
 _CALL_SECONDS = 20.0
 _POLL_SECONDS = 0.05
@@ -62,12 +63,11 @@ class Topics:
     """The topics of one Kafka cluster. Every method raises :class:`UnreachableError` where no broker answers, and
     :class:`ConfigurationError` where the principal may not do it.
 
-    :param settings: the Kafka cluster.
+    :param kafka: its settings, or a session whose client is used.
     """
 
-    def __init__(self, settings: KafkaSettings) -> None:
-        self._settings = settings
-        self._admin = QuietAdmin(settings)
+    def __init__(self, kafka: Kafka) -> None:
+        self._session = kafka if isinstance(kafka, Session) else Session(kafka)
 
     def describe(self, names: Sequence[str]) -> dict[str, TopicDescription]:
         """The topics that the broker knows; others are absent. Asking does not make a topic, and needs Describe only.
@@ -81,7 +81,6 @@ class Topics:
             except UnreachableError:
                 if time.monotonic() > deadline:
                     raise
-                self._admin = QuietAdmin(self._settings)
 
     def find(self, names: Sequence[str]) -> dict[str, TopicDescription]:
         """The topics that there are, also those created a moment ago; missing ones are absent."""
@@ -101,23 +100,25 @@ class Topics:
         found: dict[str, dict[str, str]] = {}
         deadline = time.monotonic() + _NEWS_SECONDS
         while wanted := [ConfigResource(ResourceType.TOPIC, name) for name in names if name not in found]:
-            answers = self._admin.client.describe_configs(wanted, request_timeout=_CALL_SECONDS)
-            for resource, future in answers.items():
-                try:
-                    entries: Mapping[str, Any] = future.result()
-                    found[resource.name] = {name: entry.value for name, entry in entries.items()}
-                except KafkaException as error:
-                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
-                        what = f"reading the settings of topic {resource.name} (DescribeConfigs)"
-                        raise self._admin.explain(error, what) from error
+            with self._session.admin() as admin:
+                answers = admin.client.describe_configs(wanted, request_timeout=_CALL_SECONDS)
+                for resource, future in answers.items():
+                    try:
+                        entries: Mapping[str, Any] = future.result()
+                        found[resource.name] = {name: entry.value for name, entry in entries.items()}
+                    except KafkaException as error:
+                        if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
+                            what = f"reading the settings of topic {resource.name} (DescribeConfigs)"
+                            raise admin.explain(error, what) from error
             if len(found) < len(names):
                 time.sleep(_POLL_SECONDS)
         return found
 
     def brokers(self) -> int:
         """How many brokers are there now."""
-        described = self._admin.client.describe_cluster(request_timeout=_CALL_SECONDS)
-        return len(self._admin.answer(described, "asking for the brokers").nodes)
+        with self._session.admin() as admin:
+            described = admin.client.describe_cluster(request_timeout=_CALL_SECONDS)
+            return len(admin.answer(described, "asking for the brokers").nodes)
 
     def create(self, name: str, partitions: int, settings: Mapping[str, str], replicas: int | None = None) -> bool:
         """Create a topic, and return when it is known.
@@ -133,14 +134,14 @@ class Topics:
         replicas = min(_REPLICAS, self.brokers()) if replicas is None else replicas
         config = settings_of_new(settings, replicas)
         new = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=config)
-        try:
-            self._admin.client.create_topics([new], operation_timeout=_CALL_SECONDS)[name].result()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise self._admin.explain(error, f"creating topic {name}") from error
-            created = False
-        else:
-            created = True
+        created = True
+        with self._session.admin() as admin:
+            try:
+                admin.client.create_topics([new], operation_timeout=_CALL_SECONDS)[name].result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise admin.explain(error, f"creating topic {name}") from error
+                created = False
         deadline = time.monotonic() + _CALL_SECONDS
         while name not in self.describe([name]):  # the controller has it; the brokers hear of it a moment later
             if time.monotonic() > deadline:
@@ -161,21 +162,23 @@ class Topics:
             for setting, value in settings.items()
         ]
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
-        (done,) = self._admin.client.incremental_alter_configs([resource], request_timeout=_CALL_SECONDS).values()
-        self._admin.answer(done, f"setting {', '.join(settings)} of topic {name} (AlterConfigs)")
+        with self._session.admin() as admin:
+            (done,) = admin.client.incremental_alter_configs([resource], request_timeout=_CALL_SECONDS).values()
+            admin.answer(done, f"setting {', '.join(settings)} of topic {name} (AlterConfigs)")
 
     def delete(self, name: str) -> bool:
         """Delete a topic, and return when no broker that is asked knows it. Needs Delete.
 
         :returns: False where there was none.
         """
-        (done,) = self._admin.client.delete_topics([name], operation_timeout=_CALL_SECONDS).values()
-        try:
-            done.result()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise self._admin.explain(error, f"deleting topic {name}") from error
-            return False
+        with self._session.admin() as admin:
+            (done,) = admin.client.delete_topics([name], operation_timeout=_CALL_SECONDS).values()
+            try:
+                done.result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise admin.explain(error, f"deleting topic {name}") from error
+                return False
         deadline = time.monotonic() + _CALL_SECONDS
         while name in self.describe([name]):
             if time.monotonic() > deadline:
@@ -204,21 +207,22 @@ class Topics:
 
     def _described(self, names: Sequence[str]) -> dict[str, TopicDescription]:
         found = {}
-        try:
-            answers = self._admin.client.describe_topics(TopicCollection(list(names)), request_timeout=CONNECT_SECONDS)
-        except ValueError as error:  # librdkafka's own check of the names
-            raise ConfigurationError(f"{names[0]!r} is not a name of a topic: {error}.") from None
-        for name, future in answers.items():
+        with self._session.admin() as admin:
             try:
-                answer = future.result()
-            except KafkaException as error:
-                if error.args[0].code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION):
-                    raise self._admin.explain(error, f"describing topic {name}") from error
-            else:
-                copies = [len(partition.replicas) for partition in answer.partitions] or [0]
-                found[name] = TopicDescription(
-                    spelled(str(answer.topic_id)), len(answer.partitions), max(copies), min(copies)
-                )
+                answers = admin.client.describe_topics(TopicCollection(list(names)), request_timeout=CONNECT_SECONDS)
+            except ValueError as error:  # librdkafka's own check of the names
+                raise ConfigurationError(f"{names[0]!r} is not a name of a topic: {error}.") from None
+            for name, future in answers.items():
+                try:
+                    answer = future.result()
+                except KafkaException as error:
+                    if error.args[0].code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION):
+                        raise admin.explain(error, f"describing topic {name}") from error
+                else:
+                    copies = [len(partition.replicas) for partition in answer.partitions] or [0]
+                    found[name] = TopicDescription(
+                        spelled(str(answer.topic_id)), len(answer.partitions), max(copies), min(copies)
+                    )
         return found
 
 

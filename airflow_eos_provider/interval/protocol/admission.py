@@ -25,6 +25,7 @@ from airflow_eos_provider.interval.protocol.stage import OnStep, Report, silent
 from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.kafka.producer import TransactionalProducer, TransactionExpiredError, UndecidedError
+from airflow_eos_provider.kafka.session import Kafka
 
 #: The steps in their order.
 STEPS = ("planner init", "planner read control", "planner read ledger", "planner write plan", "planner commit plan")
@@ -94,6 +95,7 @@ class Planner:
     :param ledger: what is known of the ledger so far; it is brought up to date.
     :param ledger_topic: reads it from where ``ledger`` ends.
     :param topics: the run's topics, as its coordinator has looked at them.
+    :param kafka: a session with the pipeline's cluster, whose clients are used.
     """
 
     def __init__(
@@ -103,10 +105,12 @@ class Planner:
         ledger_topic: TopicReader,
         topics: SameTopics,
         *,
+        kafka: Kafka | None = None,
         report: Report = silent,
         on_step: OnStep = silent,
     ) -> None:
         self._pipeline = pipeline
+        self._kafka = kafka or pipeline.kafka
         self._ledger = ledger
         self._ledger_topic = ledger_topic
         self._topics = topics
@@ -168,7 +172,7 @@ class Planner:
     def _read_control(self) -> ControlState:
         self._step("planner read control")
         control = ControlState(self._pipeline.control_topic)
-        control.apply(TopicReader(self._pipeline.kafka, self._pipeline.control_topic, report=self._report).read())
+        control.apply(TopicReader(self._kafka, self._pipeline.control_topic, report=self._report).read())
         return control
 
     def _read_ledger(self) -> None:

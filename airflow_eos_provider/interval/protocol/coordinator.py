@@ -120,6 +120,7 @@ from airflow_eos_provider.interval.protocol.visible import Visibility
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.kafka.producer import TransactionalProducer
+from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.transactions import TransactionsClient
 
 __all__ = ["Completed", "Coordinator", "IncompleteError", "SliceResult", "Stage"]
@@ -179,10 +180,11 @@ class Coordinator:
         self._began = time.monotonic()
         self._producer: TransactionalProducer | None = None
         self._transactions: TransactionsClient | None = None
+        self._session = Session(pipeline.kafka)  # one client of each kind for the whole run
         self._ledger = LedgerState(pipeline.name)
-        self._ledger_topic = TopicReader(pipeline.kafka, pipeline.ledger_topic, report=report)
+        self._ledger_topic = TopicReader(self._session, pipeline.ledger_topic, report=report)
         self._control_keys: set[bytes] = set()
-        self._topics = SameTopics(pipeline, run, report=report)
+        self._topics = SameTopics(pipeline, run, report=report, kafka=self._session)
         self.plan_source: Mapping[str, Any] = {}
 
     def __enter__(self) -> Self:
@@ -197,6 +199,7 @@ class Coordinator:
         if self._transactions is not None:
             self._transactions.__exit__(None, None, None)
             self._transactions = None
+        self._session.close()
 
     # What callers do
 
@@ -327,7 +330,9 @@ class Coordinator:
         :raises FencedError: another coordinator has taken over.
         """
         # What of it is in the target is for the ledger to say, so a target that is not there any more is no hindrance.
-        self._topics = SameTopics(replace(self._pipeline, topic=None), self._run, report=self._report)
+        self._topics = SameTopics(
+            replace(self._pipeline, topic=None), self._run, report=self._report, kafka=self._session
+        )
         self._topics.prepare()
         self._init()
         state = self._read_control("read control")
@@ -415,7 +420,7 @@ class Coordinator:
     def _read_control(self, step: str) -> RunState:
         self._step(step)
         control = ControlState(self._pipeline.control_topic)
-        control.apply(TopicReader(self._pipeline.kafka, self._pipeline.control_topic, report=self._report).read())
+        control.apply(TopicReader(self._session, self._pipeline.control_topic, report=self._report).read())
         self._topics.compare(control)
         state = control.run(self._run)
         self._control_keys |= state.keys
@@ -435,7 +440,13 @@ class Coordinator:
         if plan.run != self._run:
             raise EosError(f"The plan is of {plan.run}.", expected=f"a plan of {self._run}")
         planner = Planner(
-            self._pipeline, self._ledger, self._ledger_topic, self._topics, report=self._report, on_step=self._step
+            self._pipeline,
+            self._ledger,
+            self._ledger_topic,
+            self._topics,
+            kafka=self._session,
+            report=self._report,
+            on_step=self._step,
         )
         found = planner.admit(plan)
         if isinstance(found, RunPlan):
@@ -470,15 +481,15 @@ class Coordinator:
             self._require_markers(stage, self._pipeline.topic)
 
     def _require_markers(self, stage: Stage, topic: str) -> None:
-        if lost := lost_markers(self._client(), self._pipeline, self._run, topic):
+        if lost := lost_markers(self._client(), self._pipeline, self._run, topic, self._session):
             self.require_current(stage)  # or else they are a newer driver's
             raise lost_marker_error(self._run, topic, lost)
 
     def _await_readers(self, stage: Stage, named_by_rows: set[str]) -> None:
         for topic in sorted(named_by_rows):
             self._require_markers(stage, topic)
-        settings, timeout_ms = self._pipeline.kafka, self._pipeline.visibility_timeout_ms
-        waiting = Visibility(settings, self._run, timeout_ms=timeout_ms, client=self._client, report=self._report)
+        timeout_ms = self._pipeline.visibility_timeout_ms
+        waiting = Visibility(self._session, self._run, timeout_ms=timeout_ms, client=self._client, report=self._report)
         waiting.wait(sorted(named_by_rows | ({self._pipeline.topic} if self._pipeline.topic else set())))
 
     def _write_complete(self, record: CompleteRecord, stage: Stage) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from airflow_eos_provider.connect.jackson import Json, encode, hash_map_order
@@ -21,6 +22,8 @@ from airflow_eos_provider.kafka.read import LogRecord
 
 #: Digests add up modulo this.
 DIGEST_MODULUS = 1 << 128
+
+_KEY_AND_VALUE = attrgetter("key", "value")
 
 #: The digest of no records.
 NO_DIGEST = f"{0:032x}"
@@ -112,14 +115,13 @@ class LedgerState:
     def apply(self, records: Iterable[LogRecord]) -> None:
         """Go on with further records."""
         latest, prefix = self._latest, self._prefix
-        for record in records:
-            key = record.key
+        for key, value in map(_KEY_AND_VALUE, records):
             if key is None or not key.startswith(prefix):
                 continue
-            if record.value is None:
+            if value is None:
                 latest.pop(key, None)
             else:
-                latest[key] = record.value
+                latest[key] = value
 
     def completed(self, run: Run) -> CompleteRecord | None:
         """The run's ``complete``, None if it is not complete."""
@@ -145,20 +147,27 @@ class LedgerState:
 
     def overlapping(self, interval: Interval) -> list[Run]:
         """The complete runs whose interval overlaps this one, all revisions of itself included."""
-        # Text order is time order in canonical names, and comparing text is what a large ledger can afford.
-        start, _, end = interval.name.partition("/")
-        found = []
-        for name, _ in self._complete_names():
-            other_start, other_end = name[:20], name[21:41]
-            if other_start < end and start < other_end:
-                found.append(Run.parse(f"{self._pipeline}@{name}"))
-        return found
+        # Text order is time order in canonical names, and comparing bytes is what a large ledger can afford. Most
+        # intervals end before this one begins, so that is asked first.
+        start, _, end = interval.name.encode().partition(b"/")
+        prefix = self._complete_prefix
+        first = len(prefix)
+        ends_at = slice(first + len(start) + 1, first + len(start) + 1 + len(end))
+        found = [
+            key
+            for key in self._latest
+            if key[ends_at] > start and key.startswith(prefix) and key[first : first + len(start)] < end
+        ]
+        return [Run.parse(f"{self._pipeline}@{self._name_in(key)}") for key in found]
 
     def _complete_names(self) -> Iterator[tuple[str, bytes]]:
-        prefix = self._complete_prefix
         for key, value in self._latest.items():
-            if key.startswith(prefix):
-                yield key[len(prefix) : -len(b'"}]')].decode(), value
+            if key.startswith(self._complete_prefix):
+                yield self._name_in(key), value
+
+    def _name_in(self, key: bytes) -> str:
+        """The interval's name in the key of a ``complete``."""
+        return key[len(self._complete_prefix) : -len(b'"}]')].decode()
 
 
 def _complete(run: Run, document: dict[str, Any]) -> CompleteRecord:

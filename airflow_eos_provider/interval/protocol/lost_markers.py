@@ -12,22 +12,26 @@ from airflow_eos_provider.connect.transactional_ids import task_number
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.kafka.session import Kafka
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.transactions import ActiveProducer, TransactionsClient
 
 
-def lost_markers(client: TransactionsClient, pipeline: Pipeline, run: Run, topic: str) -> tuple[ActiveProducer, ...]:
+def lost_markers(
+    client: TransactionsClient, pipeline: Pipeline, run: Run, topic: str, kafka: Kafka | None = None
+) -> tuple[ActiveProducer, ...]:
     """Where a transaction of a run's tasks is open in a partition of a target topic.
 
     After the tasks' ids are fenced no such transaction is open for their coordinators, so each that a partition still
     holds open has lost its marker; or a newer driver has begun.
 
     :param topic: the pipeline's, or one that rows have named.
+    :param kafka: a session with the pipeline's cluster, whose client is used.
     :raises UnreachableError: a partition's leader did not answer.
     """
     prefix = pipeline.task_id_prefix(run)
     ours = {one.producer_id for one in client.list(prefix) if task_number(one.transactional_id, prefix) is not None}
-    described = Topics(pipeline.kafka).describe([topic]).get(topic)
+    described = Topics(kafka or pipeline.kafka).describe([topic]).get(topic)
     producers = client.active_producers(topic, range(described.partitions if described else 0))
     return tuple(p for p in producers if p.transaction_start_offset is not None and p.producer_id in ours)
 

@@ -20,6 +20,7 @@ from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.protocol.topics import find_topics, prepare_topics
 from airflow_eos_provider.interval.topic_ids import Pinned, Pins, TopicChangedError, require_same
 from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.session import Kafka
 from airflow_eos_provider.kafka.topics import Topics
 
 
@@ -29,10 +30,12 @@ class SameTopics:
     :param pipeline: the run's; the target of one that names none is not compared.
     :param run: the run.
     :param report: receives a line where a record pins nothing.
+    :param kafka: a session with the pipeline's cluster, whose clients are used.
     """
 
-    def __init__(self, pipeline: Pipeline, run: Run, *, report: Report = silent) -> None:
+    def __init__(self, pipeline: Pipeline, run: Run, *, report: Report = silent, kafka: Kafka | None = None) -> None:
         self._pipeline = pipeline
+        self._kafka = kafka or pipeline.kafka
         self._run = run
         self._report = report
         self._found: Pins | None = None
@@ -42,7 +45,7 @@ class SameTopics:
     def found(self) -> Pins:
         """The topics as they were looked at first; ``complete`` pins these."""
         if self._found is None:
-            self._found = find_topics(self._pipeline)
+            self._found = find_topics(self._pipeline, self._kafka)
         return self._found
 
     def prepare(self) -> None:
@@ -52,7 +55,7 @@ class SameTopics:
             pipeline.
         :raises EosError: as :func:`~airflow_eos_provider.interval.protocol.topics.prepare_topics` does.
         """
-        self._found, control_was_there = prepare_topics(self._pipeline, self._require_new_pipeline)
+        self._found, control_was_there = prepare_topics(self._pipeline, self._require_new_pipeline, self._kafka)
         if control_was_there:
             # As far as is stable: only the init that is to follow ends what this run's last driver may have left open.
             self.compare(self._control(self._reader().read_stable()))
@@ -76,7 +79,7 @@ class SameTopics:
 
         :raises TopicChangedError: a topic was deleted or made anew since.
         """
-        self._require_same([Pinned("when it was begun", self.found)], find_topics(self._pipeline))
+        self._require_same([Pinned("when it was begun", self.found)], find_topics(self._pipeline, self._kafka))
 
     def _require_same(self, pinned: list[Pinned], found: Pins) -> None:
         for record in require_same(str(self._run), pinned, found):
@@ -88,7 +91,7 @@ class SameTopics:
                 )
 
     def _reader(self) -> TopicReader:
-        return TopicReader(self._pipeline.kafka, self._pipeline.control_topic, report=self._report)
+        return TopicReader(self._kafka, self._pipeline.control_topic, report=self._report)
 
     def _control(self, records: Iterable[LogRecord]) -> ControlState:
         control = ControlState(self._pipeline.control_topic)
@@ -102,7 +105,7 @@ class SameTopics:
         planned = control.planned(pipeline.name)
         if pipeline.name not in control.pipelines and not planned:
             return
-        if Topics(pipeline.kafka).is_there(pipeline.ledger_topic):
+        if Topics(self._kafka).is_there(pipeline.ledger_topic):
             return  # another driver has made it meanwhile, and then noted it
         pins = control.pipelines.get(pipeline.name) or next((p for r in planned if (p := control.run(r).pins)), None)
         known = f"its ledger is {pins.ledger}" if pins else f"{planned[0]} is under way" if planned else "it had one"

@@ -24,6 +24,7 @@ from airflow_eos_provider.interval.protocol.topics import TargetTopics
 from airflow_eos_provider.interval.record_columns import RECORD_COLUMNS, check_columns, is_text
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.kafka.producer import Headers, TransactionalProducer
+from airflow_eos_provider.kafka.session import Kafka
 
 #: A queue of librdkafka's that keeps the network busy while rows are turned into records.
 _PRODUCER = {"linger.ms": "20", "batch.size": "1000000", "queue.buffering.max.messages": "500000"}
@@ -206,16 +207,22 @@ class SliceWriter:
     :param stage: the generation whose slices are written.
     :param producer: the id's holder, initialised.
     :param on_step: called with each step before it is taken.
+    :param kafka: a session with the pipeline's cluster, whose client looks topics up.
     """
 
     def __init__(
-        self, pipeline: Pipeline, stage: Stage, producer: TransactionalProducer, on_step: OnStep = silent
+        self,
+        pipeline: Pipeline,
+        stage: Stage,
+        producer: TransactionalProducer,
+        on_step: OnStep = silent,
+        kafka: Kafka | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._stage = stage
         self._producer = producer
         self._step = on_step
-        self._topics = TargetTopics(pipeline.kafka)
+        self._topics = TargetTopics(kafka or pipeline.kafka)
 
     def write(self, number: int, batches: Iterable[pa.RecordBatch]) -> SliceResult:
         """Write one slice: begin, produce, flush, ledger record last, commit.

@@ -30,6 +30,7 @@ from airflow_eos_provider.interval.protocol.stage import OnStep, Report, SliceRe
 from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.kafka.producer import TransactionalProducer
+from airflow_eos_provider.kafka.session import Session
 
 #: The steps in their order; the last five are taken for each slice.
 STEPS = (
@@ -74,6 +75,7 @@ class Task:
         self._number = number
         self._report = report
         self._step = on_step
+        self._session = Session(pipeline.kafka)  # one client of each kind for the whole attempt
         self._producer: TransactionalProducer | None = None
         self._writer: SliceWriter | None = None
         self._to_do: set[int] = set()
@@ -87,6 +89,7 @@ class Task:
         if self._producer is not None:
             self._producer.abort()
             self._producer = self._writer = None
+        self._session.close()
 
     @property
     def slices(self) -> tuple[int, ...]:
@@ -138,7 +141,7 @@ class Task:
         self._writer = self._writer_with(self._producer)
 
     def _writer_with(self, producer: TransactionalProducer) -> SliceWriter:
-        return SliceWriter(self._pipeline, self._stage, producer, self._step)
+        return SliceWriter(self._pipeline, self._stage, producer, self._step, kafka=self._session)
 
     def _require_own_generation(self, step: str) -> None:
         """Read the control topic from its beginning, which holds running runs only."""
@@ -173,7 +176,7 @@ class Task:
         return ledger
 
     def _reader(self, topic: str, starts: dict[int, int] | None = None) -> TopicReader:
-        return TopicReader(self._pipeline.kafka, topic, starts, report=self._report)
+        return TopicReader(self._session, topic, starts, report=self._report)
 
     def _outdated(self, why: str) -> FencedError:
         return FencedError(

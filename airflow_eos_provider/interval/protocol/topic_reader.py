@@ -9,9 +9,9 @@ from typing import TypeVar
 from airflow_eos_provider.errors import EosError, ReadTimeoutError, UnreachableError
 from airflow_eos_provider.interval.protocol.stage import Report, silent
 from airflow_eos_provider.interval.protocol.topics import COMPACTION_LAG_MS
-from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.read import LogRecord, Reach, read_to_end
-from airflow_eos_provider.kafka.transactions import TransactionDescription, TransactionsClient
+from airflow_eos_provider.kafka.session import Kafka, session_of
+from airflow_eos_provider.kafka.transactions import TransactionDescription
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class ReportBackoff:
 class TopicReader:
     """Reads a topic on from where it stopped, to an end that is asked for at each call.
 
-    :param settings: the Kafka cluster.
+    :param kafka: the Kafka cluster; a session's clients are used again by the next read.
     :param topic: the topic.
     :param starts: by partition the offset to begin at, and only these partitions are read; None for the whole topic.
     :param report: receives a line when something is waited for.
@@ -79,13 +79,13 @@ class TopicReader:
 
     def __init__(
         self,
-        settings: KafkaSettings,
+        kafka: Kafka,
         topic: str,
         starts: Mapping[int, int] | None = None,
         *,
         report: Report = silent,
     ) -> None:
-        self._settings = settings
+        self._kafka = kafka
         self._topic = topic
         self._report = report
         self._partitions = None if starts is None else tuple(starts)
@@ -123,14 +123,14 @@ class TopicReader:
             stable_only=stable_only,
             compaction_lag_seconds=COMPACTION_LAG_MS / 1000,
         )
-        read = read_to_end(self._settings, self._topic, reach, timeout_seconds=timeout_seconds)
+        read = read_to_end(self._kafka, self._topic, reach, timeout_seconds=timeout_seconds)
         self.positions.update(read.end_offsets)
         return read.records
 
     def _who_holds_it(self) -> str:
         """The open transactions that have a partition of the topic, in words."""
         try:
-            with TransactionsClient(self._settings) as client:
+            with session_of(self._kafka) as session, session.transactions() as client:
                 described = client.describe(client.open_transactions(""))
         except EosError as error:
             return f"an open transaction, probably (which one is unknown: {error.found})"

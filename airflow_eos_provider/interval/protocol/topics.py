@@ -8,7 +8,7 @@ from typing import NamedTuple
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.topic_ids import Pins, TopicPin
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.session import Kafka, settings_of
 from airflow_eos_provider.kafka.topics import TopicDescription, Topics, missing_topic, needed_in_sync
 
 #: Compaction leaves records alone for so long. A read that takes longer asks for new ends, for compaction may by then
@@ -33,15 +33,18 @@ class Prepared(NamedTuple):
     control_was_there: bool
 
 
-def prepare_topics(pipeline: Pipeline, before_new_ledger: Callable[[], None] = lambda: None) -> Prepared:
+def prepare_topics(
+    pipeline: Pipeline, before_new_ledger: Callable[[], None] = lambda: None, kafka: Kafka | None = None
+) -> Prepared:
     """Make the pipeline's ledger and control topic if they are missing, and check all of its topics.
 
+    :param kafka: a session with the pipeline's cluster, whose client is used.
     :param before_new_ledger: called where the ledger is missing beside a control topic that is there. It raises if the
         control topic knows the pipeline: then the ledger is not missing, but lost.
     :raises ConfigurationError: a topic's settings could lose a record, or the target topic is missing.
     :raises UnreachableError: no broker answers.
     """
-    topics = Topics(pipeline.kafka)
+    topics = Topics(kafka or pipeline.kafka)
     ledger, control, target = pipeline.ledger_topic, pipeline.control_topic, pipeline.topic
     found = topics.describe(_names(pipeline))
     control_was_there = control in found
@@ -62,12 +65,13 @@ def prepare_topics(pipeline: Pipeline, before_new_ledger: Callable[[], None] = l
     return Prepared(_pins(pipeline, found), control_was_there)
 
 
-def find_topics(pipeline: Pipeline) -> Pins:
+def find_topics(pipeline: Pipeline, kafka: Kafka | None = None) -> Pins:
     """The topics that the pipeline has now; one that is missing has no id.
 
+    :param kafka: a session with the pipeline's cluster, whose client is used.
     :raises UnreachableError: no broker answers.
     """
-    return _pins(pipeline, Topics(pipeline.kafka).find(_names(pipeline)))
+    return _pins(pipeline, Topics(kafka or pipeline.kafka).find(_names(pipeline)))
 
 
 def _names(pipeline: Pipeline) -> list[str]:
@@ -84,11 +88,12 @@ class TargetTopics:
 
     Without it a row with a wrong topic would cost librdkafka's half minute of hoping, or make the topic.
 
+    :param kafka: the Kafka cluster; a session's client is used.
     :ivar known: those that are, and how many partitions each has.
     """
 
-    def __init__(self, settings: KafkaSettings) -> None:
-        self._settings = settings
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
         self._topics: Topics | None = None
         self.known: dict[str, int] = {}
 
@@ -97,7 +102,7 @@ class TargetTopics:
 
         :raises ConfigurationError: there is no such topic.
         """
-        self._topics = self._topics or Topics(self._settings)
+        self._topics = self._topics or Topics(self._kafka)
         if topic is not None:
             self.require(topic)
 
@@ -108,10 +113,10 @@ class TargetTopics:
         """
         if partition < self.known.get(topic, -1):
             return
-        self._topics = self._topics or Topics(self._settings)
+        self._topics = self._topics or Topics(self._kafka)
         found = self._topics.find([topic]).get(topic)
         if found is None:
-            raise missing_topic(topic, self._settings)
+            raise missing_topic(topic, settings_of(self._kafka))
         if partition >= found.partitions:
             raise ConfigurationError(
                 f"A row names partition {partition} of topic {topic}, which has {found.partitions}.",

@@ -18,9 +18,9 @@ from airflow_eos_provider.errors import EosError, ReadTimeoutError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.protocol.stage import Report, silent
 from airflow_eos_provider.interval.protocol.topic_reader import ReportBackoff, ask_until_answered
-from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.clients import CONNECT_SECONDS
 from airflow_eos_provider.kafka.ends import Ends, Reach
+from airflow_eos_provider.kafka.session import Kafka, session_of
 from airflow_eos_provider.kafka.transactions import (
     ActiveProducer,
     TransactionDescription,
@@ -116,7 +116,7 @@ def holders(
 class Visibility:
     """Waits until a run's records can be read.
 
-    :param settings: the Kafka cluster.
+    :param kafka: the Kafka cluster; a session's client is used.
     :param run: the run, for words.
     :param timeout_ms: how long to wait, milliseconds.
     :param client: gives a client that describes transactions.
@@ -125,14 +125,14 @@ class Visibility:
 
     def __init__(
         self,
-        settings: KafkaSettings,
+        kafka: Kafka,
         run: Run,
         *,
         timeout_ms: int,
         client: Callable[[], TransactionsClient],
         report: Report = silent,
     ) -> None:
-        self._settings = settings
+        self._kafka = kafka
         self._run = run
         self._timeout_ms = timeout_ms
         self._client = client
@@ -171,7 +171,8 @@ class Visibility:
 
     def _ends(self, topic: str, reach: Reach) -> dict[int, int]:
         def ask() -> dict[int, int]:
-            return Ends(QuietAdmin(self._settings), topic, reach, CONNECT_SECONDS).now()
+            with session_of(self._kafka) as session, session.admin() as admin:
+                return Ends(admin, topic, reach, CONNECT_SECONDS).now()
 
         return ask_until_answered(ask, topic, self._report)
 
