@@ -339,18 +339,18 @@ _WRITER = (
         "ledger-record-apart",
         "the ledger record is in the transaction of the data",
         "interval/protocol/slice_writer.py",
-        '            self._step("ledger record")\n',
-        '            self._step("ledger record")\n'
-        "            self._producer.commit()\n"
-        "            self._producer.begin()\n",
+        '                self._step("ledger record")\n',
+        '                self._step("ledger record")\n'
+        "                self._producer.commit()\n"
+        "                self._producer.begin()\n",
         f"{_STORIES}::test_the_ledger_record_is_in_the_transaction_of_the_data[as it is]",
     ),
     _mutant(
         "ledger-record-before-flush",
         "the ledger record comes when the rows are with the brokers",
         "interval/protocol/slice_writer.py",
-        '            self._step("flush")\n            self._producer.flush()\n',
-        '            self._step("flush")\n',
+        '            with stages.of("flush"):\n                self._producer.flush()\n',
+        '            with stages.of("flush"):\n                pass\n',
         "tests/unit/interval/protocol/test_slice_writer_plain.py::test_the_ledger_record_comes_last_and_behind_flushed_rows",
     ),
     _mutant(
