@@ -2,8 +2,8 @@
 
 ``docs/cli.md`` has every command with every option, ``docs/python-api.md`` every public name with its parameters,
 ``docs/acls.md`` every right, ``docs/footprint.md`` what each command leaves behind, ``docs/preflight.md`` every kind of
-finding. They begin with text of their own; below :data:`MARK` all is written from the commands, docstrings and values,
-so that it is said once.
+finding, ``docs/metrics.md`` every metric. They begin with text of their own; below :data:`MARK` all is written from the
+commands, docstrings and values, so that it is said once.
 ``tests/unit/test_reference.py`` fails while a page is not what would be written.
 
 Pages that change with every message or field, ``docs/on-call.md`` and the like, are written into the site only, when it
@@ -349,12 +349,25 @@ def _findings() -> Iterator[str]:
         yield f"| `{kind.name}` | {_cell(kind.asks)} | {_cell(kind.fails)} | {_cell(kind.why)}.{refuses} |\n"
 
 
+# Metrics
+
+
+def _metrics() -> Iterator[str]:
+    from airflow_eos_provider.metrics import METRICS
+
+    yield "\n| name | type | unit | tags | what |\n|---|---|---|---|---|\n"
+    for metric in METRICS:
+        tags = ", ".join(f"`{tag}`" for tag in metric.tags)
+        yield f"| `{metric.name}` | {metric.kind.value} | {metric.unit} | {tags} | {_cell(metric.meaning)} |\n"
+
+
 PAGES: dict[str, Callable[[], Iterable[str]]] = {
     "acls.md": _acls,
     "cli.md": _cli,
     "python-api.md": lambda: _api(public_names()),
     "footprint.md": _footprint,
     "preflight.md": _findings,
+    "metrics.md": _metrics,
 }
 
 

@@ -25,6 +25,7 @@ from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.summary import in_words
 from airflow_eos_provider.interval.verify import (
     RunStatus,
     Verification,
@@ -52,7 +53,7 @@ intervals_app = typer.Typer(
 _RUN = "orders@2026-01-01T05:00:00Z/2026-01-02T05:00:00Z"
 _EXAMPLES = {
     "list": examples("eos intervals list", "eos intervals list --group etl --pipeline orders -o name"),
-    "show": examples(f"eos intervals show {_RUN}"),
+    "show": examples(f"eos intervals show {_RUN}", f"eos intervals show {_RUN} -o wide"),
     "verify": examples(
         "eos intervals verify --pipeline orders --topic orders",
         f"eos intervals verify {_RUN} --topic orders --header eos-run",
@@ -292,6 +293,8 @@ def _show_run(found: RunStatus, *, wide: bool = False) -> None:
     console.print(f"{found.run.name}: {'complete' if found.complete else 'running'}", style="bold", soft_wrap=True)
     if found.complete:
         console.print(f"  {found.records:,} records in {found.slices} slices, digest {found.digest}", soft_wrap=True)
+        for line in found.summary.lines() if wide and found.summary else ():
+            console.print(f"  {line}", soft_wrap=True)
         return
     console.print(
         f"  plan {found.plan_hash}, generation {found.generation}, task count record {found.tasks}", soft_wrap=True
@@ -303,6 +306,25 @@ def _show_run(found: RunStatus, *, wide: bool = False) -> None:
         console.print(f"  to be written: slice {numbers}", soft_wrap=True)
     for name, value in found.source.items():
         console.print(f"  source {name}: {value}", soft_wrap=True)
+    if wide and found.written:
+        _show_slices(found)
+
+
+def _show_slices(found: RunStatus) -> None:
+    """A table of the committed slices of a running run."""
+    shown = table("Committed slices")
+    for name in ("slice", "records", "bytes", "task", "attempt"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    shown.add_column("seconds, before the commit")
+    for number, record in sorted(found.written.items()):
+        measures = record.measures
+        known = (
+            (f"{measures.bytes:,}", str(measures.task), str(measures.attempt), in_words(measures.seconds))
+            if measures is not None
+            else ("", "", "", "not known")
+        )
+        shown.add_row(str(number), f"{record.records:,}", *known)
+    console.print(shown)
 
 
 def _show_verification(found: Verification) -> None:

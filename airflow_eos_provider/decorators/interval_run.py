@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from airflow_eos_provider.interval.interval import Run
     from airflow_eos_provider.interval.pipeline import Pipeline
+    from airflow_eos_provider.interval.protocol.stage import Completed
 
 #: What the function is given when the task runs; it may take any of them, by these names.
 _GIVEN = ("spark", "sc", "interval")
@@ -64,13 +65,15 @@ class _IntervalRunDecoratedOperator(IntervalRun, DecoratedOperator, PySparkOpera
             **kwargs,
         )
         self._wanted: tuple[Pipeline, Run] | None = None
+        self._completed: Completed | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         return self.write_once(context)
 
-    def write(self, context: Context, pipeline: Pipeline, run: Run) -> None:
+    def write(self, context: Context, pipeline: Pipeline, run: Run) -> Completed | None:
         self._wanted = (pipeline, run)
         DecoratedOperator.execute(self, context)
+        return self._completed
 
     def execute_callable(self) -> Any:
         """Called by :class:`PySparkOperator` within the life of its session."""
@@ -95,6 +98,7 @@ class _IntervalRunDecoratedOperator(IntervalRun, DecoratedOperator, PySparkOpera
                 pin_inputs=self.pin_inputs,
                 report=lambda line: self.log.info("%s", line),
             )
+            self._completed = done
             return done.to_dict()
 
         self.python_callable = write

@@ -17,9 +17,10 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.control_topic import ControlState
-from airflow_eos_provider.interval.protocol.ledger import CompleteRecord, LedgerState, add_digests
+from airflow_eos_provider.interval.protocol.ledger import CompleteRecord, LedgerState, SliceRecord, add_digests
 from airflow_eos_provider.interval.protocol.same_topics import SameTopics
 from airflow_eos_provider.interval.protocol.stage import Completed
+from airflow_eos_provider.interval.protocol.summary import RunSummary, decoded
 from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
@@ -50,6 +51,8 @@ class RunStatus:
     :param tasks: of a running run: its last task count record.
     :param plan_hash: of a running run.
     :param source: of a running run: what was pinned.
+    :param summary: of a complete run: what it moved and how long each part took, if that is on record.
+    :param written: of a running run: the ledger's record of each committed slice, by number.
     """
 
     run: Run
@@ -62,6 +65,8 @@ class RunStatus:
     tasks: int | None = None
     plan_hash: str | None = None
     source: Mapping[str, Any] = field(default_factory=dict)
+    summary: RunSummary | None = None
+    written: Mapping[int, SliceRecord] = field(default_factory=dict)
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -85,7 +90,22 @@ class RunStatus:
             "tasks": self.tasks,
             "plan_hash": self.plan_hash,
             "source": dict(self.source),
+            "summary": None if self.summary is None else self.summary.to_dict(),
+            "committed": [_of_slice(number, record) for number, record in sorted(self.written.items())],
         }
+
+
+def _of_slice(number: int, record: SliceRecord) -> dict[str, Any]:
+    """A committed slice; what is not on record of it is None."""
+    measures = record.measures
+    return {
+        "slice": number,
+        "records": record.records,
+        "bytes": None if measures is None else measures.bytes,
+        "task": None if measures is None else measures.task,
+        "attempt": None if measures is None else measures.attempt,
+        "seconds": None if measures is None else dict(measures.seconds),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +160,7 @@ def completion(pipeline: Pipeline, run: Run, *, wait: bool = False) -> Completed
     if found is None:
         return None
     SameTopics(pipeline, run).compare_complete(found)
-    return Completed(run, found.records, found.digest, found.slices, already=True, seconds=0.0)
+    return Completed.of(found)
 
 
 def ledger(pipeline: Pipeline, *, wait: bool = False) -> LedgerState:
@@ -310,7 +330,8 @@ def _between(topic: str, prefix: str, suffix: str) -> bool:
 
 
 def _of_complete(record: CompleteRecord) -> RunStatus:
-    return RunStatus(record.run, True, record.slices, records=record.records, digest=record.digest)
+    summary = decoded(record.summary)
+    return RunStatus(record.run, True, record.slices, records=record.records, digest=record.digest, summary=summary)
 
 
 def _of_running(run: Run, running: ControlState, written: LedgerState) -> RunStatus:
@@ -328,4 +349,5 @@ def _of_running(run: Run, running: ControlState, written: LedgerState) -> RunSta
         tasks=state.task_count,
         plan_hash=plan.hash,
         source=plan.source,
+        written=done,
     )

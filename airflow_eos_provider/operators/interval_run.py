@@ -28,6 +28,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow_eos_provider.assets.intervals import interval_asset
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, RefusedError
 from airflow_eos_provider.hooks.pipeline import DEFAULT_GROUP_ID, DEFAULT_KAFKA_CONN_ID, find_pipeline, run_of
+from airflow_eos_provider.metrics import of_interval
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
 from airflow_eos_provider.processes import ProcessIdentity, identify
 from airflow_eos_provider.public_names import without_extra
@@ -121,8 +122,11 @@ class IntervalRun(BaseOperator):
         """The run that this task is for."""
         return run_of(context, self.pipeline, self.interval, self.revision)
 
-    def write(self, context: Context, pipeline: Pipeline, run: Run) -> None:
-        """Write what is missing of the run and complete it."""
+    def write(self, context: Context, pipeline: Pipeline, run: Run) -> Completed | None:
+        """Write what is missing of the run and complete it.
+
+        :returns: what the job tells of itself, for its tasks' figures alone; None if it cannot be heard.
+        """
         raise NotImplementedError
 
     def forget_job(self, context: Context) -> None:
@@ -132,7 +136,8 @@ class IntervalRun(BaseOperator):
         """Complete the run, unless it is complete.
 
         :returns: the summary: ``run``, ``interval``, ``revision``, ``records``, ``digest``, ``slices``, ``already``,
-            ``seconds``.
+            ``seconds``, and ``metrics``: what was moved and how long each part took, with an entry a task; None if a
+            version completed the run that did not say.
         :raises AirflowFailException: a person has to act first.
         """
         from airflow_eos_provider.interval.verify import completion
@@ -142,10 +147,10 @@ class IntervalRun(BaseOperator):
             run = self.run_of(context)
             pipeline = self.find_pipeline()
             done = completion(pipeline, run)
-            already = done is not None
+            already, job = done is not None, None
             if done is None:
                 self.log.info("%s is not complete", run.name)
-                self.write(context, pipeline, run)
+                job = self.write(context, pipeline, run)
                 # To the end: another interval's open transaction may precede our `complete`.
                 done = completion(pipeline, run, wait=True)
             if done is None:
@@ -155,7 +160,10 @@ class IntervalRun(BaseOperator):
                     remedy="See the job's log. The next try goes on with the slices that are left.",
                 )
         self.log.info("%s is complete: %s records in %s slices", run.name, f"{done.records:,}", done.slices)
-        summary = _summary(done, run, already, time.monotonic() - started)
+        summary = _summary(done, run, already, time.monotonic() - started, job)
+        for line in () if done.summary is None else done.summary.lines():
+            self.log.info("%s: %s", run.name, line)
+        of_interval(summary, pipeline=self.pipeline, group_id=self.group_id)
         self._announce(context, summary)
         return summary
 
@@ -189,12 +197,12 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
         self.name = kwargs.get("name") or f"eos-{self.pipeline}"
         self.function = function
         self.arguments = arguments
-        self._failure = Failure()
+        self._heard = JobWords()
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the base's returns nothing
         return self.write_once(context)
 
-    def write(self, context: Context, pipeline: Pipeline, run: Run) -> None:
+    def write(self, context: Context, pipeline: Pipeline, run: Run) -> Completed | None:
         from airflow_eos_provider.interval.spark.job import JobSpec
 
         specification = JobSpec(
@@ -208,7 +216,7 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
             pin_inputs=self.pin_inputs,
             key=(self.key,) if isinstance(self.key, str) else tuple(self.key),
         )
-        self._failure = Failure()
+        self._heard = JobWords()
         self._hook = self._get_hook()
         with secret_file(specification.to_dict()) as path:
             self._hand_over(path)
@@ -216,6 +224,7 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
                 SparkSubmitOperator.execute(self, context)
             except AirflowException as error:
                 raise self._explain(run, error) from error
+        return self._heard.completed
 
     def forget_job(self, context: Context) -> None:
         """A job that succeeded is not submitted again by :class:`ResumableJobMixin`, whatever the ledger says."""
@@ -234,7 +243,7 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
     def _get_hook(self) -> SparkSubmitHook:
         hook = super()._get_hook()
         read = hook._process_spark_submit_log
-        hook._process_spark_submit_log = lambda itr: read(self._failure.watch(itr))  # type: ignore[method-assign]
+        hook._process_spark_submit_log = lambda itr: read(self._heard.watch(itr))  # type: ignore[method-assign]
         if hook._connection["master"].startswith("local"):
             # PySpark's workers are otherwise started by whatever python3 is first on the PATH.
             hook._env_vars = {"PYSPARK_PYTHON": sys.executable, **(hook._env_vars or {})}
@@ -260,8 +269,8 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
 
     def _explain(self, run: Run, error: AirflowException) -> Exception:
         submission = getattr(self._hook, "_submit_sp", None)
-        code = self._failure.exit_code or (submission.returncode if submission is not None else None)
-        reason = self._failure.reason or str(error)
+        code = self._heard.exit_code or (submission.returncode if submission is not None else None)
+        reason = self._heard.reason or str(error)
         if code == FencedError.exit_code:
             return AirflowFailException(
                 f"{run.name} was taken over by another run of the same interval: {reason}\n"
@@ -275,28 +284,36 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
         )
 
 
-class Failure:
-    """How a job says that it failed, picked from among Spark's lines.
+class JobWords:
+    """What a job says of its end, picked from among Spark's lines.
 
     :ivar reason: the job's own error, if it reported one.
     :ivar exit_code: the job's own; where the driver runs in the cluster, spark-submit has another.
+    :ivar completed: what it has completed, if it says so. The ledger decides; this has the figures of its tasks.
     """
 
     def __init__(self) -> None:
         self.reason: str | None = None
         self.exit_code: int | None = None
+        self.completed: Completed | None = None
 
     def watch(self, lines: Iterable[str]) -> Iterator[str]:
         """Pass the lines on."""
-        from airflow_eos_provider.interval.spark.job import FAILURE_PREFIX
+        from airflow_eos_provider.interval.spark.job import FAILURE_PREFIX, RESULT_PREFIX
 
         for line in lines:
-            _, found, text = line.partition(FAILURE_PREFIX)
-            if found:
-                with contextlib.suppress(ValueError, KeyError, TypeError):  # it may be cut short on its way
-                    document = json.loads(text)
+            with contextlib.suppress(EosError, ValueError, KeyError, TypeError):  # it may be cut short on its way
+                if FAILURE_PREFIX in line:
+                    document = json.loads(line.partition(FAILURE_PREFIX)[2])
                     self.reason, self.exit_code = str(document["message"]), int(document["exit_code"])
+                elif RESULT_PREFIX in line:
+                    self._take(json.loads(line.partition(RESULT_PREFIX)[2]))
             yield line
+
+    def _take(self, document: Mapping[str, Any]) -> None:
+        from airflow_eos_provider.interval.protocol.stage import Completed
+
+        self.completed = Completed.from_dict(document)
 
 
 @contextmanager
@@ -334,7 +351,11 @@ def _remove_files_of_the_dead() -> None:
             path.unlink()
 
 
-def _summary(done: Completed, run: Run, already: bool, seconds: float) -> dict[str, Any]:
+def _summary(done: Completed, run: Run, already: bool, seconds: float, job: Completed | None) -> dict[str, Any]:
+    tasks = () if job is None or job.run != run else job.tasks
+    metrics = None
+    if done.summary is not None:
+        metrics = {**done.summary.to_dict(), "tasks": [task.to_dict() for task in tasks]}
     return {
         "run": run.name,
         "interval": run.interval.name,
@@ -344,4 +365,5 @@ def _summary(done: Completed, run: Run, already: bool, seconds: float) -> dict[s
         "slices": done.slices,
         "already": already,
         "seconds": round(seconds, 3),
+        "metrics": metrics,
     }

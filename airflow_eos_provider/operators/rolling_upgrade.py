@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,9 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
+from airflow_eos_provider.errors import GateFailedError, RolloutPausedError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.metrics import ROLLS_FAILED, ROLLS_PAUSED, of_roll
 from airflow_eos_provider.operators.approved import NOBODY_ASKED, actor_of, is_true, require_approved
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
 from airflow_eos_provider.triggers.gate import ConnectGateTrigger
@@ -230,9 +233,13 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
             plan = self._approved_plan()
             controller = self._controller(context)
             take_over = is_true(self.take_over)
-            if not self.deferrable:
-                return controller.apply(plan, take_over=take_over).to_dict()
-            return self._report_or_defer(context, controller.advance(plan, take_over=take_over))
+            with _counted_stops(plan):
+                outcome: RolloutReport | GateState
+                if self.deferrable:
+                    outcome = controller.advance(plan, take_over=take_over)
+                else:
+                    outcome = controller.apply(plan, take_over=take_over)
+            return self._report_or_defer(context, outcome, plan)
 
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Called with the trigger's event; nothing else is left of the process that was deferred."""
@@ -246,8 +253,9 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
         with no_retry_where_pointless():
             plan = self._approved_plan()
             gate = GateState.from_dict(event["wait"])
-            outcome = self._controller(context).go_on(plan, gate, hands_over=can_defer)
-            return self._report_or_defer(context, outcome)
+            with _counted_stops(plan):
+                outcome = self._controller(context).go_on(plan, gate, hands_over=can_defer)
+            return self._report_or_defer(context, outcome, plan)
 
     def _approved_plan(self) -> Plan:
         from airflow_eos_provider.rollout.plan.plan import Plan
@@ -268,11 +276,13 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
             task=self._task_name(context),
         )
 
-    def _report_or_defer(self, context: Context, outcome: RolloutReport | GateState) -> dict[str, Any]:
+    def _report_or_defer(self, context: Context, outcome: RolloutReport | GateState, plan: Plan) -> dict[str, Any]:
         from airflow_eos_provider.rollout.gate.state import GateState
 
         if not isinstance(outcome, GateState):
-            return outcome.to_dict()
+            report = outcome.to_dict()
+            of_roll(report, group_id=plan.group_id)
+            return report
         settings = self._settings()
         self.defer(
             trigger=ConnectGateTrigger(
@@ -298,6 +308,20 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
         dag_run, index = context["dag_run"], getattr(context["ti"], "map_index", -1)
         name = f"{dag_run.dag_id}/{dag_run.run_id}/{self.task_id}"
         return name if index is None or index < 0 else f"{name}[{index}]"
+
+
+@contextmanager
+def _counted_stops(plan: Plan) -> Iterator[None]:
+    """Count a roll that a gate has stopped, or that has paused."""
+    tags = {"group_id": plan.group_id, "to": str(plan.target)}
+    try:
+        yield
+    except GateFailedError:
+        ROLLS_FAILED.send(1, tags)
+        raise
+    except RolloutPausedError:
+        ROLLS_PAUSED.send(1, tags)
+        raise
 
 
 class ConnectVerifyOperator(_ConnectOperator):

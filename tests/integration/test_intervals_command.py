@@ -127,6 +127,27 @@ def test_complete_and_running_runs_are_listed_and_shown(lab: Lab, make_pipeline:
     assert eos(lab, "show", day(1).name, "--pipeline", "listed", "--json")["digest"] == first["digest"]
 
 
+def test_what_a_run_moved_and_how_long_it_took_is_shown(lab: Lab, make_pipeline: Callable[[str], Pipeline]) -> None:
+    pipeline = make_pipeline("measured")
+    complete, running = Run("measured", day(1)), Run("measured", day(2))
+    write(pipeline, complete)
+    write(pipeline, running, only=1)
+
+    summary = eos(lab, "show", complete.name, "--json")["summary"]
+    size = sum(len(row) for number in range(SLICES) for row in rows(complete, number)[0].column(0).to_pylist()) * 2
+    assert (summary["transactions"], summary["bytes"]) == (SLICES, size)
+    assert summary["transaction_records"] == [ROWS, ROWS, ROWS]
+    assert summary["attempts_fenced"] == 0
+    assert {"begin", "fence", "stage", "read", "produce", "flush", "read_back"} <= set(summary["seconds"])
+    assert f"{SLICES} transactions, {size:,} bytes" in eos(lab, "show", complete.name, "-o", "wide")
+    assert "transactions" not in eos(lab, "show", complete.name)
+
+    (slice_,) = eos(lab, "show", running.name, "--json")["committed"]
+    assert (slice_["slice"], slice_["records"], slice_["task"], slice_["attempt"]) == (0, ROWS, 0, 0)
+    assert set(slice_["seconds"]) == {"read", "produce", "flush"}
+    assert "Committed slices" in eos(lab, "show", running.name, "-o", "wide")
+
+
 def test_a_run_that_nobody_knows_is_an_error(lab: Lab, make_pipeline: Callable[[str], Pipeline]) -> None:
     make_pipeline("empty")
     with pytest.raises(ConfigurationError, match="Nothing of empty@"):

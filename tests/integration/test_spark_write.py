@@ -12,7 +12,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator, IncompleteError
 from airflow_eos_provider.interval.protocol.input_check import InputChangedError
+from airflow_eos_provider.interval.protocol.summary import rounded
 from airflow_eos_provider.interval.spark import by_slice, register, write_interval
 from airflow_eos_provider.interval.spark import write as spark_front
 from airflow_eos_provider.interval.spark.file_listing import files_source
@@ -169,6 +170,23 @@ def test_a_dataframe_arrives_exactly_once_and_a_second_run_is_a_no_op(spark: Spa
     assert again.already
     assert (again.records, again.digest) == (done.records, done.digest)
     target.require_exactly_once(jobs.numbered_values(DAY))
+
+
+def test_a_run_tells_what_it_moved_and_where_its_seconds_went(spark: SparkSession, target: Target) -> None:
+    frame = spark.range(1000).selectExpr("cast(id as string) as key", "cast(id as string) as value")
+    done = write_interval(frame, target.pipeline, DAY, slices=4, tasks=2)
+
+    size = 2 * sum(len(str(number)) for number in range(1000))
+    assert done.summary is not None
+    assert (done.summary.transactions, done.summary.bytes) == (4, size)
+    parts = {"read", "shuffle", "produce", "flush", "commit", "begin", "fence", "stage", "read_back"}
+    assert parts == set(done.summary.seconds)
+    assert sorted((task.task, task.slices, task.attempt) for task in done.tasks) == [(0, 2, 0), (1, 2, 0)]
+    assert sum(task.bytes for task in done.tasks) == size
+    assert all(set(task.seconds) == {"read", "produce", "flush", "commit"} for task in done.tasks)
+    again = write_interval(frame, target.pipeline, DAY, slices=4, tasks=2)
+    assert again.already
+    assert again.summary == replace(done.summary, seconds=rounded(done.summary.seconds))
 
 
 def test_a_revision_writes_a_changed_source_anew(spark: SparkSession, target: Target) -> None:

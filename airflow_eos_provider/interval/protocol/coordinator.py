@@ -115,6 +115,7 @@ from airflow_eos_provider.interval.protocol.stage import (
     deal,
     silent,
 )
+from airflow_eos_provider.interval.protocol.summary import StepClock, by_task, encoded, summarise
 from airflow_eos_provider.interval.protocol.topic_reader import ReportBackoff, TopicReader
 from airflow_eos_provider.interval.protocol.visible import Visibility
 from airflow_eos_provider.interval.slices import RunPlan
@@ -156,6 +157,9 @@ _FENCE_SECONDS = 120.0
 #: After so many seconds of it a line says whom the fencing waits for; then after twice as many, and so on.
 _FENCE_REPORT_SECONDS = 1.0
 
+#: A line each is reported of so many tasks; the result has all.
+_SHOWN_TASKS = 20
+
 
 class Coordinator:
     """The coordinator of one run; a context manager.
@@ -176,7 +180,8 @@ class Coordinator:
         self._pipeline = pipeline
         self._run = run
         self._report = report
-        self._step = on_step
+        self._step = self._clock = StepClock(on_step)
+        self._fenced = 0
         self._began = time.monotonic()
         self._producer: TransactionalProducer | None = None
         self._transactions: TransactionsClient | None = None
@@ -241,15 +246,24 @@ class Coordinator:
             return stage
         self._step(COMPARE_STEP)
         self._report(f"{self._run}: comparing the input with {len(stage.committed)} committed slices")
-        return require_same_rows(stage, figures(sorted(stage.committed)))
+        compared = require_same_rows(stage, figures(sorted(stage.committed)))
+        self._clock.turn("stage")
+        return compared
 
     def finish(
-        self, stage: Stage, figures: Callable[[Collection[int]], Mapping[int, SliceFigures]] | None = None
+        self,
+        stage: Stage,
+        figures: Callable[[Collection[int]], Mapping[int, SliceFigures]] | None = None,
+        *,
+        written: Sequence[SliceResult] = (),
+        seconds: Mapping[str, float] | None = None,
     ) -> Completed:
         """Complete the run after its stage.
 
         :param figures: given where the stage's tasks may have read two evaluations of the input: it evaluates the input
             once more, and counts and sums up the rows of the slices that it is given the numbers of.
+        :param written: what the stage's tasks reported, for the summary alone: the ledger decides what is committed.
+        :param seconds: what else is known of how long parts of the stage took, likewise.
         :raises IncompleteError: slices are not committed. The run may be begun again.
         :raises TopicChangedError: a topic was deleted or made anew since the run was begun.
         :raises InputChangedError: a committed slice has other rows in that evaluation; the run is not completed.
@@ -281,19 +295,27 @@ class Coordinator:
             )
         if figures is not None:
             self._compare_output({number: SliceFigures.of(record) for number, record in done.items()}, figures)
+        self._clock.turn("read_back")
+        self._await_readers(stage, {topic for r in done.values() for topic in r.topics})
+        self._clock.turn("complete")
+        parts = {part: spent for part, spent in self._clock.seconds.items() if part != "complete"}
+        summary = summarise(done, fenced=self._fenced, written=written, seconds={**(seconds or {}), **parts})
         record = CompleteRecord(
             run=self._run,
             records=sum(r.records for r in done.values()),
             digest=add_digests(r.digest for r in done.values()),
             slices=len(stage.slices),
             pins=self._topics.found,
+            summary=encoded(summary),
         )
-        self._await_readers(stage, {topic for r in done.values() for topic in r.topics})
         self._write_complete(record, stage)
         self._step("done")
-        seconds = time.monotonic() - self._began
-        self._report(f"{self._run}: complete, {record.records} records in {record.slices} slices, {seconds:.1f} s")
-        return Completed(self._run, record.records, record.digest, record.slices, already=False, seconds=seconds)
+        took = time.monotonic() - self._began
+        self._report(f"{self._run}: complete, {record.records} records in {record.slices} slices, {took:.1f} s")
+        tasks = by_task(stage, done, written)
+        for line in (*summary.lines(), *map(str, tasks[:_SHOWN_TASKS])):
+            self._report(f"{self._run}: {line}")
+        return replace(Completed.of(record, already=False, seconds=took), tasks=tasks)
 
     def _compare_output(
         self,
@@ -394,7 +416,7 @@ class Coordinator:
         self._topics.compare_complete(record)
         seconds = time.monotonic() - self._began
         self._report(f"{self._run}: already complete, {record.records} records")
-        return Completed(self._run, record.records, record.digest, record.slices, already=True, seconds=seconds)
+        return Completed.of(record, seconds=seconds)
 
     def _superseded(self, generation: int, state: RunState) -> FencedError:
         newest = "the run is complete or given up" if state.generation is None else f"the newest is {state.generation}"
@@ -466,6 +488,7 @@ class Coordinator:
         counted = [self._pipeline.transactional_id(self._run, n) for n in range(state.task_count or 0)]
         # Digits only: the coordinator's own id has that prefix, too.
         opened = [i for i in self._client().open_transactions(prefix) if task_number(i, prefix) is not None]
+        self._fenced += len(opened)
         self._fence_ids([*counted, *opened])
 
     def _write_task_count(self, tasks: int) -> None:

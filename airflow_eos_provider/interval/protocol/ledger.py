@@ -8,8 +8,8 @@ never removed; the slices' records are, with it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
@@ -29,6 +29,39 @@ _KEY_AND_VALUE = attrgetter("key", "value")
 NO_DIGEST = f"{0:032x}"
 
 
+#: The stages of a slice that are over when its ledger record is written, in milliseconds there.
+_MEASURED_STAGES = ("read", "produce", "flush")
+
+
+@dataclass(frozen=True, slots=True)
+class SliceMeasures:
+    """How a slice was written, which nothing rests on.
+
+    :param bytes: of its records' keys and values.
+    :param task: the number of the task that wrote it.
+    :param attempt: how often that task had been started before.
+    :param seconds: by stage, without the commit's own.
+    """
+
+    bytes: int
+    task: int = 0
+    attempt: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def to_values(self) -> dict[str, Json]:
+        """As members of a slice's ledger record, whole numbers alone."""
+        stages = {f"{stage}_ms": round(1000 * self.seconds.get(stage, 0.0)) for stage in _MEASURED_STAGES}
+        return {"bytes": self.bytes, "task": self.task, "attempt": self.attempt, **stages}
+
+    @classmethod
+    def of_values(cls, values: Mapping[str, Any]) -> SliceMeasures | None:
+        """What :meth:`to_values` wrote; None in a record of a version that measured nothing."""
+        if "bytes" not in values:
+            return None
+        stages = {stage: values[f"{stage}_ms"] / 1000 for stage in _MEASURED_STAGES if f"{stage}_ms" in values}
+        return cls(values["bytes"], values.get("task", 0), values.get("attempt", 0), stages)
+
+
 @dataclass(frozen=True, slots=True)
 class SliceRecord:
     """A slice's ledger record.
@@ -38,6 +71,7 @@ class SliceRecord:
     :param digest: of them.
     :param topics: the topics that its rows named, without the pipeline's own.
     :param placed: digest of those that name their partition or time themselves, with both; left out where none does.
+    :param measures: how it was written; None if a version wrote it that did not say.
     """
 
     plan: str
@@ -45,6 +79,7 @@ class SliceRecord:
     digest: str
     topics: tuple[str, ...] = ()
     placed: str = NO_DIGEST
+    measures: SliceMeasures | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +87,8 @@ class CompleteRecord:
     """An interval's ``complete``.
 
     :param pins: the topics that it was written with; None if a version wrote it that did not pin them.
+    :param summary: how it was written, as :mod:`~airflow_eos_provider.interval.protocol.summary` encodes it; None if a
+        version wrote it that did not say.
     """
 
     run: Run
@@ -59,6 +96,7 @@ class CompleteRecord:
     digest: str
     slices: int
     pins: Pins | None = None
+    summary: str | None = field(default=None, compare=False)
 
 
 def slice_key(run: Run, number: int) -> bytes:
@@ -78,6 +116,8 @@ def slice_record(run: Run, number: int, record: SliceRecord) -> Outgoing:
         value["topics"] = ",".join(record.topics)  # Connect's offsets hold no lists, and no topic has a comma
     if record.placed != NO_DIGEST:
         value["placed"] = record.placed
+    if record.measures is not None:
+        value.update(record.measures.to_values())
     return Outgoing(slice_key(run, number), encode(hash_map_order(value)))
 
 
@@ -89,6 +129,7 @@ def complete_record(record: CompleteRecord) -> Outgoing:
         "digest": record.digest,
         "slices": record.slices,
         **({} if record.pins is None else record.pins.to_values()),
+        **({} if record.summary is None else {"summary": record.summary}),
     }
     return Outgoing(complete_key(record.run), encode(hash_map_order(value)))
 
@@ -137,7 +178,10 @@ class LedgerState:
                 document = json.loads(value)
                 topics = tuple(filter(None, document.get("topics", "").split(",")))
                 placed = document.get("placed", NO_DIGEST)
-                found[number] = SliceRecord(document["plan"], document["position"], document["digest"], topics, placed)
+                measures = SliceMeasures.of_values(document)
+                found[number] = SliceRecord(
+                    document["plan"], document["position"], document["digest"], topics, placed, measures
+                )
         return found
 
     def complete_runs(self) -> Iterator[CompleteRecord]:
@@ -177,5 +221,10 @@ def _complete(run: Run, document: dict[str, Any]) -> CompleteRecord:
             remedy="Look at the record; it was not written by this package.",
         )
     return CompleteRecord(
-        run, document["records"], document["digest"], document.get("slices", 0), Pins.of_values(document)
+        run,
+        document["records"],
+        document["digest"],
+        document.get("slices", 0),
+        Pins.of_values(document),
+        document.get("summary"),
     )

@@ -16,7 +16,7 @@ import pyarrow as pa
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.ledger import DIGEST_MODULUS, SliceRecord, slice_record
+from airflow_eos_provider.interval.protocol.ledger import DIGEST_MODULUS, SliceMeasures, SliceRecord, slice_record
 from airflow_eos_provider.interval.protocol.stage import OnStep, SliceFigures, SliceResult, Stage, silent
 from airflow_eos_provider.interval.protocol.stage_seconds import StageSeconds
 from airflow_eos_provider.interval.protocol.timestamps import Timestamps
@@ -208,6 +208,8 @@ class SliceWriter:
     :param producer: the id's holder, initialised.
     :param on_step: called with each step before it is taken.
     :param kafka: a session with the pipeline's cluster, whose client looks topics up.
+    :param task: the writing task's number, for the ledger's measures.
+    :param attempt: how often that task was started before, likewise.
     """
 
     def __init__(
@@ -217,8 +219,13 @@ class SliceWriter:
         producer: TransactionalProducer,
         on_step: OnStep = silent,
         kafka: Kafka | None = None,
+        *,
+        task: int = 0,
+        attempt: int = 0,
     ) -> None:
         self._pipeline = pipeline
+        self._task = task
+        self._attempt = attempt
         self._stage = stage
         self._producer = producer
         self._step = on_step
@@ -249,7 +256,10 @@ class SliceWriter:
             with stages.of("commit"):
                 self._step("ledger record")
                 named = tuple(sorted(tally.topics - {self._pipeline.topic}))
-                record = SliceRecord(self._stage.plan_hash, written.records, written.digest, named, written.placed)
+                measures = SliceMeasures(tally.bytes, self._task, self._attempt, stages.seconds)
+                record = SliceRecord(
+                    self._stage.plan_hash, written.records, written.digest, named, written.placed, measures
+                )
                 self._produce_ledger_record(number, record)
                 self._step("commit")
                 self._producer.commit()

@@ -8,7 +8,8 @@ from typing import Any
 
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.interval.interval import Run
-from airflow_eos_provider.interval.protocol.ledger import NO_DIGEST, SliceRecord, add_digests
+from airflow_eos_provider.interval.protocol.ledger import NO_DIGEST, CompleteRecord, SliceRecord, add_digests
+from airflow_eos_provider.interval.protocol.summary import RunSummary, TaskSummary, decoded
 from airflow_eos_provider.interval.slices import Slice
 
 #: Receives one line for a person.
@@ -212,6 +213,8 @@ class Completed:
     :param slices: slices of its plan.
     :param already: whether it had been complete before this coordinator came.
     :param seconds: how long this coordinator was at it.
+    :param summary: what it moved and how long each part took; None if a version completed it that did not say.
+    :param tasks: what each task of this coordinator wrote.
     """
 
     run: Run
@@ -220,6 +223,14 @@ class Completed:
     slices: int
     already: bool
     seconds: float
+    summary: RunSummary | None = None
+    tasks: tuple[TaskSummary, ...] = ()
+
+    @classmethod
+    def of(cls, record: CompleteRecord, *, already: bool = True, seconds: float = 0.0) -> Completed:
+        """What the ledger's record says."""
+        summary = decoded(record.summary)
+        return cls(record.run, record.records, record.digest, record.slices, already, seconds, summary)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -230,6 +241,8 @@ class Completed:
             "slices": self.slices,
             "already": self.already,
             "seconds": self.seconds,
+            "summary": None if self.summary is None else self.summary.to_dict(),
+            "tasks": [task.to_dict() for task in self.tasks],
         }
 
     @classmethod
@@ -241,4 +254,6 @@ class Completed:
             document["slices"],
             document["already"],
             document["seconds"],
+            RunSummary.from_dict(document["summary"]) if document.get("summary") else None,
+            tuple(TaskSummary.from_dict(task) for task in document.get("tasks", ())),
         )

@@ -55,6 +55,7 @@ class Task:
     :param number: the task's number, from 0 on; it writes under ``<group>-<run>-<number>``.
     :param report: receives a line for a person when something is waited for.
     :param on_step: called with each step's name before it is taken.
+    :param attempt: how often the task was started before, as whoever starts it counts; nothing rests on it.
     :raises EosError: the stage has no such task; or slices are committed, and the input was not compared with them.
     """
 
@@ -66,6 +67,7 @@ class Task:
         *,
         report: Report = silent,
         on_step: OnStep = silent,
+        attempt: int = 0,
     ) -> None:
         if not 0 <= number < stage.tasks:
             raise EosError(f"The stage of {stage.run} has no task {number}.", expected=f"0 to {stage.tasks - 1}")
@@ -76,6 +78,7 @@ class Task:
         self._report = report
         self._step = on_step
         self._session = Session(pipeline.kafka)  # one client of each kind for the whole attempt
+        self._attempt = attempt
         self._producer: TransactionalProducer | None = None
         self._writer: SliceWriter | None = None
         self._to_do: set[int] = set()
@@ -141,7 +144,15 @@ class Task:
         self._writer = self._writer_with(self._producer)
 
     def _writer_with(self, producer: TransactionalProducer) -> SliceWriter:
-        return SliceWriter(self._pipeline, self._stage, producer, self._step, kafka=self._session)
+        return SliceWriter(
+            self._pipeline,
+            self._stage,
+            producer,
+            self._step,
+            kafka=self._session,
+            task=self._number,
+            attempt=self._attempt,
+        )
 
     def _require_own_generation(self, step: str) -> None:
         """Read the control topic from its beginning, which holds running runs only."""

@@ -1,7 +1,8 @@
 """One Spark partition as one task of a stage: the half of the Spark front that runs in the executors' Python workers.
 
-Nothing here imports pyspark but :func:`partition_number`. The function that Spark ships (:func:`shipped`) is pickled by
-value and imports what it needs when it runs, so that an executor that lacks a package can say so in words.
+Nothing here imports pyspark but :func:`partition_number` and :func:`attempt_number`. The function that Spark ships
+(:func:`shipped`) is pickled by value and imports what it needs when it runs, so that an executor that lacks a package
+can say so in words.
 """
 
 from __future__ import annotations
@@ -228,7 +229,7 @@ def _task(pipeline: Mapping[str, Any], stage: Mapping[str, Any], number: int) ->
     with _marked_errors():
         require_clients()
         plan = Stage.from_dict(stage)
-        with Task(Pipeline.from_dict(pipeline), plan, number) as task:
+        with Task(Pipeline.from_dict(pipeline), plan, number, attempt=attempt_number()) as task:
             yield task, plan
 
 
@@ -366,6 +367,14 @@ def partition_number() -> int:
     if context is None:
         raise EosError("This function runs inside a Spark task only.")
     return int(context.partitionId())
+
+
+def attempt_number() -> int:
+    """How often Spark has started this task before; 0 outside a Spark task."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else int(context.attemptNumber())
 
 
 def require_clients() -> None:

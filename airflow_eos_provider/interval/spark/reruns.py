@@ -105,6 +105,24 @@ class StageWatch:
         except _UNANSWERED:
             return doubt((), 0)
 
+    def shuffle_seconds(self) -> float | None:
+        """How long the jobs' tasks have waited for what other executors had, in sum; None where Spark cannot be asked.
+
+        Ask behind :meth:`doubt`, which waits for Spark's books.
+        """
+        if not self._is_on:
+            return None
+        try:
+            inside = self._context._jsc.sc()
+            tracker, store = inside.statusTracker(), inside.statusStore()
+            waited = 0
+            for number in tracker.getJobIdsForTag(self._tag):
+                for stage in tracker.getJobInfo(number).get().stageIds():
+                    waited += store.lastStageAttempt(stage).shuffleFetchWaitTime()
+            return float(waited) / 1000
+        except _UNANSWERED:
+            return None
+
     def _dropped(self) -> int:
         counter = self._context._jsc.sc().listenerBus().metrics().metricRegistry().getCounters().get(_DROPPED)
         return int(counter.getCount())

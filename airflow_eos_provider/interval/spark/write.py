@@ -15,18 +15,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, UnreachableError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
-from airflow_eos_provider.interval.protocol.stage import Completed, SliceFigures, Stage
+from airflow_eos_provider.interval.protocol.ledger import NO_DIGEST
+from airflow_eos_provider.interval.protocol.stage import Completed, SliceFigures, SliceResult, Stage
 from airflow_eos_provider.interval.record_columns import RECORD_COLUMNS
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.spark.determinism import refuse_unstable, require_classic
@@ -102,12 +104,13 @@ def write_interval(
         with _spark_errors(coordinator, stage):
             stage = coordinator.compare_input(stage, partial(work.figures, pipeline, stage))
         again = None
-        if (doubt := _run_stage(work, pipeline, stage, coordinator, report)) and work.is_evaluated_anew:
+        done = _run_stage(work, pipeline, stage, coordinator, report)
+        if (doubt := done.doubt) and work.is_evaluated_anew:
             report(f"{doubt}, so the input is evaluated once more before the run is complete")
             again = partial(work.figures_again, pipeline, stage)
         work.require_same_inputs(coordinator.plan_source)
         with _spark_errors(coordinator, stage):
-            return coordinator.finish(stage, again)
+            return coordinator.finish(stage, again, written=done.written, seconds=done.seconds)
 
 
 class _Work:
@@ -358,38 +361,69 @@ def to_tasks(rows: DataFrame, column: str, count: int) -> DataFrame:
     return routed.repartition(count, "_eos_route").drop("_eos_route")
 
 
-def _run_stage(work: _Work, pipeline: Pipeline, stage: Stage, coordinator: Coordinator, report: Report) -> str | None:
-    """Run the tasks; afterwards every slice of the stage has its ledger record.
+@dataclass(frozen=True, slots=True)
+class _StageDone:
+    """A stage whose tasks have ended well.
 
-    :returns: why they may have read more than one evaluation of the input, None if they have not.
+    :param doubt: why they may have read more than one evaluation of the input, None if they have not.
+    :param written: what they reported of each slice.
+    :param seconds: what Spark says of how long parts took.
     """
+
+    doubt: str | None = None
+    written: tuple[SliceResult, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+def _run_stage(work: _Work, pipeline: Pipeline, stage: Stage, coordinator: Coordinator, report: Report) -> _StageDone:
+    """Run the tasks; afterwards every slice of the stage has its ledger record."""
     to_do = sum(len(numbers) for numbers in stage.assignment)
     if not to_do:
-        return None
+        return _StageDone()
     barrier = speculates(work.spark)
     report(f"Spark writes {to_do} of {len(stage.slices)} slices in {len(stage.assignment)} tasks")
     with StageWatch(work.spark) as watch:
-        seen = _collect(work.results(pipeline, stage, barrier), coordinator, stage, report)
-    doubt = watch.doubt() if seen else None  # a frame that is known to be empty has no job to ask about
+        written = _collect(work.results(pipeline, stage, barrier), coordinator, stage, report)
+    doubt = watch.doubt() if written else None  # a frame that is known to be empty has no job to ask about
+    waited = watch.shuffle_seconds() if written else None
     # Spark leaves out partitions that it knows to be empty. Each row that there was has been seen by the task of its
     # slice, so a slice that no task has reported is empty; its ledger record is still to be written.
-    missing = [task for task, numbers in enumerate(stage.assignment) if set(numbers) - seen]
+    missing = [task for task, numbers in enumerate(stage.assignment) if set(numbers) - written.keys()]
     if missing:
         empty = work.spark.range(0, len(stage.assignment), 1, len(stage.assignment))
         function = shipped("write_empty", pipeline.to_dict(), stage.to_dict(), missing)
-        _collect(empty.mapInArrow(function, RESULT_SCHEMA, barrier=barrier), coordinator, stage, report)
-    return doubt
+        written |= _collect(empty.mapInArrow(function, RESULT_SCHEMA, barrier=barrier), coordinator, stage, report)
+    results = tuple(result for result in written.values() if result is not None)
+    return _StageDone(doubt, results, {} if waited is None else {"shuffle": waited})
 
 
-def _collect(results: DataFrame, coordinator: Coordinator, stage: Stage, report: Report) -> set[int]:
-    """Run a frame that writes; the slices that it tells of."""
+def _collect(
+    results: DataFrame, coordinator: Coordinator, stage: Stage, report: Report
+) -> dict[int, SliceResult | None]:
+    """Run a frame that writes; what it tells of each slice, None of one that had been done before."""
     with _spark_errors(coordinator, stage):
         rows = results.collect()
     if dropped := sum(row.dropped or 0 for row in rows):
         report(f"{stage.run}: {dropped} source rows have no time, so they are left out of every interval")
     if null_keys := sum(row.null_keys or 0 for row in rows):
         report(f"{stage.run}: {with_null_keys(null_keys, sum(row.records or 0 for row in rows))}")
-    return {row.slice for row in rows}
+    return {row.slice: _result_of(row) for row in rows}
+
+
+def _result_of(row: Row) -> SliceResult | None:
+    """The digest is the ledger's to tell."""
+    if row.records is None:
+        return None
+    return SliceResult(
+        row.slice,
+        row.records,
+        row.bytes,
+        NO_DIGEST,
+        row.seconds,
+        row.dropped,
+        row.null_keys,
+        dict(row.stage_seconds or {}),
+    )
 
 
 def with_null_keys(count: int, records: int) -> str:

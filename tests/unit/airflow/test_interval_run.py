@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +26,8 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, FencedErro
 from airflow_eos_provider.hooks.pipeline import interval_of
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.protocol.stage import Completed
-from airflow_eos_provider.interval.spark.job import FAILURE_PREFIX
+from airflow_eos_provider.interval.protocol.summary import RunSummary, Spread, TaskSummary
+from airflow_eos_provider.interval.spark.job import FAILURE_PREFIX, RESULT_PREFIX
 from airflow_eos_provider.operators import interval_run
 from airflow_eos_provider.operators.interval_run import IntervalRunOperator, secret_file
 from airflow_eos_provider.processes import identify
@@ -110,6 +112,27 @@ def test_the_summary_is_what_the_ledger_says_after_the_job(
     assert (summary["records"], summary["already"]) == (7, False)
     assert said.waited == [False, True]  # nobody waits before Spark; after it, `complete` must not be overlooked
     assert [run.name for run in said.asked] == [f"flights.daily@{DAY}"] * 2
+
+
+def test_the_result_has_what_the_ledger_says_was_moved_and_what_the_job_says_of_its_tasks(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = RunSummary(1, 20, Spread(7, 7, 7), Spread(20, 20, 20), 0, {"produce": 0.5})
+    ledger(None, replace(done(7), summary=moved))
+    said = replace(done(7), tasks=(TaskSummary(0, 1, 1, 7, 20, {"commit": 0.25}),))
+    script = f"echo '{RESULT_PREFIX}{{cut short'; echo '{RESULT_PREFIX}{json.dumps(said.to_dict())}'"
+    result = submit(operator(), run_context, monkeypatch, script)
+    assert result["metrics"] == {**moved.to_dict(), "tasks": [said.tasks[0].to_dict()]}
+    assert json.loads(json.dumps(result)) == result, "an XCom is JSON"
+
+
+def test_another_runs_tasks_are_not_taken_for_this_ones(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger(None, replace(done(7), summary=RunSummary(0, 0, Spread(), Spread(), 0)))
+    said = replace(done(7), run=Run("another", Interval.parse(DAY)), tasks=(TaskSummary(0, 1, 1, 7, 20),))
+    script = f"echo '{RESULT_PREFIX}{json.dumps(said.to_dict())}'"
+    assert submit(operator(), run_context, monkeypatch, script)["metrics"]["tasks"] == []
 
 
 def test_the_asset_has_an_event_with_the_interval(ledger: Callable[..., Ledger], run_context: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk import NEVER_EXPIRE
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.observability import stats
 
 from airflow_eos_provider import errors
 from airflow_eos_provider.connect.mode import Mode
@@ -246,3 +247,27 @@ def test_a_verification_returns_what_was_proven(controller: Core, context: dict[
 def test_a_target_that_is_no_mode_fails_for_good(controller: Core, context: dict[str, Any]) -> None:
     with pytest.raises(AirflowFailException, match="disabled, preparing or enabled"):
         planning("on").execute(context)
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (errors.GateFailedError("w1 did not come back."), "eos.roll.gate_failed"),
+        (errors.RolloutPausedError("w1 is not seen."), "eos.roll.paused"),
+        (errors.StopRequestedError("ann asked for pause."), "eos.roll.paused"),
+    ],
+)
+def test_a_roll_that_stops_is_counted(
+    controller: Core,
+    context: dict[str, Any],
+    plan: Plan,
+    monkeypatch: pytest.MonkeyPatch,
+    error: errors.EosError,
+    name: str,
+) -> None:
+    counted: list[tuple[str, int, dict[str, str]]] = []
+    monkeypatch.setattr(stats, "incr", lambda name, value, *, tags: counted.append((name, value, tags)))
+    controller.error = error
+    with pytest.raises((AirflowFailException, errors.EosError)):
+        roll(plan).execute(context)
+    assert counted == [(name, 1, {"group_id": "connect", "to": "preparing"})]

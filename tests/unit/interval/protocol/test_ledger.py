@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import itertools
+import json
+from dataclasses import replace
 
 import pytest
 
+from airflow_eos_provider.connect.jackson import hash_map_order
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.protocol.control_topic import Outgoing
 from airflow_eos_provider.interval.protocol.ledger import (
     CompleteRecord,
     LedgerState,
+    SliceMeasures,
     SliceRecord,
     add_digests,
     complete_key,
@@ -17,6 +21,8 @@ from airflow_eos_provider.interval.protocol.ledger import (
     slice_key,
     slice_record,
 )
+from airflow_eos_provider.interval.protocol.stage import Completed
+from airflow_eos_provider.interval.protocol.summary import RunSummary, Spread, decoded, encoded
 from airflow_eos_provider.kafka.read import LogRecord
 
 NAME = "2013-01-01T05:00:00Z/2013-01-02T05:00:00Z"
@@ -55,6 +61,52 @@ def test_a_slice_names_the_topics_that_its_rows_named() -> None:
     named = SliceRecord("plan", 7, f"{5:032x}", ("a", "b.c"))
 
     assert replayed(slice_record(RUN, 3, named)).done(RUN, [3]) == {3: named}
+
+
+def test_how_a_slice_was_written_is_on_record_in_connects_own_spelling() -> None:
+    """In the order of Java's HashMap, which Connect writes its offsets from; older readers pass over what is new."""
+    seconds = {"read": 0.5, "produce": 1.25, "flush": 0.1}
+    record = slice_record(RUN, 3, replace(DONE, measures=SliceMeasures(99, task=2, attempt=1, seconds=seconds)))
+
+    assert record.value is not None
+    value = json.loads(record.value)
+    assert list(value) == list(hash_map_order(value))
+    assert (value["bytes"], value["task"], value["attempt"], value["produce_ms"]) == (99, 2, 1, 1250)
+    assert {type(member) for member in value.values()} <= {int, str, bool}, "Connect's offsets hold no others"
+    found = replayed(record).done(RUN, [3])[3]
+    assert found == DONE
+    assert found.measures == SliceMeasures(99, 2, 1, seconds)
+
+
+def test_records_of_a_version_that_measured_nothing_are_read() -> None:
+    old = Outgoing(slice_key(RUN, 3), b'{"position":7,"plan":"plan","done":true,"digest":"%032x"}' % 5)
+    assert replayed(old).done(RUN, [3])[3].measures is None
+    complete = Outgoing(complete_key(RUN), b'{"complete":true,"records":7,"digest":"%032x","slices":1}' % 5)
+    found = replayed(complete).completed(RUN)
+    assert found is not None
+    assert found.summary is None
+    assert Completed.of(found).summary is None
+
+
+def test_a_run_is_complete_with_what_it_moved() -> None:
+    seconds = {"produce": 1.5, "fence": 0.25}
+    summary = RunSummary(4, 400, Spread(1, 2, 3), Spread(50, 100, 150), attempts_fenced=1, seconds=seconds)
+    record = complete_record(replace(COMPLETE, summary=encoded(summary)))
+
+    assert record.value is not None
+    value = json.loads(record.value)
+    assert list(value) == list(hash_map_order(value))
+    found = replayed(record).completed(RUN)
+    assert found == COMPLETE, "what a run moved is no part of what it promises"
+    assert found is not None
+    completed = Completed.of(found)
+    assert completed.summary == summary
+    assert Completed.from_dict(json.loads(json.dumps(completed.to_dict()))) == completed
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "1", '{"bytes":1}', '{"transactions":1,"bytes":1,"seconds":[]}', 7])
+def test_a_summary_of_another_version_is_none(text: object) -> None:
+    assert decoded(text) is None
 
 
 def test_other_pipelines_and_foreign_records_in_the_topic_are_left_alone() -> None:
