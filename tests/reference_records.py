@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.protocol import control_topic, ledger
+from airflow_eos_provider.interval.protocol.summary import RunSummary, Spread, encoded
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.topic_ids import Pins, TopicPin
 from airflow_eos_provider.journal import records as journal
@@ -60,13 +61,18 @@ def _runs() -> dict[str, list[control_topic.Outgoing]]:
     pins = Pins(TopicPin("eos-intervals-orders-offsets", "…"), TopicPin("orders", "…"))
     plan = RunPlan.of(run, [{"hash": 0}, {"hash": 1}], {"kind": "dataframe"})
     digest = "00000000000000000000000000000abc"
+    measures = ledger.SliceMeasures(110_000, task=0, attempt=0, seconds={"read": 0.25, "produce": 0.5, "flush": 0.125})
+    spreads = Spread(500, 500, 500), Spread(110_000, 110_000, 110_000)
+    moved = RunSummary(2, 220_000, *spreads, attempts_fenced=0, seconds={"produce": 1.0, "fence": 0.125})
     return {
         "The plan, in the control topic": [control_topic.plan_record(plan, pins)],
         "A generation, in the control topic": control_topic.generation_records(run, [[0], [1]]),
         "The task count record, in the control topic": [control_topic.task_count_record(run, 2)],
         "The pipeline's ledger, in the control topic": [control_topic.pipeline_record("orders", pins.ledger)],
-        "A slice, in the ledger": [ledger.slice_record(run, 0, ledger.SliceRecord(plan.hash, 500, digest))],
+        "A slice, in the ledger": [
+            ledger.slice_record(run, 0, ledger.SliceRecord(plan.hash, 500, digest, measures=measures))
+        ],
         "The whole interval, in the ledger": [
-            ledger.complete_record(ledger.CompleteRecord(run, 1000, digest, 2, pins))
+            ledger.complete_record(ledger.CompleteRecord(run, 1000, digest, 2, pins, encoded(moved)))
         ],
     }
