@@ -1,0 +1,82 @@
+// The clusters: one card per connection.
+import { html } from "../vendor/preact.js";
+import { count, many } from "../format.js";
+import { Age, Airflow, ByState, Facts, Failures, Findings, Folded, Head, Mode, Names, Pager, Same, Search, State, To } from "../parts.js";
+import { api, useDocument } from "../look.js";
+
+/** "1 preparing, 2 enabled" of workers whose modes differ; the mode alone otherwise. */
+export function ClusterMode({ card }) {
+  const counts = Object.entries(card.modes ?? {}).filter(([, number]) => number > 0);
+  const text = counts.length > 1 ? `${card.mode}: ${counts.map(([mode, number]) => `${number} ${mode}`).join(", ")}` : undefined;
+  return html`<${Mode} value=${card.mode} text=${text} />`;
+}
+
+/** Hanging transactions: a slow look, so its answer may come later than the rest. */
+export function Hanging({ card }) {
+  if (card.hanging_transactions === null || card.hanging_transactions === undefined) {
+    return html`<span class="quiet">${card.hanging_errors?.length ? "not known" : "looking …"}</span>`;
+  }
+  return card.hanging_transactions ? html`<${State} as="bad" value=${`${count(card.hanging_transactions)} hanging`} />` : html`<span>none</span>`;
+}
+
+export function Drift({ drift }) {
+  if (!drift) return html`<span class="quiet">looking …</span>`;
+  const text = { pass: "none", fail: many((drift.findings ?? []).length, "finding"), inconclusive: "not known" }[drift.verdict];
+  return html`<${State} value=${drift.verdict} text=${text ?? drift.verdict} />`;
+}
+
+/** The newest roll of a group, as one line with a link. */
+export function RollLine({ connection, roll }) {
+  if (!roll) return html`<span class="quiet">never rolled</span>`;
+  return html`<span class="row"><${State} value=${roll.state} as=${roll.state === "running" ? "busy" : undefined} />
+    <${To} parts=${["clusters", connection, "rolls", roll.rollout_id]}>${roll.from} → ${roll.to}, ${roll.workers_done} of ${many(roll.workers_to_roll, "worker")}</${To}></span>`;
+}
+
+function Card({ card, look }) {
+  const isSeen = Boolean(card.looked_at);
+  const workers = card.workers ?? [];
+  return html`<article class="card" aria-labelledby=${`card-${card.connection_id}`}>
+    <div class="head">
+      <h2 id=${`card-${card.connection_id}`}><${To} parts=${["clusters", card.connection_id]}>${card.connection_id}</${To}></h2>
+      <${Age} look=${{ ...look, failures: card.errors ?? [] }} answer=${card} />
+    </div>
+    <p class="quiet">${card.description || " "}</p>
+    <${Failures} failures=${card.errors} title=${isSeen ? "The newest look failed; what is shown is older." : ""} />
+    ${isSeen &&
+    html`<${Facts}
+        facts=${[
+          ["Mode", html`<${ClusterMode} card=${card} />`],
+          ["Group", html`<span class="row"><code>${card.group_id}</code> <${State} value=${card.state} /></span>`],
+          ["Workers", html`<span class="row">${many(workers.length, "worker")}${workers.some((worker) => worker.dead) && html` <${State} as="bad" value=${`${workers.filter((worker) => worker.dead).length} dead`} />`}</span>`],
+          ["Connectors", html`<${ByState} counts=${card.connectors} />`],
+          ["Tasks", html`<${ByState} counts=${card.tasks} />`],
+          ["Pending fencings", card.pending_fencings?.length ? html`<${Names} names=${card.pending_fencings} limit=${5} />` : "none"],
+          ["Open transactions", count(card.open_transactions)],
+          ["Hanging", html`<${Hanging} card=${card} />`],
+          ["Drift", html`<${Drift} drift=${card.drift} />`],
+          ["Newest roll", html`<${RollLine} connection=${card.connection_id} roll=${card.roll} />`],
+        ]}
+      />
+      ${card.disagreements?.length > 0 && html`<${Failures} title="Evidence that disagrees" failures=${card.disagreements.map((found) => ({ found }))} />`}
+      ${card.findings?.length > 0 && html`<${Folded} title=${many(card.findings.length, "finding")}><${Findings} findings=${card.findings} /></${Folded}>`}`}
+    <p class="links"><${Airflow} link=${card.link}>Connection in Airflow</${Airflow}></p>
+  </article>`;
+}
+
+export function Clusters({ parameters }) {
+  const look = useDocument(api(["clusters"], { search: parameters.search, page: parameters.page }));
+  const cards = look.answer?.items;
+  return html`<${Head} title="Clusters" look=${look} isWithoutAge=${true}>
+      <${Search} label="Search clusters" value=${parameters.search} />
+    </${Head}>
+    ${!cards && !look.failures.length && html`<p class="quiet" role="status">Looking …</p>`}
+    ${cards?.length === 0 &&
+    html`<p class="empty">
+      ${parameters.search
+        ? `No connection matches “${parameters.search}”.`
+        : "There is no connection of type Kafka Connect yet. Add one in Airflow: Admin, Connections, “Add Connection”, type “Kafka Connect”; its form explains each field."}
+    </p>`}
+    <div class="cards" aria-busy=${look.isLoading ? "true" : "false"}>${cards?.map((card) => html`<${Card} key=${card.connection_id} card=${card} look=${look} />`)}</div>
+    ${look.answer && look.answer.found > look.answer.page_size && html`<${Pager} answer=${look.answer} />`}
+    <${Same} command="eos status" />`;
+}

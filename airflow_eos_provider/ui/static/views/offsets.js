@@ -1,0 +1,40 @@
+// Source offsets: the combined view of the connectors' own topics and the group's, with what REST hides.
+import { html } from "../vendor/preact.js";
+import { compact, count, dash } from "../format.js";
+import { Check, Failures, Folded, Head, Names, Pager, Same, Search, State, Table, When } from "../parts.js";
+import { api, useDocument } from "../look.js";
+
+export const OFFSETS = [
+  { name: "Connector", cell: (row) => row.connector },
+  { name: "Partition", cell: (row) => html`<code>${compact(row.partition)}</code>` },
+  { name: "Offset", cell: (row) => (row.removes ? html`<span class="quiet">removed</span>` : html`<code>${compact(row.offset)}</code>`) },
+  { name: "Topic", cell: (row) => html`<code>${row.topic}</code> <span class="quiet">${row.own ? "own" : "the group's"}</span>` },
+  { name: "Committed", cell: (row) => html`<${When} at=${typeof row.timestamp_ms === "number" ? row.timestamp_ms / 1000 : null} />` },
+  {
+    name: "Seen",
+    cell: (row) =>
+      row.hidden?.length
+        ? html`<${Folded} title="hidden from REST"><ul>${row.hidden.map((why) => html`<li key=${why}>${why}</li>`)}</ul></${Folded}>`
+        : row.leftover
+          ? html`<${State} as="warn" value="leftover" />`
+          : row.outcome ?? (row.committed === false ? html`<${State} as="warn" value="not committed" />` : dash),
+  },
+];
+
+export function Offsets({ connection, parameters }) {
+  const { search, page, connector, leftovers } = parameters;
+  const look = useDocument(api(["clusters", connection, "offsets"], { search, page, connector, leftovers }));
+  const notRead = look.answer?.not_read;
+  return html`<${Head} title="Source offsets" look=${look}>
+      <${Search} label="Search offsets" value=${search} />
+    </${Head}>
+    <div class="filters">
+      <${Check} label="leftovers" name="leftovers" value=${leftovers} />
+      ${connector && html`<span>of <code>${connector}</code></span>`}
+      <${Pager} answer=${look.answer} />
+    </div>
+    ${notRead?.length > 0 && html`<div class="failures"><p>Not read: <${Names} names=${notRead.map(compact)} /> (${count(notRead.length)})</p></div>`}
+    <${Table} caption="Source offsets" columns=${OFFSETS} rows=${look.answer?.items} isLoading=${look.isLoading}
+      empty=${search || connector || leftovers ? "No offset matches. Take a filter away." : "No source connector has committed an offset yet."} />
+    <${Same} command="eos offsets list" />`;
+}

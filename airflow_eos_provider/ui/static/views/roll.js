@@ -1,0 +1,199 @@
+// A roll: a timeline with a lane a worker, the plan, who approved it, the journal; live while it runs.
+import { html, useMemo } from "../vendor/preact.js";
+import { axis, Chart } from "../chart.js";
+import { clock, count, dash, duration } from "../format.js";
+import { Airflow, Facts, Findings, Folded, Head, Names, Same, State, Table, When } from "../parts.js";
+import { api, useDocument } from "../look.js";
+
+const LIVE_MS = 2_000;
+const AT_REST_MS = 15_000;
+const LANE_HEIGHT = 56;
+const AXIS_HEIGHT = 46;
+
+/** What a span of a lane is, as a colour and in words. */
+const SPANS = {
+  announced: { tone: "none", words: "announced" },
+  restarting: { tone: "amber", words: "restarting" },
+  gate: { tone: "busy", words: "waits for the gate" },
+  restoring: { tone: "bad", words: "restoring" },
+  passed: { tone: "good", words: "passed" },
+  failed: { tone: "bad", words: "failed" },
+};
+
+/** "1 of 3 workers": how far a roll is. */
+const done = (roll) => (roll.lanes ?? []).filter((lane) => statusOf(roll, lane.worker) === "passed").length;
+
+function statusOf(roll, worker) {
+  return roll.workers?.find((each) => each.worker === worker)?.status ?? null;
+}
+
+function stoppedAt(lane) {
+  const stop = lane.moments?.find((each) => each.what === "stopped") ?? lane.moments?.find((each) => each.what === "announced");
+  return stop?.at ?? lane.spans?.find((span) => span.what === "restarting")?.from ?? null;
+}
+
+/** From when to when the timeline goes: all that happened, and a little room; until now while the roll runs. */
+function extent(roll, now) {
+  const times = (roll.lanes ?? []).flatMap((lane) => [
+    ...(lane.spans ?? []).flatMap((span) => [span.from, span.to ?? now]),
+    ...(lane.moments ?? []).map((each) => each.at),
+    ...(stoppedAt(lane) === null ? [] : [stoppedAt(lane) + Math.max(lane.predicted?.worst_seconds ?? 0, lane.measured_downtime_seconds ?? 0)]),
+  ]);
+  const known = [...times, roll.started_at, roll.ended_at ?? (roll.live ? now : null)].filter((time) => typeof time === "number");
+  if (!known.length) return null;
+  const [from, to] = [Math.min(...known), Math.max(...known)];
+  const room = Math.max(1, (to - from) * 0.02);
+  return { from: from - room, to: to + room };
+}
+
+function timeline(roll, range, now) {
+  const workers = roll.lanes.map((lane) => lane.worker);
+  return (colour, width) => {
+    const left = Math.min(240, Math.max(90, width * 0.2));
+    const bars = roll.lanes.flatMap((lane, index) => [
+      ...(lane.spans ?? []).map((span) => ({ kind: "span", value: [span.from * 1000, index, (span.to ?? now) * 1000], what: span.what })),
+      ...(lane.predicted && stoppedAt(lane) !== null
+        ? [{ kind: "predicted", value: [stoppedAt(lane) * 1000, index, (stoppedAt(lane) + lane.predicted.worst_seconds) * 1000], best: lane.predicted.best_seconds, worst: lane.predicted.worst_seconds }]
+        : []),
+      ...(typeof lane.measured_downtime_seconds === "number" && stoppedAt(lane) !== null
+        ? [{ kind: "measured", value: [stoppedAt(lane) * 1000, index, (stoppedAt(lane) + lane.measured_downtime_seconds) * 1000], seconds: lane.measured_downtime_seconds }]
+        : []),
+      ...(lane.moments ?? []).map((each) => ({ kind: "moment", value: [each.at * 1000, index, each.at * 1000], what: each.what, note: each.note })),
+      ...(lane.conditions ?? [])
+        .filter((each) => typeof each.at === "number")
+        .map((each) => ({ kind: "condition", value: [each.at * 1000, index, each.at * 1000], text: each.text, verdict: each.verdict })),
+    ]);
+    const tip = ({ data }) =>
+      ({
+        span: () => `${SPANS[data.what]?.words ?? data.what}: ${duration((data.value[2] - data.value[0]) / 1000)}`,
+        predicted: () => `predicted downtime of its tasks: ${duration(data.best)} to ${duration(data.worst)}`,
+        measured: () => `measured downtime of its tasks: ${duration(data.seconds)}`,
+        moment: () => `${clock(data.value[0] / 1000)} ${data.what}${data.note ? `: ${data.note}` : ""}`,
+        condition: () => `${clock(data.value[0] / 1000)} ${data.verdict}: ${data.text}`,
+      })[data.kind]();
+    return {
+      grid: { left, right: 20, top: 10, bottom: 36 },
+      tip,
+      xAxis: axis(colour, { type: "time", min: range.from * 1000, max: range.to * 1000, axisLabel: { formatter: (value) => clock(value / 1000) } }),
+      yAxis: axis(colour, { type: "category", data: workers, inverse: true, axisLabel: { color: colour.text, width: left - 14, overflow: "truncate" } }),
+      series: [
+        {
+          type: "custom",
+          clip: true,
+          data: bars,
+          encode: { x: [0, 2], y: 1 },
+          renderItem: (params, place) => shape(bars[params.dataIndex], place, colour),
+        },
+      ],
+    };
+  };
+}
+
+function shape(bar, place, colour) {
+  const [x, middle] = place.coord([bar.value[0], bar.value[1]]);
+  const end = place.coord([bar.value[2], bar.value[1]])[0];
+  const width = Math.max(2, end - x);
+  const rect = (y, height, style) => ({ type: "rect", shape: { x, y, width, height, r: 2 }, style });
+  const fill = colour[SPANS[bar.what]?.tone ?? "none"];
+  switch (bar.kind) {
+    case "span":
+      return rect(middle - 16, 16, { fill, opacity: 0.85 });
+    case "predicted":
+      return rect(middle + 4, 6, { fill: "transparent", stroke: colour.quiet, lineDash: [3, 2] });
+    case "measured":
+      return rect(middle + 13, 6, { fill: colour.text });
+    case "condition":
+      return { type: "circle", shape: { cx: x, cy: middle - 8, r: 3 }, style: { fill: colour.panel, stroke: bar.verdict === "pass" ? colour.good : colour.bad, lineWidth: 1.5 } };
+    default:
+      return { type: "polygon", shape: { points: [[x, middle - 21], [x + 4, middle - 17], [x, middle - 13], [x - 4, middle - 17]] }, style: { fill: colour.text } };
+  }
+}
+
+function Legend() {
+  return html`<ul class="legend" aria-hidden="true">
+    ${["announced", "restarting", "gate", "passed", "failed"].map((what) => html`<li key=${what}><span class=${`swatch ${SPANS[what].tone}`}></span>${SPANS[what].words}</li>`)}
+    <li><span class="swatch moment"></span>moment</li>
+    <li><span class="swatch condition"></span>condition came true</li>
+    <li><span class="swatch predicted"></span>downtime, predicted</li>
+    <li><span class="swatch measured"></span>downtime, measured</li>
+  </ul>`;
+}
+
+function Timeline({ roll }) {
+  const now = roll.live ? (roll.looked_at?.at ?? Date.now() / 1000) : (roll.ended_at ?? roll.looked_at?.at ?? Date.now() / 1000);
+  const option = useMemo(() => {
+    const range = extent(roll, now);
+    return range && timeline(roll, range, now);
+  }, [roll]);
+  if (!roll.lanes?.length || !option) return html`<p class="quiet">No worker was acted on yet.</p>`;
+  const label = `Timeline of ${roll.lanes.length} workers, ${done(roll)} of them passed; the table below has the same.`;
+  return html`<${Chart} option=${option} label=${label} height=${AXIS_HEIGHT + roll.lanes.length * LANE_HEIGHT} /><${Legend} />`;
+}
+
+const LANES = [
+  { name: "Worker", cell: ({ lane }) => html`<code>${lane.worker}</code>` },
+  { name: "Status", cell: ({ worker }) => html`<${State} value=${worker?.status ?? "waiting"} />` },
+  { name: "Restarted in", isNumber: true, cell: ({ worker }) => duration(worker?.seconds) },
+  { name: "Gate", isNumber: true, cell: ({ lane }) => duration(lane.gate_seconds) },
+  { name: "Downtime predicted", isNumber: true, cell: ({ lane }) => (lane.predicted ? `${duration(lane.predicted.best_seconds)} to ${duration(lane.predicted.worst_seconds)}` : dash) },
+  { name: "Downtime measured", isNumber: true, cell: ({ lane }) => duration(lane.measured_downtime_seconds) },
+  { name: "Tasks", cell: ({ worker }) => html`<${Names} names=${worker?.tasks} limit=${6} />` },
+  {
+    name: "Gate's conditions",
+    cell: ({ lane }) =>
+      lane.conditions?.length
+        ? html`<${Folded} title=${count(lane.conditions.length)}><ul class="conditions">
+            ${lane.conditions.map((each, index) => html`<li key=${index}><${State} value=${each.verdict} /> ${typeof each.at === "number" && html`<time>${clock(each.at)}</time>`} ${each.text}</li>`)}
+          </ul></${Folded}>`
+        : html`<span class="quiet">none yet</span>`,
+  },
+];
+
+const JOURNAL = [
+  { name: "When", cell: (row) => html`<${When} at=${row.at} />` },
+  { name: "Worker", cell: (row) => (row.worker ? html`<code>${row.worker}</code>` : html`<span class="quiet">the roll</span>`) },
+  { name: "What", cell: (row) => html`<${State} value=${row.what} as=${row.kind === "lease" ? "none" : undefined} />` },
+  { name: "Who", cell: (row) => row.who || html`<span class="quiet">–</span>` },
+  { name: "Why", cell: (row) => html`<span>${[row.why, row.note].filter(Boolean).join(" – ")}</span>${row.evidence?.length > 0 && html`<${Folded} title="evidence"><${Findings} findings=${row.evidence} /></${Folded}>`}` },
+];
+
+const APPROVALS = [
+  { name: "When", cell: (row) => html`<${When} at=${row.at} />` },
+  { name: "By", cell: (row) => row.by || html`<span class="quiet">nobody yet</span>` },
+  { name: "Answer", cell: (row) => (row.chosen ?? []).join(", ") || dash },
+  { name: "Asked in", cell: (row) => html`<${Airflow} link=${row.link}>${row.dag_id} / ${row.run_id} / ${row.task_id}</${Airflow}>` },
+];
+
+export function Roll({ connection, one }) {
+  const look = useDocument(api(["clusters", connection, "rolls", one ?? "newest"]), { every: (answer) => (answer.live ? LIVE_MS : AT_REST_MS) });
+  const roll = look.answer?.rollout_id ? look.answer : null;
+  const lanes = (roll?.lanes ?? []).map((lane) => ({ lane, worker: roll.workers?.find((each) => each.worker === lane.worker) }));
+  return html`<${Head} title=${roll ? `Roll ${roll.from} → ${roll.to}` : "Roll"} look=${look} />
+    ${!roll && !look.failures.length && !look.answer?.errors?.length && html`<p class="quiet" role="status">Looking …</p>`}
+    ${roll &&
+    html`<${Facts}
+        facts=${[
+          ["State", html`<${State} value=${roll.state} as=${roll.state === "running" ? "busy" : undefined} />`],
+          ["Workers", `${done(roll)} of ${count(lanes.length)} passed`],
+          ["Started", html`<${When} at=${roll.started_at} />`],
+          ["Ended", html`<${When} at=${roll.ended_at} />`],
+          ["Who", roll.actor || dash],
+          ["Why", roll.reason || dash],
+          ["Note", roll.note || undefined],
+          ["Carried out by", roll.carried_out_by || undefined],
+          ["Asked for", roll.request ? JSON.stringify(roll.request) : undefined],
+          ["Plan", html`<code class="hash wide">${roll.plan}</code>`],
+          ["Roll", html`<code>${roll.rollout_id}</code>`],
+        ]}
+      />
+      <h2>Timeline</h2>
+      <${Timeline} roll=${roll} />
+      <${Table} caption="Workers of the roll" columns=${LANES} rows=${lanes} id=${({ lane }) => lane.worker} empty="The plan has no workers to roll." />
+      <h2>Approvals</h2>
+      <${Table} caption="Who approved the plan" columns=${APPROVALS} rows=${roll.approvals ?? []} empty="No approval was asked for in Airflow: the roll was started from the command line, or a DAG without an approval." />
+      <h2>Plan</h2>
+      ${roll.plan_markdown ? html`<${Folded} title="The plan as it was approved"><pre class="plan" tabindex="0">${roll.plan_markdown}</pre></${Folded}>` : html`<p class="quiet">The journal has no plan of this roll.</p>`}
+      <h2>Journal</h2>
+      <${Table} caption="Journal of the roll, the oldest first" columns=${JOURNAL} rows=${roll.journal ?? []} empty="Nothing was written yet." />`}
+    <${Same} command=${roll ? `eos rollout show ${roll.rollout_id}` : "eos rollout show"} />`;
+}
