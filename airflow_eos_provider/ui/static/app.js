@@ -111,8 +111,8 @@ function Page() {
     event.preventDefault();
     main.current?.querySelector("h1")?.focus();
   };
-  return html`<a class="skip" href="#" onClick=${skip}>Skip to the content</a>
-    <header>
+  return html`<header>
+      <a class="skip" href="#" onClick=${skip}>Skip to the content</a>
       <span class="brand">Exactly once</span>
       <nav aria-label="Areas">
         <${To} parts=${["clusters"]} current=${area === "clusters"}>Clusters</${To}>

@@ -1,6 +1,6 @@
 // The journal as a history: rolls and changes, who, when, why, and what was done.
 import { html } from "../vendor/preact.js";
-import { Head, Names, Pager, Same, Search, State, Table, To, When } from "../parts.js";
+import { Findings, Folded, Head, Names, Pager, Same, Search, State, Table, To, When } from "../parts.js";
 import { api, useDocument } from "../look.js";
 
 function columns(connection) {
@@ -11,7 +11,7 @@ function columns(connection) {
     { name: "Ended", cell: (row) => html`<${When} at=${row.ended_at} />` },
     { name: "Who", cell: (row) => row.actor || html`<span class="quiet">–</span>` },
     { name: "Why", cell: (row) => html`<span>${row.reason}${row.note && html` <span class="quiet">${row.note}</span>`}</span>` },
-    { name: "Done", cell: (row) => html`<span><${Names} names=${row.done} limit=${6} />${row.under_way && html` <${State} as="busy" value=${row.under_way} />`}</span>` },
+    { name: "Done", cell: (row) => html`<span><${Names} names=${row.done} limit=${6} />${row.under_way && html` <${State} as="busy" value=${row.under_way} />`}</span>${row.seen?.length > 0 && html`<${Folded} title="what was seen"><${Findings} findings=${row.seen} /></${Folded}>`}` },
   ];
 }
 

@@ -1,7 +1,7 @@
 // Source offsets: the combined view of the connectors' own topics and the group's, with what REST hides.
 import { html } from "../vendor/preact.js";
-import { compact, count, dash } from "../format.js";
-import { Check, Failures, Folded, Head, Names, Pager, Same, Search, State, Table, When } from "../parts.js";
+import { compact, dash } from "../format.js";
+import { Check, Failures, Folded, Head, Pager, Same, Search, State, Table, When } from "../parts.js";
 import { api, useDocument } from "../look.js";
 
 export const OFFSETS = [
@@ -24,7 +24,6 @@ export const OFFSETS = [
 export function Offsets({ connection, parameters }) {
   const { search, page, connector, leftovers } = parameters;
   const look = useDocument(api(["clusters", connection, "offsets"], { search, page, connector, leftovers }));
-  const notRead = look.answer?.not_read;
   return html`<${Head} title="Source offsets" look=${look}>
       <${Search} label="Search offsets" value=${search} />
     </${Head}>
@@ -33,7 +32,7 @@ export function Offsets({ connection, parameters }) {
       ${connector && html`<span>of <code>${connector}</code></span>`}
       <${Pager} answer=${look.answer} />
     </div>
-    ${notRead?.length > 0 && html`<div class="failures"><p>Not read: <${Names} names=${notRead.map(compact)} /> (${count(notRead.length)})</p></div>`}
+    <${Failures} title="Not read" failures=${(look.answer?.not_read ?? []).map((each) => ({ ...each, found: `${each.connector}: ${each.found}` }))} />
     <${Table} caption="Source offsets" columns=${OFFSETS} rows=${look.answer?.items} isLoading=${look.isLoading}
       empty=${search || connector || leftovers ? "No offset matches. Take a filter away." : "No source connector has committed an offset yet."} />
     <${Same} command="eos offsets list" />`;

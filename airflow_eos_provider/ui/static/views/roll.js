@@ -2,7 +2,7 @@
 import { html, useMemo } from "../vendor/preact.js";
 import { axis, Chart } from "../chart.js";
 import { clock, count, dash, duration } from "../format.js";
-import { Airflow, Facts, Findings, Folded, Head, Names, Same, State, Table, When } from "../parts.js";
+import { Airflow, Facts, Failures, Findings, Folded, Head, Names, Same, State, Table, When } from "../parts.js";
 import { api, useDocument } from "../look.js";
 
 const LIVE_MS = 2_000;
@@ -12,12 +12,9 @@ const AXIS_HEIGHT = 46;
 
 /** What a span of a lane is, as a colour and in words. */
 const SPANS = {
-  announced: { tone: "none", words: "announced" },
   restarting: { tone: "amber", words: "restarting" },
-  gate: { tone: "busy", words: "waits for the gate" },
-  restoring: { tone: "bad", words: "restoring" },
-  passed: { tone: "good", words: "passed" },
-  failed: { tone: "bad", words: "failed" },
+  gate: { tone: "busy", words: "waits for its gate" },
+  restoring: { tone: "bad", words: "being restored" },
 };
 
 /** "1 of 3 workers": how far a roll is. */
@@ -61,7 +58,7 @@ function timeline(roll, range, now) {
       ...(lane.moments ?? []).map((each) => ({ kind: "moment", value: [each.at * 1000, index, each.at * 1000], what: each.what, note: each.note })),
       ...(lane.conditions ?? [])
         .filter((each) => typeof each.at === "number")
-        .map((each) => ({ kind: "condition", value: [each.at * 1000, index, each.at * 1000], text: each.text, verdict: each.verdict })),
+        .map((each) => ({ kind: "condition", value: [each.at * 1000, index, each.at * 1000], text: each.text })),
     ]);
     const tip = ({ data }) =>
       ({
@@ -69,7 +66,7 @@ function timeline(roll, range, now) {
         predicted: () => `predicted downtime of its tasks: ${duration(data.best)} to ${duration(data.worst)}`,
         measured: () => `measured downtime of its tasks: ${duration(data.seconds)}`,
         moment: () => `${clock(data.value[0] / 1000)} ${data.what}${data.note ? `: ${data.note}` : ""}`,
-        condition: () => `${clock(data.value[0] / 1000)} ${data.verdict}: ${data.text}`,
+        condition: () => `${clock(data.value[0] / 1000)} ${data.text}`,
       })[data.kind]();
     return {
       grid: { left, right: 20, top: 10, bottom: 36 },
@@ -103,7 +100,7 @@ function shape(bar, place, colour) {
     case "measured":
       return rect(middle + 13, 6, { fill: colour.text });
     case "condition":
-      return { type: "circle", shape: { cx: x, cy: middle - 8, r: 3 }, style: { fill: colour.panel, stroke: bar.verdict === "pass" ? colour.good : colour.bad, lineWidth: 1.5 } };
+      return { type: "circle", shape: { cx: x, cy: middle - 8, r: 3 }, style: { fill: colour.panel, stroke: colour.good, lineWidth: 1.5 } };
     default:
       return { type: "polygon", shape: { points: [[x, middle - 21], [x + 4, middle - 17], [x, middle - 13], [x - 4, middle - 17]] }, style: { fill: colour.text } };
   }
@@ -111,9 +108,9 @@ function shape(bar, place, colour) {
 
 function Legend() {
   return html`<ul class="legend" aria-hidden="true">
-    ${["announced", "restarting", "gate", "passed", "failed"].map((what) => html`<li key=${what}><span class=${`swatch ${SPANS[what].tone}`}></span>${SPANS[what].words}</li>`)}
-    <li><span class="swatch moment"></span>moment</li>
-    <li><span class="swatch condition"></span>condition came true</li>
+    ${Object.keys(SPANS).map((what) => html`<li key=${what}><span class=${`swatch ${SPANS[what].tone}`}></span>${SPANS[what].words}</li>`)}
+    <li><span class="swatch moment"></span>announced, started, passed</li>
+    <li><span class="swatch condition"></span>conditions of the gate hold</li>
     <li><span class="swatch predicted"></span>downtime, predicted</li>
     <li><span class="swatch measured"></span>downtime, measured</li>
   </ul>`;
@@ -143,7 +140,7 @@ const LANES = [
     cell: ({ lane }) =>
       lane.conditions?.length
         ? html`<${Folded} title=${count(lane.conditions.length)}><ul class="conditions">
-            ${lane.conditions.map((each, index) => html`<li key=${index}><${State} value=${each.verdict} /> ${typeof each.at === "number" && html`<time>${clock(each.at)}</time>`} ${each.text}</li>`)}
+            ${lane.conditions.map((each, index) => html`<li key=${index}><${State} as="good" value="holds" /> ${typeof each.at === "number" && html`<time>${clock(each.at)}</time>`} ${each.text}</li>`)}
           </ul></${Folded}>`
         : html`<span class="quiet">none yet</span>`,
   },
@@ -186,6 +183,7 @@ export function Roll({ connection, one }) {
           ["Roll", html`<code>${roll.rollout_id}</code>`],
         ]}
       />
+      <${Failures} title="Not all of how it went is known" failures=${roll.past_errors} />
       <h2>Timeline</h2>
       <${Timeline} roll=${roll} />
       <${Table} caption="Workers of the roll" columns=${LANES} rows=${lanes} id=${({ lane }) => lane.worker} empty="The plan has no workers to roll." />

@@ -1,7 +1,7 @@
 // The topics that the group needs: what each is to be like, and what is not so.
 import { html } from "../vendor/preact.js";
 import { compact, count } from "../format.js";
-import { Findings, Folded, Head, Names, Same, State, Table } from "../parts.js";
+import { Failures, Findings, Folded, Head, Names, Same, State, Table } from "../parts.js";
 import { api, useDocument } from "../look.js";
 
 function columns(findings) {
@@ -19,10 +19,11 @@ function columns(findings) {
 
 export function Topics({ connection }) {
   const look = useDocument(api(["clusters", connection, "topics"]), { every: 15_000 });
-  const { topics, findings = [], not_checked: notChecked } = look.answer ?? {};
+  const { topics, findings = [], not_checked: notChecked, unknown = [] } = look.answer ?? {};
   const isKnown = topics || !look.answer?.errors?.length;
   return html`<${Head} title="Topics" look=${look} />
     ${topics && html`<${Findings} findings=${findings} none="Every topic is as exactly-once needs it." />`}
+    <${Failures} title="Not known" failures=${unknown.map((each) => ({ ...each, found: `${each.connector}: ${each.found}` }))} />
     ${notChecked?.length > 0 && html`<p>Not checked: <${Names} names=${notChecked.map(compact)} /></p>`}
     ${isKnown && html`<${Table} caption="Topics of the group" columns=${columns(findings)} rows=${topics} id=${(row) => `${row.topic} ${row.role}`} empty="The group needs no topics yet." />`}
     <${Same} command="eos topics check" />`;
