@@ -11,10 +11,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+from docutils.parsers.rst import Directive
+
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from airflow_eos_provider import __version__  # noqa: E402
+from tests.diagrams import bars, sequence  # noqa: E402
 from tests.reference import SITE_PAGES, written  # noqa: E402
 from tests.site import navigation  # noqa: E402
 
@@ -49,6 +53,20 @@ def _complete(app: Any, docname: str, source: list[str]) -> None:
         source[0] = written(page)
 
 
+class _Picture(Directive):
+    """A fenced block that is drawn."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        draw = {"sequence": sequence, "bars": bars}[self.name]
+        try:
+            drawn = draw("\n".join(self.content))
+        except ValueError as error:
+            raise self.error(str(error)) from error
+        return [nodes.raw("", drawn, format="html")]
+
+
 def _front_page(app: Any) -> list[tuple[str, dict[str, str], str]]:
     """The folder's own ``index.html`` leads to the first page."""
     return [("index", {"target": f"{root_doc}.html"}, "forward.html")]
@@ -58,6 +76,8 @@ templates_path = ["templates"]
 
 
 def setup(app: Any) -> dict[str, bool]:
+    for name in ("sequence", "bars"):
+        app.add_directive(name, _Picture)
     app.connect("source-read", _complete)
     app.connect("html-collect-pages", _front_page)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -39,6 +39,7 @@ BY_PATH: Mapping[str, frozenset[str]] = {
     "system": frozenset({"airflow", "postgres"}),
     "system/test_demo.py": frozenset({"broker", "workers", "spark"}),
     "system/test_interval_dag.py": frozenset({"spark"}),
+    "upstream": frozenset({"broker", "workers"}),
     "unit/test_packaging.py": frozenset({"wheel"}),
 }
 

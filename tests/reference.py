@@ -22,6 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from airflow_eos_provider.interval.protocol import coordinator
 from tests import reference_errors, reference_records, reference_settings
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -374,6 +375,7 @@ PAGES: dict[str, Callable[[], Iterable[str]]] = {
 #: Written when the site is built, so that they are never older than the code.
 SITE_PAGES: dict[str, Callable[[], Iterable[str]]] = {
     "on-call.md": lambda: reference_errors.page(_cell, Docstring.of),
+    "proof.md": lambda: ["\n", Docstring.of(coordinator).summary, "\n"],
     "records.md": lambda: reference_records.page(_cell, Docstring.of),
     "settings.md": lambda: reference_settings.page(_cell, commands(eos())),
 }

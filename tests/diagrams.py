@@ -1,0 +1,115 @@
+"""Pictures of the site, drawn from text: who tells whom what, and bars of what was measured.
+
+A page has the text in a fenced block, ``{sequence}`` or ``{bars}``, which can be read as it is; the site has an SVG
+within the page instead, in the colours of the page. Nothing is loaded and nothing runs in the reader's browser.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html import escape
+from typing import NamedTuple
+
+_COLUMN, _ROW, _HEAD, _MARGIN = 205, 38, 48, 14
+#: Around a text, so that no line runs through it; the theme's own background.
+_CLEAR = 'stroke="var(--color-background-primary, white)" stroke-width="4" paint-order="stroke"'
+
+_MESSAGE = re.compile(r"(?P<sender>.+?) (?P<arrow>->|-->) (?P<receiver>.+?): (?P<text>.+)")
+_NOTE = re.compile(r"note (?P<at>.+?): (?P<text>.+)")
+_BAR = re.compile(r"(?P<label>.+): (?P<value>\d+(?:\.\d+)?) (?P<unit>\S+)")
+
+
+class _Message(NamedTuple):
+    sender: int
+    receiver: int
+    text: str
+    is_dashed: bool
+
+
+def sequence(text: str) -> str:
+    """An SVG of who tells whom what, in time from top to bottom.
+
+    :param text: the participants, separated by ``|``; then a line each: ``a -> b: what``, ``a --> b: what`` for an
+        answer or a refusal, ``note a: what``.
+    :raises ValueError: a line is none of these, or names a participant that there is not.
+    """
+    head, *lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    participants = [name.strip() for name in head.split("|")]
+    messages = [_message(line, participants) for line in lines]
+    width, height = _COLUMN * len(participants), _HEAD + _ROW * (len(messages) + 1)
+    parts = [_participant(name, _x(number), height) for number, name in enumerate(participants)]
+    parts += [_drawn(message, _HEAD + _ROW * (row + 1)) for row, message in enumerate(messages)]
+    return _svg(width, height, f"{' and '.join(participants)}: {'; '.join(m.text for m in messages)}", parts)
+
+
+def _message(line: str, participants: Sequence[str]) -> _Message:
+    if found := _NOTE.fullmatch(line):
+        at = participants.index(found["at"])
+        return _Message(at, at, found["text"], False)
+    if found := _MESSAGE.fullmatch(line):
+        sender, receiver = (participants.index(found[name]) for name in ("sender", "receiver"))
+        return _Message(sender, receiver, found["text"], found["arrow"] == "-->")
+    raise ValueError(f"neither a message nor a note: {line}")
+
+
+def _x(number: int) -> int:
+    return _COLUMN * number + _COLUMN // 2
+
+
+def _participant(name: str, x: int, height: int) -> str:
+    left, wide = x - _COLUMN // 2 + 8, _COLUMN - 16
+    return (
+        f'<line x1="{x}" y1="{_HEAD - 20}" x2="{x}" y2="{height - 6}" stroke="currentColor" opacity="0.35"/>'
+        f'<rect x="{left}" y="6" width="{wide}" height="30" rx="6" fill="none" stroke="currentColor"/>'
+        f'<text x="{x}" y="26" text-anchor="middle" font-weight="bold">{escape(name)}</text>'
+    )
+
+
+def _drawn(message: _Message, y: int) -> str:
+    start, end = _x(message.sender), _x(message.receiver)
+    said = escape(message.text)
+    if start == end:
+        return (
+            f'<circle cx="{start}" cy="{y - 4}" r="4" fill="currentColor"/>'
+            f'<text x="{start + 10}" y="{y}" font-style="italic" {_CLEAR}>{said}</text>'
+        )
+    tip = end - 7 if end > start else end + 7
+    dashes = ' stroke-dasharray="5 4"' if message.is_dashed else ""
+    return (
+        f'<line x1="{start}" y1="{y}" x2="{end}" y2="{y}" stroke="currentColor" stroke-width="1.5"{dashes}/>'
+        f'<path d="M{tip},{y - 4} L{end},{y} L{tip},{y + 4} Z" fill="currentColor"/>'
+        f'<text x="{(start + end) // 2}" y="{y - 6}" text-anchor="middle" {_CLEAR}>{said}</text>'
+    )
+
+
+def bars(text: str) -> str:
+    """An SVG of bars, each with its label and value; the longest is as wide as the picture.
+
+    :param text: a line each: ``label: number unit``.
+    :raises ValueError: a line is none of these.
+    """
+    found = []
+    for line in filter(None, map(str.strip, text.strip().splitlines())):
+        bar = _BAR.fullmatch(line)
+        if bar is None:
+            raise ValueError(f"no bar: {line}")
+        found.append((bar["label"], float(bar["value"]), f"{bar['value']} {bar['unit']}"))
+    longest, width, row = max(value for _, value, _ in found), 700, 44
+    parts = []
+    for number, (label, value, said) in enumerate(found):
+        y, wide = row * number + _MARGIN, max(2, round(560 * value / longest))
+        parts.append(
+            f'<text x="0" y="{y + 4}">{escape(label)}</text>'
+            f'<rect x="0" y="{y + 10}" width="{wide}" height="14" rx="3" fill="currentColor" opacity="0.55"/>'
+            f'<text x="{wide + 8}" y="{y + 22}" font-weight="bold">{escape(said)}</text>'
+        )
+    return _svg(width, row * len(found) + _MARGIN, "; ".join(f"{label}: {said}" for label, _, said in found), parts)
+
+
+def _svg(width: int, height: int, title: str, parts: Sequence[str]) -> str:
+    return (
+        f'<svg role="img" viewBox="0 0 {width} {height}" width="{width}" xmlns="http://www.w3.org/2000/svg" '
+        f'style="max-width: 100%; height: auto; font: 13px sans-serif" fill="currentColor">'
+        f"<title>{escape(title)}</title>{''.join(parts)}</svg>"
+    )
