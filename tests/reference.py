@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from airflow_eos_provider.interval.protocol import coordinator
-from tests import reference_errors, reference_records, reference_settings
+from tests import reference_errors, reference_records, reference_reports, reference_settings
 
 DOCS = Path(__file__).parent.parent / "docs"
 MARK = "<!-- From here on written by `python -m tests.reference`, from the code. -->"
@@ -377,6 +377,7 @@ SITE_PAGES: dict[str, Callable[[], Iterable[str]]] = {
     "on-call.md": lambda: reference_errors.page(_cell, Docstring.of),
     "proof.md": lambda: ["\n", Docstring.of(coordinator).summary, "\n"],
     "records.md": lambda: reference_records.page(_cell, Docstring.of),
+    "json-reports.md": lambda: reference_reports.page(commands(eos())),
     "settings.md": lambda: reference_settings.page(_cell, commands(eos())),
 }
 

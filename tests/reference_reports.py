@@ -1,0 +1,182 @@
+"""What ``docs/json-reports.md`` says: the keys of what each command prints with ``--json``, as the code spells them.
+
+Keys are read from the source: from the dictionary that a function returns, assigns to ``document``, or prints. Where a
+part is made by another function, :data:`REPORTS` names it with the place that it has in the whole.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import airflow_eos_provider
+
+_PACKAGE = Path(airflow_eos_provider.__file__).parent
+
+_PLAN = ("", "rollout/plan/plan.py:Plan.to_dict")
+_ROLLED = [("", "rollout/outcome.py:RolloutReport.to_dict")]
+_ROLLOUT = [("", "rollout/history.py:Rollout.to_dict")]
+_ASKED = [("", "cli/rollouts.py:_ask")]
+_OFFSETS = [
+    ("", "offsets/verbs/plan.py:OffsetsPlan._content"),
+    ("", "offsets/verbs/plan.py:OffsetsPlan.to_dict"),
+    ("request.", "offsets/verbs/request.py:OffsetsRequest.to_dict"),
+    ("afterwards: ", "offsets/verbs/apply.py:OffsetsReport.to_dict"),
+]
+_ACL_CHECK = [("", "cli/acl.py:_document"), ("rules[].", "acls/judge.py:Finding.to_dict")]
+_ACL_CHANGE = [("", "acls/grant.py:AclPlan.to_dict"), ("", "cli/acl.py:_show_change")]
+_KNOWN_ID = ("[].", "transactions/look.py:KnownId.to_dict")
+_READER = "transactions/readers.py:Reader.to_dict"
+
+#: Command -> the parts of its report: where in the whole, and which function makes it.
+REPORTS: dict[str, list[tuple[str, str]]] = {
+    "eos status": [("", "cli/status.py:to_document"), ("workers[].", "cli/status.py:_worker_document")],
+    "eos hosts check": [("", "cli/hosts.py:check"), ("workers[].", "rollout/hosts/readiness.py:Readiness.to_dict")],
+    "eos hosts sudoers": [("[].", "rollout/hosts/sudoers.py:SudoersFile.to_dict")],
+    "eos preflight": [
+        ("", "preflight/report.py:Report.to_dict"),
+        ("findings[].", "preflight/findings.py:Finding.to_dict"),
+    ],
+    "eos plan": [_PLAN, ("", "cli/plan_apply.py:plan")],
+    "eos apply": _ROLLED,
+    "eos rollout list": [("", "cli/rollouts.py:list_"), ("rollouts[].", _ROLLOUT[0][1])],
+    "eos rollout show": _ROLLOUT,
+    "eos rollout wait": _ROLLOUT,
+    "eos rollout pause": _ASKED,
+    "eos rollout abort": _ASKED,
+    "eos rollout resume": _ROLLED,
+    "eos rollout back": [_PLAN, ("", "cli/rollouts.py:back")],
+    "eos downgrade check": [
+        ("", "cli/downgrade.py:check"),
+        ("copies[].", "offsets/seen/copies.py:Copies.to_dict"),
+        ("findings[].", "downgrade/older.py:DowngradeFinding.to_dict"),
+    ],
+    "eos drift": [("", "rollout/drift/drift.py:Drift.to_dict")],
+    "eos offsets list": [("[].", "offsets/seen/group.py:SeenOffset.to_dict")],
+    "eos offsets diff": [("[].", "offsets/seen/difference.py:Difference.to_dict")],
+    **{f"eos offsets {verb}": _OFFSETS for verb in ("alter", "reset", "restore", "prune", "copy", "migrate")},
+    "eos offsets drop-own": [("", "downgrade/drop_own.py:DropPlan.to_dict"), ("", "cli/drop_own.py:drop_own_")],
+    "eos changes list": [("[].", "cli/changes.py:list_")],
+    "eos changes abandon": [("", "cli/changes.py:abandon_")],
+    "eos fence": [
+        ("", "cli/fence.py:to_document"),
+        ("connectors[].ids[].", "cli/fence.py:_id_document"),
+        ("afterwards: [].", "offsets/fencing/round.py:RoundReport.to_dict"),
+    ],
+    "eos transactions list": [_KNOWN_ID],
+    "eos transactions describe": [_KNOWN_ID, ("[].", "cli/transactions.py:_described")],
+    "eos transactions hanging": [("", "cli/transactions.py:_hanging"), ("hanging[].readers[].", _READER)],
+    "eos transactions watch": [("", "transactions/changes.py:Change.to_dict")],
+    "eos transactions audit": [
+        ("", "transactions/audit.py:Audit.to_dict"),
+        ("findings[].", "transactions/audit.py:AuditFinding.to_dict"),
+    ],
+    "eos transactions abort": [
+        ("", "transactions/abort.py:AbortPlan._content"),
+        ("", "transactions/abort.py:AbortPlan.to_dict"),
+        ("afterwards: ", "transactions/abort.py:AbortReport.to_dict"),
+    ],
+    "eos acl plan": _ACL_CHECK,
+    "eos acl check": _ACL_CHECK,
+    "eos acl explain": [("[].", "cli/acl.py:_explained")],
+    "eos acl grant": _ACL_CHANGE,
+    "eos acl revoke": _ACL_CHANGE,
+    "eos topics check": [("", "connect/topic_checks.py:TopicsLook.to_dict")],
+    "eos topics create": [
+        ("", "cli/topics.py:create"),
+        ("changes[].", "connect/topic_checks.py:Change.to_dict"),
+        ("findings[].", "connect/topic_checks.py:Finding.to_dict"),
+    ],
+    "eos config-topic": [("", "cli/config_topic.py:config_topic"), ("", "connect/config_census.py:Census.to_dict")],
+    "eos intervals list": [("", "cli/intervals.py:list_"), ("runs[].", "interval/verify.py:RunStatus.to_dict")],
+    "eos intervals show": [("", "interval/verify.py:RunStatus.to_dict")],
+    "eos intervals verify": [("", "interval/verify.py:Verification.to_dict")],
+    "eos intervals abandon": [("", "cli/intervals.py:abandon"), ("before.", "interval/verify.py:RunStatus.to_dict")],
+    "eos uninstall": [
+        ("", "footprint/uninstall.py:UninstallPlan._content"),
+        ("", "footprint/uninstall.py:UninstallPlan.to_dict"),
+        ("stays[].", "footprint/uninstall.py:Item.to_dict"),
+    ],
+    "eos lab status": [("", "lab/status.py:LabStatus.as_json")],
+}
+
+_PRINTS = ("print_json", "print_document")
+
+
+def page(commands: Iterable[tuple[str, Any]]) -> Iterator[str]:
+    """The written part of the page.
+
+    :param commands: each command's words and the command.
+    """
+    for path, command in commands:
+        if path in REPORTS and has_json(command):
+            keys = dict.fromkeys(f"{at}{key}" for at, made_by in REPORTS[path] for key in keys_of(made_by))
+            yield f"\n## `{path} --json`\n\n{', '.join(f'`{key}`' for key in keys)}\n"
+
+
+def has_json(command: Any) -> bool:
+    """Whether a command can print JSON."""
+    return any("--json" in getattr(option, "opts", ()) for option in command.params)
+
+
+def keys_of(function: str) -> list[str]:
+    """The keys of the dictionary that a function makes, those within it behind a dot.
+
+    :param function: file below the package and name, as in ``rollout/plan/plan.py:Plan.to_dict``.
+    :raises LookupError: there is no such function, or it makes no dictionary.
+    """
+    path, _, name = function.partition(":")
+    node: ast.AST = _tree(path)
+    fields: list[str] = []
+    for part in name.split("."):
+        node = next((one for one in ast.iter_child_nodes(node) if getattr(one, "name", None) == part), ast.Pass())
+        if isinstance(node, ast.ClassDef):
+            fields = [ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign)]
+    found = [key for value in _made(node) for key in _keys(value, fields)]
+    if not found:
+        raise LookupError(f"{function} makes no document")
+    return list(dict.fromkeys(found))
+
+
+@cache
+def _tree(path: str) -> ast.Module:
+    return ast.parse((_PACKAGE / path).read_text(encoding="utf-8"))
+
+
+def _made(function: ast.AST) -> Iterator[ast.expr]:
+    """What a function returns, assigns to ``document`` or prints."""
+    for node in ast.walk(function):
+        is_document = isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["document"]
+        if (is_document or isinstance(node, ast.Return)) and node.value is not None:
+            yield node.value
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in _PRINTS:
+            yield node.args[0]
+
+
+def _keys(value: ast.expr, fields: Iterable[str]) -> Iterator[str]:
+    value = _inner(value)
+    if ast.unparse(value) == "asdict(self)":
+        yield from fields
+    if not isinstance(value, ast.Dict):
+        return
+    for key, content in zip(value.keys, value.values, strict=True):
+        if key is None:
+            yield from _keys(content, fields)
+        elif isinstance(key, ast.Constant):
+            yield str(key.value)
+            dot = "[]." if isinstance(content, (ast.List, ast.ListComp)) else "."
+            yield from (f"{key.value}{dot}{below}" for below in _keys(content, fields))
+
+
+def _inner(value: ast.expr) -> ast.expr:
+    """The element of a list, the first branch of a condition that is a dictionary."""
+    if isinstance(value, ast.ListComp):
+        return value.elt
+    if isinstance(value, ast.List) and value.elts:
+        return value.elts[0]
+    if isinstance(value, ast.IfExp):
+        return value.body if isinstance(value.body, ast.Dict) else value.orelse
+    return value
