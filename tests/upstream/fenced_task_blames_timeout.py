@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.kafka.transactions import TransactionsClient
-from tests.upstream.shown import StartLab, append, fail_of, start_source
+from tests.upstream.shown import StartLab, append, failure_of, start_source
 
 
 def show(start: StartLab) -> str:
@@ -17,6 +17,6 @@ def show(start: StartLab) -> str:
     with TransactionsClient(lab.cluster().kafka, timeout_seconds=60) as client:
         client.fence([f"{lab.group_id}-fenced-0"])
     append(file, "two\n")
-    trace = fail_of(lab, "fenced")
+    trace = failure_of(lab, "fenced")
     assert "before its producer transaction expired" in trace, trace
     return 'fenced a moment ago, the task says "…before its producer transaction expired"'

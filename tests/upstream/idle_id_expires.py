@@ -9,7 +9,7 @@ from __future__ import annotations
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.kafka.transactions import TransactionsClient
-from tests.upstream.shown import SECONDS, StartLab, append, fail_of, start_source
+from tests.upstream.shown import SECONDS, StartLab, append, failure_of, start_source
 from tests.waiting import until
 
 FORGETS = {
@@ -33,6 +33,6 @@ def show(start: StartLab) -> str:
     with TransactionsClient(lab.cluster().kafka, timeout_seconds=60) as client:
         until(lambda: task not in {one.id for one in client.list(task)}, "the id to be forgotten", seconds=SECONDS)
     append(file, "two\n")
-    trace = fail_of(lab, "seldom")
+    trace = failure_of(lab, "seldom")
     assert "InvalidPidMapping" in trace, trace
     return f"the task failed at its next line: {trace.strip().splitlines()[-1].strip()[:160] or trace[:160]}"

@@ -97,18 +97,17 @@ def offsets(lab: Lab, topic: str, connector: str) -> list[LogRecord]:
     return [record for record in found if record.key and json.loads(record.key)[0] == connector]
 
 
-def fail_of(lab: Lab, connector: str) -> str:
-    """The trace of a connector's failed task, once it has failed."""
-    traces: list[str] = []
+def failures(lab: Lab, connector: str) -> list[str]:
+    """The traces of a connector's failed tasks."""
+    with rest_of(lab) as rest:
+        status = rest.statuses().get(connector)
+    return [task.trace or "" for task in status.tasks if task.state == "FAILED"] if status else []
 
-    def has_failed() -> bool:
-        with rest_of(lab) as rest:
-            status = rest.statuses().get(connector)
-        traces[:] = [task.trace or "" for task in status.tasks if task.state == "FAILED"] if status else []
-        return bool(traces)
 
-    until(has_failed, f"the task of {connector} to fail", seconds=SECONDS)
-    return traces[0]
+def failure_of(lab: Lab, connector: str) -> str:
+    """The trace of a connector's only task, once it has failed."""
+    until(lambda: failures(lab, connector), f"the task of {connector} to fail", seconds=SECONDS)
+    return failures(lab, connector)[0]
 
 
 def append(file: Path, lines: str) -> None:
