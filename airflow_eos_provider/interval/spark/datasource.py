@@ -30,7 +30,6 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.protocol.stage import Completed, SliceFigures, Stage
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.interval.spark.determinism import require_classic
 from airflow_eos_provider.interval.spark.executor import (
     SLICE_COLUMN,
     partition_number,
@@ -40,6 +39,7 @@ from airflow_eos_provider.interval.spark.executor import (
 )
 from airflow_eos_provider.interval.spark.pinned_inputs import pinned_inputs, require_same_inputs
 from airflow_eos_provider.interval.spark.proof import figures_of_rows, frozen
+from airflow_eos_provider.interval.spark.sessions import require_classic
 from airflow_eos_provider.interval.spark.write import sliced, speculates, to_tasks, with_null_keys
 from airflow_eos_provider.interval.verify import ledger
 
@@ -75,9 +75,9 @@ def register(spark: SparkSession, *pipelines: Pipeline) -> None:
     :param spark: the session; of pyspark 4.0 or newer.
     :param pipelines: those that may be written; the option ``pipeline`` names one. They are given here and not as
         options, since options are shown in plans and pages, and client credentials must not be.
-    :raises ConfigurationError: the session speculates, or no pipeline is given.
+    :raises ConfigurationError: the session speculates or is one of Spark Connect, or no pipeline is given.
     """
-    require_classic(spark)
+    require_classic(spark, f"format({FORMAT!r})")
     if speculates(spark):
         raise ConfigurationError(
             f"spark.speculation is on, and format({FORMAT!r}) cannot keep Spark from copying its tasks.",
@@ -172,6 +172,7 @@ def by_slice(
     :param pin_inputs: likewise. The files are looked at now; a change while they are read is not seen by this way.
     :raises ConfigurationError: columns or key are not usable.
     """
+    require_classic(frame, f"format({FORMAT!r})")
     names = [key] if isinstance(key, str) else list(key)
     rows = sliced(frame, names, slices)
     made_of = {**rows.schema[SLICE_COLUMN].metadata, **({"inputs": pinned_inputs(frame)} if pin_inputs else {})}

@@ -68,30 +68,23 @@ def refuse_unstable(frame: DataFrame, key: Sequence[str]) -> None:
 
     :param key: columns that the slice is taken from.
     :raises ConfigurationError: a row's slice, or whether there is the row, depends on chance, on the clock or on the
-        order of arrival; or the frame is a stream or a frame of Spark Connect, whose plan cannot be looked at.
+        order of arrival; or the frame is a stream.
     """
-    require_classic(frame)
-    if frame.isStreaming:
-        raise ConfigurationError(
-            "The DataFrame is a stream.", expected="a batch", remedy="Read the interval by spark.read, not readStream."
-        )
-    plan = frame._jdf.queryExecution().analyzed()
+    require_batch(frame)
+    plan: Any = frame._jdf.queryExecution().analyzed()
     wanted = {name.lower() for name in key}
     needed = {_id(column) for column in _each(plan.output()) if column.name().lower() in wanted}
     _Search().look(plan, needed)
 
 
-def require_classic(owner: object) -> None:
-    """Check that a frame or a session is not one of Spark Connect, whose plan and files cannot be looked at.
+def require_batch(frame: DataFrame) -> None:
+    """Check that a frame is no stream.
 
-    :param owner: a DataFrame or a SparkSession.
     :raises ConfigurationError: it is.
     """
-    if type(owner).__module__.startswith("pyspark.sql.connect."):
+    if frame.isStreaming:
         raise ConfigurationError(
-            f"The {type(owner).__name__} belongs to Spark Connect, where its plan and its files cannot be looked at.",
-            expected="one of a classic session",
-            remedy="Run the function by spark-submit, or with a master of its own (spark.master, not spark.remote).",
+            "The DataFrame is a stream.", expected="a batch", remedy="Read the interval by spark.read, not readStream."
         )
 
 
@@ -127,7 +120,7 @@ class _Search:
         number = str(reference.cteId())
         definition = self._definitions.get(number)
         if definition is None:
-            raise _refusal("a common table expression", "is defined outside of the plan and cannot be looked at")
+            raise refusal("a common table expression", "is defined outside of the plan and cannot be looked at")
         pairs = zip(_each(reference.output()), _each(definition.output()), strict=True)
         decides = {_id(own) for outer, own in pairs if _id(outer) in needed}
         if (number, frozenset(decides)) not in self._looked_at:
@@ -163,13 +156,13 @@ def _require_rows(node: Any, kind: str, needed: set[str]) -> None:
     if kind in _LIMITS:
         _require_order(node, needed)
     if kind == "Sample":
-        raise _refusal("sample", "keeps rows by chance")
+        raise refusal("sample", "keeps rows by chance")
     if kind in ("Deduplicate", "DeduplicateWithinWatermark"):
         kept = {_id(column) for column in _each(node.keys())}
         if needed - kept:
-            raise _refusal("dropDuplicates over other columns than the key", "keeps whichever row arrives first")
+            raise refusal("dropDuplicates over other columns than the key", "keeps whichever row arrives first")
     if kind in _RDDS and not _is_of_a_list(node.rdd()):
-        raise _refusal(
+        raise refusal(
             "an RDD or a checkpoint",
             "hides how its rows were made",
             remedy="Write it to a table or to files first and read them from there; or select the rows anew by "
@@ -189,10 +182,10 @@ def _require_order(node: Any, needed: set[str]) -> None:
                 wanted |= {_id(column): column.name() for column in _each(made.references())}
         node = node.children().apply(0)
     if _kind(node) != "Sort" or not getattr(node, "global")():
-        raise _refusal("limit (or offset) without an order", "keeps whichever rows arrive first")
+        raise refusal("limit (or offset) without an order", "keeps whichever rows arrive first")
     ordered = {_id(order.child()) for order in _each(node.order()) if _kind(order.child()) == "AttributeReference"}
     if ties := sorted(name for column, name in wanted.items() if column not in ordered):
-        raise _refusal(
+        raise refusal(
             f"limit (or offset) over an order without {', '.join(ties)}",
             "keeps whichever of its ties arrive first",
             remedy=f"Order by {', '.join(ties)}, too (last).",
@@ -216,12 +209,12 @@ def _require_stable(expression: Any) -> None:
         if kind in _PINNED_BY_FILES or kind in _SUBQUERIES:  # a subquery's own plan is searched
             continue
         if kind in _CLOCKS or (kind == "Cast" and _is_moment_word(part)):
-            raise _refusal(part.sql(), "is another value in each attempt")
+            raise refusal(part.sql(), "is another value in each attempt")
         if kind in _BY_ARRIVAL:
-            raise _refusal(part.sql(), "depends on the order in which rows arrive")
+            raise refusal(part.sql(), "depends on the order in which rows arrive")
         alone = all(child.deterministic() for child in _each(part.children()))
         if alone and not part.deterministic():
-            raise _refusal(part.sql(), "is another value in each attempt")
+            raise refusal(part.sql(), "is another value in each attempt")
 
 
 def _is_moment_word(cast: Any) -> bool:
@@ -242,7 +235,12 @@ def _constant(expression: Any) -> str:
         return str(expression.sql())
 
 
-def _refusal(what: str, why: str, *, remedy: str = _REMEDY) -> ConfigurationError:
+def refusal(what: str, why: str, *, remedy: str = _REMEDY) -> ConfigurationError:
+    """The error that a plan is refused with.
+
+    :param what: a function or a step, as its user knows it.
+    :param why: what is wrong with it, as the rest of the sentence.
+    """
     return ConfigurationError(
         f"Which rows a slice holds depends on {what}, which {why}.",
         expected="slices whose rows are the same in every attempt",

@@ -1,21 +1,26 @@
-"""The files of an interval, found and pinned by Spark's driver through Hadoop's file systems."""
+"""The files of an interval, found and pinned by Spark's driver through Hadoop's file systems.
+
+Through Spark Connect the driver is asked by its own reader of files (``binaryFile``), which tells their size and time
+of change and leaves their content alone. It tells no etag, and leaves out files of no byte, which have no record.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from urllib.parse import unquote
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.slices import Slice
 from airflow_eos_provider.interval.sources.files import Convert, FileReadOptions, PinnedFile, require_same_files
-from airflow_eos_provider.interval.spark.determinism import require_classic
+from airflow_eos_provider.interval.spark.sessions import functions_of, is_remote
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ class FilesSource:
         frame = reader.format(kind).load([file.path for file in self.files])
         if self.options.time_column is None:
             return frame
+        F = functions_of(spark)
         when = F.to_timestamp(F.col(self.options.time_column))
         if self.options.null_times == "refuse":
             missing = (
@@ -102,7 +108,6 @@ def files_source(
     :raises ConfigurationError: the path cannot be formatted, or its file system cannot be reached; nothing in it says
         which interval is meant; there is no file.
     """
-    require_classic(spark)
     try:
         place = path.format(start=interval.start, end=interval.end)
     except (KeyError, IndexError, ValueError) as error:
@@ -141,7 +146,7 @@ def pin(spark: SparkSession, paths: Sequence[str]) -> tuple[PinnedFile, ...]:
     """
     found: dict[str, PinnedFile] = {}
     for path in paths:
-        for file in _find(spark, path):
+        for file in _find_remotely(spark, [path]) if is_remote(spark) else _find(spark, path):
             found[file.path] = file
     return tuple(found[path] for path in sorted(found))
 
@@ -152,6 +157,8 @@ def pin_listed(spark: SparkSession, paths: Sequence[str]) -> tuple[PinnedFile, .
     :param paths: as ``DataFrame.inputFiles`` writes them, so with the signs of a URI.
     :raises ConfigurationError: a file is gone, or its file system cannot be reached.
     """
+    if is_remote(spark):
+        return _listed_remotely(spark, paths)
     from py4j.protocol import Py4JJavaError
 
     jvm: Any = spark._jvm
@@ -195,6 +202,44 @@ def _find(spark: SparkSession, path: str) -> list[PinnedFile]:
             remedy="Check the path, and that Spark has the file system's jars and credentials.",
         ) from None
     return found
+
+
+#: Signs that have a meaning in a pattern of Hadoop's for paths.
+_PATTERN_SIGNS = re.compile(r"([\\*?\[\]{}])")
+
+
+def _listed_remotely(spark: SparkSession, paths: Sequence[str]) -> tuple[PinnedFile, ...]:
+    """As :func:`pin_listed`, through Spark Connect."""
+    if not paths:
+        return ()
+    wanted = [unquote(path) for path in paths]
+    return tuple(sorted(_find_remotely(spark, [_PATTERN_SIGNS.sub(r"\\\1", path) for path in wanted]), key=_path_of))
+
+
+def _path_of(file: PinnedFile) -> str:
+    return file.path
+
+
+def _find_remotely(spark: SparkSession, paths: Sequence[str]) -> list[PinnedFile]:
+    """Files, all that lies in folders, and what patterns match, through Spark Connect.
+
+    :raises ConfigurationError: they cannot be listed. A single path that matches nothing is no error.
+    """
+    F = functions_of(spark)
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    try:
+        frame = reader.load(list(paths)).select(
+            "path", "length", F.unix_millis("modificationTime").alias("modified_ms")
+        )
+        return [PinnedFile(row.path, int(row.length), int(row.modified_ms)) for row in frame.collect()]
+    except PySparkException as error:
+        if len(paths) == 1 and error.getCondition() == "PATH_NOT_FOUND":
+            return []
+        raise ConfigurationError(
+            f"The files at {paths[0]}{' and others' if paths[1:] else ''} cannot be listed: {_words(error)}.",
+            remedy="Check the paths, that Spark's server has the file system's jars and credentials, and that no file "
+            "was replaced while the job began; if one was, run the interval again.",
+        ) from None
 
 
 def _words(error: Exception) -> str:

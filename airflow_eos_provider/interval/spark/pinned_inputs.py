@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.sources.files import PinnedFile
 from airflow_eos_provider.interval.spark.file_listing import pin_listed
+from airflow_eos_provider.interval.spark.sessions import is_remote
 
 #: Of more files than this the plan keeps one digest of their paths, so that it stays a small record and is made in a
 #: moment. Writers of tables of that size give new files new names.
@@ -45,8 +46,10 @@ def _left_out(frame: DataFrame) -> set[str]:
     """Files that no scan of the frame reads, since a filter on partition columns leaves them out.
 
     ``inputFiles`` counts them in, and a table that grows by a partition a day would never look the same twice. Where
-    Spark's plan is not as expected, none is left out, which is the safe side.
+    Spark's plan is not as expected, none is left out, which is the safe side; through Spark Connect it is not seen.
     """
+    if is_remote(frame):
+        return set()
     from py4j.protocol import Py4JError
 
     listed, read = set[str](), set[str]()

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.stage import SliceFigures, Stage
 from airflow_eos_provider.interval.spark.executor import FIGURES_SCHEMA, SLICE_COLUMN, shipped
 from airflow_eos_provider.interval.spark.file_listing import FilesSource
+from airflow_eos_provider.interval.spark.sessions import functions_of
 
 
 def frozen(rows: DataFrame) -> DataFrame:
@@ -33,7 +33,7 @@ def figures_of_rows(rows: DataFrame, pipeline: Pipeline, run: Run, slices: Colle
 
     :param rows: as :func:`airflow_eos_provider.interval.spark.write.sliced` makes them.
     """
-    wanted = rows.where(F.col(SLICE_COLUMN).isin(*slices))
+    wanted = rows.where(functions_of(rows).col(SLICE_COLUMN).isin(*slices))
     return _sums(wanted.mapInArrow(shipped("tally_partition", pipeline.to_dict(), run.name), FIGURES_SCHEMA))
 
 

@@ -11,6 +11,9 @@ part that is evaluated again has other rows, it aborts the job if a task of the 
 afterwards from the old rows; if none has, it runs the stage again in full. The former stops the attempt before
 ``complete``. The latter does not protect: a task that has not finished may have committed slices, and its next attempt
 skips them.
+
+Through Spark Connect nobody tells which stages were run again, and the client itself sends a plan once more to a server
+that has come back. So there is always a doubt there.
 """
 
 from __future__ import annotations
@@ -21,9 +24,15 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+from airflow_eos_provider.interval.spark.sessions import is_remote
+
+try:
+    from py4j.protocol import Py4JError
+except ImportError:  # pyspark-client has no JVM to ask
+    Py4JError = PySparkException
 
 __all__ = ["JobSeen", "StageWatch", "doubt"]
 
@@ -72,12 +81,14 @@ class StageWatch:
     """
 
     def __init__(self, spark: SparkSession) -> None:
-        self._context: Any = spark.sparkContext
+        self._context: Any = None if is_remote(spark) else spark.sparkContext
         self._tag = f"eos-write-{uuid.uuid4().hex}"
         self._dropped_before = 0
         self._is_on = False
 
     def __enter__(self) -> Self:
+        if self._context is None:
+            return self
         try:
             self._dropped_before = self._dropped()
             self._context.addJobTag(self._tag)
@@ -94,6 +105,8 @@ class StageWatch:
 
     def doubt(self) -> str | None:
         """As :func:`doubt`, of the jobs so far; where Spark cannot be asked there is one."""
+        if self._context is None:
+            return "Spark Connect does not tell whether Spark has run a stage again"
         if not self._is_on:
             return doubt((), 0)
         try:

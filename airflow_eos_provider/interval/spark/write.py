@@ -8,20 +8,24 @@ worse than an error.
 *Speculation.* A Python task writes before Spark's commit coordinator is asked, so a speculative copy would be a second
 writer. The protocol fences one of the two, whichever comes later wins: right, but wasted work, and failed attempts that
 count. So where ``spark.speculation`` is on, the stage runs as a barrier stage, which Spark never speculates on.
+
+*Spark Connect.* The coordinator is in this process all the same, and the tasks are on the server's executors. What is
+asked of Spark's driver is asked in another way (:mod:`~airflow_eos_provider.interval.spark.sessions`,
+:mod:`~airflow_eos_provider.interval.spark.remote_plan`), and what cannot be known there is refused, or proven by
+evaluating the input once more.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, UnreachableError
 from airflow_eos_provider.interval.interval import Interval, Run
@@ -31,12 +35,14 @@ from airflow_eos_provider.interval.protocol.ledger import NO_DIGEST
 from airflow_eos_provider.interval.protocol.stage import Completed, SliceFigures, SliceResult, Stage
 from airflow_eos_provider.interval.record_columns import RECORD_COLUMNS
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.interval.spark.determinism import refuse_unstable, require_classic
+from airflow_eos_provider.interval.spark.determinism import refuse_unstable
 from airflow_eos_provider.interval.spark.executor import RESULT_SCHEMA, SLICE_COLUMN, error_within, shipped
 from airflow_eos_provider.interval.spark.file_listing import FilesSource
 from airflow_eos_provider.interval.spark.pinned_inputs import pinned_inputs, require_same_inputs
 from airflow_eos_provider.interval.spark.proof import figures_of_files, figures_of_rows, frozen
+from airflow_eos_provider.interval.spark.remote_plan import refuse_unstable_remote
 from airflow_eos_provider.interval.spark.reruns import StageWatch
+from airflow_eos_provider.interval.spark.sessions import functions_of, interruptible, is_remote, parallelism
 
 Report = Callable[[str], None]
 
@@ -96,7 +102,7 @@ def write_interval(
         work = _Rows(frame, [key] if isinstance(key, str) else list(key), slices, pin_inputs)
     work.check()
     wanted = work.tasks(tasks)
-    with Coordinator(pipeline, run, report=report) as coordinator:
+    with interruptible(work.spark), Coordinator(pipeline, run, report=report) as coordinator:
         stage = coordinator.begin(lambda: work.plan(run), wanted)
         if isinstance(stage, Completed):
             return stage
@@ -180,11 +186,17 @@ class _Rows(_Work):
         self.frame = frame
         self.key = key
         self.spark = frame.sparkSession
-        self.count = slices or self.spark.sparkContext.defaultParallelism
+        self.count = slices or parallelism(self.spark)
         self.frozen: DataFrame | None = None
+        #: Whether every evaluation has the same rows for certain, as far as the plan goes.
+        self.is_certain = False
 
     def check(self) -> None:
-        sliced(self.frame, self.key, self.count)
+        _require_writable(self.frame, self.key, self.count)
+        self.is_certain = _refuse_unstable(self.frame, self.key)
+
+    def _sliced(self) -> DataFrame:
+        return _with_slices(self.frame, self.key, self.count)
 
     def slice_count(self) -> int:
         return self.count
@@ -214,22 +226,23 @@ class _Rows(_Work):
             )
 
     def figures(self, pipeline: Pipeline, stage: Stage, slices: Collection[int]) -> dict[int, SliceFigures]:
-        self.frozen = frozen(sliced(self.frame, self.key, self.count))
+        self.frozen = frozen(self._sliced())
         return figures_of_rows(self.frozen, pipeline, stage.run, slices)
 
     @property
     def is_evaluated_anew(self) -> bool:
-        return self.frozen is None
+        return self.frozen is None and not (self.is_certain and self.pin_inputs)
 
     def figures_again(self, pipeline: Pipeline, stage: Stage, slices: Collection[int]) -> dict[int, SliceFigures]:
-        return figures_of_rows(sliced(self.frame, self.key, self.count), pipeline, stage.run, slices)
+        return figures_of_rows(self._sliced(), pipeline, stage.run, slices)
 
     def require_same_inputs(self, source: Mapping[str, Any]) -> None:
         if self.pin_inputs:
             require_same_inputs(pinned_inputs(self.frame), source)
 
     def results(self, pipeline: Pipeline, stage: Stage, barrier: bool) -> DataFrame:
-        rows = self.frozen or sliced(self.frame, self.key, self.count)
+        rows = self.frozen or self._sliced()
+        F = functions_of(rows)
         task_of = {number: task for task, numbers in enumerate(stage.assignment) for number in numbers}
         numbers = [F.lit(task_of.get(number)).cast("int") for number in range(self.count)]
         rows = rows.withColumn("_eos_task", F.element_at(F.array(*numbers), F.col(SLICE_COLUMN) + 1))
@@ -245,7 +258,6 @@ class _Files(_Work):
     """Pinned files, each read by the task that has it as a slice."""
 
     def __init__(self, source: FilesSource, spark: SparkSession) -> None:
-        require_classic(spark)
         self.source = source
         self.spark = spark
 
@@ -270,10 +282,9 @@ class _Files(_Work):
 def require_frame(frame: object) -> None:
     """Check that there is a DataFrame to write.
 
-    :raises ConfigurationError: it is something else, as None from a function without ``return``; or it is of Spark
-        Connect.
+    :raises ConfigurationError: it is something else, as None from a function without ``return``; or it is of the Spark
+        Connect of pyspark 3.
     """
-    require_classic(frame)
     if not isinstance(frame, DataFrame):
         raise ConfigurationError(
             f"Expected a DataFrame to write, got {'None' if frame is None else f'a {type(frame).__name__}'}.",
@@ -332,11 +343,28 @@ def sliced(frame: DataFrame, key: Sequence[str], count: int) -> DataFrame:
 
     :raises ConfigurationError: columns or key are not usable, or there is no slice.
     """
+    _require_writable(frame, key, count)
+    _refuse_unstable(frame, key)
+    return _with_slices(frame, key, count)
+
+
+def _require_writable(frame: DataFrame, key: Sequence[str], count: int) -> None:
     if count < 1:
         raise ConfigurationError(f"{count} slices are asked for.", expected="1 or more")
     require_frame(frame)
     require_columns(frame, key)
+
+
+def _refuse_unstable(frame: DataFrame, key: Sequence[str]) -> bool:
+    """Refuse a frame whose rows depend on chance; whether the plan shows that they do not, whatever happens."""
+    if is_remote(frame):
+        return refuse_unstable_remote(frame, key)
     refuse_unstable(frame, key)
+    return False  # nor does it matter: there Spark tells whether it has evaluated anything again
+
+
+def _with_slices(frame: DataFrame, key: Sequence[str], count: int) -> DataFrame:
+    F = functions_of(frame)
     number = F.pmod(F.xxhash64(*key), F.lit(count)).cast("int")
     types = {field.name: field.dataType.simpleString() for field in frame.schema}
     columns: list[Column] = [
@@ -350,6 +378,7 @@ def sliced(frame: DataFrame, key: Sequence[str], count: int) -> DataFrame:
 
 def to_tasks(rows: DataFrame, column: str, count: int) -> DataFrame:
     """Move each row to the partition that its column names."""
+    F = functions_of(rows)
     if hasattr(rows, "repartitionById"):  # Spark 4.1
         return rows.repartitionById(count, F.col(column))
     # Older ones hash the column; so give them numbers whose hash is the partition that is meant.
@@ -446,6 +475,9 @@ def _explain(error: Exception, coordinator: Coordinator, stage: Stage) -> EosErr
     """The error of this package behind Spark's, if there is one."""
     reported = error_within(str(error))
     if reported is None:
+        if is_remote(error):  # the server may have cut the text short
+            with suppress(UnreachableError):
+                coordinator.require_current(stage)
         return EosError(
             f"The Spark stage of {stage.run.name} failed: {_last_words(str(error))}",
             remedy="What it committed stays; run the interval again, and the rest is written. The cause is above.",
@@ -469,7 +501,8 @@ def _last_words(text: str) -> str:
 
 def speculates(spark: SparkSession) -> bool:
     """Whether Spark may start copies of slow tasks."""
-    return str(spark.sparkContext.getConf().get("spark.speculation", "false")).lower() == "true"
+    settings: Any = spark.conf if is_remote(spark) else spark.sparkContext.getConf()
+    return str(settings.get("spark.speculation", "false")).lower() == "true"
 
 
 def _slots(spark: SparkSession) -> int:
@@ -477,6 +510,8 @@ def _slots(spark: SparkSession) -> int:
 
     :raises UnreachableError: none came.
     """
+    if is_remote(spark):
+        return parallelism(spark)
     context: Any = spark.sparkContext._jsc.sc()
     deadline = time.monotonic() + _EXECUTOR_SECONDS
     while not (slots := int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))):

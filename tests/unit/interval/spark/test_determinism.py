@@ -10,15 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.sources.files import FileReadOptions
-from airflow_eos_provider.interval.spark import by_slice, register, write_interval
+from airflow_eos_provider.interval.spark import by_slice, register
 from airflow_eos_provider.interval.spark.determinism import refuse_unstable
-from airflow_eos_provider.interval.spark.file_listing import FilesSource, files_source
 from airflow_eos_provider.kafka.config import KafkaSettings
-
-DAY = Interval.parse("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
 
 Change = Callable[[DataFrame], DataFrame]
 
@@ -169,17 +164,10 @@ def remote_session() -> Iterator[Any]:
     session.client.close()  # or else it looks for its server when the process ends
 
 
-def test_spark_connect_is_refused_in_a_sentence(remote_session: Any) -> None:
+def test_the_data_source_is_refused_through_spark_connect(remote_session: Any) -> None:
     frame = remote_session.range(3).selectExpr("cast(id as string) as key", "'x' as value")
     pipeline = Pipeline("p", "g", KafkaSettings.of("127.0.0.1:1"), topic="t")
-    writes: list[Callable[[], object]] = [
-        lambda: write_interval(frame, pipeline, DAY),
-        lambda: by_slice(frame, slices=2),
-        lambda: register(remote_session, pipeline),
-        lambda: files_source(remote_session, DAY, "/data/{start:%Y}/*", format="json"),
-        lambda: write_interval(FilesSource((), FileReadOptions("lines")), pipeline, DAY, spark=remote_session),
-    ]
-    for write in writes:
+    for write in (lambda: by_slice(frame, slices=2), lambda: register(remote_session, pipeline)):
         with pytest.raises(ConfigurationError, match=r"The (DataFrame|SparkSession) belongs to Spark Connect"):
             write()
 
