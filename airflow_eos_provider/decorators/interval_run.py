@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import DecoratedOperator, TaskDecorator, task_decorator_factory
 
-from airflow_eos_provider.operators.interval_run import IntervalRun
+from airflow_eos_provider.operators.interval_run import IntervalRun, end_spark_jobs
 from airflow_eos_provider.public_names import without_extra
 
 try:
@@ -35,10 +35,11 @@ _HIDDEN = "_eos_given"
 
 # The two bases declare op_kwargs with types that differ; @task.pyspark combines them in the same way.
 class _IntervalRunDecoratedOperator(IntervalRun, DecoratedOperator, PySparkOperator):  # type: ignore[misc]
-    """Calls the function in the task's own process, which is the Spark driver, and writes what it returns.
+    """Calls the function in the task's own process, and writes what it returns.
 
     The session is made as ``@task.pyspark`` makes it: ``conn_id`` names a Spark connection (without one: ``local[*]``),
-    ``config_kwargs`` holds Spark settings. Spark Connect has no driver of its own in this process and is refused.
+    ``config_kwargs`` holds Spark settings. With a connection of type ``spark_connect`` the driver is the server's,
+    which all runs share, and this process is the run's coordinator alone; ``sc`` is None then.
     """
 
     custom_operator_name = "@task.interval_run"
@@ -75,6 +76,11 @@ class _IntervalRunDecoratedOperator(IntervalRun, DecoratedOperator, PySparkOpera
         DecoratedOperator.execute(self, context)
         return self._completed
 
+    def on_kill(self) -> None:
+        """End the Spark jobs of this task, which a shared server would go on with."""
+        end_spark_jobs()
+        super().on_kill()
+
     def execute_callable(self) -> Any:
         """Called by :class:`PySparkOperator` within the life of its session."""
         function = self.python_callable
@@ -83,8 +89,10 @@ class _IntervalRunDecoratedOperator(IntervalRun, DecoratedOperator, PySparkOpera
 
         def write(*args: Any, spark: Any, **kwargs: Any) -> dict[str, Any]:
             from airflow_eos_provider.interval.spark import write_interval
+            from airflow_eos_provider.interval.spark.sessions import is_remote
 
-            given = {"spark": spark, "sc": getattr(spark, "sparkContext", None), "interval": run.interval}
+            context = None if is_remote(spark) else spark.sparkContext
+            given = {"spark": spark, "sc": context, "interval": run.interval}
             arguments = inspect.signature(function).bind(*args, **kwargs).arguments
             frame = function(**{name: given[name] for name in getattr(function, _HIDDEN)}, **arguments)
             done = write_interval(

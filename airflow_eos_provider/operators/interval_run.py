@@ -17,12 +17,13 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseHook, BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_eos_provider.assets.intervals import interval_asset
@@ -34,6 +35,7 @@ from airflow_eos_provider.processes import ProcessIdentity, identify
 from airflow_eos_provider.public_names import without_extra
 
 try:
+    from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 except ModuleNotFoundError as error:
     raise without_extra("An interval run in Airflow", "spark", error) from error
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from airflow_eos_provider.interval.interval import Run
     from airflow_eos_provider.interval.pipeline import Pipeline
     from airflow_eos_provider.interval.protocol.stage import Completed
+    from airflow_eos_provider.interval.spark.job import JobSpec
 
 #: A lost worker or driver is made up for by the next try, which goes on with the slices that are left.
 RUN_RETRIES = 3
@@ -177,6 +180,9 @@ class IntervalRun(BaseOperator):
 class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
     """Write one interval by ``spark-submit``, on whatever cluster the Spark connection names.
 
+    With a connection of type ``spark_connect`` nothing is submitted: the task's own process is the run's coordinator,
+    and the tasks run on the server that all days of a backfill share. What only a submission has is then left unused.
+
     Everything that :class:`SparkSubmitOperator` takes can be given too. Credentials travel in a file that only this
     user may read, never on a command line.
 
@@ -216,6 +222,8 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
             pin_inputs=self.pin_inputs,
             key=(self.key,) if isinstance(self.key, str) else tuple(self.key),
         )
+        if self._is_shared():
+            return self._write_remotely(specification)
         self._heard = JobWords()
         self._hook = self._get_hook()
         with secret_file(specification.to_dict()) as path:
@@ -226,6 +234,22 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
                 raise self._explain(run, error) from error
         return self._heard.completed
 
+    def _is_shared(self) -> bool:
+        """Whether the Spark connection is a server's, through Spark Connect."""
+        try:
+            return bool(BaseHook.get_connection(self._conn_id).conn_type == SparkConnectHook.conn_type)
+        except AirflowException:  # there is none, for which the hook of spark-submit has an answer
+            return False
+
+    def _write_remotely(self, specification: JobSpec) -> Completed:
+        """Write through a session of the Spark Connect server."""
+        from airflow_eos_provider.interval.spark.job import run
+
+        remote = SparkConnectHook(self._conn_id).get_connection_url()
+        return run(
+            replace(specification, spark={"spark.remote": remote}), report=lambda line: self.log.info("%s", line)
+        )
+
     def forget_job(self, context: Context) -> None:
         """A job that succeeded is not submitted again by :class:`ResumableJobMixin`, whatever the ledger says."""
         store = context.get("task_state_store")
@@ -234,7 +258,8 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
                 store.delete(key)
 
     def on_kill(self) -> None:
-        """End the submission, and with it a driver that runs on this machine."""
+        """End the submission, and with it a driver that runs on this machine; or the Spark jobs on a shared server."""
+        end_spark_jobs()
         drivers = self._local_processes()
         super().on_kill()
         for process in drivers:  # killing the launcher alone would leave its Python driver behind
@@ -282,6 +307,13 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
             f"The Spark job of {run.name} ended with code {code}: {reason}",
             remedy="See its log above. The next try goes on with the slices that are left.",
         )
+
+
+def end_spark_jobs() -> None:
+    """End the Spark jobs that this process waits for, so that they do not go on in a session that others share."""
+    sessions = sys.modules.get("airflow_eos_provider.interval.spark.sessions")
+    if sessions is not None:  # else there are none, and a signal handler is no place to import pyspark
+        sessions.interrupt()
 
 
 class JobWords:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks import (
+    backfill,
     config_topic,
     fencing,
     interval_overhead,
@@ -28,6 +29,7 @@ from tests.benchmarks import (
 from tests.benchmarks.result import Result
 
 BENCHMARKS: dict[str, Callable[[Console], list[Result]]] = {
+    "backfill_days_a_minute": backfill.run,
     "config_topic_vs_kafkabasedlog": config_topic.run,
     "fence_vs_java_admin": fencing.run,
     "interval_overhead": interval_overhead.run,

@@ -53,6 +53,37 @@ def slow_at_first(
     return files_source(spark, interval, f"{folder}/{{start:%Y}}*.json", format="lines", convert=slowly)
 
 
+def of_folder(spark: SparkSession, interval: Interval, folder: str) -> DataFrame:
+    """A day's Parquet files."""
+    return spark.read.parquet(f"{folder}/{interval.start:%Y-%m-%d}")
+
+
+def held_files(spark: SparkSession, interval: Interval, folder: str) -> FilesSource:
+    """Files of which the second one is held up, in its reader, as long as there is no file ``go`` beside the folder.
+
+    Each reader that is held leaves a file named by its process in the folder ``marks`` beside it, and goes on, too,
+    when that file is gone.
+    """
+    beside = str(Path(folder).parent)
+
+    def held(batch: Any) -> Any:
+        import os
+        import time
+        from pathlib import Path
+
+        if b'"file":1' in batch.column("value")[0].as_py():
+            mark = Path(beside) / "marks" / str(os.getpid())
+            mark.touch()
+            deadline = time.monotonic() + 120
+            while mark.exists() and not (Path(beside) / "go").exists():
+                if time.monotonic() > deadline:
+                    raise TimeoutError("nobody let the reader go on")
+                time.sleep(0.02)
+        return batch
+
+    return files_source(spark, interval, f"{folder}/{{start:%Y}}*.json", format="lines", convert=held)
+
+
 def moving(spark: SparkSession, interval: Interval, folder: str) -> DataFrame:
     """300 rows whose keys depend on a file's content, so that a test says which evaluation has which.
 

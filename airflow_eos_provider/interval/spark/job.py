@@ -57,7 +57,8 @@ class JobSpec:
     :param slices: as ``write_interval`` takes it.
     :param tasks: as ``write_interval`` takes it.
     :param key: columns that tell a row's slice.
-    :param spark: Spark properties, for a job that no spark-submit has configured.
+    :param spark: Spark properties, for a job that no spark-submit has configured; ``spark.remote`` is the URL of a
+        Spark Connect server, which may hold a token: never shown.
     """
 
     pipeline: Pipeline = field(repr=False)
@@ -69,7 +70,7 @@ class JobSpec:
     tasks: int | None = None
     key: tuple[str, ...] = ("key",)
     pin_inputs: bool = True
-    spark: Mapping[str, str] = field(default_factory=dict)
+    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON. It holds the client's credentials: never log it, write it to a file of mode 0600 only."""
@@ -153,9 +154,10 @@ def _ship_by_value(module: ModuleType) -> None:
     register(module)
 
 
-def run(spec: JobSpec) -> Completed:
+def run(spec: JobSpec, report: Callable[[str], None] = logger.info) -> Completed:
     """Run a job in this process, in the session that there is, or else in one of its own.
 
+    :param report: receives lines of progress.
     :raises EosError: as ``write_interval`` does.
     """
     from pyspark import SparkConf
@@ -181,7 +183,7 @@ def run(spec: JobSpec) -> Completed:
             key=spec.key,
             tasks=spec.tasks,
             pin_inputs=spec.pin_inputs,
-            report=logger.info,
+            report=report,
         )
     finally:
         spark.stop()

@@ -1,0 +1,157 @@
+"""A month of days into Kafka through one shared Spark Connect server, beside a ``spark-submit`` a day.
+
+The server is up, as a shared one is; the session's start counts. The peer is the same write with the same guarantees,
+day by day; some days are enough to know its rate.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from rich.console import Console
+
+from airflow_eos_provider.interval.interval import Interval
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.read import scan_to_end
+from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
+from tests.benchmarks.result import Result
+from tests.connect_server import ConnectServer
+
+DAYS = 31
+PEER_DAYS = 3
+ROWS = 1_000
+SLICES = 4
+AT_ONCE = 4
+CORES = 2
+
+_SOURCE = """
+def rows(spark, interval, folder):
+    return spark.read.parquet(f"{folder}/{interval.start:%Y-%m-%d}")
+"""
+
+
+def run(console: Console) -> list[Result]:
+    """Days a minute, ours and the peer's."""
+    ensure_spark_archive(console.print)
+    with tempfile.TemporaryDirectory() as root:
+        folder = Path(root)
+        lab = Lab.up(LabOptions(name="backfill", workers=0, root=folder))
+        server = ConnectServer(folder, _properties(folder))
+        try:
+            server.start()
+            days = [_day(number) for number in range(DAYS)]
+            _make_source(server, folder, days)
+            ours = _through_one_session(lab, server, folder, days)
+            console.print(f"  one session: {ours:.1f} days a minute, load {os.getloadavg()[0]:.1f}", style="dim")
+            server.stop()
+            theirs = _submit_each(lab, folder, days[:PEER_DAYS])
+            console.print(f"  spark-submit: {theirs:.1f} days a minute, load {os.getloadavg()[0]:.1f}", style="dim")
+        finally:
+            server.stop()
+            lab.down()
+    what = (
+        f"{DAYS} days of {ROWS:,} rows exactly once through a Spark Connect session, {AT_ONCE} at once, against a "
+        f"spark-submit a day ({PEER_DAYS} days, one after another), on {CORES} cores"
+    )
+    return [Result("backfill_days_a_minute", ours, theirs, "higher", "days/min", what)]
+
+
+def _day(number: int) -> Interval:
+    first = datetime(2013, 1, 1, tzinfo=UTC)
+    return Interval(first + timedelta(days=number), first + timedelta(days=number + 1))
+
+
+def _properties(folder: Path) -> dict[str, str]:
+    return {
+        "spark.master": f"local[{CORES},2]",
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.driver.extraJavaOptions": spark_jvm_options(),
+    }
+
+
+def _make_source(server: ConnectServer, folder: Path, days: Iterable[Interval]) -> None:
+    spark = server.session()
+    value = "lpad(cast(id as string), 200, 'x') as value"
+    for day in days:
+        made = spark.range(0, ROWS, 1, 1).selectExpr("cast(id as string) as key", value)
+        made.write.parquet(str(folder / "source" / f"{day.start:%Y-%m-%d}"))
+    spark.stop()
+
+
+def _pipeline(lab: Lab, name: str) -> Pipeline:
+    lab.create_topic(name, 4)
+    return Pipeline(name=name, group_id="benchmark", kafka=KafkaSettings.of(lab.bootstrap_servers), topic=name)
+
+
+def _through_one_session(lab: Lab, server: ConnectServer, folder: Path, days: list[Interval]) -> float:
+    from airflow_eos_provider.interval.spark import require_all_complete, write_intervals
+
+    pipeline = _pipeline(lab, "shared")
+    began = time.monotonic()
+    spark = server.session()
+
+    def rows(interval: Interval) -> Any:
+        return spark.read.parquet(f"{folder}/source/{interval.start:%Y-%m-%d}")
+
+    require_all_complete(write_intervals(rows, pipeline, days, spark=spark, slices=SLICES, at_once=AT_ONCE))
+    spark.stop()
+    seconds = time.monotonic() - began
+    _require_all(pipeline, len(days))
+    return 60 * len(days) / seconds
+
+
+def _submit_each(lab: Lab, folder: Path, days: list[Interval]) -> float:
+    from airflow_eos_provider.interval.spark import job
+    from airflow_eos_provider.interval.spark.job import JobSpec
+
+    pipeline = _pipeline(lab, "submitted")
+    source = folder / "source_rows.py"
+    source.write_text(_SOURCE)
+    home = Path(pyspark.__file__).parent
+    settings = folder / "submit.conf"
+    settings.write_text("".join(f"{name} {value}\n" for name, value in _properties(folder).items()))
+    environment = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    began = time.monotonic()
+    for day in days:
+        spec = JobSpec(pipeline, day, f"{source}:rows", {"folder": str(folder / "source")}, slices=SLICES)
+        path = folder / "spec.json"
+        path.write_text(json.dumps(spec.to_dict()))
+        command = [str(home / "bin" / "spark-submit"), "--properties-file", str(settings), str(job.__file__)]
+        subprocess.run([*command, "--spec", str(path)], env=environment, check=True, capture_output=True, timeout=300)
+    seconds = time.monotonic() - began
+    _require_all(pipeline, len(days))
+    return 60 * len(days) / seconds
+
+
+def _require_all(pipeline: Pipeline, days: int) -> None:
+    """A way that loses rows would be fast."""
+    seen = 0
+
+    def count(records: Any) -> None:
+        nonlocal seen
+        seen += len(records)
+
+    scan_to_end(pipeline.kafka, str(pipeline.topic), count, timeout_seconds=120)
+    assert seen == days * ROWS, f"{pipeline.topic} has {seen} records"

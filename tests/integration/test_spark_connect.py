@@ -1,0 +1,537 @@
+"""Intervals written through a real Spark Connect server; what a committed reader gets is compared with the source."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from pyspark.sql.connect.client.retries import DefaultPolicy
+
+from airflow_eos_provider.demo.oracle import compare, drain, expected_from_values
+from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
+from airflow_eos_provider.interval.interval import Interval
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.spark.backfill import require_all_complete, write_intervals
+from airflow_eos_provider.interval.spark.file_listing import files_source, pin_listed
+from airflow_eos_provider.interval.spark.job import JobSpec
+from airflow_eos_provider.interval.spark.remote_plan import refuse_unstable_remote
+from airflow_eos_provider.interval.spark.sessions import interrupt
+from airflow_eos_provider.interval.spark.write import write_interval
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.lab.lab import Lab
+from tests.connect_server import ConnectServer
+
+pytestmark = pytest.mark.slow
+
+JOBS = Path(__file__).with_name("interval_jobs.py")
+TASKS = Path(__file__).with_name("connect_tasks.py")
+
+_specification = importlib.util.spec_from_file_location("interval_jobs", JOBS)
+assert _specification is not None
+assert _specification.loader is not None
+jobs: Any = importlib.util.module_from_spec(_specification)
+_specification.loader.exec_module(jobs)
+
+DAY = Interval(datetime(2013, 1, 1, 5, tzinfo=UTC), datetime(2013, 1, 2, 5, tzinfo=UTC))
+
+
+def day(number: int) -> Interval:
+    return Interval(DAY.start + timedelta(days=number), DAY.end + timedelta(days=number))
+
+
+@dataclass(frozen=True)
+class Target:
+    """A pipeline of its own with a topic of its own."""
+
+    pipeline: Pipeline
+
+    def require_exactly_once(self, values: Iterable[bytes]) -> None:
+        drained = drain(self.pipeline.kafka, str(self.pipeline.topic))
+        comparison = compare(expected_from_values(values, "the source"), drained)
+        assert comparison.exactly_once, comparison
+        assert comparison.records > 0
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: Callable[..., Lab]) -> Lab:
+    return lab_factory(name="connect", workers=0)
+
+
+@pytest.fixture
+def target(lab: Lab) -> Target:
+    name = f"daily-{uuid.uuid4().hex[:8]}"
+    lab.create_topic(name, 4)
+    settings = KafkaSettings.of(lab.bootstrap_servers)
+    return Target(
+        Pipeline(name=name, group_id="connect-tests", kafka=settings, topic=name, transaction_timeout_ms=30_000)
+    )
+
+
+@pytest.fixture(scope="module")
+def server(
+    tmp_path_factory: pytest.TempPathFactory, spark_properties: dict[str, str], nothing_is_left_running: None
+) -> Iterator[ConnectServer]:
+    folder = tmp_path_factory.mktemp("spark-connect")
+    started = ConnectServer(folder, spark_properties)
+    try:
+        started.start()
+        yield started
+    finally:
+        started.stop()
+
+
+@pytest.fixture
+def remote(server: ConnectServer) -> Iterator[Any]:
+    session = server.session()
+    yield session
+    session.stop()
+
+
+@dataclass
+class Client:
+    """A process of its own that writes through the server, as an Airflow task does."""
+
+    process: subprocess.Popen[str]
+    out: Path
+    log: Path
+
+    def wait(self) -> tuple[int, dict[str, Any]]:
+        """Exit code, and what the client reported."""
+        code = self.process.wait(timeout=240)
+        lines = [line for line in self.out.read_text().splitlines() if line.startswith("EOS-INTERVAL-")]
+        assert len(lines) == 1, self.log.read_text()[-3000:]
+        return code, json.loads(lines[0].split(" ", 1)[1])
+
+
+@pytest.fixture
+def start_client(tmp_path: Path, server: ConnectServer) -> Iterator[Callable[..., Client]]:
+    started: list[Client] = []
+
+    def start(target: Target, interval: Interval, function: str, **values: Any) -> Client:
+        number = len(started)
+        spec = JobSpec(target.pipeline, interval, f"{JOBS}:{function}", spark={"spark.remote": server.url}, **values)
+        path = tmp_path / f"spec-{number}.json"
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(spec.to_dict()))
+        out, log = tmp_path / f"client-{number}.out", tmp_path / f"client-{number}.log"
+        command = [sys.executable, "-m", "airflow_eos_provider.interval.spark.job", "--spec", str(path)]
+        with out.open("w") as stdout, log.open("w") as stderr:
+            client = Client(subprocess.Popen(command, stdout=stdout, stderr=stderr, text=True), out, log)
+        started.append(client)
+        return client
+
+    yield start
+    for client in started:
+        client.process.kill()
+        client.process.wait(timeout=60)
+
+
+@dataclass(frozen=True)
+class HeldFiles:
+    """Three files of an interval; whoever reads the second one is held up until :meth:`go`."""
+
+    folder: Path
+    lines: list[bytes]
+
+    @classmethod
+    def make(cls, root: Path) -> HeldFiles:
+        folder = root / "source"
+        folder.mkdir()
+        (root / "marks").mkdir()
+        lines = []
+        for file in range(3):
+            content = [f'{{"file":{file},"line":{n}}}'.encode() for n in range(50)]
+            (folder / f"2013-{file}.json").write_bytes(b"\n".join(content) + b"\n")
+            lines += content
+        return cls(folder, lines)
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        return {"folder": str(self.folder)}
+
+    def wait_for_readers(self, count: int) -> list[int]:
+        """The processes that are held, of which there are that many."""
+        marks = self.folder.parent / "marks"
+        deadline = time.monotonic() + 120
+        while len(found := [int(mark.name) for mark in marks.iterdir()]) < count:
+            assert time.monotonic() < deadline, "nobody reads the second file"
+            time.sleep(0.02)
+        return found
+
+    def go(self) -> None:
+        """Hold up nobody any more."""
+        (self.folder.parent / "go").touch()
+
+    def let_go(self, reader: int) -> None:
+        (self.folder.parent / "marks" / str(reader)).unlink()
+
+
+def parquet(remote: Any, folder: Path, interval: Interval, rows: int = 1000) -> Any:
+    """The rows of :func:`interval_jobs.numbered` as a frame over files."""
+    path = str(folder / f"{interval.start:%Y-%m-%d}")
+    value = f"""'{{"line":' || id || ',"interval":"{interval.name}","text":"{jobs.PADDING}"}}'"""
+    remote.range(rows).selectExpr("cast(id as string) as key", f"{value} as value").write.parquet(path)
+    return remote.read.parquet(path)
+
+
+def test_a_dataframe_arrives_exactly_once_and_a_second_run_is_a_no_op(
+    remote: Any, target: Target, tmp_path: Path
+) -> None:
+    frame = parquet(remote, tmp_path, DAY)
+    lines: list[str] = []
+    done = write_interval(frame, target.pipeline, DAY, slices=5, tasks=2, report=lines.append)
+    assert (done.records, done.slices, done.already) == (1000, 5, False)
+    assert any("5 of 5 slices in 2 tasks" in line for line in lines)
+    assert not any("once more" in line for line in lines)  # files are held, and their plan hides nothing
+    again = write_interval(frame, target.pipeline, DAY)
+    assert (again.already, again.records, again.digest) == (True, done.records, done.digest)
+    target.require_exactly_once(jobs.numbered_values(DAY))
+
+
+def test_rows_that_python_makes_are_evaluated_once_more_before_the_run_is_complete(
+    remote: Any, target: Target, tmp_path: Path
+) -> None:
+    """Nobody tells whether the server has evaluated them twice, and a plan does not tell what a function does."""
+    lines: list[str] = []
+    frame = parquet(remote, tmp_path, DAY, 100)
+    same = frame.mapInArrow(lambda batches: batches, frame.schema)
+    write_interval(same, target.pipeline, DAY, slices=2, report=lines.append)
+    assert any("once more" in line for line in lines)
+    target.require_exactly_once(jobs.numbered_values(DAY, 100))
+
+
+def test_an_interval_without_rows_completes_empty(remote: Any, target: Target, tmp_path: Path) -> None:
+    """As many slices as the server has cores, since nobody says how many."""
+    done = write_interval(parquet(remote, tmp_path, DAY, 0), target.pipeline, DAY)
+    assert (done.records, done.slices) == (0, 2)
+
+
+def test_a_retry_compares_its_rows_with_what_is_committed(remote: Any, target: Target, tmp_path: Path) -> None:
+    frame = parquet(remote, tmp_path, DAY, 300)
+
+    def halfway(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            if any(key.as_py() == "7" for key in batch.column("key")):
+                raise OSError("halfway")
+            yield batch
+
+    with pytest.raises(EosError, match="halfway"):  # the rows of key 7 have a slice of their own task
+        write_interval(frame.mapInArrow(halfway, frame.schema), target.pipeline, DAY, slices=3, pin_inputs=False)
+    write_interval(frame, target.pipeline, DAY, pin_inputs=False)
+    target.require_exactly_once(jobs.numbered_values(DAY, 300))
+
+
+def test_the_number_of_slots_bounds_a_barrier_stage(
+    remote: Any, target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_eos_provider.interval.spark.write.speculates", lambda spark: True)
+    frame = parquet(remote, tmp_path, DAY, 100)
+    with pytest.raises(ConfigurationError, match="only 2 run at once"):
+        write_interval(frame, target.pipeline, DAY, slices=4, tasks=3)
+    assert write_interval(frame, target.pipeline, DAY, slices=4).records == 100
+
+
+# Plans
+
+
+def _with_view(frame: Any, expression: str) -> Any:
+    from pyspark.sql.connect.functions import udf
+
+    frame.withColumn("key", udf(lambda key: key)("key")).createOrReplaceTempView("hiding")
+    return frame.sparkSession.sql(expression)
+
+
+def _with_registered(frame: Any) -> Any:
+    frame.sparkSession.udf.register("by_name", lambda key: key)
+    return frame.selectExpr("by_name(key) as key", "value")
+
+
+def _by_chance(frame: Any) -> Any:
+    from pyspark.sql.connect.functions import udf
+
+    return frame.withColumn("key", udf(lambda key: key).asNondeterministic()("key"))
+
+
+UNSTABLE: dict[str, Callable[[Any], Any]] = {
+    "rand": lambda frame: frame.selectExpr("cast(rand() as string) as key", "value"),
+    "uuid": lambda frame: frame.selectExpr("uuid() as key", "value"),
+    "monotonically_increasing_id": lambda frame: frame.selectExpr("monotonically_increasing_id() as key", "value"),
+    "current_timestamp": lambda frame: frame.where("current_timestamp() > timestamp'2013-01-01'"),
+    "now": lambda frame: frame.where("cast('now' as timestamp) > timestamp'2013-01-01'"),
+    "a wide plan": lambda frame: frame.selectExpr("key", "value", *(f"key as c{n}" for n in range(40))).where(
+        " and ".join(["c1 = c1", *(f"c{n} is not null" for n in range(40)), "rand() < 2 * length(key)"])
+    ),
+    "limit": lambda frame: frame.orderBy("key").limit(5),
+    "sample": lambda frame: frame.sample(0.5),
+    "first": lambda frame: frame.dropDuplicates(["value"]),
+    "collect_list": lambda frame: frame.groupBy("value").agg({"key": "collect_list"}).toDF("value", "key"),
+    "checkpoint": lambda frame: frame.localCheckpoint(),
+    "not deterministic": _by_chance,
+    "registered function by_name": _with_registered,
+    "a Python function and a view": lambda frame: _with_view(frame, "select key, value from hiding"),
+    "made on the driver by rand": lambda frame: frame.sparkSession.sql("select 'x' as value, rand() as key"),
+}
+
+
+@pytest.mark.parametrize("named", UNSTABLE)
+def test_rows_that_may_move_are_refused(remote: Any, tmp_path: Path, named: str) -> None:
+    frame = UNSTABLE[named](parquet(remote, tmp_path, DAY, 10))
+    with pytest.raises(ConfigurationError, match="Which rows a slice holds depends on"):
+        refuse_unstable_remote(frame, ["key"])
+
+
+STABLE: dict[str, tuple[bool, Callable[[Any], Any]]] = {
+    "files": (True, lambda frame: frame),
+    "content by chance": (True, lambda frame: frame.selectExpr("key", "uuid() as value")),
+    "content by arrival": (True, lambda frame: frame.groupBy("key").agg({"value": "collect_list"})),
+    "a join": (True, lambda frame: frame.join(frame.selectExpr("key", "value as other"), "key")),
+    "a filter, an explosion": (
+        True,
+        lambda frame: frame.where("key > 3").selectExpr("explode(array(key)) key", "value"),
+    ),
+    "a function of Python's": (False, lambda frame: frame.mapInArrow(lambda batches: batches, frame.schema)),
+    "a list": (True, lambda frame: frame.sparkSession.createDataFrame([("a", "b")], "key string, value string")),
+    "a cached frame": (False, lambda frame: frame.cache()),
+    "a window": (False, lambda frame: frame.selectExpr("row_number() over (order by key) as key", "value")),
+}
+
+
+@pytest.mark.parametrize("kind", STABLE)
+def test_rows_that_stay_are_accepted_and_it_is_known_whether_that_is_certain(
+    remote: Any, tmp_path: Path, kind: str
+) -> None:
+    certain, make = STABLE[kind]
+    assert refuse_unstable_remote(make(parquet(remote, tmp_path, DAY, 10)), ["key"]) is certain
+    assert remote.conf.get("spark.sql.debug.maxToStringFields") == "25"
+
+
+# Files
+
+
+def test_files_are_slices_and_a_changed_one_is_named(remote: Any, target: Target, tmp_path: Path) -> None:
+    """Also names that a path's pattern, or a URI, would take for something else."""
+    folder = tmp_path / "2013-01-01"
+    folder.mkdir()
+    lines = [f'{{"line":{n}}}'.encode() for n in range(90)]
+    names = ["a b[1]#.json", "ü%20.json", "{c}.json"]
+    for number, name in enumerate(names):
+        (folder / name).write_bytes(b"\n".join(lines[number::3]) + b"\n")
+    source = files_source(remote, DAY, f"{tmp_path}/{{start:%Y-%m-%d}}", format="lines")
+    assert [Path(file.path).name for file in source.files] == sorted(names)
+    listed = pin_listed(remote, remote.read.text(str(folder)).inputFiles())
+    assert [file.to_dict() for file in listed] == [file.to_dict() for file in source.files]
+    done = write_interval(source, target.pipeline, DAY, spark=remote, tasks=2)
+    assert (done.records, done.slices) == (90, 3)
+    target.require_exactly_once(lines)
+    with pytest.raises(ConfigurationError, match="There is no file"):
+        files_source(remote, day(1), f"{tmp_path}/{{start:%Y-%m-%d}}/*.json", format="lines")
+
+
+# What dies
+
+
+def test_a_client_killed_within_the_stage_is_followed_by_one_that_writes_the_rest(
+    remote: Any, target: Target, tmp_path: Path, start_client: Callable[..., Client]
+) -> None:
+    held = HeldFiles.make(tmp_path)
+    client = start_client(target, DAY, "held_files", arguments=held.arguments)
+    held.wait_for_readers(1)
+    client.process.kill()
+    client.process.wait(timeout=60)
+    held.go()  # the server does not know yet that nobody waits any more: its task goes on and is fenced, or is done
+    done = write_interval(jobs.held_files(remote, DAY, **held.arguments), target.pipeline, DAY, spark=remote)
+    assert (done.records, done.slices) == (150, 3)
+    target.require_exactly_once(held.lines)
+
+
+def test_a_client_whose_interval_another_one_has_taken_over_is_fenced_and_says_so(
+    remote: Any, target: Target, tmp_path: Path, start_client: Callable[..., Client]
+) -> None:
+    held = HeldFiles.make(tmp_path)
+    late = start_client(target, DAY, "held_files", arguments=held.arguments, tasks=1)
+    (late_reader,) = held.wait_for_readers(1)
+    source = jobs.held_files(remote, DAY, **held.arguments)
+    with ThreadPoolExecutor(1) as threads:
+        writing = threads.submit(write_interval, source, target.pipeline, DAY, spark=remote, tasks=1)
+        try:
+            held.wait_for_readers(2)
+            held.let_go(late_reader)
+            code, reported = late.wait()
+        finally:
+            held.go()
+        assert writing.result(timeout=120).records == 150
+    assert (code, reported["type"]) == (FencedError.exit_code, "FencedError"), reported
+    target.require_exactly_once(held.lines)
+
+
+def test_the_tasks_end_with_whoever_waits_for_them(remote: Any, target: Target, tmp_path: Path) -> None:
+    """As Airflow does when a task is marked failed: from the main thread, while another statement waits."""
+    held = HeldFiles.make(tmp_path)
+    source = jobs.held_files(remote, DAY, **held.arguments)
+    with ThreadPoolExecutor(1) as threads:
+        writing = threads.submit(write_interval, source, target.pipeline, DAY, spark=remote)
+        (reader,) = held.wait_for_readers(1)
+        interrupt()
+        with pytest.raises(EosError, match="failed"):
+            writing.result(timeout=120)
+    psutil.wait_procs([psutil.Process(reader)] if psutil.pid_exists(reader) else [], timeout=120)
+    assert not psutil.pid_exists(reader)
+    held.go()
+    assert write_interval(source, target.pipeline, DAY, spark=remote).records == 150
+    target.require_exactly_once(held.lines)
+
+
+# Airflow
+
+
+def test_tasks_of_airflow_write_through_a_connection_to_a_shared_server(
+    lab: Lab, server: ConnectServer, remote: Any, target: Target, tmp_path: Path
+) -> None:
+    days = [day(0), day(1)]
+    for interval in days:
+        parquet(remote, tmp_path, interval, 30)
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": lab.bootstrap_servers}}
+    shared = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": server.port}
+    environment = {
+        **os.environ,
+        "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(kafka),
+        "AIRFLOW_CONN_SHARED": json.dumps(shared),
+        "PATH": "/nowhere",  # no spark-submit, no java
+    }
+    command = [sys.executable, str(TASKS), target.pipeline.name, str(tmp_path), *(interval.name for interval in days)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = [line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("SUMMARY ")]
+    summaries = [json.loads(line) for line in lines]
+    assert [(s["interval"], s["records"], s["already"]) for s in summaries] == [(d.name, 30, False) for d in days]
+    target.require_exactly_once(value for interval in days for value in jobs.numbered_values(interval, 30))
+
+
+# Many intervals
+
+
+def test_intervals_are_written_some_at_once_and_one_that_fails_hides_no_other(
+    remote: Any, target: Target, tmp_path: Path
+) -> None:
+    days = [day(number) for number in range(6)]
+    frames = {interval: parquet(remote, tmp_path, interval, 40) for interval in days}
+    asked: list[Interval] = []
+
+    def frame_of(interval: Interval) -> Any:
+        asked.append(interval)
+        if interval == days[2]:
+            raise FileNotFoundError("the third day's folder")
+        return frames[interval].selectExpr("rand() as key", "value") if interval == days[4] else frames[interval]
+
+    lines: list[str] = []
+    first = write_intervals(frame_of, target.pipeline, days[:5], spark=remote, slices=2, at_once=3, report=lines.append)
+    assert [outcome.interval for outcome in first] == days[:5]
+    assert [outcome.error is None for outcome in first] == [True, True, False, True, False]
+    assert any(line.startswith(f"{days[0].name}: Spark writes") for line in lines)
+    with pytest.raises(EosError, match="2 intervals are not complete") as failure:
+        require_all_complete(first)
+    assert "the third day's folder" in str(failure.value)
+    assert "rand()" in str(failure.value)
+
+    asked.clear()
+    again = write_intervals(lambda i: asked.append(i) or frames[i], target.pipeline, [*days, days[0]], spark=remote)
+    require_all_complete(again)
+    assert [outcome.completed is not None and outcome.completed.already for outcome in again] == [
+        True,
+        True,
+        False,
+        True,
+        False,
+        False,
+    ]
+    assert sorted(asked) == [days[2], days[4], days[5]]
+    target.require_exactly_once(value for interval in days for value in jobs.numbered_values(interval, 40))
+
+
+def test_a_call_that_is_given_up_ends_its_tasks_and_the_next_one_writes_the_rest(
+    remote: Any, target: Target, tmp_path: Path
+) -> None:
+    """What ends the wait, as a time-out does, comes from a signal of the main thread."""
+    held = HeldFiles.make(tmp_path)
+    frames = {interval: parquet(remote, tmp_path, interval, 30) for interval in (day(1), day(2))}
+
+    def source_of(interval: Interval) -> Any:
+        return frames.get(interval) or jobs.held_files(remote, interval, **held.arguments)
+
+    class GivenUpError(BaseException):
+        pass
+
+    def give_up(*_: Any) -> None:
+        raise GivenUpError
+
+    before = signal.signal(signal.SIGUSR1, give_up)
+    try:
+        main = threading.main_thread().ident
+        assert main is not None
+
+        def signal_when_held() -> None:
+            held.wait_for_readers(1)
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+        waiting = threading.Thread(target=signal_when_held)
+        waiting.start()
+        with pytest.raises(GivenUpError):
+            write_intervals(source_of, target.pipeline, [DAY, *frames], spark=remote, slices=2, at_once=1)
+        waiting.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    held.go()
+    outcomes = write_intervals(source_of, target.pipeline, [DAY, *frames], spark=remote, slices=2, at_once=2)
+    require_all_complete(outcomes)
+    target.require_exactly_once([*held.lines, *(v for day in frames for v in jobs.numbered_values(day, 30))])
+
+
+def test_a_new_server_goes_on_where_one_was_killed(server: ConnectServer, target: Target, tmp_path: Path) -> None:
+    """Its sessions are lost with it: no interval is begun any more, and the next session takes over."""
+    held = HeldFiles.make(tmp_path)
+    days = [DAY, day(400), day(401)]  # of 2014, which have no file that is held
+    for number, interval in enumerate(days[1:]):
+        (held.folder / f"{interval.start:%Y}-{number}.json").write_bytes(b'{"file":9}\n')
+    lines = [*held.lines, *[b'{"file":9}'] * 4]
+
+    def write(session: Any) -> Any:
+        def source_of(interval: Interval) -> Any:
+            return jobs.held_files(session, interval, **held.arguments)
+
+        return write_intervals(source_of, target.pipeline, days, spark=session, at_once=1)
+
+    session = server.session()
+    session.client.set_retry_policies([DefaultPolicy(max_retries=None, max_backoff=1000)])
+    with ThreadPoolExecutor(1) as threads:
+        writing = threads.submit(write, session)
+        try:
+            held.wait_for_readers(1)
+            server.stop(kill=True)
+        finally:
+            held.go()
+        server.start()
+        first = writing.result(timeout=240)
+    assert [type(outcome.error) for outcome in first] == [EosError] * 3
+    assert ["not begun" in str(outcome.error) for outcome in first] == [False, True, True]
+    session = server.session()
+    try:
+        require_all_complete(write(session))
+    finally:
+        session.stop()
+    target.require_exactly_once(lines)
