@@ -437,7 +437,11 @@ def test_intervals_are_written_some_at_once_and_one_that_fails_hides_no_other(
         asked.append(interval)
         if interval == days[2]:
             raise FileNotFoundError("the third day's folder")
-        return frames[interval].selectExpr("rand() as key", "value") if interval == days[4] else frames[interval]
+        return (
+            frames[interval].selectExpr("cast(rand() as string) as key", "value")
+            if interval == days[4]
+            else frames[interval]
+        )
 
     lines: list[str] = []
     first = write_intervals(frame_of, target.pipeline, days[:5], spark=remote, slices=2, at_once=3, report=lines.append)

@@ -187,16 +187,18 @@ def judge_text(text: PlanText) -> None:
     for line in (*text.analyzed.splitlines(), *text.optimized.splitlines()):
         if (node := _node(line)) in _ROW_NODES:
             raise _refused(*_ROW_NODES[node])
-    clocks = (_first_of(_CLOCKS, text.analyzed), *(p.search(text.analyzed) for p in (_MOMENT_WORD, _MADE_UP_MOMENT)))
-    if clock := next(filter(None, clocks), None):
-        raise _refused(clock.group(0).strip("'\" "), "is another value in each attempt")
+    if clock := _first_of(_CLOCKS, text.analyzed):
+        raise _refused(clock, "is another value in each attempt")
+    for pattern in (_MOMENT_WORD, _MADE_UP_MOMENT):
+        if moment := pattern.search(text.analyzed):
+            raise _refused(f"{moment.group(0)}…", "may be another value in each attempt")
     searched = text.optimized
     if any(part in text.optimized for part in _EVALUATED):
         searched += "\n" + text.analyzed
     if chance := _first_of(_CHANCE, searched):
-        raise _refused(f"{chance.group(1)}()", "is another value in each attempt")
+        raise _refused(chance, "is another value in each attempt")
     if arrival := _first_of(_BY_ARRIVAL, searched):
-        raise _refused(f"{arrival.group(1)}()", "depends on the order in which rows arrive")
+        raise _refused(arrival, "depends on the order in which rows arrive")
 
 
 def _refused(what: str, why: str) -> ConfigurationError:
@@ -204,8 +206,10 @@ def _refused(what: str, why: str) -> ConfigurationError:
     return ConfigurationError(error.found, expected=error.expected, remedy=f"{error.remedy}{_LOOKALIKE}")
 
 
-def _first_of(names: Iterable[str], text: str) -> re.Match[str] | None:
-    return re.search(rf"(?<![A-Za-z0-9_])({'|'.join(sorted(names))})\(", text, re.IGNORECASE)
+def _first_of(names: Iterable[str], text: str) -> str | None:
+    """The first of the functions that a text seems to call."""
+    found = re.search(rf"(?<![A-Za-z0-9_])({'|'.join(sorted(names))})\(", text, re.IGNORECASE)
+    return None if found is None else f"{found.group(1).lower()}()"
 
 
 def _node(line: str) -> str:
