@@ -204,6 +204,7 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
         self.function = function
         self.arguments = arguments
         self._heard = JobWords()
+        self._writes_remotely = False
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the base's returns nothing
         return self.write_once(context)
@@ -245,6 +246,7 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
         """Write through a session of the Spark Connect server."""
         from airflow_eos_provider.interval.spark.job import run
 
+        self._writes_remotely = True
         remote = SparkConnectHook(self._conn_id).get_connection_url()
         return run(
             replace(specification, spark={"spark.remote": remote}), report=lambda line: self.log.info("%s", line)
@@ -259,7 +261,9 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
 
     def on_kill(self) -> None:
         """End the submission, and with it a driver that runs on this machine; or the Spark jobs on a shared server."""
-        end_spark_jobs()
+        if self._writes_remotely:
+            end_spark_jobs()
+            return
         drivers = self._local_processes()
         super().on_kill()
         for process in drivers:  # killing the launcher alone would leave its Python driver behind

@@ -336,3 +336,26 @@ def test_the_secret_file_goes_away_when_the_job_fails() -> None:
 
 def test_the_operator_keeps_the_exit_codes_that_the_job_ends_with() -> None:
     assert {2, 3, 7} == interval_run._FINAL_EXIT_CODES
+
+
+def test_a_connection_to_a_shared_server_needs_no_submission_and_a_kill_ends_the_tasks_there(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through a real server: tests/integration/test_spark_connect.py."""
+    shared = {"conn_type": "spark_connect", "host": "server", "port": 15002, "password": "t0ken"}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(shared))
+    monkeypatch.setenv("PATH", "/nowhere")
+    ended: list[str] = []
+    monkeypatch.setattr("airflow_eos_provider.interval.spark.sessions.interrupt", lambda: ended.append("tasks"))
+    task = operator(slices=3)
+
+    def run(specification: Any, report: Callable[[str], None]) -> None:
+        assert specification.spark == {"spark.remote": "sc://server:15002/;token=t0ken"}
+        assert (specification.slices, specification.function) == (3, "package:flights")
+        assert "t0ken" not in repr(specification)
+        task.on_kill()
+
+    monkeypatch.setattr("airflow_eos_provider.interval.spark.job.run", run)
+    ledger(None, done(7))
+    assert task.execute(run_context)["records"] == 7
+    assert ended == ["tasks"]
