@@ -128,9 +128,8 @@ def _finished(pipeline: Pipeline, intervals: Sequence[Interval], revision: int) 
     """Those that are complete, by one look at the ledger."""
     found, state = {}, ledger(pipeline)
     for interval in intervals:
-        run = Run(pipeline.name, interval, revision)
-        if done := state.completed(run):
-            found[interval] = Completed(run, done.records, done.digest, done.slices, True, 0.0)
+        if done := state.completed(Run(pipeline.name, interval, revision)):
+            found[interval] = Completed.of(done)
     return found
 
 
