@@ -65,3 +65,8 @@ def test_the_wheel_contains_every_module_and_nothing_of_the_tests(tmp_path: Path
     (entry_points,) = [name for name in names if name.endswith("entry_points.txt")]
     with zipfile.ZipFile(wheel) as archive:
         assert "apache_airflow_provider" in archive.read(entry_points).decode()
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert text.partition("\n## ")[2].split()[0] == airflow_eos_provider.__version__
