@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference import commands, eos
+from tests.reference import SITE_PAGES, commands, eos
+from tests.site import navigation
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -50,9 +51,30 @@ def test_every_link_leads_to_a_file(page: Path) -> None:
     assert not missing
 
 
+def _anchors(page: Path) -> set[str]:
+    """Of its headings, as GitHub and the site make them."""
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_anchor_is_there(page: Path) -> None:
+    """``docs/build`` would end with it; pages that are written on the site have more anchors than are seen here."""
+    missing = []
+    for link in _LINK.findall(page.read_text(encoding="utf-8")):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if "://" in link or not anchor or target.suffix != ".md" or target.name in SITE_PAGES:
+            continue
+        missing += [link] if anchor not in _anchors(target) else []
+    assert not missing
+
+
 def test_the_index_lists_every_page() -> None:
-    listed = set(_LINK.findall((DOCS / "index.md").read_text(encoding="utf-8")))
-    assert {page.name for page in DOCS.glob("*.md")} - {"index.md"} <= listed
+    """As the first link of an item below a bold line, which makes it an entry of the site's navigation."""
+    listed = set(re.findall(r"<(.+)>", navigation((DOCS / "index.md").read_text(encoding="utf-8"))))
+    assert {page.stem for page in DOCS.glob("*.md")} - {"index"} <= listed
 
 
 def _terms() -> list[list[str]]:
