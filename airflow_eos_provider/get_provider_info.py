@@ -73,7 +73,23 @@ def get_provider_info() -> dict[str, Any]:
         "task-decorators": [
             {"name": "interval_run", "class-name": "airflow_eos_provider.decorators.interval_run.interval_run_task"}
         ],
-        "notifications": ["airflow_eos_provider.notifications.drift.ConnectDriftNotifier"],
+        "notifications": [
+            "airflow_eos_provider.notifications.drift.ConnectDriftNotifier",
+            "airflow_eos_provider.notifications.interval_late.IntervalLateNotifier",
+            "airflow_eos_provider.notifications.roll.ConnectRollNotifier",
+        ],
+        "extra-links": [
+            f"airflow_eos_provider.links.operator_links.{name}"
+            for name in ("ClusterPageLink", "RollPageLink", "ConnectRestLink", "IntervalPageLink", "SparkPageLink")
+        ],
+        "asset-uris": [
+            {
+                "schemes": ["x-eos"],
+                "handler": "airflow_eos_provider.assets.intervals.sanitize_uri",
+                "factory": "airflow_eos_provider.assets.intervals.create_asset",
+                "to_openlineage_converter": "airflow_eos_provider.assets.intervals.convert_asset_to_openlineage",
+            }
+        ],
         # Airflow reads this where it loads all providers at once; else the entry point airflow.plugins.
         "plugins": [
             {"name": "exactly_once", "plugin-class": "airflow_eos_provider.ui.plugin.ExactlyOncePlugin"},

@@ -3,13 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from airflow.sdk import Asset
 
-#: Airflow takes schemes that begin with ``x-`` as they are; any other would need a normaliser of its own.
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.openlineage.facet import Dataset
+
+#: Airflow takes schemes that begin with ``x-`` as they are, so :func:`interval_asset` asks :func:`sanitize_uri` itself.
 SCHEME = "x-eos"
+
+
+def sanitize_uri(uri: SplitResult) -> SplitResult:
+    """An asset's address, checked: ``x-eos://<group>/<pipeline>``.
+
+    :raises ValueError: it is none.
+    """
+    segments = uri.path.split("/")
+    plain = not (uri.query or uri.fragment or "@" in uri.netloc or ":" in uri.netloc)
+    if uri.scheme != SCHEME or not plain or not uri.netloc or len(segments) != 2 or not segments[1]:
+        raise ValueError(
+            f"{SCHEME}://{uri.netloc.rpartition('@')[2]}{uri.path} does not name a pipeline. Expected: "
+            f"{SCHEME}://<group>/<pipeline>, with other characters than letters, digits, '.', '_', '-' percent-encoded"
+        )
+    return uri
+
+
+def create_asset(*, group_id: str, pipeline: str, extra: dict[str, Any] | None = None) -> Asset:
+    """The asset of a pipeline, as Airflow's asset factories are called."""
+    asset = interval_asset(pipeline, group_id)
+    return Asset(name=asset.name, uri=asset.uri, group=asset.group, extra=extra or {})
+
+
+def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:
+    """The asset as a dataset of OpenLineage: the group is its namespace, the pipeline its name."""
+    from airflow.providers.common.compat.openlineage.facet import Dataset
+
+    uri = sanitize_uri(urlsplit(asset.uri))
+    return Dataset(namespace=f"{SCHEME}://{unquote(uri.netloc)}", name=unquote(uri.path[1:]))
 
 
 def interval_asset(pipeline: str, group_id: str) -> Asset:
@@ -21,8 +53,8 @@ def interval_asset(pipeline: str, group_id: str) -> Asset:
     :param pipeline: the pipeline's name.
     :param group_id: the group that it belongs to.
     """
-    name = f"{group_id}/{pipeline}"
-    return Asset(name=name, uri=f"{SCHEME}://{quote(group_id, safe='')}/{quote(pipeline, safe='')}", group="intervals")
+    uri = f"{SCHEME}://{quote(group_id, safe='')}/{quote(pipeline, safe='')}"
+    return Asset(name=f"{group_id}/{pipeline}", uri=sanitize_uri(urlsplit(uri)).geturl(), group="intervals")
 
 
 def completed_intervals(triggering_asset_events: Mapping[Any, Any]) -> list[dict[str, Any]]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import DecoratedOperator, TaskDecorator, task_decorator_factory
 
+from airflow_eos_provider.links.operator_links import SparkPageLink, show
+from airflow_eos_provider.links.page import shown_url
 from airflow_eos_provider.operators.interval_run import IntervalRun, end_spark_jobs
 from airflow_eos_provider.public_names import without_extra
 
@@ -65,14 +67,14 @@ class _IntervalRunDecoratedOperator(IntervalRun, DecoratedOperator, PySparkOpera
             op_kwargs=op_kwargs,
             **kwargs,
         )
-        self._wanted: tuple[Pipeline, Run] | None = None
+        self._wanted: tuple[Pipeline, Run, Context] | None = None
         self._completed: Completed | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         return self.write_once(context)
 
     def write(self, context: Context, pipeline: Pipeline, run: Run) -> Completed | None:
-        self._wanted = (pipeline, run)
+        self._wanted = (pipeline, run, context)
         DecoratedOperator.execute(self, context)
         return self._completed
 
@@ -85,14 +87,15 @@ class _IntervalRunDecoratedOperator(IntervalRun, DecoratedOperator, PySparkOpera
         """Called by :class:`PySparkOperator` within the life of its session."""
         function = self.python_callable
         assert self._wanted is not None
-        pipeline, run = self._wanted
+        pipeline, run, context = self._wanted
 
         def write(*args: Any, spark: Any, **kwargs: Any) -> dict[str, Any]:
             from airflow_eos_provider.interval.spark import write_interval
             from airflow_eos_provider.interval.spark.sessions import is_remote
 
-            context = None if is_remote(spark) else spark.sparkContext
-            given = {"spark": spark, "sc": context, "interval": run.interval}
+            spark_context = None if is_remote(spark) else spark.sparkContext
+            show(self, context, SparkPageLink(), shown_url(getattr(spark_context, "uiWebUrl", None)))
+            given = {"spark": spark, "sc": spark_context, "interval": run.interval}
             arguments = inspect.signature(function).bind(*args, **kwargs).arguments
             frame = function(**{name: given[name] for name in getattr(function, _HIDDEN)}, **arguments)
             done = write_interval(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -102,3 +103,14 @@ class RunPlan:
     @classmethod
     def from_json(cls, text: str) -> RunPlan:
         return cls.from_dict(json.loads(text))
+
+
+def folders_read(source: Mapping[str, Any], slices: Sequence[Slice]) -> dict[str, int]:
+    """The folders of the files that a plan has pinned, with how many of each; of too many files it has kept no paths.
+
+    :param source: what the plan pinned.
+    :param slices: its slices, some of which may be files.
+    """
+    files = [*source.get("files", ()), *(piece.source["file"] for piece in slices if "file" in piece.source)]
+    folders = Counter(str(file["path"]).rpartition("/")[0] or "/" for file in files)
+    return dict(sorted(folders.items()))

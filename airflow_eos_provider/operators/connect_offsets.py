@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.links.operator_links import ClusterPageLink
 from airflow_eos_provider.operators.approved import NOBODY_ASKED, actor_of, is_true, require_approved
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
 from airflow_eos_provider.operators.rolling_upgrade import (
@@ -40,6 +41,8 @@ class _OffsetsOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("conn_id", "config_topic", "offsets_topic")
+
+    operator_extra_links = (ClusterPageLink(),)
 
     def __init__(
         self,

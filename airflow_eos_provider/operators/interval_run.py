@@ -15,7 +15,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -29,6 +29,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow_eos_provider.assets.intervals import interval_asset
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, RefusedError
 from airflow_eos_provider.hooks.pipeline import DEFAULT_GROUP_ID, DEFAULT_KAFKA_CONN_ID, find_pipeline, run_of
+from airflow_eos_provider.links.operator_links import IntervalPageLink, SparkPageLink, show
+from airflow_eos_provider.links.page import interval_url, shown_url
 from airflow_eos_provider.metrics import of_interval
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
 from airflow_eos_provider.processes import ProcessIdentity, identify
@@ -42,6 +44,7 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
     from airflow_eos_provider.interval.interval import Run
@@ -78,6 +81,7 @@ class IntervalRun(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("kafka_conn_id", "topic", "interval", "revision")
+    operator_extra_links = (IntervalPageLink(), SparkPageLink())
 
     def __init__(
         self,
@@ -111,6 +115,7 @@ class IntervalRun(BaseOperator):
         self.tasks = tasks
         self.pin_inputs = pin_inputs
         self.pipeline_options = pipeline_options
+        self._told: tuple[Pipeline, Run, Mapping[str, Any], Mapping[str, int]] | None = None
 
     def find_pipeline(self) -> Pipeline:
         return find_pipeline(
@@ -149,6 +154,8 @@ class IntervalRun(BaseOperator):
         with no_retry_where_pointless():
             run = self.run_of(context)
             pipeline = self.find_pipeline()
+            page = interval_url(self.kafka_conn_id, self.group_id, self.pipeline, run.name)
+            show(self, context, IntervalPageLink(), page)
             done = completion(pipeline, run)
             already, job = done is not None, None
             if done is None:
@@ -167,8 +174,15 @@ class IntervalRun(BaseOperator):
         for line in () if done.summary is None else done.summary.lines():
             self.log.info("%s: %s", run.name, line)
         of_interval(summary, pipeline=self.pipeline, group_id=self.group_id)
+        self._told = (pipeline, run, summary, {} if job is None or job.run != run else job.inputs)
         self._announce(context, summary)
         return summary
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
+        """What OpenLineage is told: the folders that the plan pinned, the topic, and the interval."""
+        from airflow_eos_provider.lineage import events
+
+        return None if self._told is None else events.of_interval(*self._told)
 
     def _announce(self, context: Context, summary: Mapping[str, Any]) -> None:
         asset = interval_asset(self.pipeline, self.group_id)
@@ -225,7 +239,7 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
         )
         if self._is_shared():
             return self._write_remotely(specification)
-        self._heard = JobWords()
+        self._heard = JobWords(lambda url: show(self, context, SparkPageLink(), shown_url(url)))
         self._hook = self._get_hook()
         with secret_file(specification.to_dict()) as path:
             self._hand_over(path)
@@ -323,19 +337,21 @@ def end_spark_jobs() -> None:
 class JobWords:
     """What a job says of its end, picked from among Spark's lines.
 
+    :param on_page: called with the address of Spark's own page of the driver.
     :ivar reason: the job's own error, if it reported one.
     :ivar exit_code: the job's own; where the driver runs in the cluster, spark-submit has another.
     :ivar completed: what it has completed, if it says so. The ledger decides; this has the figures of its tasks.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_page: Callable[[str], None] = lambda url: None) -> None:
+        self._on_page = on_page
         self.reason: str | None = None
         self.exit_code: int | None = None
         self.completed: Completed | None = None
 
     def watch(self, lines: Iterable[str]) -> Iterator[str]:
         """Pass the lines on."""
-        from airflow_eos_provider.interval.spark.job import FAILURE_PREFIX, RESULT_PREFIX
+        from airflow_eos_provider.interval.spark.job import FAILURE_PREFIX, PAGE_PREFIX, RESULT_PREFIX
 
         for line in lines:
             with contextlib.suppress(EosError, ValueError, KeyError, TypeError):  # it may be cut short on its way
@@ -344,6 +360,8 @@ class JobWords:
                     self.reason, self.exit_code = str(document["message"]), int(document["exit_code"])
                 elif RESULT_PREFIX in line:
                     self._take(json.loads(line.partition(RESULT_PREFIX)[2]))
+                elif PAGE_PREFIX in line:
+                    self._on_page(str(json.loads(line.partition(PAGE_PREFIX)[2])["url"]))
             yield line
 
     def _take(self, document: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import (  # type: ignore[attr-defined]  # its stub lacks NEVER_EXPIRE
     NEVER_EXPIRE,
     BaseOperator,
+    BaseOperatorLink,
 )
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowSkipException
@@ -19,12 +20,15 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
 from airflow_eos_provider.errors import GateFailedError, RolloutPausedError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.links.operator_links import ClusterPageLink, ConnectRestLink, RollPageLink, show, show_rest
+from airflow_eos_provider.links.page import history_url, roll_url
 from airflow_eos_provider.metrics import ROLLS_FAILED, ROLLS_PAUSED, of_roll
 from airflow_eos_provider.operators.approved import NOBODY_ASKED, actor_of, is_true, require_approved
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
 from airflow_eos_provider.triggers.gate import ConnectGateTrigger
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
     from airflow_eos_provider.rollout.controller import Controller
@@ -84,6 +88,7 @@ class _ConnectOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("conn_id",)
+    operator_extra_links: Collection[BaseOperatorLink] = (ClusterPageLink(), ConnectRestLink())
 
     def __init__(
         self,
@@ -98,13 +103,14 @@ class _ConnectOperator(BaseOperator):
         self.conn_id = conn_id
         self.settings = settings
 
-    def controller(self, **kwargs: Any) -> Controller:
+    def controller(self, context: Context | None = None, **kwargs: Any) -> Controller:
         """The controller of this cluster; its progress goes to the task log, one line at a time."""
         from airflow_eos_provider.rollout.controller import Controller
 
-        return Controller(
-            KafkaConnectHook(self.conn_id).get_cluster(), report=self._report, settings=self._settings(), **kwargs
-        )
+        cluster = KafkaConnectHook(self.conn_id).get_cluster()
+        if context is not None:
+            show_rest(self, context, cluster)
+        return Controller(cluster, report=self._report, settings=self._settings(), **kwargs)
 
     def _settings(self) -> RolloutSettings:
         from airflow_eos_provider.rollout.settings import RolloutSettings
@@ -135,7 +141,7 @@ class ConnectPreflightOperator(_ConnectOperator):
         from airflow_eos_provider.rollout.plan.plan import next_target
 
         with no_retry_where_pointless():
-            controller = self.controller()
+            controller = self.controller(context)
             target = Mode.parse(self.target) if self.target else next_target(controller.observe())
             result = controller.preflight(target)
             self._log_checks(result)
@@ -164,7 +170,7 @@ class ConnectPlanOperator(_ConnectOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         with no_retry_where_pointless():
             target = Mode.parse(self.target)
-            controller = self.controller()
+            controller = self.controller(context)
             # Upwards the next step of the upgrade, unless the last step is meant: planning "preparing" for a cluster
             # that is enabled in part would be a way back.
             plan = controller.plan(target if self.downwards or target.runs_exactly_once_tasks else None)
@@ -205,6 +211,7 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
     """
 
     template_fields: Sequence[str] = (*_ConnectOperator.template_fields, "plan", "approval", "reason", "take_over")
+    operator_extra_links = (RollPageLink(), *_ConnectOperator.operator_extra_links)
 
     def __init__(
         self,
@@ -227,6 +234,7 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
         self.deferrable = deferrable
         self.durable = durable
         self._killed = False
+        self._told: tuple[Mapping[str, Any], str] | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         with no_retry_where_pointless():
@@ -268,7 +276,9 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
         checkpoint = None
         if self.durable:
             checkpoint = TaskStateCheckpoint(context["task_state_store"], context["dag_run"].clear_number or 0)
+        show(self, context, RollPageLink(), history_url(self.conn_id))
         return self.controller(
+            context,
             checkpoint=checkpoint,
             actor=actor_of(self.approval, context),
             reason=self.reason,
@@ -282,6 +292,9 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
         if not isinstance(outcome, GateState):
             report = outcome.to_dict()
             of_roll(report, group_id=plan.group_id)
+            self._told = (report, plan.group_id)
+            if report.get("rollout_id"):
+                show(self, context, RollPageLink(), roll_url(self.conn_id, report["rollout_id"]))
             return report
         settings = self._settings()
         self.defer(
@@ -294,6 +307,12 @@ class ConnectRollingUpgradeOperator(_ConnectOperator):
             method_name="resume",
             timeout=timedelta(seconds=max(outcome.latest_deadline - time.time(), 0.0)) + DEFERRAL_BACKSTOP,
         )
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
+        """What OpenLineage is told of a roll that is done."""
+        from airflow_eos_provider.lineage import events
+
+        return None if self._told is None else events.of_roll(*self._told)
 
     def on_kill(self) -> None:
         """Runs inside the signal handler: only take note. The roll stops before its next action.
@@ -339,7 +358,7 @@ class ConnectVerifyOperator(_ConnectOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         with no_retry_where_pointless():
             target = Mode.parse(self.target)
-            result = self.controller().verify(target)
+            result = self.controller(context).verify(target)
         self._log_checks(result)
         self.log.info("Every worker is proven to be in %s.", target)
         return result.to_dict()

@@ -118,7 +118,7 @@ from airflow_eos_provider.interval.protocol.stage import (
 from airflow_eos_provider.interval.protocol.summary import StepClock, by_task, encoded, summarise
 from airflow_eos_provider.interval.protocol.topic_reader import ReportBackoff, TopicReader
 from airflow_eos_provider.interval.protocol.visible import Visibility
-from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.interval.slices import RunPlan, folders_read
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.kafka.producer import TransactionalProducer
 from airflow_eos_provider.kafka.session import Session
@@ -315,7 +315,8 @@ class Coordinator:
         tasks = by_task(stage, done, written)
         for line in (*summary.lines(), *map(str, tasks[:_SHOWN_TASKS])):
             self._report(f"{self._run}: {line}")
-        return replace(Completed.of(record, already=False, seconds=took), tasks=tasks)
+        inputs = folders_read(self.plan_source, stage.slices)
+        return replace(Completed.of(record, already=False, seconds=took), tasks=tasks, inputs=inputs)
 
     def _compare_output(
         self,

@@ -215,6 +215,7 @@ class Completed:
     :param seconds: how long this coordinator was at it.
     :param summary: what it moved and how long each part took; None if a version completed it that did not say.
     :param tasks: what each task of this coordinator wrote.
+    :param inputs: folders of the files that its plan pinned, with how many of each; empty where that is not known.
     """
 
     run: Run
@@ -225,6 +226,7 @@ class Completed:
     seconds: float
     summary: RunSummary | None = None
     tasks: tuple[TaskSummary, ...] = ()
+    inputs: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, record: CompleteRecord, *, already: bool = True, seconds: float = 0.0) -> Completed:
@@ -243,6 +245,7 @@ class Completed:
             "seconds": self.seconds,
             "summary": None if self.summary is None else self.summary.to_dict(),
             "tasks": [task.to_dict() for task in self.tasks],
+            "inputs": dict(self.inputs),
         }
 
     @classmethod
@@ -256,4 +259,5 @@ class Completed:
             document["seconds"],
             RunSummary.from_dict(document["summary"]) if document.get("summary") else None,
             tuple(TaskSummary.from_dict(task) for task in document.get("tasks", ())),
+            dict(document.get("inputs", {})),
         )

@@ -37,6 +37,7 @@ from airflow_eos_provider.interval.protocol.stage import Completed
 #: What the lines begin with that the submitter looks for. Operators in the field read them: never change them.
 RESULT_PREFIX = "EOS-INTERVAL-RESULT "
 FAILURE_PREFIX = "EOS-INTERVAL-FAILURE "
+PAGE_PREFIX = "EOS-INTERVAL-SPARK-PAGE "
 
 #: The variable that may hold the specification instead of a file.
 SPEC_VARIABLE = "EOS_INTERVAL_SPEC"
@@ -172,6 +173,8 @@ def run(spec: JobSpec, report: Callable[[str], None] = logger.info) -> Completed
     for name, value in spec.spark.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
+    if page := getattr(getattr(spark, "sparkContext", None), "uiWebUrl", None):  # a remote session has none of its own
+        _tell(PAGE_PREFIX, {"url": page})
     try:
         return write_interval(
             spec.call(spark),

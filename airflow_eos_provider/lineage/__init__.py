@@ -1,0 +1,3 @@
+"""What OpenLineage is told of interval runs and rolls; the extra ``openlineage``."""
+
+from __future__ import annotations

@@ -1,0 +1,58 @@
+"""Reports a roll that has stopped: paused, or at a worker's gate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_eos_provider.errors import EosError, GateFailedError, RolloutPausedError, StopRequestedError
+from airflow_eos_provider.links.page import history_url
+from airflow_eos_provider.notifications.message import MessageNotifier, task_lines
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class ConnectRollNotifier(MessageNotifier):
+    """Makes one message of a roll that has stopped, and passes it to the notifiers of other providers.
+
+    Give it as ``on_failure_callback`` (a roll that is not tried again) and, to hear of a pause at its first try, as
+    ``on_retry_callback`` of :class:`~airflow_eos_provider.operators.rolling_upgrade.ConnectRollingUpgradeOperator`, or
+    of a whole DAG by its ``default_args``. The message goes to the task's log, and to each of ``through`` as the
+    template variable ``eos_message``.
+
+    :param through: notifiers that carry the message on.
+    """
+
+    def message(self, context: Context) -> str | None:
+        return roll_message(context)
+
+
+def roll_message(context: Any) -> str:
+    """What has happened, what is as it was, what to do next."""
+    error = _cause(context.get("exception"))
+    task = context.get("task")
+    conn_id = str(getattr(task, "conn_id", "") or "")
+    lines = [_headline(error), *([str(error)] if error is not None else [])]
+    lines += task_lines(context, "Task")
+    if conn_id:
+        lines.append(f"History of the cluster: {history_url(conn_id)}")
+    lines.append("'eos rollout show' shows what the journal has of it; clear the task to go on.")
+    return "\n".join(lines)
+
+
+def _headline(error: BaseException | None) -> str:
+    if isinstance(error, GateFailedError):
+        return "A worker did not pass its gate: its configuration is back, no further worker is touched."
+    if isinstance(error, StopRequestedError):
+        return "The roll has stopped as it was asked to; every worker is left as it is."
+    if isinstance(error, RolloutPausedError):
+        return "The roll has paused: it is not known whether going on is safe. Every worker is left as it is."
+    return "A task of a roll has failed; no further worker is touched."
+
+
+def _cause(error: BaseException | None) -> BaseException | None:
+    """The error of this package behind Airflow's."""
+    found = error
+    while found is not None and not isinstance(found, EosError):
+        found = found.__cause__
+    return found or error
