@@ -99,6 +99,12 @@ def test_each_module_imports_what_is_there() -> None:
                     )
 
 
+def test_the_page_asks_for_all_modules_at_once_and_not_one_after_another() -> None:
+    page = (STATIC / "index.html").read_text(encoding="utf-8")
+    named = set(re.findall(r'(?:href|src)="static/([^"]+\.js)"', page))
+    assert named == {str(path.relative_to(STATIC)) for path, _ in texts(".js")} | {"vendor/preact.js"}
+
+
 def test_each_module_says_first_what_it_does() -> None:
     for path, text in texts(".js"):
         assert text.startswith("// "), path

@@ -8,8 +8,8 @@ import { ClusterMode, Drift } from "./clusters.js";
 /** What one kind of evidence says of a mode. */
 function Said({ said }) {
   if (!said) return html`<span class="quiet">not known</span>`;
-  const mode = said.mode ?? (said.runs_exactly_once === true ? "exactly-once" : said.runs_exactly_once === false ? "not exactly-once" : null);
-  return html`<span>${mode && html`<${Mode} value=${mode} /> `}<span class="quiet">${said.detail}</span></span>`;
+  const seen = { true: html`<${State} as="good" value="exactly-once" /> `, false: html`<${State} as="none" value="not exactly-once" /> ` }[said.runs_exactly_once];
+  return html`<span>${said.mode ? html`<${Mode} value=${said.mode} /> ` : seen}<span class="quiet">${said.detail}</span></span>`;
 }
 
 const WORKERS = [

@@ -41,7 +41,7 @@ function Card({ card, look }) {
       <${Age} look=${{ ...look, failures: card.errors ?? [] }} answer=${card} />
     </div>
     <p class="quiet">${card.description || " "}</p>
-    <${Failures} failures=${card.errors} title=${isSeen ? "The newest look failed; what is shown is older." : ""} />
+    <${Failures} failures=${card.errors} />
     ${isSeen &&
     html`<${Facts}
         facts=${[
@@ -58,7 +58,7 @@ function Card({ card, look }) {
         ]}
       />
       ${card.disagreements?.length > 0 && html`<${Failures} title="Evidence that disagrees" failures=${card.disagreements.map((found) => ({ found }))} />`}
-      ${card.findings?.length > 0 && html`<${Folded} title=${many(card.findings.length, "finding")}><${Findings} findings=${card.findings} /></${Folded}>`}`}
+      ${card.findings?.length > 0 && html`<${Folded} title=${many(card.findings.length, "finding")} open=${!card.state}><${Findings} findings=${card.findings} /></${Folded}>`}`}
     <p class="links"><${Airflow} link=${card.link}>Connection in Airflow</${Airflow}></p>
   </article>`;
 }

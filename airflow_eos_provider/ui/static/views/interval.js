@@ -15,6 +15,7 @@ const SLICES = [
   { name: "Records", isNumber: true, cell: (row) => count(row.records) },
   { name: "Bytes", isNumber: true, cell: (row) => bytes(row.bytes) },
   { name: "Seconds", isNumber: true, cell: (row) => duration(row.seconds) },
+  { name: "Stages", cell: (row) => (Object.keys(row.stages ?? {}).length ? Object.entries(row.stages).map(([stage, seconds]) => `${stage} ${duration(seconds)}`).join(", ") : dash) },
   { name: "Committed", cell: (row) => html`<${When} at=${ms(row.committed_at_ms)} />` },
   { name: "Source", cell: (row) => (row.source ? html`<code>${compact(row.source)}</code>` : dash) },
 ];
@@ -36,14 +37,17 @@ export function Interval({ connection, group, run, parameters }) {
           ["State", html`<${State} value=${found.state} as=${found.state === "running" ? "busy" : undefined} />`],
           ["Slices", `${count(found.done)} of ${count(found.slices)} done`],
           ["Records", count(found.records)],
+          ["Began", html`<${When} at=${ms(found.began_at_ms)} />`],
+          ["Completed", html`<${When} at=${ms(found.completed_at_ms)} />`],
+          ["Took", duration(found.seconds)],
           ["Revision", count(found.revision)],
           ["Generation", count(found.generation)],
-          ["Digest", found.digest ? html`<code class="hash wide">${found.digest}</code>` : undefined],
-          ["Plan", found.plan_hash ? html`<code class="hash wide">${found.plan_hash}</code>` : undefined],
+          ["Digest", found.digest ? html`<code class="hash wide">${compact(found.digest)}</code>` : undefined],
+          ["Plan", found.plan ? html`<code class="hash wide">${found.plan}</code>` : undefined],
           ["DAG run", found.dag_run ? html`<${Airflow} link=${found.dag_run.link}>${found.dag_run.run_id}</${Airflow}>` : undefined],
         ]}
       />
-      ${found.source && html`<${Folded} title="Source"><pre tabindex="0">${JSON.stringify(found.source, null, 1)}</pre></${Folded}>`}
+      ${found.planned_source && html`<${Folded} title="Source, as it was planned"><pre tabindex="0">${JSON.stringify(found.planned_source, null, 1)}</pre></${Folded}>`}
       <div class="filters"><h2>Slices</h2><${Pager} answer=${found} /></div>
       <${Table} caption="Slices" columns=${SLICES} rows=${found.items} isLoading=${look.isLoading} id=${(row) => row.slice}
         empty=${found.state === "complete" ? "The interval is complete, and its slices are no longer in the ledger: Kafka keeps only the record of the whole." : "No slice is committed yet."} />
