@@ -21,6 +21,7 @@ os.environ["AIRFLOW__API_AUTH__JWT_SECRET"] = secrets.token_hex(64)
 from airflow.api_fastapi.app import create_auth_manager
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+from airflow.configuration import AIRFLOW_HOME
 from airflow.utils.db import initdb
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -34,6 +35,7 @@ ROLES = {"viewer": False, "user": False, "op": True, "admin": True}
 @cache
 def auth_manager() -> SimpleAuthManager:
     """Airflow's simple one; its database is there then, too."""
+    assert "eos-airflow-home-" in str(AIRFLOW_HOME), f"the database in {AIRFLOW_HOME} is not the tests' own"
     initdb()
     manager = create_auth_manager()
     assert isinstance(manager, SimpleAuthManager)

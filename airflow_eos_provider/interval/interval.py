@@ -158,7 +158,7 @@ def _canonical(which: str, moment: datetime) -> datetime:
 
 
 def _text(moment: datetime) -> str:
-    return f"{moment.year:04d}{moment.strftime(_FORMAT[2:])}"  # strftime does not pad years below 1000
+    return f"{moment.isoformat()[:19]}Z"  # as _FORMAT, but strftime takes twenty times as long, and does not pad years
 
 
 def _parsed(text: str) -> datetime:

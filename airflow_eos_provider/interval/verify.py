@@ -73,7 +73,8 @@ class RunStatus:
         """Numbers of the slices that are still to be written."""
         if self.complete or self.slices is None:
             return ()
-        return tuple(number for number in range(self.slices) if number not in set(self.done))
+        done = set(self.done)
+        return tuple(number for number in range(self.slices) if number not in done)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -183,8 +184,13 @@ def control(pipeline: Pipeline) -> ControlState:
 def statuses(pipeline: Pipeline) -> list[RunStatus]:
     """Every run of a pipeline, in the order of their intervals."""
     running, written = control(pipeline), ledger(pipeline)
+    return statuses_of(pipeline.name, running, written)
+
+
+def statuses_of(pipeline: str, running: ControlState, written: LedgerState) -> list[RunStatus]:
+    """Every run of a pipeline by these topics, of which the control topic was read first."""
     found = {record.run: _of_complete(record) for record in written.complete_runs()}
-    for run in running.planned(pipeline.name):
+    for run in running.planned(pipeline):
         if run not in found:  # else it is just being completed, and the control topic was read first
             found[run] = _of_running(run, running, written)
     return [found[run] for run in sorted(found, key=lambda run: (run.interval, run.revision))]

@@ -5,18 +5,33 @@ Read from Airflow's database, which the API server has at hand, and only of DAGs
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
+import pendulum
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.models.asset import AssetModel, TaskOutletAssetReference
+from airflow.models.backfill import Backfill, BackfillDagRun
 from airflow.models.dag import DagModel
+from airflow.models.dagrun import DagRun
 from airflow.models.hitl import HITLDetail
+from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
-from sqlalchemy import select
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from airflow_eos_provider.assets.intervals import interval_asset
+from airflow_eos_provider.interval.interval import Interval
+from airflow_eos_provider.ui.calendar import DagRunSeen, Schedule
+
+#: Of more backfills, the newest are shown.
+_MOST_BACKFILLS = 20
 
 #: Of more approvals of one plan, the newest are shown.
 _MOST_APPROVALS = 20
@@ -75,3 +90,114 @@ def run_link(dag_id: str, run_id: str, task_id: str = "") -> str:
 
 def _seconds(moment: datetime | None) -> float | None:
     return None if moment is None else moment.timestamp()
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineDags:
+    """The DAGs that write a pipeline, as far as a user may see them.
+
+    :param dag_id: the first of them; None if there is none.
+    :param runs: by interval the newest run.
+    :param due: the start of the next interval that is due, by the scheduler; None if it has none.
+    :param schedule: the intervals of the first DAG's timetable between two moments.
+    """
+
+    dag_id: str | None
+    runs: Mapping[Interval, DagRunSeen]
+    due: datetime | None
+    schedule: Schedule | None
+    backfills: Sequence[Mapping[str, Any]]
+
+
+NO_DAGS = PipelineDags(None, {}, None, None, ())
+
+
+def dags_of(pipeline: str, group_id: str, user: BaseUser) -> PipelineDags:
+    """The DAGs of a pipeline, by the asset that its tasks update.
+
+    Blocking.
+    """
+    with create_session() as session:
+        asset = interval_asset(pipeline, group_id)
+        writers = session.scalars(
+            select(TaskOutletAssetReference.dag_id)
+            .join(AssetModel, AssetModel.id == TaskOutletAssetReference.asset_id)
+            .where(AssetModel.uri == asset.uri)
+            .distinct()
+        ).all()
+        readable = sorted(readable_dags(set(writers), user))
+        if not readable:
+            return NO_DAGS
+        first = session.get(DagModel, readable[0])
+        due = (first.next_dagrun_data_interval_start if first else None) or None
+        schedule = _schedule_of(readable[0], session)
+        return PipelineDags(readable[0], _runs_of(readable, session), due, schedule, _backfills_of(readable, session))
+
+
+def _runs_of(dag_ids: Sequence[str], session: Session) -> dict[Interval, DagRunSeen]:
+    rows = session.execute(
+        select(DagRun.dag_id, DagRun.run_id, DagRun.state, DagRun.data_interval_start, DagRun.data_interval_end)
+        .where(DagRun.dag_id.in_(dag_ids), DagRun.data_interval_start.is_not(None))
+        .order_by(DagRun.id)
+    )
+    found = {}
+    for dag_id, run_id, state, start, end in rows:
+        if end is not None and start < end and not (start.microsecond or end.microsecond):
+            found[Interval(start, end)] = DagRunSeen(dag_id, run_id, str(state), run_link(dag_id, run_id))
+    return found
+
+
+def _schedule_of(dag_id: str, session: Session) -> Schedule | None:
+    """The intervals of a DAG's timetable; None if it has none of any width."""
+    try:
+        dag = SerializedDagModel.get_dag(dag_id, session=session)
+    except Exception:  # another version's DAG, or a timetable of a plugin that is not here
+        return None
+    if dag is None or not dag.timetable.can_be_scheduled or dag.timetable.partitioned:
+        return None
+
+    def between(start: datetime, end: datetime) -> Iterator[Interval]:
+        for info in dag.iter_dagrun_infos_between(pendulum.instance(start), pendulum.instance(end)):
+            interval = info.data_interval
+            if interval is None or interval.start >= interval.end:
+                return
+            if interval.end > end:
+                return
+            yield Interval(interval.start, interval.end)
+
+    return between
+
+
+def _backfills_of(dag_ids: Sequence[str], session: Session) -> list[dict[str, Any]]:
+    """Where backfills stand, the newest first."""
+    backfills = session.scalars(
+        select(Backfill).where(Backfill.dag_id.in_(dag_ids)).order_by(Backfill.id.desc()).limit(_MOST_BACKFILLS)
+    ).all()
+    counts: dict[int, Counter[str]] = {}
+    rows = session.execute(
+        select(BackfillDagRun.backfill_id, DagRun.state, BackfillDagRun.exception_reason, func.count())
+        .join(DagRun, DagRun.id == BackfillDagRun.dag_run_id, isouter=True)
+        .where(BackfillDagRun.backfill_id.in_([each.id for each in backfills]))
+        .group_by(BackfillDagRun.backfill_id, DagRun.state, BackfillDagRun.exception_reason)
+    )
+    for backfill_id, state, reason, count in rows:
+        counts.setdefault(backfill_id, Counter())["left_out" if reason else str(state)] += count
+    return [_backfill(each, counts.get(each.id, Counter())) for each in backfills]
+
+
+def _backfill(backfill: Backfill, counts: Counter[str]) -> dict[str, Any]:
+    state = "completed" if backfill.completed_at else "paused" if backfill.is_paused else "running"
+    return {
+        "id": backfill.id,
+        "dag_id": backfill.dag_id,
+        "from": backfill.from_date.isoformat(),
+        "to": backfill.to_date.isoformat(),
+        "state": state,
+        "done": counts["success"],
+        "running": counts["running"] + counts["queued"],
+        "failed": counts["failed"],
+        "left_out": counts["left_out"],
+        "total": counts.total(),
+        "by": backfill.triggering_user_name,
+        "link": f"dags/{quote(backfill.dag_id, safe='')}/backfills",
+    }

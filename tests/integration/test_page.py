@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+# Airflow reads its home, which is set there, when it is first imported.
+from tests.page import client_of
+
+# isort: split
 import json
 import time
 from collections.abc import Callable
@@ -16,7 +20,6 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.offsets.verbs.changes import Wanted
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
-from tests.page import client_of  # first, for it says where Airflow has its home
 
 #: Of waits that end much sooner, seconds.
 LONG = 90.0

@@ -102,6 +102,26 @@ def task_count_record(run: Run, tasks: int) -> Outgoing:
     return _record(f"{_TASK_COUNT}{run.name}", {"task-count": tasks})
 
 
+def plan_of_key(key: bytes | None) -> str:
+    """The name of the run whose plan the record of this key is; empty for a record of another kind."""
+    return _name_after(_PLAN, key)
+
+
+def commit_of_key(key: bytes | None) -> str:
+    """The name of the run whose generation the record of this key closes; empty for a record of another kind."""
+    return _name_after(_COMMIT, key)
+
+
+def generation_tasks(commit: LogRecord) -> int:
+    """How many tasks the generation has that this record closes."""
+    return int(json.loads(commit.value or b"{}")["tasks"])
+
+
+def _name_after(prefix: str, key: bytes | None) -> str:
+    text = (key or b"").decode("utf-8", "replace")
+    return text.removeprefix(prefix) if text.startswith(prefix) else ""
+
+
 def _record(key: str, value: Json) -> Outgoing:
     return Outgoing(key.encode(), encode(value))
 

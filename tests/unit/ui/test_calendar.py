@@ -1,0 +1,123 @@
+"""A calendar of intervals: what each cell is, what gaps are, and that ten thousand cost no more than ten thousand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.verify import RunStatus
+from airflow_eos_provider.ui.calendar import Calendar, DagRunSeen, Schedule, durations, usual_step
+
+FIRST = datetime(2013, 1, 1, 5, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+def day(number: int) -> Interval:
+    return Interval(FIRST + number * DAY, FIRST + (number + 1) * DAY)
+
+
+def complete(number: int, revision: int = 1) -> RunStatus:
+    return RunStatus(Run("flights", day(number), revision), True, 4, records=800 + number)
+
+
+def running(number: int) -> RunStatus:
+    return RunStatus(Run("flights", day(number)), False, 4, done=(0, 2), records=100)
+
+
+def dag_run(state: str) -> DagRunSeen:
+    return DagRunSeen("flights", "r", state, "dags/flights/runs/r")
+
+
+def calendar(
+    statuses: Iterable[RunStatus],
+    dag_runs: dict[int, str] | None = None,
+    *,
+    due: int | None = None,
+    schedule: Schedule | None = None,
+) -> Calendar:
+    runs = {day(number): dag_run(state) for number, state in (dag_runs or {}).items()}
+    return Calendar(list(statuses), {}, runs, None if due is None else day(due).start, schedule)
+
+
+def daily(start: datetime, end: datetime) -> Iterator[Interval]:
+    at = FIRST + DAY * -(-(start - FIRST) // DAY)
+    while at + DAY <= end:
+        yield Interval(at, at + DAY)
+        at += DAY
+
+
+def states(found: Calendar, **limits: Any) -> list[str]:
+    return [cell["state"] for cell in found.cells(**limits)]
+
+
+def test_what_the_ledger_has_is_complete_revised_or_running() -> None:
+    cells = calendar([complete(0), complete(1), complete(1, 2), running(2)]).cells()
+    assert [(cell["state"], cell["done"], cell["slices"], cell["revisions"]) for cell in cells] == [
+        ("complete", 4, 4, 1),
+        ("revised", 4, 4, 2),
+        ("running", 2, 4, 1),
+    ]
+    assert cells[0]["start"] == "2013-01-01T05:00:00Z"
+    assert cells[0]["records"] == 800
+
+
+def test_the_ledger_is_believed_before_airflow_is() -> None:
+    runs = {0: "failed", 1: "failed", 2: "running", 3: "queued", 4: "success"}
+    found = calendar([complete(0), running(1)], runs)
+    assert states(found) == ["complete", "failed", "running", "running", "missing"]
+
+
+def test_a_gap_has_cells_of_the_usual_width() -> None:
+    found = calendar([complete(0), complete(1), complete(4)])
+    assert [(cell["state"], cell["interval"]) for cell in found.cells()[2:4]] == [
+        ("missing", day(2).name),
+        ("missing", day(3).name),
+    ]
+
+
+def test_what_is_due_and_not_there_is_missing_and_what_comes_later_was_never_due() -> None:
+    found = calendar([complete(0)], due=3, schedule=daily)
+    assert states(found) == ["complete", "missing", "missing"]
+    assert states(found, end=day(4).end) == ["complete", "missing", "missing", "never_due", "never_due"]
+
+
+def test_a_part_of_it_can_be_asked_for() -> None:
+    found = calendar([complete(number) for number in range(10)])
+    assert [cell["interval"] for cell in found.cells(day(3).start, day(4).end)] == [day(3).name, day(4).name]
+
+
+def test_the_clock_changes_and_days_stay_days() -> None:
+    spring = Interval(FIRST + DAY, FIRST + 2 * DAY - timedelta(hours=1))
+    after = Interval(spring.end, spring.end + DAY)
+    statuses = [complete(0), *(RunStatus(Run("flights", each), True, 1) for each in (spring, after))]
+    document = calendar(statuses).document()
+    assert document["counts"]["complete"] == len(document["cells"]) == 3
+    assert (document["step_seconds"], document["unit"]) == (86_400, "day")
+
+
+@pytest.mark.parametrize("schedule", [None, daily])
+def test_each_interval_is_there_once_among_ten_thousand(schedule: Schedule | None) -> None:
+    """With a gap at every other day; a calendar that looks at all of them for each takes minutes."""
+    number = 10_000
+    found = calendar(map(complete, range(0, number, 2)), due=number, schedule=schedule)
+    document = found.document()
+    names = [cell["interval"] for cell in document["cells"]]
+    assert names == sorted(set(names))
+    assert document["counts"]["complete"] == number // 2
+    assert document["counts"]["missing"] >= number // 2 - 1
+
+
+def test_gaps_of_a_calendar_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_eos_provider.ui.calendar.MOST_MISSING", 5)
+    assert len(calendar([complete(0), complete(1_000)], schedule=daily).cells()) == 7
+
+
+def test_durations_and_widths() -> None:
+    assert durations([]) is None
+    assert durations([3.0]) == {"median": 3.0, "p95": 3.0, "longest": 3.0}
+    assert durations([1.0, 2.0, 30.0]) == {"median": 2.0, "p95": 30.0, "longest": 30.0}
+    assert usual_step([]) is None
