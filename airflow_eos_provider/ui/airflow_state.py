@@ -6,15 +6,16 @@ Read from Airflow's database, which the API server has at hand, and only of DAGs
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pendulum
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.configuration import conf
 from airflow.models.asset import AssetModel, TaskOutletAssetReference
 from airflow.models.backfill import Backfill, BackfillDagRun
 from airflow.models.dag import DagModel
@@ -83,9 +84,14 @@ def readable_dags(dag_ids: Collection[str], user: BaseUser) -> set[str]:
 
 
 def run_link(dag_id: str, run_id: str, task_id: str = "") -> str:
-    """The address of a DAG run, or of a task in it, on Airflow's own pages; below the API server's address."""
-    parts: Iterable[str] = ("dags", dag_id, "runs", run_id, *(("tasks", task_id) if task_id else ()))
-    return "/".join(quote(part, safe="") for part in parts)
+    """The address of a DAG run, or of a task in it, on Airflow's own pages."""
+    return airflow_address("dags", dag_id, "runs", run_id, *(("tasks", task_id) if task_id else ()))
+
+
+def airflow_address(*parts: str) -> str:
+    """A path on the API server, which may have a path of its own."""
+    base = urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
+    return "/".join([base, *(quote(part, safe="") for part in parts)])
 
 
 def _seconds(moment: datetime | None) -> float | None:
@@ -199,5 +205,5 @@ def _backfill(backfill: Backfill, counts: Counter[str]) -> dict[str, Any]:
         "left_out": counts["left_out"],
         "total": counts.total(),
         "by": backfill.triggering_user_name,
-        "link": f"dags/{quote(backfill.dag_id, safe='')}/backfills",
+        "link": airflow_address("dags", backfill.dag_id, "backfills"),
     }

@@ -17,6 +17,7 @@ from airflow_eos_provider.rollout.drift.watch import DriftWatch
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.ui.access import visible_to
+from airflow_eos_provider.ui.airflow_state import airflow_address
 from airflow_eos_provider.ui.answers import (
     KEPT_SLOW_SECONDS,
     NO_ITEMS,
@@ -156,7 +157,11 @@ def _visible(user: Any) -> list[Known]:
 
 
 def _head(known: Known) -> dict[str, Any]:
-    return {"connection_id": known.connection_id, "description": known.description}
+    return {
+        "connection_id": known.connection_id,
+        "description": known.description,
+        "link": airflow_address("connections"),
+    }
 
 
 async def _card(looks: Looks, head: Item) -> dict[str, Any]:

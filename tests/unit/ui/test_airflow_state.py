@@ -91,7 +91,7 @@ def test_the_dag_of_a_pipeline_is_found_by_the_asset_that_it_updates() -> None:
     assert found.dag_id == "page_flights"
     runs = {interval.start: (run.run_id, run.state) for interval, run in found.runs.items()}
     assert runs == {FIRST: ("run-0", "failed"), FIRST + DAY: ("run-1", "success")}
-    assert next(iter(found.runs.values())).link == "dags/page_flights/runs/run-0"
+    assert next(iter(found.runs.values())).link == "/dags/page_flights/runs/run-0"
 
 
 def test_its_schedule_names_the_intervals_between_two_moments() -> None:
@@ -110,7 +110,7 @@ def test_where_a_backfill_stands() -> None:
 def test_who_has_approved_a_plan() -> None:
     (approval,) = approvals_of("3f1c09ab77d2", ADMIN)
     assert (approval["by"], approval["chosen"], approval["at"]) == ("bob", ["Approve"], FIRST.timestamp())
-    assert approval["link"] == "dags/page_flights/runs/run-0/tasks/write"
+    assert approval["link"] == "/dags/page_flights/runs/run-0/tasks/write"
     assert approvals_of("ffffffffffff", ADMIN) == []
 
 
