@@ -21,6 +21,7 @@ from airflow_eos_provider.cli.common import (
 )
 from airflow_eos_provider.cli.completion import Candidate, candidates
 from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.cli.intervals_doctor import doctor
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval, Run
@@ -60,6 +61,16 @@ _EXAMPLES = {
     ),
     "abandon": examples(f"eos intervals abandon {_RUN}"),
 }
+
+
+intervals_app.command(
+    "doctor",
+    epilog=examples(
+        "eos intervals doctor",
+        "eos intervals doctor --master spark://spark-1:7077 -b kafka-1:9092",
+        "eos intervals doctor --master yarn --conf spark.yarn.dist.archives=env.tar.gz#env --json",
+    ),
+)(doctor)
 
 
 def _complete_pipeline(ctx: typer.Context, incomplete: str) -> list[Candidate]:

@@ -287,6 +287,7 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
         hook = super()._get_hook()
         read = hook._process_spark_submit_log
         hook._process_spark_submit_log = lambda itr: read(self._heard.watch(itr))  # type: ignore[method-assign]
+        _refuse_standalone_cluster_mode(hook)
         if hook._connection["master"].startswith("local"):
             # PySpark's workers are otherwise started by whatever python3 is first on the PATH.
             hook._env_vars = {"PYSPARK_PYTHON": sys.executable, **(hook._env_vars or {})}
@@ -332,6 +333,20 @@ def end_spark_jobs() -> None:
     sessions = sys.modules.get("airflow_eos_provider.interval.spark.sessions")
     if sessions is not None:  # else there are none, and a signal handler is no place to import pyspark
         sessions.interrupt()
+
+
+def _refuse_standalone_cluster_mode(hook: SparkSubmitHook) -> None:
+    """Spark refuses it, too, in the midst of its log.
+
+    :raises ConfigurationError: a Python driver is to run in a standalone cluster.
+    """
+    connection = hook._connection
+    if connection["deploy_mode"] == "cluster" and connection["master"].startswith("spark://"):
+        raise ConfigurationError(
+            f"The Spark connection asks for deploy mode cluster on {connection['master']}.",
+            expected="client: a standalone cluster of Spark runs no driver in Python",
+            remedy="Set the connection's deploy-mode to client; the task's process is the driver then.",
+        )
 
 
 class JobWords:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import uuid
+import venv
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pyspark
 import pytest
 
 from airflow_eos_provider.demo.oracle import compare, drain, expected_from_values
@@ -24,20 +24,14 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.lab.java import java_program
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.lab.ports import free_ports
-from airflow_eos_provider.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
-from airflow_eos_provider.processes import ProcessIdentity, spawn
+from tests.spark_cluster import WORKER_HOSTS, loopback_properties, standalone_cluster
 
 pytestmark = pytest.mark.slow
 
 JOBS = Path(__file__).with_name("interval_jobs.py")
 
 DAY = Interval(datetime(2013, 1, 1, 5, tzinfo=UTC), datetime(2013, 1, 2, 5, tzinfo=UTC))
-
-#: Spark never copies a task to the host that it runs on; addresses of the loopback interface are hosts enough.
-WORKER_HOSTS = ("127.0.0.2", "127.0.0.3")
 
 #: As long as the slow task takes, by whether there is a barrier: without one it is overtaken, long before its end.
 SLOW_SECONDS = {True: 8.0, False: 60.0}
@@ -50,50 +44,8 @@ def lab(lab_factory: Callable[..., Lab]) -> Lab:
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory, nothing_is_left_running: None) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("spark-cluster")
-    ensure_spark_archive(print)
-    (port,) = free_ports(1)
-    url = f"spark://127.0.0.1:{port}"
-    started: list[ProcessIdentity] = []
-
-    def start(kind: str, *arguments: str) -> Path:
-        log = folder / f"{kind.rsplit('.', 1)[1]}-{len(started)}.log"
-        jars = Path(pyspark.__file__).parent / "jars"
-        command = [
-            str(java_program()),
-            *spark_jvm_options().split(),
-            "-Xmx512m",
-            "-cp",
-            f"{jars}/*",
-            f"org.apache.spark.deploy.{kind}",
-            *arguments,
-        ]
-        environment = {"SPARK_LOCAL_DIRS": str(folder), "SPARK_HOME": str(jars.parent), "SPARK_SCALA_VERSION": "2.13"}
-        started.append(spawn(command, log=log, env=environment))
-        return log
-
-    try:
-        start("master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
-        for host in WORKER_HOSTS:
-            log = start(
-                "worker.Worker", "--host", host, "--webui-port", "0", "-c", "1", "-m", "1g", "-d", str(folder), url
-            )
-            _wait_until_registered(log)
+    with standalone_cluster(tmp_path_factory.mktemp("spark-cluster")) as url:
         yield url
-    finally:
-        for process in reversed(started):
-            process.stop()
-
-
-def jvms() -> dict[str, str]:
-    return {f"spark.{who}.extraJavaOptions": spark_jvm_options() for who in ("driver", "executor")}
-
-
-def _wait_until_registered(log: Path) -> None:
-    deadline = time.monotonic() + 120
-    while "Successfully registered" not in log.read_text():
-        assert time.monotonic() < deadline, log.read_text()[-2000:]
-        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("barrier", [True, False])
@@ -116,14 +68,8 @@ def test_speculation(lab: Lab, master: str, tmp_path: Path, barrier: bool) -> No
             f"{JOBS}:slow_at_first",
             arguments={"folder": str(tmp_path / "source"), "seconds": SLOW_SECONDS[barrier], "barrier": barrier},
             spark={
-                "spark.master": master,
-                "spark.driver.host": "127.0.0.1",
-                "spark.driver.bindAddress": "127.0.0.1",
-                "spark.ui.enabled": "false",
-                **jvms(),
-                "spark.executor.memory": "512m",
+                **loopback_properties(master),
                 # No task begins before both executors are there: the copy is to begin while the first one sleeps.
-                "spark.cores.max": "2",
                 "spark.scheduler.minRegisteredResourcesRatio": "1.0",
                 "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
                 "spark.speculation": "true",
@@ -158,14 +104,8 @@ def test_an_executor_lost_after_a_commit(lab: Lab, master: str, tmp_path: Path, 
     marks.mkdir()
     (marks / "version").write_text("first")
     spark = {
-        "spark.master": master,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        **jvms(),
-        "spark.executor.memory": "512m",
+        **loopback_properties(master),
         # A part of the input on each executor.
-        "spark.cores.max": "2",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
     }
@@ -222,3 +162,65 @@ def _outcome(spec: JobSpec, folder: Path) -> tuple[dict[str, Any], str]:
     (folder / "job.log").write_text(done.stderr)
     document: dict[str, Any] = json.loads(lines[0].split(" ", 1)[1])
     return document, done.stderr
+
+
+def test_the_doctor_sees_each_executor_once(lab: Lab, master: str) -> None:
+    ended = _doctor(master, "--executors", "2", "--bootstrap-servers", lab.bootstrap_servers)
+
+    document = json.loads(ended.stdout)
+    assert (ended.returncode, document["verdict"]) == (0, "pass"), document["checks"]
+    assert sorted(look["host"] for look in document["executors"]) == list(WORKER_HOSTS)
+    assert len({look["place"] for look in document["executors"]}) == 2
+    assert {look["brokers"] for look in document["executors"]} == {"1"}
+
+
+def test_a_bare_executor_is_told_what_it_lacks(lab: Lab, master: str, tmp_path: Path) -> None:
+    """Its Python has the standard library alone; neither the doctor nor a write shows a traceback."""
+    venv.create(tmp_path / "bare", symlinks=True)
+    bare = tmp_path / "bare" / "bin" / "python"
+    ended = _doctor(master, "--executors", "2", "--conf", f"spark.pyspark.python={bare}")
+
+    document = json.loads(ended.stdout)
+    assert (ended.returncode, document["verdict"]) == (1, "fail")
+    assert len(document["executors"]) == 2
+    failed = [check for check in document["checks"] if check["verdict"] != "pass"]
+    lacking = {"airflow-eos-provider", "confluent-kafka", "kafka-python", "pyarrow", "librdkafka"}
+    assert {(check["place"], check["check"]) for check in failed} == {
+        (look["place"], name) for look in document["executors"] for name in lacking
+    }
+    assert all("No module named" in check["evidence"] for check in failed)
+    assert all("docs/executors.md" in check["remedy"] for check in failed)
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_write_on_bare_executors_is_refused_in_words(lab: Lab, master: str, tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare", symlinks=True)
+    topic = f"daily-{uuid.uuid4().hex[:8]}"
+    lab.create_topic(topic, 1)
+    (tmp_path / "marks").mkdir()
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "2013-0.json").write_text('{"line":1}\n')
+    pipeline = Pipeline(
+        name=topic, group_id="cluster-tests", kafka=KafkaSettings.of(lab.bootstrap_servers), topic=topic
+    )
+    arguments = {"folder": str(tmp_path / "source"), "seconds": 0.0, "barrier": False}
+    spark = {**loopback_properties(master), "spark.pyspark.python": str(tmp_path / "bare" / "bin" / "python")}
+    document, _ = _outcome(JobSpec(pipeline, DAY, f"{JOBS}:slow_at_first", arguments=arguments, spark=spark), tmp_path)
+
+    assert (document["type"], document["exit_code"]) == ("ConfigurationError", 2), document
+    assert "An executor's Python lacks the module 'pyarrow'." in document["message"]
+    assert "eos intervals doctor" in document["message"]
+    assert "Traceback" not in document["message"]
+
+
+def _doctor(master: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """``eos intervals doctor`` in a process of its own, as its session is."""
+    properties = {name: value for name, value in loopback_properties(master).items() if name != "spark.master"}
+    command = [sys.executable, "-m", "airflow_eos_provider.cli", "intervals", "doctor", "--json", "--master", master]
+    command += ["--seconds", "150", *arguments]
+    for name, value in properties.items():
+        command += ["--conf", f"{name}={value}"]
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, env=environment)
+    assert ended.stdout, ended.stderr[-4000:]
+    return ended

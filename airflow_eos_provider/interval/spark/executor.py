@@ -63,7 +63,8 @@ def shipped(entry: str, *arguments: Any) -> Callable[[Iterator[Any]], Iterator[A
 
             raise ImportError(
                 f"The Python of this Spark executor ({sys.executable}) lacks the module {error.name!r}.\n"
-                "Expected: airflow_eos_provider, confluent-kafka 2.16 or newer and pyarrow in every executor\n"
+                "Expected: airflow_eos_provider, confluent-kafka 2.16 or newer, kafka-python and pyarrow in every "
+                "executor\n"
                 "What to do: ship an environment (venv-pack or conda-pack, --archives env.tar.gz#env, "
                 "PYSPARK_PYTHON=./env/bin/python), or install confluent-kafka on the workers and ship this package "
                 "as a zip (--py-files). On this machine, set PYSPARK_PYTHON to the driver's own interpreter."

@@ -33,6 +33,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.stage import Completed
+from airflow_eos_provider.interval.spark.executor_python import choose_executor_python
 
 #: What the lines begin with that the submitter looks for. Operators in the field read them: never change them.
 RESULT_PREFIX = "EOS-INTERVAL-RESULT "
@@ -166,9 +167,8 @@ def run(spec: JobSpec, report: Callable[[str], None] = logger.info) -> Completed
 
     from airflow_eos_provider.interval.spark.write import write_interval
 
-    if str(spec.spark.get("spark.master") or SparkConf().get("spark.master", "local")).startswith("local"):
-        # Spark would take the python3 of PATH for its workers, which need not be the one with our packages.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    master = str(spec.spark.get("spark.master") or SparkConf().get("spark.master", "local"))
+    choose_executor_python(spec.spark, master)
     builder: Any = SparkSession.builder.appName(f"{spec.pipeline.name} {spec.interval.name}")
     for name, value in spec.spark.items():
         builder = builder.config(name, value)

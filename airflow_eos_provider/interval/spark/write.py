@@ -40,6 +40,7 @@ from airflow_eos_provider.interval.spark.executor import RESULT_SCHEMA, SLICE_CO
 from airflow_eos_provider.interval.spark.file_listing import FilesSource
 from airflow_eos_provider.interval.spark.pinned_inputs import pinned_inputs, require_same_inputs
 from airflow_eos_provider.interval.spark.proof import figures_of_files, figures_of_rows, frozen
+from airflow_eos_provider.interval.spark.python_refusals import refusal_within, require_pandas
 from airflow_eos_provider.interval.spark.remote_plan import refuse_unstable_remote
 from airflow_eos_provider.interval.spark.reruns import StageWatch
 from airflow_eos_provider.interval.spark.sessions import functions_of, interruptible, is_remote, parallelism
@@ -95,6 +96,7 @@ def write_interval(
     :raises FencedError: another driver runs this interval now. It must not be tried again by itself.
     :raises EosError: the stage failed; what it committed stays, and the next attempt writes the rest.
     """
+    require_pandas()
     run = Run(pipeline.name, interval, revision)
     if isinstance(frame, FilesSource):
         work: _Work = _Files(frame, spark or SparkSession.active())
@@ -473,7 +475,7 @@ def _spark_errors(coordinator: Coordinator, stage: Stage) -> Iterator[None]:
 
 def _explain(error: Exception, coordinator: Coordinator, stage: Stage) -> EosError:
     """The error of this package behind Spark's, if there is one."""
-    reported = error_within(str(error))
+    reported = error_within(str(error)) or refusal_within(str(error))
     if reported is None:
         if is_remote(error):  # the server may have cut the text short
             with suppress(UnreachableError):

@@ -282,6 +282,16 @@ def test_the_job_removes_its_specification_wherever_it_runs(deploy_mode: str, na
     assert task._hook._files == ("/tmp/spec.json" if deploy_mode == "cluster" else None)
 
 
+def test_a_standalone_cluster_is_not_asked_for_a_driver_in_python(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger(None)
+    spark = {"conn_type": "spark", "host": "spark://spark-1", "port": 7077, "extra": {"deploy-mode": "cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
+    with pytest.raises(AirflowFailException, match="asks for deploy mode cluster on spark://spark-1:7077"):
+        submit(operator(), run_context, monkeypatch, "exit 0")
+
+
 _HOLDS_A_FILE = """
 import sys
 from airflow_eos_provider.operators.interval_run import secret_file

@@ -1,0 +1,185 @@
+"""``eos intervals doctor``: whether this driver, and every executor, has what interval runs need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from airflow_eos_provider.cli.client_options import ClientFileOption
+from airflow_eos_provider.cli.common import (
+    ClusterOption,
+    JsonOption,
+    console,
+    load_cluster,
+    report_line,
+    table,
+    width_for,
+)
+from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.interval.python_needs import (
+    NEEDS,
+    PANDAS,
+    PYTHONS,
+    SPARKS,
+    SPARKS_WITHOUT_FORMAT,
+    Check,
+    Diagnosis,
+)
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.output import Output, OutputOption, print_document
+from airflow_eos_provider.verdict import Verdict
+
+#: Scripts rely on these: 1 if a check did not hold, 5 if one has no answer.
+EXIT_CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 5}
+
+_STYLES = {Verdict.PASS: "", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "yellow"}
+
+_ANSWERS = {
+    Verdict.PASS: "Interval runs have what they need.",
+    Verdict.FAIL: "Interval runs would fail.",
+    Verdict.INCONCLUSIVE: "Not known whether interval runs would work.",
+}
+
+MasterOption = Annotated[
+    str | None,
+    typer.Option("--master", help="Spark's master (local[2], spark://…, yarn, k8s://…): look at every executor there."),
+]
+RemoteOption = Annotated[
+    str | None,
+    typer.Option("--remote", help="Spark Connect server (sc://host:port): look at every executor behind it."),
+]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="NAME=VALUE", help="Spark property, as spark-submit takes it; may be repeated."),
+]
+
+
+def doctor(
+    master: MasterOption = None,
+    remote: RemoteOption = None,
+    conf: ConfOption = None,
+    executors: Annotated[
+        int | None,
+        typer.Option(
+            "--executors", min=1, help="Wait for so many; default: spark.executor.instances, else those that come."
+        ),
+    ] = None,
+    seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="Limit of the look at executors.")] = 60.0,
+    bootstrap_servers: Annotated[
+        str | None,
+        typer.Option("--bootstrap-servers", "-b", help="Kafka brokers that driver and executors are to reach."),
+    ] = None,
+    client_file: ClientFileOption = None,
+    cluster: ClusterOption = None,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check whether this driver, and every executor, has what interval runs need. Changes nothing.
+
+    Without --master and --remote only this Python is looked at. With one, small Spark jobs look at every executor's:
+    interpreter, versions, librdkafka and, where --bootstrap-servers or --cluster names brokers, whether they answer
+    there. Exit code 1 if a check does not hold, 5 if one has no answer, 6 if no executor could be asked.
+    """
+    from airflow_eos_provider.interval.spark.executor_look import diagnose
+
+    if master and remote:
+        raise typer.BadParameter("name --master or --remote, not both")
+    found = diagnose(
+        kafka=_kafka(bootstrap_servers, client_file, cluster),
+        master=master,
+        remote=remote,
+        conf=_properties(conf or ()),
+        seconds=seconds,
+        executors=executors,
+        report=report_line,
+    )
+    failed = [each.place for each in found.checks if each.verdict is not Verdict.PASS]
+    if not print_document(found.to_dict(), dict.fromkeys(failed), output, as_json=as_json):
+        _show(found, wide=output is Output.WIDE)
+    raise typer.Exit(EXIT_CODES[found.verdict])
+
+
+def _kafka(bootstrap_servers: str | None, client_file: Path | None, cluster: Path | None) -> KafkaSettings | None:
+    """The brokers that are asked; none unless they are named."""
+    if bootstrap_servers is not None:
+        from os import environ
+
+        from airflow_eos_provider.cli.client_options import client_properties
+
+        return KafkaSettings.of(bootstrap_servers, client_properties((), client_file, environ))
+    if client_file is not None:
+        raise typer.BadParameter("--client-file goes with --bootstrap-servers")
+    return load_cluster(cluster).kafka if cluster is not None else None
+
+
+def _properties(given: list[str] | tuple[str, ...]) -> dict[str, str]:
+    """Spark properties.
+
+    :raises ConfigurationError: one is not of the form NAME=VALUE.
+    """
+    properties = {}
+    for entry in given:
+        name, separator, value = entry.partition("=")
+        if not separator or not name:
+            raise ConfigurationError(f"--conf {name} has no value.", expected="NAME=VALUE")
+        properties[name] = value
+    return properties
+
+
+def _show(found: Diagnosis, *, wide: bool) -> None:
+    _show_supported()
+    if wide:
+        _show_table(found)
+    else:
+        places = dict.fromkeys(each.place for each in found.checks)
+        for place in places:
+            _show_place(found, place, [each for each in found.checks if each.place == place])
+    if found.master is None:
+        console.print("Executors were not looked at: name --master or --remote.")
+    passed = sum(each.verdict is Verdict.PASS for each in found.checks)
+    style = "green" if found.verdict is Verdict.PASS else _STYLES[found.verdict]
+    console.print(
+        f"{passed} of {counted(len(found.checks), 'check')} passed. {_ANSWERS[found.verdict]}",
+        style=style,
+        soft_wrap=True,
+    )
+
+
+def _show_supported() -> None:
+    console.print(Text("Supported", "bold"))
+    console.print(f"  Python {', '.join(PYTHONS)}; the driver and the executors have the same", soft_wrap=True)
+    both, one = ", ".join(SPARKS), ", ".join(SPARKS_WITHOUT_FORMAT)
+    console.print(f"  Spark {both}; with {one} write_interval alone", soft_wrap=True)
+    for need in NEEDS:
+        if need.name == "pandas":
+            bounds = "; ".join(f"{spark}: ≥ {least}" for spark, least in PANDAS.items())
+            console.print(f"  pandas < 3, by Spark's version {bounds}  (driver)", soft_wrap=True)
+        else:
+            who = "driver and executors" if need.executor else "driver"
+            console.print(f"  {need.name} {need.bounds}  ({who})", soft_wrap=True)
+
+
+def _show_place(found: Diagnosis, place: str, checks: list[Check]) -> None:
+    """One place; what passed there in one line each."""
+    look = next((each for each in (found.driver, *found.executors) if each.place == place), None)
+    console.print(Text(f"{place} on {look.host}" if look else place, "bold"), soft_wrap=True)
+    for each in checks:
+        console.print(Text(f"  {each.verdict:<14}{each.name}: {each.evidence}", _STYLES[each.verdict]), soft_wrap=True)
+        if each.remedy and each.verdict is not Verdict.PASS:
+            console.print(Text(f"  {'':<14}What to do: {each.remedy}"), soft_wrap=True)
+
+
+def _show_table(found: Diagnosis) -> None:
+    hosts = {look.place: look.host for look in (found.driver, *found.executors)}
+    shown = table()
+    for column in ("place", "host", "check", "answer", "evidence", "what to do"):
+        shown.add_column(column)
+    for each in found.checks:
+        remedy = "" if each.verdict is Verdict.PASS else each.remedy
+        shown.add_row(each.place, hosts.get(each.place, ""), each.name, str(each.verdict), each.evidence, remedy)
+    with width_for(Output.WIDE):
+        console.print(shown)

@@ -1,0 +1,24 @@
+"""Which Python the executors start, for a driver that no spark-submit has configured."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+#: Where pyspark's driver takes it from; spark-submit sets it by the property.
+_VARIABLE = "PYSPARK_PYTHON"
+_PROPERTY = "spark.pyspark.python"
+
+
+def choose_executor_python(properties: Mapping[str, str], master: str) -> None:
+    """Set it as spark-submit would: by the property, else by the environment, else the driver's own where it is local.
+
+    :param properties: Spark's; without this a session in this process does not see that one.
+    :param master: Spark's master.
+    """
+    if python := properties.get(_PROPERTY):
+        os.environ[_VARIABLE] = python
+    elif master.startswith("local"):
+        # Spark would take the python3 of PATH for its workers, which need not be the one with our packages.
+        os.environ.setdefault(_VARIABLE, sys.executable)

@@ -1,0 +1,246 @@
+"""``python -m tests.packed_executors``: an interval run on executors that have what each way of shipping gives them.
+
+A standalone cluster of two workers, one broker, and Python environments made for this: what an executor needs and
+nothing else, packed; the same without this package; a bare one. For each way ``eos intervals doctor`` is asked, then an
+interval is written, and what a reader of committed records gets is compared with the ledger. The result is a table in
+Markdown; the one in ``docs/executors.md`` was made by this. Needs uv, a JDK 17, and some minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from airflow_eos_provider.interval.interval import Interval
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.spark.job import JobSpec
+from airflow_eos_provider.interval.verify import verify_all
+from airflow_eos_provider.kafka.config import KafkaSettings
+from tests.matrix import broker, run
+from tests.spark_cluster import WORKER_HOSTS, loopback_properties, standalone_cluster
+
+#: Rows that are written, into this many slices.
+ROWS, SLICES = 1000, 4
+
+INTERVAL = Interval(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
+
+#: Seconds for one application.
+_APPLICATION_SECONDS = 400
+
+
+_FUNCTION = """
+def rows(spark, interval, count):
+    return spark.range(count).selectExpr("cast(id as string) as key", "concat('row ', id) as value")
+"""
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of giving executors their Python.
+
+    :param name: for the table.
+    :param properties: Spark's.
+    :param doctor: exit code that is expected of the doctor.
+    :param written: whether the interval is expected to be written; None if it is not tried.
+    :param failing: places of which the doctor has to say that something fails, by host; empty for all or none.
+    """
+
+    name: str
+    properties: Mapping[str, str]
+    doctor: int
+    written: bool | None
+    failing: frozenset[str] = field(default=frozenset())
+
+
+@dataclass(frozen=True)
+class Environments:
+    """Pythons for executors.
+
+    :param full: with all that a task needs, packed.
+    :param small: the same without this package.
+    :param zipped: this package, as ``--py-files`` takes it.
+    :param bare: with the standard library alone.
+    """
+
+    full: Path
+    packed: Path
+    small: Path
+    zipped: Path
+    bare: Path
+
+    @classmethod
+    def make(cls, folder: Path) -> Environments:
+        """Make all of them."""
+        run(["uv", "build", "--quiet", "--wheel", "--out-dir", folder / "dist"])
+        (wheel,) = (folder / "dist").glob("*.whl")
+        zipped = folder / "airflow_eos_provider.zip"
+        zipped.write_bytes(wheel.read_bytes())  # a wheel is a zip file with the package at its head
+        packages = [f"{name}=={_version(name)}" for name in ("confluent-kafka", "kafka-python", "pyarrow")]
+        for name, wanted in {"full": [*packages, str(wheel)], "small": packages, "bare": []}.items():
+            run(["uv", "venv", "--quiet", "--relocatable", "--python", sys.executable, folder / name])
+            if wanted:
+                python = folder / name / "bin" / "python"
+                run(["uv", "pip", "install", "--quiet", "--no-deps", "--python", python, *wanted])
+        packed = folder / "env.tar.gz"
+        with tarfile.open(packed, "w:gz", compresslevel=1) as archive:
+            archive.add(folder / "full", arcname=".")
+        return cls(folder / "full", packed, folder / "small", zipped, folder / "bare")
+
+
+def ways(made: Environments) -> list[Way]:
+    """What is tried."""
+    return [
+        Way(
+            "packed environment (`spark.archives`)",
+            {"spark.archives": f"{made.packed}#env", "spark.pyspark.python": "./env/bin/python"},
+            doctor=0,
+            written=True,
+        ),
+        Way(
+            "packages on the workers, this one by `--py-files`",
+            {"spark.submit.pyFiles": str(made.zipped), "spark.pyspark.python": f"{made.small}/bin/python"},
+            doctor=0,
+            written=True,
+        ),
+        Way("bare Python", {"spark.pyspark.python": f"{made.bare}/bin/python"}, doctor=1, written=False),
+        Way(
+            "complete on one worker, bare on the other",
+            {"spark.pyspark.python": "../../python"},
+            doctor=1,
+            written=None,
+            failing=frozenset({WORKER_HOSTS[1]}),
+        ),
+        Way("an interpreter that is not there", {"spark.pyspark.python": "/no/such/python"}, doctor=1, written=False),
+    ]
+
+
+def try_way(way: Way, master: str, bootstrap_servers: str, folder: Path) -> dict[str, str]:
+    """Ask the doctor, and write; a row of the table.
+
+    :raises AssertionError: something else than expected came of it.
+    """
+    properties = {**loopback_properties(master), **way.properties}
+    code, found = ask_doctor(properties, bootstrap_servers)
+    failed = [check for check in found["checks"] if check["verdict"] != "pass"]
+    assert code == way.doctor, (way.name, code, failed)
+    if way.failing:
+        hosts = {look["place"]: look["host"] for look in found["executors"]}
+        assert {hosts[check["place"]] for check in failed} == way.failing, failed
+        assert set(hosts.values()) == set(WORKER_HOSTS), hosts
+    said = (
+        "passes" if not failed else "; ".join(dict.fromkeys(f"{each['check']}: {each['evidence']}" for each in failed))
+    )
+    row = {"way": way.name, "doctor": f"{code}: {said[:150]}", "interval": "not tried"}
+    if way.written is not None:
+        row["interval"] = write(properties, bootstrap_servers, folder)
+        assert row["interval"].startswith("exactly once" if way.written else "refused: "), row
+    return row
+
+
+def ask_doctor(properties: Mapping[str, str], bootstrap_servers: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and document of ``eos intervals doctor``."""
+    command = [sys.executable, "-m", "airflow_eos_provider.cli", "intervals", "doctor", "--json", "--executors", "2"]
+    command += ["--master", properties["spark.master"], "--bootstrap-servers", bootstrap_servers, "--seconds", "150"]
+    for name, value in properties.items():
+        command += ["--conf", f"{name}={value}"] if name != "spark.master" else []
+    done = _application(command)
+    assert done.stdout, done.stderr[-3000:]
+    return done.returncode, json.loads(done.stdout)
+
+
+def write(properties: Mapping[str, str], bootstrap_servers: str, folder: Path) -> str:
+    """``exactly once``, or how it was refused."""
+    name = f"p{uuid.uuid4().hex[:8]}"
+    pipeline = Pipeline(name, "packed", KafkaSettings.of(bootstrap_servers), topic=name, target_partitions=2)
+    function, path = folder / "packed_rows.py", folder / "spec.json"
+    function.write_text(_FUNCTION)
+    spec = JobSpec(
+        pipeline, INTERVAL, f"{function}:rows", arguments={"count": ROWS}, slices=SLICES, spark=dict(properties)
+    )
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(spec.to_dict()))
+    done = _application([sys.executable, "-m", "airflow_eos_provider.interval.spark.job", "--spec", str(path)])
+    line = next(line for line in done.stdout.splitlines() if line.startswith("EOS-INTERVAL-"))
+    document = json.loads(line.split(" ", 1)[1])
+    if "records" not in document:
+        assert "Traceback" not in document["message"]
+        return f"refused: {document['message'].splitlines()[0]}"
+    found = verify_all(pipeline, [name])
+    return "exactly once" if found.holds and found.records == ROWS else f"failed: {found.records} records read back"
+
+
+def cluster_deploy_mode(master: str, folder: Path) -> dict[str, str]:
+    """What spark-submit says where the driver is to run in a standalone cluster."""
+    script = folder / "nothing.py"
+    script.write_text("")
+    submit = Path(sys.executable).parent / "spark-submit"
+    done = _application([str(submit), "--master", master, "--deploy-mode", "cluster", str(script)])
+    lines = [line for line in done.stderr.splitlines() if "Cluster deploy mode" in line]
+    assert done.returncode
+    assert lines, done.stderr[-2000:]
+    return {"way": "`--deploy-mode cluster`, standalone", "doctor": "not tried", "interval": f"refused: {lines[0]}"}
+
+
+def _application(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=_APPLICATION_SECONDS,
+        check=False,
+        env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
+    )
+
+
+def _version(name: str) -> str:
+    from importlib.metadata import version
+
+    return version(name)
+
+
+def _wrap(python: Path, path: Path) -> None:
+    """A program that is this Python, at another path."""
+    path.write_text(f'#!/bin/sh\nexec {python} "$@"\n')
+    path.chmod(0o755)
+
+
+def main(wanted: Sequence[str]) -> int:
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="packed-") as name:
+        folder = Path(name)
+        made = Environments.make(folder)
+        (folder / "cluster").mkdir()
+        with broker(folder / "lab") as bootstrap_servers, standalone_cluster(folder / "cluster") as master:
+            _wrap(made.full / "bin" / "python", folder / "cluster" / WORKER_HOSTS[0] / "python")
+            _wrap(made.bare / "bin" / "python", folder / "cluster" / WORKER_HOSTS[1] / "python")
+            for way in ways(made):
+                if wanted and not any(part in way.name for part in wanted):
+                    continue
+                began = time.monotonic()
+                rows.append(try_way(way, master, bootstrap_servers, folder))
+                print(f"{rows[-1]}, {time.monotonic() - began:.0f} s", file=sys.stderr)  # noqa: T201
+            if not wanted:
+                rows.append(cluster_deploy_mode(master, folder))
+    print("| how | the doctor | the interval |\n|---|---|---|")  # noqa: T201
+    for row in rows:
+        print(f"| {row['way']} | {row['doctor']} | {row['interval']} |")  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="An interval run on executors with each way of shipping a Python.")
+    parser.add_argument("part", nargs="*", help="only ways whose names contain one of these, such as packed or bare")
+    sys.exit(main(parser.parse_args().part))

@@ -1,0 +1,87 @@
+"""A standalone Spark cluster of two hosts on the loopback interface, of real processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+
+from airflow_eos_provider.lab.java import java_program
+from airflow_eos_provider.lab.ports import free_ports
+from airflow_eos_provider.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
+from airflow_eos_provider.processes import ProcessIdentity, spawn
+
+#: Spark never copies a task to the host that it runs on; addresses of the loopback interface are hosts enough.
+WORKER_HOSTS = ("127.0.0.2", "127.0.0.3")
+
+#: A master and a worker are up within this time, seconds.
+_START_SECONDS = 120
+
+
+@contextmanager
+def standalone_cluster(folder: Path) -> Iterator[str]:
+    """A master and two workers of one core each; the master's address.
+
+    :param folder: for logs; each worker has a folder there by the name of its host, in which an executor's directory is
+        two levels below.
+    """
+    ensure_spark_archive(print)
+    (port,) = free_ports(1)
+    url = f"spark://127.0.0.1:{port}"
+    started: list[ProcessIdentity] = []
+
+    def start(kind: str, *arguments: str) -> Path:
+        log = folder / f"{kind.rsplit('.', 1)[1]}-{len(started)}.log"
+        jars = Path(pyspark.__file__).parent / "jars"
+        command = [
+            str(java_program()),
+            *spark_jvm_options().split(),
+            "-Xmx512m",
+            "-cp",
+            f"{jars}/*",
+            f"org.apache.spark.deploy.{kind}",
+            *arguments,
+        ]
+        environment = {"SPARK_LOCAL_DIRS": str(folder), "SPARK_HOME": str(jars.parent), "SPARK_SCALA_VERSION": "2.13"}
+        started.append(spawn(command, log=log, env=environment))
+        return log
+
+    try:
+        start("master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
+        for host in WORKER_HOSTS:
+            (folder / host).mkdir()
+            where = ["-c", "1", "-m", "1g", "-d", str(folder / host)]
+            log = start("worker.Worker", "--host", host, "--webui-port", "0", *where, url)
+            _wait_until_registered(log)
+        yield url
+    finally:
+        for process in reversed(started):
+            process.stop()
+
+
+def jvm_properties() -> dict[str, str]:
+    """Properties that start driver and executors with the class-data archive."""
+    return {f"spark.{who}.extraJavaOptions": spark_jvm_options() for who in ("driver", "executor")}
+
+
+def loopback_properties(master: str) -> dict[str, str]:
+    """Properties of an application whose driver is on this machine, with an executor on each host."""
+    return {
+        "spark.master": master,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        **jvm_properties(),
+        "spark.executor.memory": "512m",
+        "spark.cores.max": "2",
+    }
+
+
+def _wait_until_registered(log: Path) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while "Successfully registered" not in log.read_text():
+        assert time.monotonic() < deadline, log.read_text()[-2000:]
+        time.sleep(0.1)
