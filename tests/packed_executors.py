@@ -23,6 +23,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyspark
+
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.spark.job import JobSpec
@@ -195,6 +197,7 @@ def cluster_deploy_mode(master: str, folder: Path) -> dict[str, str]:
 
 def _application(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    environment["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     return subprocess.run(
         command,
         capture_output=True,
@@ -232,7 +235,7 @@ def main(wanted: Sequence[str]) -> int:
                 began = time.monotonic()
                 rows.append(try_way(way, master, bootstrap_servers, folder))
                 print(f"{rows[-1]}, {time.monotonic() - began:.0f} s", file=sys.stderr)  # noqa: T201
-            if not wanted:
+            if not wanted or "cluster" in wanted:
                 rows.append(cluster_deploy_mode(master, folder))
     print("| how | the doctor | the interval |\n|---|---|---|")  # noqa: T201
     for row in rows:

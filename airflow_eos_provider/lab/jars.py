@@ -58,11 +58,9 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     version: (f"org.apache.kafka:connect-runtime:{version}:test",) for version in ROOTS
 }
 
-#: Connectors for a plugin folder of their own, and a Hadoop (that of pyspark's client) for tests of Spark on YARN;
-#: fetched only where they are asked for by name.
+#: Connectors for a plugin folder of their own, fetched only where they are asked for by name.
 PLUGINS: Mapping[str, tuple[str, ...]] = {
     "debezium-postgres-3.5.0.Final": ("io.debezium:debezium-connector-postgres:3.5.0.Final",),
-    "hadoop-minicluster-3.5.0": ("org.apache.hadoop:hadoop-client-minicluster:3.5.0",),
 }
 
 _MODULES: Mapping[str, tuple[str, ...]] = {**ROOTS, **PLUGINS}
