@@ -74,7 +74,7 @@ def held_files(spark: SparkSession, interval: Interval, folder: str) -> FilesSou
         if b'"file":1' in batch.column("value")[0].as_py():
             mark = Path(beside) / "marks" / str(os.getpid())
             mark.touch()
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + 300
             while mark.exists() and not (Path(beside) / "go").exists():
                 if time.monotonic() > deadline:
                     raise TimeoutError("nobody let the reader go on")

@@ -78,7 +78,7 @@ def target(lab: Lab) -> Target:
     lab.create_topic(name, 4)
     settings = KafkaSettings.of(lab.bootstrap_servers)
     return Target(
-        Pipeline(name=name, group_id="connect-tests", kafka=settings, topic=name, transaction_timeout_ms=30_000)
+        Pipeline(name=name, group_id="connect-tests", kafka=settings, topic=name, transaction_timeout_ms=120_000)
     )
 
 
@@ -167,7 +167,7 @@ class HeldFiles:
     def wait_for_readers(self, count: int) -> list[int]:
         """The processes that are held, of which there are that many."""
         marks = self.folder.parent / "marks"
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while len(found := [int(mark.name) for mark in marks.iterdir()]) < count:
             assert time.monotonic() < deadline, "nobody reads the second file"
             time.sleep(0.02)
@@ -374,7 +374,7 @@ def test_a_client_whose_interval_another_one_has_taken_over_is_fenced_and_says_s
             code, reported = late.wait()
         finally:
             held.go()
-        assert writing.result(timeout=120).records == 150
+        assert writing.result(timeout=240).records == 150
     assert (code, reported["type"]) == (FencedError.exit_code, "FencedError"), reported
     target.require_exactly_once(held.lines)
 
@@ -388,8 +388,8 @@ def test_the_tasks_end_with_whoever_waits_for_them(remote: Any, target: Target, 
         (reader,) = held.wait_for_readers(1)
         interrupt()
         with pytest.raises(EosError, match="failed"):
-            writing.result(timeout=120)
-    psutil.wait_procs([psutil.Process(reader)] if psutil.pid_exists(reader) else [], timeout=120)
+            writing.result(timeout=240)
+    psutil.wait_procs([psutil.Process(reader)] if psutil.pid_exists(reader) else [], timeout=240)
     assert not psutil.pid_exists(reader)
     held.go()
     assert write_interval(source, target.pipeline, DAY, spark=remote).records == 150
@@ -415,7 +415,7 @@ def test_tasks_of_airflow_write_through_a_connection_to_a_shared_server(
         "PATH": "/nowhere",  # no spark-submit, no java
     }
     command = [sys.executable, str(TASKS), target.pipeline.name, str(tmp_path), *(interval.name for interval in days)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("SUMMARY ")]
     summaries = [json.loads(line) for line in lines]

@@ -145,13 +145,15 @@ class _Crew:
 
     def run(self, intervals: Sequence[Interval]) -> dict[Interval, IntervalOutcome]:
         """Write them all; an outcome each."""
-        with ThreadPoolExecutor(self._at_once, "eos-interval") as pool:
-            futures = [pool.submit(self._outcome, interval) for interval in intervals]
-            try:
-                wait(futures)
-            except BaseException:
-                self._end(futures)
-                raise
+        pool = ThreadPoolExecutor(self._at_once, "eos-interval")
+        futures = [pool.submit(self._outcome, interval) for interval in intervals]
+        try:
+            wait(futures)
+        except BaseException:
+            self._end(futures)
+            raise
+        finally:
+            pool.shutdown(wait=False)
         return {future.result().interval: future.result() for future in futures}
 
     def _outcome(self, interval: Interval) -> IntervalOutcome:

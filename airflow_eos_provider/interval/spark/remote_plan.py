@@ -81,6 +81,9 @@ _EVALUATED = ("LocalRelation", "OneRowRelation", "InMemoryRelation", "CommandRes
 #: Nodes, or words of their names, that run Python.
 _PYTHON = re.compile(r"EvalPython|InPandas|InArrow|PythonUDTF|PythonUDF|ArrowEval|MapIn")
 
+#: Functions of Scala, Java or Hive, as plans have them where they have no name.
+_OF_THE_JVM = re.compile(r"\bUDF\(|\bHive\w*UD\w+#")
+
 #: Nodes that give the same rows whenever they are evaluated, provided that their files are held.
 _CERTAIN_NODES = frozenset(
     {
@@ -152,8 +155,7 @@ def refuse_unstable_remote(frame: Any, key: Sequence[str]) -> bool:
     column = functions_of(frame).col
     text = PlanText.of(_explained(frame.select(*map(column, key))))
     functions = list(sent_functions(frame._plan.plan(frame.sparkSession.client)))
-    named = _user_functions(frame.sparkSession) if _PYTHON.search(text.optimized) else ()
-    return judge(text, functions, named)
+    return judge(text, functions, _user_functions(frame.sparkSession))
 
 
 def judge(text: PlanText, deterministic: Sequence[bool], named: Iterable[str]) -> bool:
@@ -164,19 +166,25 @@ def judge(text: PlanText, deterministic: Sequence[bool], named: Iterable[str]) -
     :param named: names of functions that users have registered in the session's catalog.
     """
     judge_text(text)
+    hidden = [name for name in named if re.search(rf"\b{re.escape(name)}\(", text.analyzed, re.IGNORECASE)]
+    if hidden or _OF_THE_JVM.search(text.analyzed):
+        raise _hiding(f"the registered function {hidden[0] if hidden else 'of a JVM'}")
     if not _PYTHON.search(text.optimized):
         return all(_is_certain(line) for line in text.optimized.splitlines() if line.strip())
     if not all(deterministic):
         raise refusal("a Python function that is marked as not deterministic", "may give another value each time")
-    hidden = [name for name in named if re.search(rf"\b{re.escape(name)}\(", text.analyzed, re.IGNORECASE)]
-    if hidden or re.search(r"^[\s:+\-]*View \(", text.analyzed, re.MULTILINE):
-        raise refusal(
-            f"the registered function {hidden[0]}" if hidden else "a Python function and a view, which may hold one",
-            "may say that it is not deterministic, which is not seen through Spark Connect",
-            remedy="Apply the function to the frame's columns (functions.udf) and read tables or files, no views; or "
-            "write the interval by a classic session.",
-        )
+    if re.search(r"^[\s:+\-]*View \(", text.analyzed, re.MULTILINE):
+        raise _hiding("a Python function and a view, which may hold one")
     return False
+
+
+def _hiding(what: str) -> ConfigurationError:
+    return refusal(
+        what,
+        "may say that it is not deterministic, which is not seen through Spark Connect",
+        remedy="Apply the function to the frame's columns (functions.udf) and read tables or files, no views; or write "
+        "the interval by a classic session.",
+    )
 
 
 def judge_text(text: PlanText) -> None:

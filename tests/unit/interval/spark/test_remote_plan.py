@@ -118,6 +118,15 @@ def test_functions_of_python_are_trusted_as_far_as_they_are_known() -> None:
         judge(viewed, [True], [])
 
 
+@pytest.mark.parametrize(
+    "call", ["BY_NAME(key#17)", "default.by_name(key#17)", "UDF(key#17)", "HiveGenericUDF#a.B(key#1)"]
+)
+def test_registered_functions_of_any_language_are_refused(call: str) -> None:
+    made = f"Project [{call} AS key#20]\n+- {RELATION}"
+    with pytest.raises(ConfigurationError, match="registered function"):
+        judge(PlanText(made, made), [], ["by_name"])
+
+
 @pytest.fixture
 def unconnected() -> Iterator[Any]:
     """A session of the real client. There is no server; a plan is made without one."""
