@@ -530,7 +530,7 @@ def test_a_new_server_goes_on_where_one_was_killed(server: ConnectServer, target
         finally:
             held.go()
         server.start()
-        first = writing.result(timeout=240)
+        first = writing.result(timeout=400)
     assert [type(outcome.error) for outcome in first] == [EosError] * 3
     assert ["not begun" in str(outcome.error) for outcome in first] == [False, True, True]
     session = server.session()
