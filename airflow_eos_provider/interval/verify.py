@@ -17,7 +17,13 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.control_topic import ControlState
-from airflow_eos_provider.interval.protocol.ledger import CompleteRecord, LedgerState, SliceRecord, add_digests
+from airflow_eos_provider.interval.protocol.ledger import (
+    DIGEST_KIND,
+    CompleteRecord,
+    LedgerState,
+    SliceRecord,
+    add_digests,
+)
 from airflow_eos_provider.interval.protocol.same_topics import SameTopics
 from airflow_eos_provider.interval.protocol.stage import Completed
 from airflow_eos_provider.interval.protocol.summary import RunSummary, decoded
@@ -227,6 +233,7 @@ def verify_run(
             f"{run.name} is not complete, so there is nothing to compare its records with.",
             remedy="See 'eos intervals list'.",
         )
+    _require_comparable([complete])
     drained = _Drained((header, run.name.encode()))
     drained.read(pipeline, topics, progress)
     return drained.beside(run.name, topics, complete.records, complete.digest, source)
@@ -251,6 +258,7 @@ def verify_all(
             remedy="Let them end, or abandon those of which nothing is committed.",
         )
     complete = list(ledger(pipeline, wait=True).complete_runs())
+    _require_comparable(complete)
     drained = _Drained(None)
     drained.read(pipeline, topics, progress)
     return drained.beside(
@@ -262,6 +270,16 @@ def verify_all(
     )
 
 
+def _require_comparable(complete: Sequence[CompleteRecord]) -> None:
+    if other := [record for record in complete if record.digest_kind != DIGEST_KIND]:
+        raise ConfigurationError(
+            f"{len(other)} runs were written by another version of this package, with a digest of kind "
+            f"{other[0].digest_kind}: {', '.join(record.run.name for record in other[:5])}.",
+            expected=f"kind {DIGEST_KIND}, as this version computes digests",
+            remedy="Verify them with the version that wrote them.",
+        )
+
+
 class _Drained:
     """Records of topics, counted and summed up.
 
@@ -269,7 +287,7 @@ class _Drained:
     """
 
     def __init__(self, header: tuple[str, bytes] | None) -> None:
-        from airflow_eos_provider.interval.protocol.slice_writer import Digest  # it brings pyarrow, which takes a while
+        from airflow_eos_provider.interval.protocol.digest import Digest  # it brings numpy, which takes a while
 
         self._header = header
         self._records = 0

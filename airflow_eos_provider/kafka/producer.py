@@ -11,13 +11,17 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, ClientErrors, explain, quiet_producer
 from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.native_batches import NativeBatches
+
+if TYPE_CHECKING:
+    from airflow_eos_provider.kafka.bytes_column import BytesColumn
 
 #: One call of the client waits for so long, seconds, before it is repeated: a signal is handled only between two calls.
 CALL_SECONDS = 5.0
@@ -76,8 +80,12 @@ class _Deliveries:
     def __call__(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self.offset, self.timestamp_ms = message.offset() or 0, message.timestamp()[1]
-        elif self.failure is None:
-            self.failure = (error, message.topic() or "")
+        else:
+            self.refused(error, message.topic() or "")
+
+    def refused(self, error: KafkaError, topic: str) -> None:
+        if self.failure is None:
+            self.failure = (error, topic)
 
 
 class TransactionalProducer:
@@ -121,6 +129,10 @@ class TransactionalProducer:
         self._fatal: KafkaError | None = None
         self._begun_at: float | None = None
         configured = KafkaSettings({**settings.properties, **(properties or {})})
+        # Only the client's own loop calls back for a token.
+        self._takes_batches = not reports_deliveries and not any(map(callable, configured.confluent().values()))
+        self._batches: NativeBatches | None = None
+        self._in_batches = False
         self._producer: Producer = quiet_producer(
             configured,
             self._client_errors,
@@ -162,6 +174,8 @@ class TransactionalProducer:
         :param partition: -1 for the one that the key's hash names.
         :param timestamp_ms: since the epoch, 0 for now.
         """
+        if self._in_batches:
+            self.flush()
         deadline = 0.0
         while True:
             try:
@@ -176,13 +190,7 @@ class TransactionalProducer:
                 )
             except BufferError:
                 deadline = deadline or time.monotonic() + self._limits.commit
-                self._serve(_POLL_SECONDS)
-                if time.monotonic() > deadline:
-                    raise self._stop(
-                        EosError(
-                            f"The brokers took no record of {self.transactional_id} for {self._limits.commit:.0f} s."
-                        )
-                    ) from None
+                self._await_room(deadline)
             except KafkaException as error:
                 cause = self._reason(error.args[0])
                 raise self._stop(self._explained(cause, f"writing to topic {topic}", topic)) from error
@@ -202,6 +210,8 @@ class TransactionalProducer:
         """
         produce, report = self._producer.produce, self._deliveries
         more: dict[str, Any] = {} if headers is None else {"headers": headers}
+        if self._in_batches:
+            self.flush()
         for key, value in zip(keys, values, strict=True):
             try:
                 produce(topic, value, key, -1, report, **more)
@@ -211,6 +221,34 @@ class TransactionalProducer:
             ):  # a full queue is waited for, anything else comes again, and is explained
                 self.produce(topic, key, value, headers=headers)
 
+    def produce_columns(
+        self, topic: str, keys: BytesColumn, values: BytesColumn, headers: Headers | None = None
+    ) -> None:
+        """As :meth:`produce_all`, for rows that no object is made of where the client takes them as they are.
+
+        Their bytes are copied. Rows of this method and records of the others do not mix: what is under way of the one
+        kind is flushed before the first of the other.
+        """
+        batches = self._batches_of() if headers is None else None
+        if batches is None:
+            self.produce_all(topic, keys.rows(), values.rows(), headers)
+            return
+        if not self._in_batches:
+            self.flush()
+            self._in_batches = True
+        messages = batches.messages(keys, values)
+        first, deadline = 0, 0.0
+        while first < len(messages):
+            taken, error = batches.enqueue(topic, messages[first:])
+            first += taken
+            if error is None:
+                return
+            if error.code() != KafkaError._QUEUE_FULL:
+                self._serve(0)  # says why the client takes no more, if a record was refused
+                raise self._stop(self._explained(self._reason(error), f"writing to topic {topic}", topic))
+            deadline = time.monotonic() + self._limits.commit if taken or not deadline else deadline
+            self._await_room(deadline)
+
     def poll(self) -> None:
         """Look whether a record was refused."""
         self._serve(0)
@@ -218,12 +256,16 @@ class TransactionalProducer:
     def flush(self) -> None:
         """Return when every record is with the brokers."""
         with self._explaining("writing"):
-            left = self._producer.flush(self._limits.commit)
+            if self._in_batches and self._batches is not None:
+                left = self._batches.flush(self._limits.commit)
+            else:
+                left = self._producer.flush(self._limits.commit)
         self._raise_failure()
         if left:
             raise self._stop(
                 EosError(f"{left} records of {self.transactional_id} were not taken in {self._limits.commit:.0f} s.")
             )
+        self._in_batches = False
 
     def commit(self, within_seconds: float | None = None) -> None:
         """Decide the transaction; after an error it may be decided all the same, which only the next init knows.
@@ -231,6 +273,8 @@ class TransactionalProducer:
         :param within_seconds: limit of this commit, None for the producer's.
         :raises UndecidedError: the coordinator failed at it in a way that it has no name for.
         """
+        if self._in_batches:
+            self.flush()
         limit = self._limits.commit if within_seconds is None else within_seconds
         self._until_done(self._producer.commit_transaction, limit, _COMMITTING)
         self._begun_at = None
@@ -240,6 +284,7 @@ class TransactionalProducer:
 
         Raises nothing, since the error that led here says more; where it fails, ``unsettled`` is set.
         """
+        self._in_batches = False
         if self._begun_at is None:
             return
         try:
@@ -274,8 +319,25 @@ class TransactionalProducer:
 
     def _serve(self, seconds: float) -> None:
         with self._explaining("writing"):
-            self._producer.poll(seconds)
+            if self._in_batches and self._batches is not None:
+                self._batches.serve(seconds)
+            else:
+                self._producer.poll(seconds)
         self._raise_failure()
+
+    def _await_room(self, deadline: float) -> None:
+        """Wait a moment, since the queue is full."""
+        self._serve(_POLL_SECONDS)
+        if time.monotonic() > deadline:
+            raise self._stop(
+                EosError(f"The brokers took no record of {self.transactional_id} for {self._limits.commit:.0f} s.")
+            )
+
+    def _batches_of(self) -> NativeBatches | None:
+        if self._takes_batches and self._batches is None:
+            self._batches = NativeBatches.of(self._producer, self._deliveries.refused, self._client_errors)
+            self._takes_batches = self._batches is not None
+        return self._batches
 
     def _raise_failure(self, cause: KafkaError | None = None) -> None:
         """Say why a record was refused, if one was.

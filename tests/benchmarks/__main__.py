@@ -42,8 +42,10 @@ BENCHMARKS: dict[str, Callable[[Console], list[Result]]] = {
     "roll_ssh_vs_local": roll_ssh_vs_local.run,
     "roll_vs_by_hand": roll_vs_by_hand.run,
     "status_secured_vs_plain": secured_status.run,
+    "write_files_vs_spark_sink": spark_write.files_against_spark_sink,
     "write_vs_foreachpartition": spark_write.against_foreachpartition,
     "write_vs_nontransactional": spark_write.against_nontransactional,
+    "write_vs_spark_sink": spark_write.against_spark_sink,
 }
 RESULTS = Path(".eos/benchmarks.json")
 

@@ -1,7 +1,8 @@
 """Two million rows from Parquet into Kafka by Spark, exactly once, beside what one would do without.
 
-The peers: ``foreachPartition`` with confluent-kafka, the usual way from PySpark, at least once; and our own path with
-an idempotent producer instead of transactions, which tells what exactly-once costs.
+The peers: Spark's own Kafka sink, at least once; ``foreachPartition`` with confluent-kafka, the usual way from PySpark,
+at least once; and our own path with an idempotent producer instead of transactions: what exactly-once costs.
+The load average is printed beside each trial: compare figures of one run only.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.read import scan_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from tests.benchmarks.result import Result
+from tests.benchmarks.spark_sink import sink_class_path, write_by_sink
 
 ROWS = 2_000_000
 VALUE_BYTES = 220
@@ -35,6 +38,8 @@ TRIALS = 3
 #: As the interval writer's own, so that the peers are not slowed by librdkafka's defaults.
 TUNED = {"linger.ms": "20", "batch.size": "1000000", "queue.buffering.max.messages": "500000"}
 
+#: The sink's producer, tuned.
+SINK_TUNED = {"linger_ms": "20", "batch_size": "131072"}
 
 Way = Callable[[Lab, Any, str], None]
 
@@ -56,12 +61,46 @@ def against_nontransactional(console: Console) -> list[Result]:
     return [_result("write_vs_nontransactional", rates["rows"], rates["peer"], f"a DataFrame against {peer}")]
 
 
+def against_spark_sink(console: Console) -> list[Result]:
+    """A DataFrame, uncompressed and with lz4, each beside the sink with the same, tuned."""
+    ways = {
+        "rows": _exactly_once,
+        "sink": partial(write_by_sink, **SINK_TUNED),
+        "sink-defaults": write_by_sink,
+        "rows-lz4": partial(_exactly_once, compression="lz4"),
+        "sink-lz4": partial(write_by_sink, **SINK_TUNED, compression_type="lz4"),
+    }
+    rates = _run(ways, console, with_sink=True)
+    peer = "Spark's own sink, at least once, linger 20 ms, batch 128 KiB"
+    return [
+        _result("write_vs_spark_sink", rates["rows"], rates["sink"], f"a DataFrame against {peer}"),
+        _result("write_vs_spark_sink_defaults", rates["rows"], rates["sink-defaults"], "against the sink's defaults"),
+        _result("write_vs_spark_sink_lz4", rates["rows-lz4"], rates["sink-lz4"], f"both with lz4, against {peer}"),
+    ]
+
+
+def files_against_spark_sink(console: Console) -> list[Result]:
+    """Files as slices, which need no shuffle, uncompressed and with lz4."""
+    ways = {
+        "files": _files_exactly_once,
+        "sink": partial(write_by_sink, **SINK_TUNED),
+        "files-lz4": partial(_files_exactly_once, compression="lz4"),
+        "sink-lz4": partial(write_by_sink, **SINK_TUNED, compression_type="lz4"),
+    }
+    rates = _run(ways, console, with_sink=True)
+    peer = "Spark's own sink, at least once, linger 20 ms, batch 128 KiB"
+    return [
+        _result("write_files_vs_spark_sink", rates["files"], rates["sink"], f"files as slices against {peer}"),
+        _result("write_files_vs_spark_sink_lz4", rates["files-lz4"], rates["sink-lz4"], f"both with lz4, {peer}"),
+    ]
+
+
 def _result(name: str, ours: float, theirs: float, what: str) -> Result:
     what = f"Spark writes {ROWS:,} rows of {VALUE_BYTES} bytes exactly once on {CORES} cores, all included: {what}"
     return Result(name, ours, theirs, "higher", "rows/s", what)
 
 
-def _run(ways: Mapping[str, Way], console: Console) -> dict[str, float]:
+def _run(ways: Mapping[str, Way], console: Console, *, with_sink: bool = False) -> dict[str, float]:
     """By way, the most rows a second."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -69,17 +108,20 @@ def _run(ways: Mapping[str, Way], console: Console) -> dict[str, float]:
         lab = Lab.up(LabOptions(name="spark-write", workers=1, root=Path(folder)))
         try:
             lab.stop_worker(0)  # two cores are few enough
-            return _measure(lab, Path(folder), ways, console)
+            class_path = sink_class_path(Path(folder) / "sink") if with_sink else ""
+            return _measure(lab, Path(folder), ways, console, class_path)
         finally:
             lab.down()
 
 
-def _measure(lab: Lab, folder: Path, ways: Mapping[str, Way], console: Console) -> dict[str, float]:
+def _measure(lab: Lab, folder: Path, ways: Mapping[str, Way], console: Console, class_path: str) -> dict[str, float]:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     builder: Any = SparkSession.builder.master(f"local[{CORES}]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.memory", "2g")
+    if class_path:
+        builder = builder.config("spark.driver.extraClassPath", class_path)
     spark = builder.config("spark.local.dir", str(folder)).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     gateway: Any = SparkContext._gateway
@@ -95,7 +137,8 @@ def _measure(lab: Lab, folder: Path, ways: Mapping[str, Way], console: Console) 
                 rate = ROWS / (time.monotonic() - began)
                 _require_all(lab, topic)
                 best[name] = max(best[name], rate)
-                console.print(f"  {name}, trial {trial + 1}: {rate:,.0f} rows/s", style="dim")
+                load = os.getloadavg()[0]
+                console.print(f"  {name}, trial {trial + 1}: {rate:,.0f} rows/s, load {load:.1f}", style="dim")
     finally:
         spark.stop()
         gateway.shutdown()
@@ -115,23 +158,24 @@ def _rows(spark: Any, folder: Path) -> Any:
     return spark.read.parquet(path)
 
 
-def _exactly_once(lab: Lab, frame: Any, topic: str) -> None:
+def _exactly_once(lab: Lab, frame: Any, topic: str, compression: str = "none") -> None:
     from airflow_eos_provider.interval.spark import write_interval
 
-    write_interval(frame, _pipeline(lab, topic), DAY, slices=CORES)
+    write_interval(frame, _pipeline(lab, topic, compression), DAY, slices=CORES)
 
 
-def _files_exactly_once(lab: Lab, frame: Any, topic: str) -> None:
+def _files_exactly_once(lab: Lab, frame: Any, topic: str, compression: str = "none") -> None:
     from airflow_eos_provider.interval.spark import write_interval
     from airflow_eos_provider.interval.spark.file_listing import files_source
 
     path = frame.inputFiles()[0].rsplit("/", 2)[0].removesuffix(f"{DAY.start:%Y}") + "{start:%Y}/rows"
     source = files_source(frame.sparkSession, DAY, path, format="parquet")
-    write_interval(source, _pipeline(lab, topic), DAY, spark=frame.sparkSession)
+    write_interval(source, _pipeline(lab, topic, compression), DAY, spark=frame.sparkSession)
 
 
-def _pipeline(lab: Lab, topic: str) -> Pipeline:
-    return Pipeline(name=topic, group_id="benchmark", kafka=KafkaSettings.of(lab.bootstrap_servers), topic=topic)
+def _pipeline(lab: Lab, topic: str, compression: str = "none") -> Pipeline:
+    kafka = KafkaSettings.of(lab.bootstrap_servers)
+    return Pipeline(topic, "benchmark", kafka, topic=topic, producer={"compression.type": compression})
 
 
 def _without_transactions(lab: Lab, frame: Any, topic: str) -> None:

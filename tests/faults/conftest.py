@@ -34,8 +34,8 @@ from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.admission import TRANSACTION_TIMEOUT_MS
 from airflow_eos_provider.interval.protocol.control_topic import ControlState
+from airflow_eos_provider.interval.protocol.digest import Digest
 from airflow_eos_provider.interval.protocol.ledger import complete_key
-from airflow_eos_provider.interval.protocol.slice_writer import Digest
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.read import Reach, read_to_end

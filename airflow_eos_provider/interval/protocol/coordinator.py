@@ -100,6 +100,7 @@ from airflow_eos_provider.interval.protocol.ledger import (
     LedgerState,
     add_digests,
     complete_record,
+    require_comparable,
     slice_key,
 )
 from airflow_eos_provider.interval.protocol.lost_markers import lost_marker_error, lost_markers
@@ -293,6 +294,7 @@ class Coordinator:
                 expected=f"plan {stage.plan_hash}",
                 remedy="Two plans for one interval must not be. Find out who wrote there before going on.",
             )
+        require_comparable(self._run, done)
         if figures is not None:
             self._compare_output({number: SliceFigures.of(record) for number, record in done.items()}, figures)
         self._clock.turn("read_back")
@@ -388,6 +390,7 @@ class Coordinator:
         self.plan_source = plan.source
         numbers = range(len(plan.slices))
         known_done = self._ledger.done(self._run, numbers)
+        require_comparable(self._run, known_done)
         assignment = deal(len(numbers), [n for n in numbers if n not in known_done], tasks)
         generation = self._write_generation(assignment)
         self._fence(state)
@@ -400,6 +403,7 @@ class Coordinator:
             raise self._superseded(generation, state)
         self._write_task_count(len(assignment))
         done = self._ledger.done(self._run, numbers)
+        require_comparable(self._run, done)
         stage = Stage(
             run=self._run,
             generation=generation,

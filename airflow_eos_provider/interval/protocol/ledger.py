@@ -25,6 +25,10 @@ DIGEST_MODULUS = 1 << 128
 
 _KEY_AND_VALUE = attrgetter("key", "value")
 
+#: How digests are computed now; what they are of and how they add up has not changed since kind 1, of which a record
+#: says nothing. Raise it with every change to :mod:`~airflow_eos_provider.interval.protocol.digest`.
+DIGEST_KIND = 2
+
 #: The digest of no records.
 NO_DIGEST = f"{0:032x}"
 
@@ -72,6 +76,7 @@ class SliceRecord:
     :param topics: the topics that its rows named, without the pipeline's own.
     :param placed: digest of those that name their partition or time themselves, with both; left out where none does.
     :param measures: how it was written; None if a version wrote it that did not say.
+    :param digest_kind: how both digests were computed; those of two kinds cannot be compared.
     """
 
     plan: str
@@ -80,6 +85,7 @@ class SliceRecord:
     topics: tuple[str, ...] = ()
     placed: str = NO_DIGEST
     measures: SliceMeasures | None = field(default=None, compare=False)
+    digest_kind: int = DIGEST_KIND
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,7 @@ class CompleteRecord:
     :param pins: the topics that it was written with; None if a version wrote it that did not pin them.
     :param summary: how it was written, as :mod:`~airflow_eos_provider.interval.protocol.summary` encodes it; None if a
         version wrote it that did not say.
+    :param digest_kind: how the digest was computed; those of two kinds cannot be compared.
     """
 
     run: Run
@@ -97,6 +104,7 @@ class CompleteRecord:
     slices: int
     pins: Pins | None = None
     summary: str | None = field(default=None, compare=False)
+    digest_kind: int = DIGEST_KIND
 
 
 def slice_key(run: Run, number: int) -> bytes:
@@ -112,6 +120,7 @@ def complete_key(run: Run) -> bytes:
 def slice_record(run: Run, number: int, record: SliceRecord) -> Outgoing:
     """What says that a slice is committed."""
     value: dict[str, Json] = {"position": record.records, "plan": record.plan, "done": True, "digest": record.digest}
+    value["digest_kind"] = record.digest_kind
     if record.topics:
         value["topics"] = ",".join(record.topics)  # Connect's offsets hold no lists, and no topic has a comma
     if record.placed != NO_DIGEST:
@@ -127,6 +136,7 @@ def complete_record(record: CompleteRecord) -> Outgoing:
         "complete": True,
         "records": record.records,
         "digest": record.digest,
+        "digest_kind": record.digest_kind,
         "slices": record.slices,
         **({} if record.pins is None else record.pins.to_values()),
         **({} if record.summary is None else {"summary": record.summary}),
@@ -137,6 +147,22 @@ def complete_record(record: CompleteRecord) -> Outgoing:
 def add_digests(digests: Iterable[str]) -> str:
     """The digest of the union of disjoint sets of records."""
     return f"{sum(int(digest, 16) for digest in digests) % DIGEST_MODULUS:032x}"
+
+
+def require_comparable(run: Run, records: Mapping[int, SliceRecord]) -> None:
+    """Check that the digests of committed slices can be compared with those of an attempt's rows.
+
+    :param records: by the number of the slice.
+    :raises EosError: a version of this package has written one that computes digests otherwise.
+    """
+    for number, record in records.items():
+        if record.digest_kind != DIGEST_KIND:
+            raise EosError(
+                f"Slice {number} of {run} was committed by another version of this package, with a digest of kind "
+                f"{record.digest_kind}.",
+                expected=f"kind {DIGEST_KIND}, for the rows of an attempt are compared with what is committed",
+                remedy="Finish the run with the version that began it. What is committed stays as it is.",
+            )
 
 
 class LedgerState:
@@ -178,9 +204,9 @@ class LedgerState:
                 document = json.loads(value)
                 topics = tuple(filter(None, document.get("topics", "").split(",")))
                 placed = document.get("placed", NO_DIGEST)
-                measures = SliceMeasures.of_values(document)
+                measures, kind = SliceMeasures.of_values(document), document.get("digest_kind", 1)
                 found[number] = SliceRecord(
-                    document["plan"], document["position"], document["digest"], topics, placed, measures
+                    document["plan"], document["position"], document["digest"], topics, placed, measures, kind
                 )
         return found
 
@@ -227,4 +253,5 @@ def _complete(run: Run, document: dict[str, Any]) -> CompleteRecord:
         document.get("slices", 0),
         Pins.of_values(document),
         document.get("summary"),
+        document.get("digest_kind", 1),
     )

@@ -6,7 +6,6 @@ produced last, because from then until the commit it holds up every reader of it
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -16,12 +15,14 @@ import pyarrow as pa
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.ledger import DIGEST_MODULUS, SliceMeasures, SliceRecord, slice_record
+from airflow_eos_provider.interval.protocol.digest import Digest
+from airflow_eos_provider.interval.protocol.ledger import SliceMeasures, SliceRecord, slice_record
 from airflow_eos_provider.interval.protocol.stage import OnStep, SliceFigures, SliceResult, Stage, silent
 from airflow_eos_provider.interval.protocol.stage_seconds import StageSeconds
 from airflow_eos_provider.interval.protocol.timestamps import Timestamps
 from airflow_eos_provider.interval.protocol.topics import TargetTopics
 from airflow_eos_provider.interval.record_columns import RECORD_COLUMNS, check_columns, is_text
+from airflow_eos_provider.kafka.bytes_column import HAS_NUMPY, BytesColumn
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.kafka.producer import Headers, TransactionalProducer
 from airflow_eos_provider.kafka.session import Kafka
@@ -31,75 +32,6 @@ _PRODUCER = {"linger.ms": "20", "batch.size": "1000000", "queue.buffering.max.me
 
 #: Rows after which the answers of the brokers are looked at.
 _ROWS_BETWEEN_POLLS = 5_000
-
-_LENGTH_BYTES = 4
-_NO_BYTES = b"\xff\xff\xff\xff"
-
-
-class Digest:
-    """An order-free digest of records: the sum of their hashes modulo 2^128, so that parts add up to the whole."""
-
-    def __init__(self) -> None:
-        self.total = 0
-
-    def add(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers | None = None,
-        place: bytes = b"",
-    ) -> None:
-        """Count one record in. A missing key or value is unlike an empty one.
-
-        :param place: what else tells two rows apart.
-        """
-        parts = [_prefixed(topic.encode()), _prefixed(key), _prefixed(value)]
-        for name, content in headers or ():
-            parts += (_prefixed(name.encode()), _prefixed(_as_bytes(content)))
-        parts.append(place)
-        self.total += int.from_bytes(hashlib.blake2b(b"".join(parts), digest_size=16).digest(), "big")
-
-    def add_all(
-        self,
-        topic: str,
-        keys: Sequence[bytes | None],
-        values: Sequence[bytes | None],
-        headers: Headers | None = None,
-    ) -> None:
-        """As :meth:`add` for each record, in less time: its loop is what most rows go through."""
-        head = _prefixed(topic.encode())
-        tail = b"".join(_prefixed(name.encode()) + _prefixed(_as_bytes(content)) for name, content in headers or ())
-        prefix, hashed, number = _Prefixes(), hashlib.blake2b, int.from_bytes
-        total = 0
-        for key, value in zip(keys, values, strict=True):
-            if key is None or value is None:
-                self.add(topic, key, value, headers)
-                continue
-            record = b"".join((head, prefix[len(key)], key, prefix[len(value)], value, tail))
-            total += number(hashed(record, digest_size=16).digest(), "big")
-        self.total += total
-
-    @property
-    def text(self) -> str:
-        """32 hexadecimal digits."""
-        return f"{self.total % DIGEST_MODULUS:032x}"
-
-
-class _Prefixes(dict[int, bytes]):
-    """By length its bytes; few lengths are met, so each is written once."""
-
-    def __missing__(self, length: int) -> bytes:
-        self[length] = made = length.to_bytes(_LENGTH_BYTES, "big")
-        return made
-
-
-def _as_bytes(content: str | bytes | None) -> bytes | None:
-    return content.encode() if isinstance(content, str) else content
-
-
-def _prefixed(content: bytes | None) -> bytes:
-    return _NO_BYTES if content is None else len(content).to_bytes(_LENGTH_BYTES, "big") + content
 
 
 class Row(NamedTuple):
@@ -139,21 +71,24 @@ class Tally:
         self.topics: set[str] = set()
 
     def plain_topic(self, batch: pa.RecordBatch) -> str | None:
-        """The topic of a batch of nothing but keys and values, which :meth:`plain` takes in less time; else None."""
-        return self._topic if set(batch.schema.names) <= {"key", "value"} else None
+        """The topic of a batch of nothing but keys and values, which :meth:`plain` takes at once; else None."""
+        return self._topic if HAS_NUMPY and set(batch.schema.names) <= {"key", "value"} else None
 
-    def plain(self, batch: pa.RecordBatch, topic: str) -> tuple[Sequence[bytes | None], Sequence[bytes | None]]:
-        """Keys and values for one topic: no row is made of them, which saves more than a third of the time.
+    def plain(self, batch: pa.RecordBatch, topic: str) -> tuple[BytesColumn, BytesColumn]:
+        """Keys and values for one topic, where they lie in memory: nothing is made of each row.
 
         :raises ConfigurationError: a column is missing, unknown or of the wrong type.
         """
         check_columns(batch.schema)
         self._count_null_keys(batch)
         self.topics.add(topic)
-        keys, values = _values(batch, "key"), _values(batch, "value")
-        self._digest.add_all(topic, keys, values, self.headers)
+        keys, values = (
+            BytesColumn.of_array(batch.column(name) if name in batch.schema.names else None, batch.num_rows)
+            for name in ("key", "value")
+        )
+        self._digest.add_columns(topic, keys, values, self.headers)
         self._records += batch.num_rows
-        self.bytes += sum(len(content) for content in (*keys, *values) if content)
+        self.bytes += keys.size + values.size
         return keys, values
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
@@ -283,7 +218,7 @@ class SliceWriter:
             if topic is not None:
                 keys, values = tally.plain(batch, topic)
                 self._topics.require(topic)
-                self._producer.produce_all(topic, keys, values, tally.headers)
+                self._producer.produce_columns(topic, keys, values, tally.headers)
                 self._producer.poll()
                 continue
             for produced, row in enumerate(tally.rows(batch), 1):

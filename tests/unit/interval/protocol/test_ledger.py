@@ -18,6 +18,7 @@ from airflow_eos_provider.interval.protocol.ledger import (
     add_digests,
     complete_key,
     complete_record,
+    require_comparable,
     slice_key,
     slice_record,
 )
@@ -141,3 +142,19 @@ def test_digests_add_up_whatever_the_order_and_wrap_around() -> None:
     assert add_digests([largest, f"{1:032x}"]) == "0" * 32
     assert add_digests(["1", "2", "3"]) == add_digests(["3", "1", "2"]) == f"{6:032x}"
     assert add_digests([]) == "0" * 32
+
+
+def test_digests_of_another_version_are_never_compared() -> None:
+    """Its records say nothing of a kind."""
+    record = slice_record(RUN, 3, DONE)
+    older = {name: value for name, value in json.loads(record.value or b"").items() if name != "digest_kind"}
+    done = replayed(Outgoing(record.key, json.dumps(older).encode())).done(RUN, [3])
+
+    with pytest.raises(EosError, match=r"Slice 3 of .* committed by another version .* a digest of kind 1"):
+        require_comparable(RUN, done)
+    require_comparable(RUN, replayed(record).done(RUN, [3]))
+
+    complete = complete_record(COMPLETE)
+    older = {name: value for name, value in json.loads(complete.value or b"").items() if name != "digest_kind"}
+    found = replayed(Outgoing(complete.key, json.dumps(older).encode())).completed(RUN)
+    assert found == replace(COMPLETE, digest_kind=1)

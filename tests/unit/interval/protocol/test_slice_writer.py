@@ -9,7 +9,7 @@ import pytest
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.slice_writer import Digest, Tally, rows_of
+from airflow_eos_provider.interval.protocol.slice_writer import Tally, rows_of
 from airflow_eos_provider.kafka.config import KafkaSettings
 
 
@@ -95,34 +95,3 @@ def test_a_timestamp_in_seconds_is_refused() -> None:
         ConfigurationError, match=r"1357000000, .*1970-01-16.*; in seconds it would be 2013-01-01T00:26:40"
     ):
         tally.take([batch(value=["a"], timestamp=[1_357_000_000])])
-
-
-def test_the_digest_is_of_the_set_and_not_of_its_order() -> None:
-    one, other = Digest(), Digest()
-    for digest, values in ((one, [b"a", b"b", b"a"]), (other, [b"a", b"a", b"b"])):
-        for value in values:
-            digest.add("t", None, value)
-
-    assert one.text == other.text
-    other.add("t", None, b"b")
-    assert one.text != other.text
-
-
-def test_the_digest_tells_records_apart_whose_bytes_only_meet_elsewhere() -> None:
-    records: list[Any] = [
-        ("t", b"ab", b"c", None),
-        ("t", b"a", b"bc", None),
-        ("ta", b"b", b"c", None),
-        ("t", None, b"abc", None),
-        ("t", b"", b"abc", None),
-        ("t", b"abc", None, None),
-        ("t", b"ab", b"c", [("h", b"")]),
-        ("t", b"ab", b"c", [("h", None)]),
-    ]
-    texts = set()
-    for record in records:
-        digest = Digest()
-        digest.add(*record)
-        texts.add(digest.text)
-
-    assert len(texts) == len(records)

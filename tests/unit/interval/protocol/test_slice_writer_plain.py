@@ -13,12 +13,15 @@ import pytest
 
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol import digest as protocol_digest
+from airflow_eos_provider.interval.protocol import slice_writer
 from airflow_eos_provider.interval.protocol import task as protocol_task
 from airflow_eos_provider.interval.protocol import topics as protocol_topics
-from airflow_eos_provider.interval.protocol.slice_writer import Digest, SliceWriter, Tally
+from airflow_eos_provider.interval.protocol.slice_writer import SliceWriter, Tally
 from airflow_eos_provider.interval.protocol.stage import SliceFigures, SliceResult, Stage
 from airflow_eos_provider.interval.protocol.stage_seconds import STAGES
 from airflow_eos_provider.interval.protocol.task import Task
+from airflow_eos_provider.kafka.bytes_column import BytesColumn
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.topics import TopicDescription, Topics
 
@@ -36,8 +39,8 @@ class Recorder:
     def produce(self, topic: str, key: bytes | None, value: bytes | None, **rest: Any) -> None:
         self.records.append((topic, key, value, rest.get("headers")))
 
-    def produce_all(self, topic: str, keys: Any, values: Any, headers: Any = None) -> None:
-        for key, value in zip(keys, values, strict=True):
+    def produce_columns(self, topic: str, keys: BytesColumn, values: BytesColumn, headers: Any = None) -> None:
+        for key, value in zip(keys.rows(), values.rows(), strict=True):
             self.produce(topic, key, value, headers=headers)
 
     def poll(self) -> None:
@@ -88,14 +91,13 @@ def test_both_ways_write_the_same(text: pa.DataType, run_header: str | None) -> 
     assert _written(plain, run_header) == _written(long, run_header)
 
 
-def test_adding_all_is_adding_each() -> None:
-    keys, values = [b"a", None, b"", b"c"], [b"x" * 300, b"y", None, b""]
-    for headers in (None, [("h", b"1"), ("g", None)]):
-        one, other = Digest(), Digest()
-        one.add_all("t", keys, values, headers)
-        for key, value in zip(keys, values, strict=True):
-            other.add("t", key, value, headers)
-        assert one.text == other.text
+def test_without_numpy_the_same_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = pa.RecordBatch.from_pydict({"key": [b"a", None], "value": [b"x", b""]})
+    quick = _written(batch, "eos.run")
+    monkeypatch.setattr(slice_writer, "HAS_NUMPY", False)
+    monkeypatch.setattr(protocol_digest, "HAS_NUMPY", False)
+
+    assert _written(batch, "eos.run") == quick
 
 
 def test_the_ledger_record_comes_last_and_behind_flushed_rows() -> None:
