@@ -105,6 +105,7 @@ class _IntervalRunDecoratedOperator(IntervalRun, DecoratedOperator, PySparkOpera
                 revision=run.revision,
                 slices=self.slices,
                 key=self.key,
+                slices_by=self.slices_by,
                 tasks=self.tasks,
                 pin_inputs=self.pin_inputs,
                 report=lambda line: self.log.info("%s", line),

@@ -72,8 +72,10 @@ class IntervalRun(BaseOperator):
     :param topic: where records go that name no topic themselves.
     :param interval: ``start/end`` in ISO 8601 with offsets (templated); without it the DAG run's data interval.
     :param revision: 2 and more write a complete interval once again, on purpose (templated).
-    :param slices: how many slices the interval is divided into by the hash of ``key``.
+    :param slices: how many slices the interval is divided into, at most as many as files where ``slices_by`` is so.
     :param key: the columns that a row's slice is taken from; they must be the same whenever a row is read.
+    :param slices_by: ``key``, the slice is taken from its hash; or ``files``: groups of whole files are slices, and
+        ``key`` says nothing.
     :param tasks: how many Spark tasks write at once, at most; without it Spark's parallelism decides.
     :param pin_inputs: hold the files that the DataFrame reads to what they were when the interval was begun; a retry
         that finds others fails, and names them.
@@ -94,6 +96,7 @@ class IntervalRun(BaseOperator):
         revision: int | str = 1,
         slices: int = 4,
         key: str | Sequence[str] = "key",
+        slices_by: str = "key",
         tasks: int | None = None,
         pin_inputs: bool = True,
         pipeline_options: Mapping[str, Any] | None = None,
@@ -112,6 +115,7 @@ class IntervalRun(BaseOperator):
         self.revision = revision
         self.slices = slices
         self.key = key
+        self.slices_by = slices_by
         self.tasks = tasks
         self.pin_inputs = pin_inputs
         self.pipeline_options = pipeline_options
@@ -235,6 +239,7 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
             slices=self.slices,
             tasks=self.tasks,
             pin_inputs=self.pin_inputs,
+            slices_by=self.slices_by,
             key=(self.key,) if isinstance(self.key, str) else tuple(self.key),
         )
         if self._is_shared():

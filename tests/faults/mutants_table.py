@@ -54,6 +54,8 @@ _MATRIX = "tests/faults/test_failure_matrix.py"
 _INPUTS = "tests/integration/test_spark_inputs.py"
 _WRITE = "tests/integration/test_spark_write.py"
 _FILES = "tests/unit/interval/spark/test_file_listing.py"
+_GROUPS = "tests/unit/interval/spark/test_file_groups.py"
+_FILE_SLICES = "tests/integration/test_file_slices.py"
 _JOB = "tests/unit/interval/spark/test_job.py"
 
 _ADMISSION = (
@@ -444,6 +446,30 @@ _SPARK = (
         "            if number not in written and task is not None:\n",
         "            if False:\n",
         f"{_WRITE}::test_the_data_source_completes_an_empty_interval",
+    ),
+    _mutant(
+        "rows-of-other-files-not-looked-for",
+        "where files are slices, a row of a file in no slice is an error",
+        "interval/spark/file_groups.py",
+        "        return _union([*tasks, self._others()])\n",
+        "        return _union(tasks)\n",
+        f"{_GROUPS}::test_a_row_of_a_file_that_no_slice_has_is_behind_the_tasks_and_an_error",
+    ),
+    _mutant(
+        "layout-not-looked-at",
+        "where files are slices, each task has a partition of its own",
+        "interval/spark/file_groups.py",
+        "        if found != expected:\n",
+        "        if False:\n",
+        f"{_GROUPS}::test_a_plan_without_a_partition_for_each_task_is_an_error_before_it_runs",
+    ),
+    _mutant(
+        "changed-file-of-a-slice-accepted",
+        "where files are slices, a retry finds them as the plan pinned them",
+        "interval/spark/file_groups.py",
+        "        self.require_same_files(planned)\n",
+        "        pass\n",
+        f"{_FILE_SLICES}::test_a_retry_is_held_to_the_files_and_to_what_decided_the_slices",
     ),
 )
 

@@ -60,6 +60,7 @@ def write_intervals(
     revision: int = 1,
     slices: int | None = None,
     key: str | Sequence[str] = "key",
+    slices_by: str = "key",
     tasks: int | None = None,
     pin_inputs: bool = True,
     report: Report = lambda line: None,
@@ -77,6 +78,7 @@ def write_intervals(
     :param revision: as ``write_interval`` takes it.
     :param slices: likewise.
     :param key: likewise.
+    :param slices_by: likewise.
     :param tasks: likewise, of each interval.
     :param pin_inputs: likewise.
     :param report: receives lines of progress, each with its interval, from several threads.
@@ -97,6 +99,7 @@ def write_intervals(
             revision=revision,
             slices=slices,
             key=key,
+            slices_by=slices_by,
             tasks=tasks,
             pin_inputs=pin_inputs,
             report=lambda line: report(f"{interval.name}: {line}"),

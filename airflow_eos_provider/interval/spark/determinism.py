@@ -49,7 +49,8 @@ _RDDS = frozenset({"LogicalRDD", "ExternalRDD"})
 _LIST_RDDS = frozenset({"MapPartitionsRDD", "PythonRDD", "ParallelCollectionRDD"})
 _LIST_IS_READ_BY = "readRDD"
 
-_SUBQUERIES = frozenset({"ScalarSubquery", "LateralSubquery", "ListQuery", "Exists"})
+#: Expressions with a plan of their own.
+SUBQUERIES = frozenset({"ScalarSubquery", "LateralSubquery", "ListQuery", "Exists"})
 
 #: Nodes that move rows, or order them, and neither make nor drop one.
 _MOVES_ONLY = frozenset({"Repartition", "RepartitionByExpression", "RebalancePartitions", "Sort", "ResolvedHint"})
@@ -73,7 +74,7 @@ def refuse_unstable(frame: DataFrame, key: Sequence[str]) -> None:
     require_batch(frame)
     plan: Any = frame._jdf.queryExecution().analyzed()
     wanted = {name.lower() for name in key}
-    needed = {_id(column) for column in _each(plan.output()) if column.name().lower() in wanted}
+    needed = {_id(column) for column in each(plan.output()) if column.name().lower() in wanted}
     _Search().look(plan, needed)
 
 
@@ -103,16 +104,16 @@ class _Search:
 
         :param needed: ids of the columns whose values decide membership.
         """
-        kind = _kind(node)
+        kind = kind_of(node)
         if kind == "WithCTE":
-            self._definitions |= {str(definition.id()): definition for definition in _each(node.cteDefs())}
+            self._definitions |= {str(definition.id()): definition for definition in each(node.cteDefs())}
             self.look(node.plan(), needed)
         elif kind == "CTERelationRef":
             self._look_at_definition(node, needed)
         else:
             _require_rows(node, kind, needed)
             below = self._look_at_expressions(node, kind, needed)
-            for child in _each(node.children()):
+            for child in each(node.children()):
                 self.look(child, _needed_of(node, kind, child, needed) | below)
 
     def _look_at_definition(self, reference: Any, needed: set[str]) -> None:
@@ -121,7 +122,7 @@ class _Search:
         definition = self._definitions.get(number)
         if definition is None:
             raise refusal("a common table expression", "is defined outside of the plan and cannot be looked at")
-        pairs = zip(_each(reference.output()), _each(definition.output()), strict=True)
+        pairs = zip(each(reference.output()), each(definition.output()), strict=True)
         decides = {_id(own) for outer, own in pairs if _id(outer) in needed}
         if (number, frozenset(decides)) not in self._looked_at:
             self._looked_at.add((number, frozenset(decides)))
@@ -133,13 +134,13 @@ class _Search:
         :returns: ids of the columns below that decide membership.
         """
         below = set(needed)
-        for expression in () if kind in _MOVES_ONLY else _each(node.expressions()):
-            if _kind(expression) == "Alias" and _id(expression) not in needed:
+        for expression in () if kind in _MOVES_ONLY else each(node.expressions()):
+            if kind_of(expression) == "Alias" and _id(expression) not in needed:
                 continue  # makes a column that decides nothing: its content may differ from attempt to attempt
             _require_stable(expression)
-            below |= {_id(reference) for reference in _each(expression.references())}
+            below |= {_id(reference) for reference in each(expression.references())}
             for subquery in _plans_within(expression):
-                self.look(subquery, {_id(column) for column in _each(subquery.output())})
+                self.look(subquery, {_id(column) for column in each(subquery.output())})
         return below
 
 
@@ -147,7 +148,7 @@ def _needed_of(node: Any, kind: str, child: Any, needed: set[str]) -> set[str]:
     """Ids of the child's columns that are needed ones by their place."""
     if kind not in _BY_POSITION:
         return set()
-    pairs = zip(_each(node.output()), _each(child.output()), strict=True)
+    pairs = zip(each(node.output()), each(child.output()), strict=True)
     return {_id(own) for outer, own in pairs if kind != "Union" or _id(outer) in needed}
 
 
@@ -158,7 +159,7 @@ def _require_rows(node: Any, kind: str, needed: set[str]) -> None:
     if kind == "Sample":
         raise refusal("sample", "keeps rows by chance")
     if kind in ("Deduplicate", "DeduplicateWithinWatermark"):
-        kept = {_id(column) for column in _each(node.keys())}
+        kept = {_id(column) for column in each(node.keys())}
         if needed - kept:
             raise refusal("dropDuplicates over other columns than the key", "keeps whichever row arrives first")
     if kind in _RDDS and not _is_of_a_list(node.rdd()):
@@ -175,15 +176,15 @@ def _require_order(node: Any, needed: set[str]) -> None:
 
     Rows that are equal in all columns that decide membership are of one slice, so it does not matter which is kept.
     """
-    wanted = {_id(column): column.name() for column in _each(node.output()) if _id(column) in needed}
-    while _kind(node) in _KEEPS_ORDER:
-        for made in _each(node.projectList()) if _kind(node) == "Project" else ():
-            if _kind(made) == "Alias" and wanted.pop(_id(made), None) is not None:
-                wanted |= {_id(column): column.name() for column in _each(made.references())}
+    wanted = {_id(column): column.name() for column in each(node.output()) if _id(column) in needed}
+    while kind_of(node) in _KEEPS_ORDER:
+        for made in each(node.projectList()) if kind_of(node) == "Project" else ():
+            if kind_of(made) == "Alias" and wanted.pop(_id(made), None) is not None:
+                wanted |= {_id(column): column.name() for column in each(made.references())}
         node = node.children().apply(0)
-    if _kind(node) != "Sort" or not getattr(node, "global")():
+    if kind_of(node) != "Sort" or not getattr(node, "global")():
         raise refusal("limit (or offset) without an order", "keeps whichever rows arrive first")
-    ordered = {_id(order.child()) for order in _each(node.order()) if _kind(order.child()) == "AttributeReference"}
+    ordered = {_id(order.child()) for order in each(node.order()) if kind_of(order.child()) == "AttributeReference"}
     if ties := sorted(name for column, name in wanted.items() if column not in ordered):
         raise refusal(
             f"limit (or offset) over an order without {', '.join(ties)}",
@@ -195,7 +196,7 @@ def _require_order(node: Any, needed: set[str]) -> None:
 def _is_of_a_list(rdd: Any) -> bool:
     """Whether an RDD holds a list of the driver's, as ``createDataFrame([…])`` makes it."""
     while True:
-        kind, above = _kind(rdd), list(_each(rdd.dependencies()))
+        kind, above = kind_of(rdd), list(each(rdd.dependencies()))
         if kind not in _LIST_RDDS or len(above) > 1:
             return False
         if not above:
@@ -204,15 +205,15 @@ def _is_of_a_list(rdd: Any) -> bool:
 
 
 def _require_stable(expression: Any) -> None:
-    for part in _parts(expression):
-        kind = _kind(part)
-        if kind in _PINNED_BY_FILES or kind in _SUBQUERIES:  # a subquery's own plan is searched
+    for part in parts_of(expression):
+        kind = kind_of(part)
+        if kind in _PINNED_BY_FILES or kind in SUBQUERIES:  # a subquery's own plan is searched
             continue
         if kind in _CLOCKS or (kind == "Cast" and _is_moment_word(part)):
             raise refusal(part.sql(), "is another value in each attempt")
         if kind in _BY_ARRIVAL:
             raise refusal(part.sql(), "depends on the order in which rows arrive")
-        alone = all(child.deterministic() for child in _each(part.children()))
+        alone = all(child.deterministic() for child in each(part.children()))
         if alone and not part.deterministic():
             raise refusal(part.sql(), "is another value in each attempt")
 
@@ -248,20 +249,22 @@ def refusal(what: str, why: str, *, remedy: str = _REMEDY) -> ConfigurationError
     )
 
 
-def _parts(expression: Any) -> Iterator[Any]:
+def parts_of(expression: Any) -> Iterator[Any]:
+    """An expression and all expressions within it."""
     yield expression
-    if _kind(expression) in _PARSE_A_MOMENT:
-        yield from _parts(expression.replacement())
-    for child in _each(expression.children()):
-        yield from _parts(child)
+    if kind_of(expression) in _PARSE_A_MOMENT:
+        yield from parts_of(expression.replacement())
+    for child in each(expression.children()):
+        yield from parts_of(child)
 
 
 def _plans_within(expression: Any) -> Iterator[Any]:
     """The plans of the subqueries in an expression."""
-    return (part.plan() for part in _parts(expression) if _kind(part) in _SUBQUERIES)
+    return (part.plan() for part in parts_of(expression) if kind_of(part) in SUBQUERIES)
 
 
-def _kind(node: Any) -> str:
+def kind_of(node: Any) -> str:
+    """The name of a node's or an expression's class in Spark."""
     return str(node.getClass().getSimpleName())
 
 
@@ -269,7 +272,7 @@ def _id(named: Any) -> str:
     return str(named.exprId().toString())
 
 
-def _each(sequence: Any) -> Iterator[Any]:
+def each(sequence: Any) -> Iterator[Any]:
     """The elements of a Scala collection."""
     iterator = sequence.iterator()
     while iterator.hasNext():

@@ -87,6 +87,37 @@ def write_partition(
     return _as_batches(write_rows(pipeline, stage, partition_number(), batches))
 
 
+def write_file_groups(
+    pipeline: Mapping[str, Any], stage: Mapping[str, Any], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """As :func:`write_partition`, where partition ``i`` is the ``i``-th task that has slices, and there are no rows in
+    the partitions behind: they would be of files that no slice has.
+
+    :raises EosError: there is such a row.
+    """
+    tasks = [task for task, numbers in enumerate(stage["assignment"]) if numbers]
+    partition = partition_number()
+    if partition < len(tasks):
+        return _as_batches(write_rows(pipeline, stage, tasks[partition], batches))
+    with _marked_errors():
+        require_no_rows(batches)
+    return iter(())
+
+
+def require_no_rows(batches: Iterable[pa.RecordBatch]) -> None:
+    """Check that no row is of a file that is in no slice.
+
+    :raises EosError: one is.
+    """
+    if rows := sum(batch.num_rows for batch in batches):
+        raise EosError(
+            f"{rows} rows or more are of files that are in no slice of the interval's plan.",
+            expected="only rows of the files that the plan pinned",
+            remedy="If no file has come meanwhile, this Spark spells paths in a way that is not known here: leave "
+            "slices_by='files' out, and report it with the Spark version and a path.",
+        )
+
+
 def write_empty(
     pipeline: Mapping[str, Any], stage: Mapping[str, Any], tasks: Collection[int], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:

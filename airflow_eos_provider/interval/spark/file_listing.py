@@ -177,6 +177,15 @@ def pin_listed(spark: SparkSession, paths: Sequence[str]) -> tuple[PinnedFile, .
     return tuple(found[path] for path in sorted(found))
 
 
+def uris(spark: SparkSession, paths: Sequence[str]) -> list[str]:
+    """Paths as ``_metadata.file_path`` spells them, with the signs of a URI.
+
+    :param paths: as Hadoop writes them.
+    """
+    jvm: Any = spark._jvm
+    return [str(jvm.org.apache.hadoop.fs.Path(path).toUri().toString()) for path in paths]
+
+
 def _find(spark: SparkSession, path: str) -> list[PinnedFile]:
     from py4j.protocol import Py4JJavaError
 

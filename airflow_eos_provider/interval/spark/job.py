@@ -59,6 +59,8 @@ class JobSpec:
     :param slices: as ``write_interval`` takes it.
     :param tasks: as ``write_interval`` takes it.
     :param key: columns that tell a row's slice.
+    :param slices_by: as ``write_interval`` takes it.
+    :param pin_inputs: as ``write_interval`` takes it.
     :param spark: Spark properties, for a job that no spark-submit has configured; ``spark.remote`` is the URL of a
         Spark Connect server, which may hold a token: never shown.
     """
@@ -71,6 +73,7 @@ class JobSpec:
     slices: int | None = None
     tasks: int | None = None
     key: tuple[str, ...] = ("key",)
+    slices_by: str = "key"
     pin_inputs: bool = True
     spark: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -85,6 +88,7 @@ class JobSpec:
             "slices": self.slices,
             "tasks": self.tasks,
             "key": list(self.key),
+            "slices_by": self.slices_by,
             "pin_inputs": self.pin_inputs,
             "spark": dict(self.spark),
         }
@@ -184,6 +188,7 @@ def run(spec: JobSpec, report: Callable[[str], None] = logger.info) -> Completed
             revision=spec.revision,
             slices=spec.slices,
             key=spec.key,
+            slices_by=spec.slices_by,
             tasks=spec.tasks,
             pin_inputs=spec.pin_inputs,
             report=report,

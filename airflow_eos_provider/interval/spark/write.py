@@ -34,9 +34,10 @@ from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.protocol.ledger import NO_DIGEST
 from airflow_eos_provider.interval.protocol.stage import Completed, SliceFigures, SliceResult, Stage
 from airflow_eos_provider.interval.record_columns import RECORD_COLUMNS
-from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.interval.slices import RunPlan, Slice
 from airflow_eos_provider.interval.spark.determinism import refuse_unstable
 from airflow_eos_provider.interval.spark.executor import RESULT_SCHEMA, SLICE_COLUMN, error_within, shipped
+from airflow_eos_provider.interval.spark.file_groups import FILES, FileGroups, require_narrow
 from airflow_eos_provider.interval.spark.file_listing import FilesSource
 from airflow_eos_provider.interval.spark.pinned_inputs import pinned_inputs, require_same_inputs
 from airflow_eos_provider.interval.spark.proof import figures_of_files, figures_of_rows, frozen
@@ -46,6 +47,9 @@ from airflow_eos_provider.interval.spark.reruns import StageWatch
 from airflow_eos_provider.interval.spark.sessions import functions_of, interruptible, is_remote, parallelism
 
 Report = Callable[[str], None]
+
+#: What decides a row's slice.
+SLICES_BY = ("key", "files")
 
 #: A cluster's first executor comes within this time, seconds; Spark's own first task waits half of it for the others.
 _EXECUTOR_SECONDS = 60.0
@@ -65,6 +69,7 @@ def write_interval(
     revision: int = 1,
     slices: int | None = None,
     key: str | Sequence[str] = "key",
+    slices_by: str = "key",
     tasks: int | None = None,
     pin_inputs: bool = True,
     report: Report = _silent,
@@ -83,6 +88,10 @@ def write_interval(
     :param key: the frame's columns that decide a row's slice, written or not. They have to be the same in every
         attempt, so what depends on chance, on the clock or on the order of arrival is refused. Null has a hash
         as any value has: rows in whose key all columns are null are of one slice.
+    :param slices_by: ``key``; or ``files``: groups of whole files are slices, about as large as one another, and
+        ``key`` says nothing. No row changes hands then, so there is no shuffle. It takes a frame that reads files once
+        and takes each row by itself (:func:`~airflow_eos_provider.interval.spark.file_groups.require_narrow`); a slice
+        is read by one task, so there are at most as many as files.
     :param tasks: how many tasks write; as many as slices if not given.
     :param pin_inputs: hold the files that a DataFrame reads to what they were when the run was begun. Without it a
         retry after a change may leave out rows, or write old and new ones side by side.
@@ -100,6 +109,8 @@ def write_interval(
     run = Run(pipeline.name, interval, revision)
     if isinstance(frame, FilesSource):
         work: _Work = _Files(frame, spark or SparkSession.active())
+    elif require_slices_by(slices_by) == "files":
+        work = _FileRows(frame, slices, pin_inputs)
     else:
         work = _Rows(frame, [key] if isinstance(key, str) else list(key), slices, pin_inputs)
     work.check()
@@ -188,7 +199,7 @@ class _Rows(_Work):
         self.frame = frame
         self.key = key
         self.spark = frame.sparkSession
-        self.count = slices or parallelism(self.spark)
+        self.count = _slice_count(slices, self.spark)
         self.frozen: DataFrame | None = None
         #: Whether every evaluation has the same rows for certain, as far as the plan goes.
         self.is_certain = False
@@ -222,7 +233,7 @@ class _Rows(_Work):
         found, wanted = [dict(piece.source) for piece in stage.slices], self._sources(self.count)
         if found != wanted:
             raise ConfigurationError(
-                f"The run {stage.run.name} was begun with other slices: {found[0] if found else 'none'}.",
+                f"The run {stage.run.name} was begun with other slices: {_in_words(found)}.",
                 expected=f"slices like {wanted[0] if wanted else 'none'}",
                 remedy="Run it with the key that it was begun with, or abandon it if none of its slices is committed.",
             )
@@ -256,6 +267,65 @@ class _Rows(_Work):
         return rows.mapInArrow(function, RESULT_SCHEMA, barrier=barrier)
 
 
+class _FileRows(_Work):
+    """Rows of a DataFrame over files, by groups of whole files."""
+
+    def __init__(self, frame: DataFrame, slices: int | None, pin_inputs: bool) -> None:
+        require_frame(frame)
+        if is_remote(frame):
+            raise ConfigurationError(
+                "slices_by='files' is given with a DataFrame of Spark Connect, whose plan cannot be looked at in full.",
+                expected="a DataFrame of a classic session",
+                remedy="Leave slices_by out; or read the files by files_source(), a slice a file.",
+            )
+        if not pin_inputs:
+            raise ConfigurationError(
+                "pin_inputs=False is given with slices_by='files'.",
+                expected="files that are held to what they were: they say which row is in which slice",
+                remedy="Leave pin_inputs out, or slices_by.",
+            )
+        self.frame = frame
+        self.spark = frame.sparkSession
+        self.wanted = _slice_count(slices, self.spark)
+        self.planned: tuple[Slice, ...] = ()
+
+    def check(self) -> None:
+        require_columns(self.frame, ())
+        require_narrow(self.frame)
+        if speculates(self.spark):
+            raise ConfigurationError(
+                "spark.speculation is on, and files cannot be slices in the barrier stage that this takes.",
+                remedy="Set spark.speculation=false, or leave slices_by='files' out.",
+            )
+
+    @cached_property
+    def groups(self) -> FileGroups:
+        """Of the files as they are when the write begins."""
+        return FileGroups(self.frame, record_columns(self.frame), self.wanted)
+
+    def slice_count(self) -> int:
+        return len(self.groups.groups)
+
+    def plan(self, run: Run) -> RunPlan:
+        return RunPlan.of(run, self.groups.sources(), {"kind": "file groups"})
+
+    def follow(self, stage: Stage, source: Mapping[str, Any]) -> None:
+        self.planned = stage.slices
+        self.groups.follow(stage.slices)
+
+    def figures(self, pipeline: Pipeline, stage: Stage, slices: Collection[int]) -> dict[int, SliceFigures]:
+        return figures_of_rows(self.groups.rows_of(slices), pipeline, stage.run, slices)
+
+    def require_same_inputs(self, source: Mapping[str, Any]) -> None:
+        self.groups.require_same_files(self.planned)
+
+    def results(self, pipeline: Pipeline, stage: Stage, barrier: bool) -> DataFrame:
+        function = shipped("write_file_groups", pipeline.to_dict(), stage.to_dict())
+        results = self.groups.rows_by_task(stage).mapInArrow(function, RESULT_SCHEMA)
+        self.groups.require_layout(results, stage)
+        return results
+
+
 class _Files(_Work):
     """Pinned files, each read by the task that has it as a slice."""
 
@@ -279,6 +349,31 @@ class _Files(_Work):
         numbers = self.spark.range(0, len(stage.assignment), 1, len(stage.assignment))
         function = shipped("write_files", pipeline.to_dict(), stage.to_dict(), self.source.convert)
         return numbers.mapInArrow(function, RESULT_SCHEMA, barrier=barrier)
+
+
+def _in_words(slices: Sequence[Mapping[str, Any]]) -> str:
+    """Slices as a plan has them, without the names of all their files."""
+    if not slices:
+        return "none"
+    return "groups of whole files (slices_by='files')" if FILES in slices[0] else str(dict(slices[0]))
+
+
+def require_slices_by(slices_by: str) -> str:
+    """
+    :raises ConfigurationError: it is not one of :data:`SLICES_BY`.
+    """
+    if slices_by not in SLICES_BY:
+        raise ConfigurationError(f"slices_by is {slices_by!r}.", expected=" or ".join(SLICES_BY))
+    return slices_by
+
+
+def _slice_count(wanted: int | None, spark: SparkSession) -> int:
+    """
+    :raises ConfigurationError: there is to be no slice.
+    """
+    if wanted is not None and wanted < 1:
+        raise ConfigurationError(f"{wanted} slices are asked for.", expected="1 or more")
+    return wanted or parallelism(spark)
 
 
 def require_frame(frame: object) -> None:
@@ -341,8 +436,6 @@ def key_types(frame: DataFrame, key: Sequence[str]) -> list[str]:
 def sliced(frame: DataFrame, key: Sequence[str], count: int) -> DataFrame:
     """The record's columns, and the slice with what it is made of as metadata.
 
-    Text becomes bytes, which Python takes from Arrow without decoding them.
-
     :raises ConfigurationError: columns or key are not usable, or there is no slice.
     """
     _require_writable(frame, key, count)
@@ -368,14 +461,20 @@ def _refuse_unstable(frame: DataFrame, key: Sequence[str]) -> bool:
 def _with_slices(frame: DataFrame, key: Sequence[str], count: int) -> DataFrame:
     F = functions_of(frame)
     number = F.pmod(F.xxhash64(*key), F.lit(count)).cast("int")
+    made_of = {"xxhash64": key_types(frame, key), "of": count}
+    return frame.select(*record_columns(frame), number.alias(SLICE_COLUMN, metadata=made_of))
+
+
+def record_columns(frame: DataFrame) -> list[Column]:
+    """The columns of a record that the frame has. Text becomes bytes, which Python takes from Arrow without decoding
+    them."""
+    F = functions_of(frame)
     types = {field.name: field.dataType.simpleString() for field in frame.schema}
-    columns: list[Column] = [
+    return [
         F.col(name).cast("binary").alias(name) if name in ("key", "value") and types[name] == "string" else F.col(name)
         for name in RECORD_COLUMNS
         if name in types
     ]
-    made_of = {"xxhash64": key_types(frame, key), "of": count}
-    return frame.select(*columns, number.alias(SLICE_COLUMN, metadata=made_of))
 
 
 def to_tasks(rows: DataFrame, column: str, count: int) -> DataFrame:

@@ -1,0 +1,184 @@
+"""Whole files are the slices of a DataFrame: written exactly once, whatever dies, and whoever takes over."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_eos_provider.demo.oracle import compare, drain, expected_from_values
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.interval.interval import Interval
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.spark import write as spark_front
+from airflow_eos_provider.interval.spark import write_interval
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.lab.lab import Lab
+
+DAY = Interval(datetime(2013, 1, 1, 5, tzinfo=UTC), datetime(2013, 1, 2, 5, tzinfo=UTC))
+FILES = 5
+LINES = 30
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: Callable[..., Lab]) -> Lab:
+    return lab_factory(name="file-slices", workers=0)
+
+
+@pytest.fixture
+def pipeline(lab: Lab) -> Pipeline:
+    name = f"daily-{uuid.uuid4().hex[:8]}"
+    lab.create_topic(name, 2)
+    settings = KafkaSettings.of(lab.bootstrap_servers)
+    return Pipeline(name=name, group_id="file-slices", kafka=settings, topic=name, transaction_timeout_ms=30_000)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Files in a folder whose name a URI has to spell in another way."""
+    place = tmp_path / "day=2013-01-01 & 100%20"
+    place.mkdir()
+    for number in range(FILES):
+        lines = (f'{{"file":{number},"line":{n}}}\n' for n in range(LINES))
+        (place / f"part {number}.json").write_text("".join(lines))
+    return place
+
+
+def rows(spark: SparkSession, folder: Path) -> DataFrame:
+    """Two records a line but for the lines 3, which are left out."""
+    lines = spark.read.text(str(folder)).where("value not like '%\"line\":3}'")
+    return lines.select("value", F.explode(F.array(F.lit("a"), F.lit("b"))).alias("key"))
+
+
+def require_exactly_once(pipeline: Pipeline) -> None:
+    values = [f'{{"file":{f},"line":{n}}}'.encode() for f in range(FILES) for n in range(LINES) if n != 3] * 2
+    comparison = compare(expected_from_values(values, "the files"), drain(pipeline.kafka, str(pipeline.topic)))
+    assert comparison.exactly_once, comparison
+
+
+def begin_and_die(spark: SparkSession, folder: Path, pipeline: Pipeline, **options: Any) -> None:
+    """An attempt by one task, whose worker is killed each time that it begins a second slice: two are committed."""
+    with pytest.MonkeyPatch.context() as patch:
+        _kill(patch, folder.with_name("killed"), "begin", times=2)
+        with pytest.raises(EosError, match="The Spark stage"):
+            write_interval(rows(spark, folder), pipeline, DAY, slices=3, tasks=1, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tasks", [1, 2, None])
+def test_files_are_written_once_by_any_number_of_tasks(
+    spark: SparkSession, pipeline: Pipeline, folder: Path, tasks: int | None
+) -> None:
+    done = write_interval(rows(spark, folder), pipeline, DAY, slices=3, slices_by="files", tasks=tasks)
+    assert (done.slices, done.records, done.already) == (3, FILES * (LINES - 1) * 2, False)
+    assert write_interval(rows(spark, folder), pipeline, DAY, slices=3, slices_by="files").already
+    require_exactly_once(pipeline)
+
+
+@pytest.mark.slow
+def test_a_retry_with_more_tasks_finds_the_same_files_in_the_same_slices(
+    spark: SparkSession, pipeline: Pipeline, folder: Path
+) -> None:
+    begin_and_die(spark, folder, pipeline, slices_by="files")
+    report: list[str] = []
+    done = write_interval(
+        rows(spark, folder), pipeline, DAY, slices=5, slices_by="files", tasks=3, report=report.append
+    )
+    assert done.slices == 3
+    assert any("comparing the input with 2 committed slices" in line for line in report), report
+    require_exactly_once(pipeline)
+
+
+@pytest.mark.slow
+def test_a_retry_is_held_to_the_files_and_to_what_decided_the_slices(
+    spark: SparkSession, pipeline: Pipeline, folder: Path
+) -> None:
+    begin_and_die(spark, folder, pipeline, slices_by="files")
+    with pytest.raises(ConfigurationError, match=r"begun with other slices: groups of whole files"):
+        write_interval(rows(spark, folder), pipeline, DAY, slices=3)
+    (folder / "part 9.json").write_text('{"file":9,"line":0}\n')
+    with pytest.raises(ConfigurationError, match=r"part 9\.json, which was not there"):
+        write_interval(rows(spark, folder), pipeline, DAY, slices_by="files")
+    (folder / "part 9.json").unlink()
+    with (folder / "part 1.json").open("a") as file:
+        file.write('{"file":1,"line":99}\n')
+    with pytest.raises(ConfigurationError, match=r"part 1\.json has changed"):
+        write_interval(rows(spark, folder), pipeline, DAY, slices_by="files")
+
+
+@pytest.mark.slow
+def test_a_run_that_was_begun_by_key_is_not_gone_on_with_by_files(
+    spark: SparkSession, pipeline: Pipeline, folder: Path
+) -> None:
+    begin_and_die(spark, folder, pipeline)
+    with pytest.raises(ConfigurationError, match="begun with slices of a key"):
+        write_interval(rows(spark, folder), pipeline, DAY, slices_by="files")
+    assert write_interval(rows(spark, folder), pipeline, DAY).records == FILES * (LINES - 1) * 2
+    require_exactly_once(pipeline)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["begin", "flush", "commit", "after commit"])
+def test_a_task_killed_at_its_second_slice_is_taken_up_again(
+    spark: SparkSession, pipeline: Pipeline, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    mark = tmp_path / "killed"
+    _kill(monkeypatch, mark, moment)
+    done = write_interval(rows(spark, folder), pipeline, DAY, slices=3, slices_by="files", tasks=1)
+    assert mark.read_text() == "x"
+    assert done.records == FILES * (LINES - 1) * 2
+    require_exactly_once(pipeline)
+
+
+def _kill(patch: pytest.MonkeyPatch, mark: Path, moment: str, times: int = 1) -> None:
+    """Have the worker of a task killed at a moment of the second transaction that it begins.
+
+    :param mark: has a letter for each that was killed.
+    :param times: so many of its attempts.
+    """
+    ship = spark_front.shipped
+
+    def shipped(entry: str, *arguments: Any) -> Any:
+        run = ship(entry, *arguments)
+        return _dying(run, mark, moment, times) if entry in ("write_file_groups", "write_partition") else run
+
+    patch.setattr(spark_front, "shipped", shipped)
+
+
+def _dying(run: Any, mark: Path, moment: str, times: int) -> Any:
+    def go(batches: Any) -> Any:
+        import os
+        import signal
+
+        from airflow_eos_provider.kafka.producer import TransactionalProducer
+
+        name = moment.removeprefix("after ")
+        method, begin = getattr(TransactionalProducer, name), TransactionalProducer.begin
+        begun: list[int] = []
+
+        def counted(self: Any) -> None:
+            begun.append(1)
+            if len(begun) == 2:
+                setattr(TransactionalProducer, name, die)
+                if name == "begin":
+                    die(self)
+            begin(self)
+
+        def die(self: Any, *arguments: Any) -> None:
+            if moment.startswith("after "):
+                method(self, *arguments)
+            with mark.open("a") as file:
+                file.write("x")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        if not mark.exists() or len(mark.read_text()) < times:
+            TransactionalProducer.begin = counted  # type: ignore[method-assign]  # the worker dies with it
+        yield from run(batches)
+
+    return go
