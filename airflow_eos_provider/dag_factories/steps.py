@@ -67,14 +67,7 @@ def run_params(reason: str, what: str) -> dict[str, Param]:
     :param what: "the cluster is upgraded", say.
     """
     return {
-        "reason": Param(
-            reason,
-            title="Reason",
-            type="string",
-            minLength=1,
-            maxLength=REASON_CHARACTERS,
-            description=f"Why {what}; it is shown to whoever approves, and kept in the journal.",
-        ),
+        **reason_param(reason, what),
         "take_over": Param(
             False,
             title="Take over",
@@ -82,6 +75,24 @@ def run_params(reason: str, what: str) -> dict[str, Param]:
             description="Fence a controller that hangs before its lease ends; one that is only slow is stopped, too. "
             "The journal keeps that.",
         ),
+    }
+
+
+def reason_param(reason: str, what: str) -> dict[str, Param]:
+    """The reason alone, where no lease is taken that could be taken over.
+
+    :param reason: the default, unless another one is given.
+    :param what: "the run is given up", say.
+    """
+    return {
+        "reason": Param(
+            reason,
+            title="Reason",
+            type="string",
+            minLength=1,
+            maxLength=REASON_CHARACTERS,
+            description=f"Why {what}; it is shown to whoever approves, and kept.",
+        )
     }
 
 

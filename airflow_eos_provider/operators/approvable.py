@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_eos_provider.data_text import code_span, counted, one_line
+from airflow_eos_provider.operators import shown_plan
 
 if TYPE_CHECKING:
     from airflow_eos_provider.connect.topic_checks import TopicPlan
@@ -57,7 +58,22 @@ def approvable(document: Mapping[str, Any]) -> Approvable:
         return of_fencing(fence_plan.FencePlan.from_dict(document))
     if kind == topic_checks.KIND:
         return of_topics(topic_checks.TopicPlan.from_dict(document))
+    if kind == shown_plan.KIND:
+        return of_shown(shown_plan.ShownDocument.from_dict(document))
     return of_roll(Plan.from_dict(document))
+
+
+def of_shown(plan: shown_plan.ShownDocument) -> Approvable:
+    """A plan that is made anew before it is carried out."""
+    shown = [f"- {code_span(line.strip())}" for line in plan.lines[:SHOWN_LINES]]
+    return Approvable(
+        hash=plan.hash,
+        short_hash=plan.short_hash,
+        question=f"{one_line(plan.question)} (plan {plan.short_hash})",
+        summary=tuple(shown),
+        in_the_log="All lines are in this task's log (tab Logs).",
+        whole="\n".join(plan.lines),
+    )
 
 
 def of_roll(plan: Plan) -> Approvable:

@@ -19,12 +19,21 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_eos_provider import operators
 from airflow_eos_provider.connect.internal_topics import Role, WantedTopic
 from airflow_eos_provider.connect.topic_checks import Change, TopicPlan
-from airflow_eos_provider.dag_factories import downgrade_dag, fence_dag, offsets_dag, topics_dag, upgrade_dag
+from airflow_eos_provider.dag_factories import (
+    downgrade_dag,
+    fence_dag,
+    interval_abandon_dag,
+    offsets_dag,
+    topics_dag,
+    transaction_abort_dag,
+    upgrade_dag,
+)
 from airflow_eos_provider.offsets.fencing.plan import ConnectorRound, FencePlan
 from airflow_eos_provider.offsets.verbs.changes import Write
 from airflow_eos_provider.offsets.verbs.plan import ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from airflow_eos_provider.operators.approved import NOBODY_ASKED, require_approved
+from airflow_eos_provider.operators.shown_plan import ShownDocument
 
 FENCE = FencePlan("g", "cluster", (ConnectorRound("c", "a round is pending", fence=(0,)),), pending_only=True)
 OFFSETS = OffsetsPlan(
@@ -33,6 +42,7 @@ OFFSETS = OffsetsPlan(
     (PlannedTopic("offsets", "id", 25),),
     (Write("offsets", 0, b'["c",{"n":1}]', b"1", None),),
 )
+SHOWN = ShownDocument("End it?", ("end it",), "a" * 64)
 COMPACT = {"cleanup.policy": "compact"}
 TOPICS = TopicPlan((Change(WantedTopic("status", Role.STATUS), False, COMPACT, {}),), {"group": "g", "topics": {}})
 
@@ -42,11 +52,15 @@ DAGS: dict[str, Callable[[], DAG]] = {
     "fence": lambda: fence_dag(dag_id="unapproved_fence"),
     "offsets": lambda: offsets_dag(dag_id="unapproved_offsets"),
     "topics": lambda: topics_dag(dag_id="unapproved_topics"),
+    "transaction": lambda: transaction_abort_dag(dag_id="unapproved_transaction"),
+    "abandon": lambda: interval_abandon_dag(dag_id="unapproved_abandon"),
 }
 PLANS: dict[str, dict[str, Any]] = {
     "ConnectFenceOperator": FENCE.to_dict(),
     "ConnectOffsetsOperator": OFFSETS.to_dict(),
     "ConnectTopicsOperator": TOPICS.to_dict(),
+    "TransactionAbortOperator": SHOWN.to_dict(),
+    "IntervalAbandonOperator": SHOWN.to_dict(),
 }
 
 

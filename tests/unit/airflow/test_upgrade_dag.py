@@ -17,9 +17,11 @@ from airflow_eos_provider.dag_factories import (
     audit_dag,
     downgrade_dag,
     fence_dag,
+    interval_abandon_dag,
     interval_run_dag,
     offsets_dag,
     topics_dag,
+    transaction_abort_dag,
     upgrade_dag,
 )
 from airflow_eos_provider.operators.approval import PlanApprovalOperator
@@ -115,6 +117,8 @@ FACTORIES = {
     "fence": lambda: fence_dag(dag_id="of_fencing"),
     "offsets": lambda: offsets_dag(dag_id="of_offsets"),
     "topics": lambda: topics_dag(dag_id="of_topics"),
+    "transaction": lambda: transaction_abort_dag(dag_id="of_transaction"),
+    "abandon": lambda: interval_abandon_dag(dag_id="of_abandoned"),
 }
 
 
