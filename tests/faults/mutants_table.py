@@ -154,8 +154,8 @@ _COORDINATOR = (
         "compared-rows-evaluated-again",
         "what is written are the rows that were compared",
         "interval/spark/write.py",
-        "rows = self.frozen or sliced(self.frame, self.key, self.count)",
-        "rows = sliced(self.frame, self.key, self.count)",
+        "rows = self.frozen or self._sliced()",
+        "rows = self._sliced()",
         "tests/integration/test_spark_write.py::test_the_rows_that_were_compared_are_those_that_are_written",
     ),
     _mutant(
