@@ -1,7 +1,7 @@
 """The demo's second part: the days of January 2013, backfilled through Airflow, while drivers and workers are killed.
 
-Each day is a Spark job of its own (``spark-submit`` on this machine). What was written is compared with the data set
-afterwards, day by day, by a reader of committed records.
+All days share one Spark Connect server on this machine, so none starts a JVM of its own. What was written is compared
+with the data set afterwards, day by day, by a reader of committed records.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from airflow_eos_provider.lab.airflow import AirflowLab
 from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.security import Principal
-from airflow_eos_provider.lab.spark_class_data import spark_jvm_options
+from airflow_eos_provider.lab.spark_connect import SparkConnect
 from airflow_eos_provider.processes import ProcessIdentity, identify
 
 DAG_ID = "flights_daily"
@@ -42,8 +43,7 @@ SPARK_CONNECTION_ID = "spark_default"
 FIRST_DAY = datetime(2013, 1, 1, 5, tzinfo=UTC)
 DAY = timedelta(days=1)
 
-#: Intervals written at once. One costs about eighteen seconds of a core, mainly the starts of JVM and Python; the
-#: third fills the gaps in which two others wait for Airflow's scheduler or for the broker.
+#: Intervals written at once: the third fills the gaps in which two others wait for Airflow's scheduler or the broker.
 AT_ONCE = 3
 
 #: Until the first interval ends, and from each to the next: many times what two busy cores need.
@@ -52,6 +52,9 @@ INTERVAL_SECONDS = 900.0
 _POLL_SECONDS = 1.0
 _LOOK_SECONDS = 0.2
 _LOOK_FOR_DRIVER_SECONDS = 1.0
+
+#: A day of flights is written within half a second or so.
+_LOOK_FOR_WRITER_SECONDS = 0.05
 
 #: How long a Python worker may live before it is killed: it has then begun its transaction, or is about to.
 _WORKER_LIVES_SECONDS = 0.4
@@ -81,14 +84,7 @@ dag = interval_run_dag(
     retry_delay=timedelta(seconds=3),
     slices=4,
     tasks=2,
-    conf={{
-        "spark.ui.enabled": "false",
-        "spark.driver.memory": "512m",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.driver.extraJavaOptions": {jvm!r},
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-    }},
+    retries=6,
 )
 '''
 
@@ -122,7 +118,7 @@ class IntervalsReport:
             "every interval is complete": complete if self.intervals else None,
             "flights.daily: nothing is missing": compared.nothing_missing if compared else None,
             "flights.daily: nothing is double": compared.nothing_double if compared else None,
-            "a Spark driver and a Python worker were killed on the way": kinds == {"driver", "worker"}
+            "the Spark Connect server and a Python worker were killed on the way": kinds == {"server", "worker"}
             if self.intervals or self.killed
             else None,
         }
@@ -140,16 +136,21 @@ def dag_file(folder: Path) -> str:
         topic=TOPIC,
         folder=str(folder),
         at_once=AT_ONCE,
-        jvm=spark_jvm_options(),
     )
 
 
-def connections(lab: Lab) -> dict[str, dict[str, Any]]:
-    """The connections that the DAG names. ``local[2,4]``: in this process, two tasks at once, four tries each."""
+def connections(lab: Lab, spark: SparkConnect | None = None) -> dict[str, dict[str, Any]]:
+    """The connections that the DAG names.
+
+    :param spark: whose Spark the days share; without one each has its own, ``local[2,4]``: in the process of its
+        driver, two tasks at once, four tries each.
+    """
     login = lab.security.client(Principal.INTERVAL_RUNS) if lab.security else {}
     return {
         KAFKA_CONNECTION_ID: {"conn_type": "kafka", "extra": {"bootstrap.servers": lab.bootstrap_servers, **login}},
-        SPARK_CONNECTION_ID: {"conn_type": "spark", "host": "local[2,4]"},
+        SPARK_CONNECTION_ID: {"conn_type": "spark", "host": "local[2,4]"}
+        if spark is None
+        else {"conn_type": "spark_connect", "host": "127.0.0.1", "port": spark.port},
     }
 
 
@@ -164,11 +165,13 @@ class Backfill:
     """A backfill of the first days of 2013, newest first, and what is killed meanwhile.
 
     :param days: how many; at most a month.
+    :param spark: the server that the days share.
     :ivar killed: what was killed so far.
     """
 
-    def __init__(self, airflow: AirflowLab, rest: AirflowRest, screen: Screen, days: int) -> None:
+    def __init__(self, airflow: AirflowLab, rest: AirflowRest, screen: Screen, days: int, spark: SparkConnect) -> None:
         self._airflow = airflow
+        self._spark = spark
         self._rest = rest
         self._screen = screen
         self._days = days
@@ -184,7 +187,7 @@ class Backfill:
         self._rest.unpause(DAG_ID)
         self._rest.backfill(DAG_ID, FIRST_DAY, last, max_active_runs=AT_ONCE, backwards=True)
         self._screen.say(f"asked Airflow to backfill {self._days} days of {DAG_ID}, backwards, {AT_ONCE} at once")
-        with Killer(self._airflow, self._screen, _killed_after(self._days)) as killer:
+        with Killer(self._airflow, self._screen, _killed_after(self._days), self._spark) as killer:
             self.killed = killer.killed
             self._follow(killer)
 
@@ -237,16 +240,17 @@ def _killed_after(days: int) -> dict[str, int]:
     """What is killed, in this order, and after how many complete intervals.
 
     A few intervals may all be under way at once, and be written before a second victim is found among them. Then the
-    driver is the first: the next try of its interval has a Python worker for certain.
+    server is the first: the next tries of its intervals have a Python worker for certain.
     """
     if days > 2 * AT_ONCE:
-        return {"worker": days // 4, "driver": days // 2}
-    return {"driver": 0, "worker": 0}
+        return {"worker": days // 4, "server": days // 2}
+    return {"server": 0, "worker": 0}
 
 
 _VICTIMS = {
     "worker": "a Python worker of Spark",
     "driver": "a Spark driver",
+    "server": "the Spark Connect server, with all that its sessions do",
     "task": "the process of an Airflow task, whose driver lives on",
 }
 
@@ -255,17 +259,22 @@ class Killer(threading.Thread):
     """Kills processes that write intervals by SIGKILL, one after the other, each while it writes.
 
     :param after: how many intervals have to be complete before the process is killed, by what it is: a Python
-        ``worker`` of Spark, a Spark ``driver``, or the process of an Airflow ``task`` that has started a driver.
+        ``worker`` of Spark, a Spark ``driver``, the process of an Airflow ``task`` that has started a driver, or the
+        ``server``, which is started again.
+    :param spark: the server that the intervals share; None where each has a driver of its own.
     :ivar completed: set from outside.
     """
 
-    def __init__(self, airflow: AirflowLab, screen: Screen, after: Mapping[str, int]) -> None:
+    def __init__(
+        self, airflow: AirflowLab, screen: Screen, after: Mapping[str, int], spark: SparkConnect | None = None
+    ) -> None:
         super().__init__(name="killer", daemon=True)
         self.completed = 0
         self.killed: list[dict[str, Any]] = []
         self._airflow = airflow
         self._screen = screen
         self._after = after
+        self._spark = spark
         self._ended = threading.Event()
 
     def __enter__(self) -> Killer:
@@ -277,10 +286,29 @@ class Killer(threading.Thread):
         self.join(timeout=30)
 
     def run(self) -> None:
+        kill = self._kill if self._spark is None else partial(self._kill_shared, self._spark)
         for what, after in self._after.items():
-            while not self._ended.wait(_LOOK_FOR_DRIVER_SECONDS):
-                if self.completed >= after and self._kill(what):
+            while not self._ended.wait(_LOOK_FOR_DRIVER_SECONDS if self._spark is None else _LOOK_FOR_WRITER_SECONDS):
+                if self.completed >= after and kill(what):
                     break
+
+    def _kill_shared(self, spark: SparkConnect, what: str) -> bool:
+        """Kill the server, or one of its Python workers, while that writes; the workers outlive their tasks."""
+        server = spark.process
+        writer = next(filter(_is_writing, server.family() if server else ()), None)
+        victim = server if what == "server" else writer
+        if writer is None or victim is None:
+            return False
+        victim.stop(kill=True)
+        self._killed(what, victim.pid)
+        if what == "server":
+            spark.start()
+            self._screen.say("the Spark Connect server is up again; the intervals go on in their next tries")
+        return True
+
+    def _killed(self, what: str, pid: int) -> None:
+        self.killed.append({"what": what, "pid": pid, "completed": self.completed})
+        self._screen.say(f"SIGKILL to {_VICTIMS[what]} (pid {pid}) while it writes an interval", "bold red")
 
     def _kill(self, what: str) -> bool:
         """Find a driver and follow it until it has a Python worker; kill the one or the other."""
@@ -295,8 +323,7 @@ class Killer(threading.Thread):
             if not (victim.is_alive() and its_driver.is_alive()):  # else its task may have reported its end already
                 continue
             victim.stop(kill=True)
-            self.killed.append({"what": what, "pid": victim.pid, "completed": self.completed})
-            self._screen.say(f"SIGKILL to {_VICTIMS[what]} (pid {victim.pid}) while it writes an interval", "bold red")
+            self._killed(what, victim.pid)
             return True
         return False
 
@@ -333,6 +360,18 @@ class Killer(threading.Thread):
             parent = identify(driver.ppid())
             return parent if parent in self._airflow.processes() else None
         return None
+
+
+def _is_writing(process: ProcessIdentity) -> bool:
+    """Whether this is a Python worker of Spark with clients of Kafka, which it has while it writes as a task."""
+    try:
+        running = psutil.Process(process.pid)
+        if not (_is_daemon(running) and _is_daemon(running.parent() or running)):
+            return False
+        # To its JVM a worker has one connection; more are those of the clients.
+        return sum(each.status == psutil.CONN_ESTABLISHED for each in running.net_connections(kind="tcp")) > 1
+    except psutil.Error:
+        return False
 
 
 def _is_daemon(process: psutil.Process) -> bool:

@@ -2,7 +2,7 @@
 
 A real Connect cluster is rolled from disabled over preparing to enabled by an Airflow DAG while connectors write; then
 one of its workers is killed, a connector is reconfigured, and every topic is compared with what was put in. Then a
-month of intervals is written by Spark, exactly once although drivers and workers die, and compared as well.
+month of intervals is written by Spark, exactly once although Spark and its workers die, and compared as well.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from airflow_eos_provider.lab.airflow_rest import AirflowRestError
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.record import LabOptions
 from airflow_eos_provider.lab.spark_class_data import ensure_spark_archive
+from airflow_eos_provider.lab.spark_connect import SparkConnect
 from airflow_eos_provider.lab.teardown import take_down as take_down_lab
 
 DAG_ID = "connect_exactly_once_upgrade"
@@ -164,6 +165,7 @@ class _Demo:
         self._up: Lab | None = None
         self._running_airflow: AirflowLab | None = None
         self._running_load: Load | None = None
+        self._shared_spark: SparkConnect | None = None
         self._summaries: Mapping[str, Mapping[str, Any]] = {}
 
     @property
@@ -180,6 +182,13 @@ class _Demo:
     def _load(self) -> Load:
         assert self._running_load is not None
         return self._running_load
+
+    @property
+    def _spark(self) -> SparkConnect:
+        """The server that the days share; it is started with them."""
+        if self._shared_spark is None:
+            self._shared_spark = self._lab.spark_connect()
+        return self._shared_spark
 
     def run(self) -> None:
         """Every part, in order; the topics are compared whatever became of the upgrade."""
@@ -250,7 +259,7 @@ class _Demo:
             ensure_spark_archive(self._screen.now)
             text = intervals.dag_file(self._flights_folder)
             (dags / f"{intervals.DAG_ID}.py").write_text(text, encoding="utf-8")
-            connections |= intervals.connections(lab)
+            connections |= intervals.connections(lab, self._spark)
         options = AirflowOptions(
             folder=self._folder / "airflow",
             dags_folder=dags,
@@ -368,8 +377,11 @@ class _Demo:
         )
         self._screen.load = str
         intervals.prepare(self._lab, self._flights_folder, days)
+        self._screen.now("a Spark Connect server starts, which all days share")
+        self._spark.start()
+        self._screen.say(f"Spark at {self._spark.url}")
         with self._airflow.rest() as rest:
-            backfill = intervals.Backfill(self._airflow, rest, self._screen, days)
+            backfill = intervals.Backfill(self._airflow, rest, self._screen, days, self._spark)
             try:
                 backfill.run()
             finally:  # of a backfill that failed, the intervals that were written are compared as well

@@ -36,6 +36,7 @@ from airflow_eos_provider.lab.ports import free_ports, require_free
 from airflow_eos_provider.lab.postgres import USER, Postgres
 from airflow_eos_provider.lab.record import LabOptions, LabRecord, write_atomically
 from airflow_eos_provider.lab.security import Principal, Security
+from airflow_eos_provider.lab.spark_connect import SparkConnect, spark_connect_pid_file
 from airflow_eos_provider.lab.status import LabStatus, look_at, process_of
 from airflow_eos_provider.lab.teardown import remove_folder, stop_all, take_down
 from airflow_eos_provider.lab.waiting import (
@@ -267,7 +268,9 @@ class Lab:
 
     def _known(self) -> list[ProcessIdentity]:
         """The processes that the lab knows to be its parts."""
-        processes = [process_of(part, self._record.token) for part in self._parts]
+        token = self._record.token
+        processes = [process_of(part, token) for part in self._parts]
+        processes.append(own_process(spark_connect_pid_file(self.root), token))
         return [each for each in (*processes, *(m.first_process for m in self.machines)) if each is not None]
 
     def _spawn(self, part: Broker | Issuer | Postgres | Worker) -> ProcessIdentity:
@@ -428,6 +431,11 @@ class Lab:
         if self.security is None:
             return None
         return Issuer(self.root, self.security, record.secured_ports[0].issuer, marker(self.root, record.token))
+
+    def spark_connect(self) -> SparkConnect:
+        """A Spark Connect server of this lab, on a port that is free now. It is no part that :meth:`up` starts."""
+        (port,) = free_ports(1)
+        return SparkConnect(self.root, port, marker(self.root, self._record.token), self._record.token)
 
     @property
     def token_servers(self) -> str:

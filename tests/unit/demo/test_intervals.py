@@ -44,7 +44,7 @@ def summaries(first: int, second: int) -> dict[str, dict[str, int]]:
 
 def report(values: Iterable[bytes], first: int = 2, second: int = 1) -> IntervalsReport:
     comparison, intervals = compare_days(drained(values), 2, summaries(first, second))
-    killed = [{"what": "worker"}, {"what": "driver"}]
+    killed = [{"what": "worker"}, {"what": "server"}]
     return IntervalsReport(days=2, intervals=intervals, comparison=comparison, killed=killed)
 
 
@@ -81,12 +81,12 @@ def test_a_complete_that_says_something_else_is_noticed() -> None:
 def test_a_demo_that_killed_nothing_proved_less_than_it_promised() -> None:
     found = report(FLIGHTS[:3])
     found.killed = [{"what": "worker"}]
-    assert found.promises()["a Spark driver and a Python worker were killed on the way"] is False
+    assert found.promises()["the Spark Connect server and a Python worker were killed on the way"] is False
 
 
-def test_of_few_days_the_driver_is_killed_first_since_its_next_try_has_a_worker_to_kill() -> None:
-    assert list(demo_intervals._killed_after(1).items()) == [("driver", 0), ("worker", 0)]
-    assert list(demo_intervals._killed_after(31).items()) == [("worker", 7), ("driver", 15)]
+def test_of_few_days_the_server_is_killed_first_since_the_next_tries_have_a_worker_to_kill() -> None:
+    assert list(demo_intervals._killed_after(1).items()) == [("server", 0), ("worker", 0)]
+    assert list(demo_intervals._killed_after(31).items()) == [("worker", 7), ("server", 15)]
 
 
 def test_without_days_nothing_is_promised() -> None:
