@@ -130,6 +130,8 @@ def wait_until_ready(
             return
         for part in parts:
             if not part.process.is_alive():
+                if not not_ready():  # an end that was awaited came between the two questions
+                    return
                 raise ended(f"{part.name} ended while it started. {part.end_of_log()}", remedy=f"Read {part.log}.")
         now = time.monotonic()
         if now - looked >= _LOOK_EVERY_SECONDS or not seen:

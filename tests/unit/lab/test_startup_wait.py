@@ -13,6 +13,7 @@ import pytest
 from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.lab.startup_wait import Activity, Part, Seen, StartupLimits, seen_now, wait_until_ready
 from airflow_eos_provider.processes import spawn
+from tests.waiting import until
 
 STARTUP_LIMITS = StartupLimits(idle_seconds=100, overall_seconds=1000)
 
@@ -113,3 +114,11 @@ def test_one_that_uses_the_cpu_is_waited_for_until_it_is_ready(begin: Begin) -> 
         StartupLimits(idle_seconds=60, overall_seconds=60),
     )
     assert busy.activity().log_bytes == first.log_bytes
+
+
+def test_an_end_that_is_awaited_and_comes_between_two_questions_is_no_failure(begin: Begin) -> None:
+    part = begin("migration", "print('done')")
+    until(lambda: not part.process.is_alive(), "its end", seconds=30)
+    answers = iter([("migration",), ()])
+    wait_until_ready([part], lambda: next(answers), StartupLimits(30, 60))
+    assert next(answers, None) is None
