@@ -31,6 +31,7 @@ from airflow_eos_provider.lab.spark_class_data import ensure_spark_archive, spar
 from airflow_eos_provider.lab.teardown import take_down
 from airflow_eos_provider.lab.waiting import wait_for_postgres
 from airflow_eos_provider.processes import ProcessIdentity, identify, spawn
+from tests import airflow_home as airflow_home  # before any import of Airflow
 from tests.forked import FORKS
 from tests.machines import need_machines
 from tests.needs import mark, require_needs

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import atexit
-import os
-import secrets
-import shutil
-import sys
-import tempfile
 from functools import cache
-
-# Airflow reads its home when it is first imported, so this stands before every import of it.
-if "airflow" not in sys.modules:
-    _HOME = tempfile.mkdtemp(prefix="eos-airflow-home-")
-    os.environ["AIRFLOW_HOME"] = _HOME
-    atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
-os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
-os.environ["AIRFLOW__API_AUTH__JWT_SECRET"] = secrets.token_hex(64)
 
 from airflow.api_fastapi.app import create_auth_manager
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
-from airflow.configuration import AIRFLOW_HOME
+from airflow.configuration import AIRFLOW_HOME as HOME_OF_AIRFLOW
 from airflow.utils.db import initdb
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from airflow_eos_provider.ui.plugin import URL_PREFIX, ExactlyOnceApp
+from tests.airflow_home import AIRFLOW_HOME
 
 #: The roles of Airflow's simple auth manager, and whether they may see connections.
 ROLES = {"viewer": False, "user": False, "op": True, "admin": True}
@@ -35,7 +22,7 @@ ROLES = {"viewer": False, "user": False, "op": True, "admin": True}
 @cache
 def auth_manager() -> SimpleAuthManager:
     """Airflow's simple one; its database is there then, too."""
-    assert "eos-airflow-home-" in str(AIRFLOW_HOME), f"the database in {AIRFLOW_HOME} is not the tests' own"
+    assert str(AIRFLOW_HOME) == HOME_OF_AIRFLOW, f"the database in {HOME_OF_AIRFLOW} is not the tests' own"
     initdb()
     manager = create_auth_manager()
     assert isinstance(manager, SimpleAuthManager)

@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import json
-import os
-import shutil
-import tempfile
-
-# Airflow reads its home when it is first imported.
-if "AIRFLOW_HOME" not in os.environ:
-    _HOME = tempfile.mkdtemp(prefix="eos-airflow-home-")
-    atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
-    os.environ["AIRFLOW_HOME"] = _HOME
-
 from pathlib import Path
 
 import pytest

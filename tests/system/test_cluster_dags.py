@@ -188,7 +188,8 @@ def lab(lab_factory: Callable[..., Lab]) -> Lab:
         mode=Mode.DISABLED,
         workers=2,
         rebalance_delay_ms=1000,
-        session_timeout_ms=6000,
+        # A suspended worker stays in the group for longer than a busy machine takes to start a task.
+        session_timeout_ms=120_000,
     )
 
 

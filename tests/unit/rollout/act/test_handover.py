@@ -36,7 +36,8 @@ from airflow_eos_provider.rollout.observe.topic_progress import Ends, Held, Memo
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
 NOW = 1_000_000.0
 TASK = "upgrade/manual/roll"
-LATER = time.time() + 3600.0
+#: The year 2100: no look at the hosts is due, however long the suite has been running.
+LATER = 4_102_444_800.0
 
 
 def gate_until(deadline: float = NOW + 60.0, **changes: Any) -> GateState:
