@@ -66,7 +66,7 @@ class Follower(Generic[T]):
         :raises ReadTimeoutError: an open transaction holds the reader back, there was too much, or another thread is
             still reading.
         """
-        if not self._lock.acquire(timeout=timeout_seconds):
+        if not self._lock.acquire(timeout=max(0.0, timeout_seconds)):
             raise ReadTimeoutError(
                 f"Topic {self.topic} is still being read by an earlier look.", remedy="Look again in a moment."
             )

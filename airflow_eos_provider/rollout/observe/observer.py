@@ -36,7 +36,11 @@ from airflow_eos_provider.rollout.observe.topic_watch import LogWatch
 T = TypeVar("T")
 
 #: One look takes at most so many seconds; what has not come by then is given up and named.
-LOOK_SECONDS = 15.0
+LOOK_SECONDS = 20.0
+
+#: The hosts, which are looked at side by side, get so many seconds of them: a machine that is far or busy takes several
+#: to let a command begin. What is read after them, for they name it, has the rest.
+HOSTS_SECONDS = 12.0
 
 #: A look whose parts do not fit together is repeated for so many seconds.
 SETTLE_SECONDS = 10.0
@@ -112,16 +116,21 @@ class Observer:
         """A look whose parts fit together; if they do not within ``seconds``, the last one: then that is a finding.
 
         A task that starts, a rebalance between two parts, a worker that was held up: a moment later that is over.
+
+        :param seconds: counted from the end of the first look, so one that was slow itself is repeated.
         """
         begun = time.monotonic()
+        settled_by: float | None = None
         while True:
             read_before = self._config_position()
             observation = self.observe()
-            took = time.monotonic() - begun
-            if observation.config is None and self._config_position() > read_before and took < FIRST_READ_SECONDS:
+            now = time.monotonic()
+            is_reading_on = observation.config is None and self._config_position() > read_before
+            if is_reading_on and now - begun < FIRST_READ_SECONDS:
                 continue  # a config topic of millions: each look reads on
-            if took >= seconds or not unsettled(observation):
+            if not unsettled(observation) or (settled_by is not None and now >= settled_by):
                 return observation
+            settled_by = settled_by or now + seconds
             time.sleep(_PAUSE_SECONDS)
 
     def _config_position(self) -> int:
@@ -256,9 +265,9 @@ class _Look:
 
     def _facts(self, worker_id: str, future: Future[HostFacts]) -> HostFacts:
         try:
-            return future.result(timeout=min(ANSWER_SECONDS, self._seconds_left()))
+            return future.result(timeout=max(0.0, self._begun + HOSTS_SECONDS - time.monotonic()))
         except TimeoutError:  # a file system that hangs, for one
-            why = f"its host could not be looked at within {ANSWER_SECONDS:g} s"
+            why = f"its host could not be looked at within {HOSTS_SECONDS:g} s"
             return self._observer.hosts[worker_id].unseen(why)
 
     def _answer(self, worker_id: str, future: Future[None]) -> _WorkerAnswer:

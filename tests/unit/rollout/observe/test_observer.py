@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -91,6 +92,7 @@ def no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observer_module, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(observer_module, "HOSTS_SECONDS", 0.5)
     monkeypatch.setattr(observer_module, "LAST_PART_SECONDS", 0.5)
 
 
@@ -120,7 +122,7 @@ def test_all_hosts_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
         all_looked_at.wait()
         return look(host)
 
-    monkeypatch.setattr(observer_module, "ANSWER_SECONDS", GIVE_UP_SECONDS)
+    monkeypatch.setattr(observer_module, "HOSTS_SECONDS", GIVE_UP_SECONDS)
     monkeypatch.setattr(ProcessHost, "observe", observe)
     nothing_listens = cluster_at(1)  # so the workers' own part takes no time
     problems = [worker.facts.problem or "" for worker in Observer(nothing_listens).observe().workers]
@@ -136,20 +138,32 @@ def test_a_worker_that_hangs_is_named_and_holds_nothing_else_up(silent: int) -> 
     assert observation.statuses_problem == "No worker answers, so connectors and tasks are not known."
 
 
-def test_a_host_that_hangs_is_named(silent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_that_hang_are_named_and_leave_time_for_what_is_read_after_them(
+    silent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     released = threading.Event()
+    given: list[float] = []
 
     def observe(host: ProcessHost) -> HostFacts:
         released.wait(GIVE_UP_SECONDS)
         return host.unseen("nobody looks")
 
+    def read(session: object, topic: str, timeout_seconds: float) -> None:
+        given.append(timeout_seconds)
+        raise UnreachableError("no broker")
+
     monkeypatch.setattr(ProcessHost, "observe", observe)
+    monkeypatch.setattr(observer_module, "LOOK_SECONDS", 6.0)
+    monkeypatch.setattr(observer_module, "internal_topics", lambda facts: InternalTopics("configs", "offsets"))
+    monkeypatch.setattr(observer_module, "read_cluster_state", read)
     try:
-        (worker,) = Observer(cluster_at(silent, workers=1)).observe().workers
+        workers = Observer(cluster_at(silent)).observe().workers
     finally:
         released.set()
-    assert worker.facts.problem == "its host could not be looked at within 0.5 s"
-    assert worker.mode.verdict.mode is None
+    assert {worker.facts.problem for worker in workers} == {"its host could not be looked at within 0.5 s"}
+    assert {worker.mode.verdict.mode for worker in workers} == {None}
+    (seconds,) = given
+    assert seconds > 0.0
 
 
 def test_a_part_that_does_not_come_is_given_up_at_the_looks_own_limit(
@@ -189,3 +203,18 @@ def test_a_config_topic_that_takes_several_looks_is_read_to_its_end(
 
     monkeypatch.setattr(observer_module, "read_cluster_state", read_on)
     assert remotely(cluster_at(silent, workers=1)).observe_settled(seconds=0.0).config is whole
+
+
+def test_a_slow_first_look_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A far or busy machine is slow while its programs are looked for, which is done once."""
+    slow = SimpleNamespace(config=object(), took_seconds=60.0)
+    quick = SimpleNamespace(config=object(), took_seconds=1.0)
+    looks = [slow, slow, quick]
+    monkeypatch.setattr(observer_module, "unsettled", lambda look: look is slow)
+    monkeypatch.setattr(observer_module, "_PAUSE_SECONDS", 0.0)
+    observer = remotely(cluster_at(1, workers=1))
+    monkeypatch.setattr(observer, "observe", lambda: looks.pop(0))
+    assert observer.observe_settled(seconds=60.0) is quick
+    looks[:] = [slow, slow, quick]
+    assert observer.observe_settled(seconds=0.0) is slow  # what stays so is a finding
+    assert looks == [quick]
