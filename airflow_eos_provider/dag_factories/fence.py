@@ -8,11 +8,15 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 
-from airflow_eos_provider.dag_factories.steps import REASON, TAKE_OVER, approval_arguments, run_params, triggered_dag
+from airflow_eos_provider.dag_factories.steps import (
+    TAKE_OVER,
+    approval_arguments,
+    chain_change,
+    run_params,
+    triggered_dag,
+)
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.operators.approval import PlanApprovalOperator
 from airflow_eos_provider.operators.connect_fence import ConnectFenceOperator, ConnectFencePlanOperator
-from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 
 SUBJECT = "Approve fencing rounds"
 
@@ -75,26 +79,15 @@ def fence_dag(
         doc=DOC.format(conn_id=conn_id),
         tags=tags,
     ) as dag:
-        planned = ConnectFencePlanOperator(
-            task_id="plan",
-            connectors="{{ params.connectors or '' }}",
-            pending="{{ params.pending }}",
-            pre_execute=refuse_unknown_conf,
-            **cluster,
-        )
-        approved = PlanApprovalOperator(
-            task_id="approve",
-            plan=planned.output,
-            reason=REASON,
-            **approval_arguments(approval, response_timeout=response_timeout, four_eyes=four_eyes, subject=SUBJECT),
-        )
-        fenced = ConnectFenceOperator(
+        chain_change(
+            ConnectFencePlanOperator,
+            ConnectFenceOperator,
             task_id="fence",
-            plan=planned.output,
-            approval=approved.output,
-            reason=REASON,
-            take_over=TAKE_OVER,
-            **cluster,
+            common=cluster,
+            plan={"connectors": "{{ params.connectors or '' }}", "pending": "{{ params.pending }}"},
+            change={"take_over": TAKE_OVER},
+            approval=approval_arguments(
+                approval, response_timeout=response_timeout, four_eyes=four_eyes, subject=SUBJECT
+            ),
         )
-        planned >> approved >> fenced
     return dag

@@ -8,11 +8,9 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 
-from airflow_eos_provider.dag_factories.steps import REASON, approval_arguments, reason_param, triggered_dag
+from airflow_eos_provider.dag_factories.steps import approval_arguments, chain_change, reason_param, triggered_dag
 from airflow_eos_provider.hooks.pipeline import DEFAULT_GROUP_ID, DEFAULT_KAFKA_CONN_ID
-from airflow_eos_provider.operators.approval import PlanApprovalOperator
 from airflow_eos_provider.operators.interval_abandon import IntervalAbandonOperator, IntervalAbandonPlanOperator
-from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 
 SUBJECT = "Approve that an interval run is given up"
 
@@ -76,15 +74,13 @@ def interval_abandon_dag(
         doc=DOC.format(group_id=group_id),
         tags=tags,
     ) as dag:
-        planned = IntervalAbandonPlanOperator(task_id="plan", pre_execute=refuse_unknown_conf, **asked)
-        approved = PlanApprovalOperator(
-            task_id="approve",
-            plan=planned.output,
-            reason=REASON,
-            **approval_arguments(approval, response_timeout=response_timeout, four_eyes=four_eyes, subject=SUBJECT),
+        chain_change(
+            IntervalAbandonPlanOperator,
+            IntervalAbandonOperator,
+            task_id="abandon",
+            common=asked,
+            approval=approval_arguments(
+                approval, response_timeout=response_timeout, four_eyes=four_eyes, subject=SUBJECT
+            ),
         )
-        given_up = IntervalAbandonOperator(
-            task_id="abandon", plan=planned.output, approval=approved.output, reason=REASON, **asked
-        )
-        planned >> approved >> given_up
     return dag

@@ -8,13 +8,17 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 
-from airflow_eos_provider.dag_factories.steps import REASON, TAKE_OVER, approval_arguments, run_params, triggered_dag
+from airflow_eos_provider.dag_factories.steps import (
+    TAKE_OVER,
+    approval_arguments,
+    chain_change,
+    run_params,
+    triggered_dag,
+)
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.offsets.verbs.request import Verb
-from airflow_eos_provider.operators.approval import PlanApprovalOperator
 from airflow_eos_provider.operators.connect_offsets import ConnectOffsetsOperator, ConnectOffsetsPlanOperator
-from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 
 SUBJECT = "Approve a change of source offsets"
 
@@ -81,28 +85,20 @@ def offsets_dag(
         tags=tags,
     ) as dag:
         names = ("connector", "where", "offsets", "file", "from_elsewhere", "source", "to", "topic")
-        planned = ConnectOffsetsPlanOperator(
-            task_id="plan",
-            verb="{{ params.action }}",
-            **{name: f"{{{{ params.{name} or '' }}}}" for name in names},
-            pre_execute=refuse_unknown_conf,
-            **topics,
-        )
-        approved = PlanApprovalOperator(
-            task_id="approve",
-            plan=planned.output,
-            reason=REASON,
-            **approval_arguments(approval, response_timeout=response_timeout, four_eyes=four_eyes, subject=SUBJECT),
-        )
-        changed = ConnectOffsetsOperator(
+        chain_change(
+            ConnectOffsetsPlanOperator,
+            ConnectOffsetsOperator,
             task_id="change",
-            plan=planned.output,
-            approval=approved.output,
-            reason=REASON,
-            take_over=TAKE_OVER,
-            **topics,
+            common=topics,
+            plan={
+                "verb": "{{ params.action }}",
+                **{name: f"{{{{ params.{name} or '' }}}}" for name in names},
+            },
+            change={"take_over": TAKE_OVER},
+            approval=approval_arguments(
+                approval, response_timeout=response_timeout, four_eyes=four_eyes, subject=SUBJECT
+            ),
         )
-        planned >> approved >> changed
     return dag
 
 

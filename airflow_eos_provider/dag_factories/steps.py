@@ -96,6 +96,37 @@ def reason_param(reason: str, what: str) -> dict[str, Param]:
     }
 
 
+def chain_change(
+    plans: type[BaseOperator],
+    changes: type[BaseOperator],
+    *,
+    task_id: str,
+    common: Mapping[str, Any],
+    approval: Mapping[str, Any],
+    plan: Mapping[str, Any] | None = None,
+    change: Mapping[str, Any] | None = None,
+) -> None:
+    """Within a DAG: plan, approval, change.
+
+    :param plans: the operator that makes the plan; and the one that carries it out.
+    :param task_id: of the change.
+    :param common: arguments of both.
+    :param approval: arguments of the approval.
+    :param plan: arguments of the plan alone; and of the change alone.
+    """
+    planned = plans(task_id="plan", pre_execute=refuse_unknown_conf, **common, **(plan or {}))
+    approved = PlanApprovalOperator(task_id="approve", plan=planned.output, reason=REASON, **approval)
+    changed = changes(
+        task_id=task_id,
+        plan=planned.output,
+        approval=approved.output,
+        reason=REASON,
+        **common,
+        **(change or {}),
+    )
+    planned >> approved >> changed
+
+
 def chain_rolls(
     modes: Sequence[Mode],
     *,

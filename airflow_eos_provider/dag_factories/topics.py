@@ -8,11 +8,15 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 
-from airflow_eos_provider.dag_factories.steps import REASON, TAKE_OVER, approval_arguments, run_params, triggered_dag
+from airflow_eos_provider.dag_factories.steps import (
+    TAKE_OVER,
+    approval_arguments,
+    chain_change,
+    run_params,
+    triggered_dag,
+)
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.operators.approval import PlanApprovalOperator
 from airflow_eos_provider.operators.connect_topics import ConnectTopicsOperator, ConnectTopicsPlanOperator
-from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 
 SUBJECT = "Approve changes of internal topics"
 
@@ -93,20 +97,14 @@ def topics_dag(
             "status_topic": status_topic,
             **{name: f"{{{{ params.{name} or '' }}}}" for name in ("own_topics", "partitions", "replication_factor")},
         }
-        planned = ConnectTopicsPlanOperator(task_id="plan", pre_execute=refuse_unknown_conf, **asked)
-        approved = PlanApprovalOperator(
-            task_id="approve",
-            plan=planned.output,
-            reason=REASON,
-            **approval_arguments(approval, response_timeout=response_timeout, four_eyes=four_eyes, subject=SUBJECT),
-        )
-        created = ConnectTopicsOperator(
+        chain_change(
+            ConnectTopicsPlanOperator,
+            ConnectTopicsOperator,
             task_id="create",
-            plan=planned.output,
-            approval=approved.output,
-            reason=REASON,
-            take_over=TAKE_OVER,
-            **asked,
+            common=asked,
+            change={"take_over": TAKE_OVER},
+            approval=approval_arguments(
+                approval, response_timeout=response_timeout, four_eyes=four_eyes, subject=SUBJECT
+            ),
         )
-        planned >> approved >> created
     return dag

@@ -8,10 +8,8 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 
-from airflow_eos_provider.dag_factories.steps import REASON, approval_arguments, reason_param, triggered_dag
+from airflow_eos_provider.dag_factories.steps import approval_arguments, chain_change, reason_param, triggered_dag
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.operators.approval import PlanApprovalOperator
-from airflow_eos_provider.operators.run_conf import refuse_unknown_conf
 from airflow_eos_provider.operators.transaction_abort import TransactionAbortOperator, TransactionAbortPlanOperator
 
 SUBJECT = "Approve the end of a hanging transaction"
@@ -86,15 +84,13 @@ def transaction_abort_dag(
         doc=DOC.format(conn_id=conn_id),
         tags=tags,
     ) as dag:
-        planned = TransactionAbortPlanOperator(task_id="plan", pre_execute=refuse_unknown_conf, **asked)
-        approved = PlanApprovalOperator(
-            task_id="approve",
-            plan=planned.output,
-            reason=REASON,
-            **approval_arguments(approval, response_timeout=response_timeout, four_eyes=four_eyes, subject=SUBJECT),
+        chain_change(
+            TransactionAbortPlanOperator,
+            TransactionAbortOperator,
+            task_id="abort",
+            common=asked,
+            approval=approval_arguments(
+                approval, response_timeout=response_timeout, four_eyes=four_eyes, subject=SUBJECT
+            ),
         )
-        ended = TransactionAbortOperator(
-            task_id="abort", plan=planned.output, approval=approved.output, reason=REASON, **asked
-        )
-        planned >> approved >> ended
     return dag

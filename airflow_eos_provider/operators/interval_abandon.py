@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
 from airflow_eos_provider.errors import PlanMovedError, RefusedError
 from airflow_eos_provider.hooks.pipeline import DEFAULT_GROUP_ID, DEFAULT_KAFKA_CONN_ID, find_pipeline, run_of
-from airflow_eos_provider.operators.approved import NOBODY_ASKED, actor_of, require_approved
-from airflow_eos_provider.operators.failures import no_retry_where_pointless
+from airflow_eos_provider.operators.shown_change import APPROVED_FIELDS, ShownChangeOperator, ShownPlanOperator
 from airflow_eos_provider.operators.shown_plan import ShownDocument
 from airflow_eos_provider.plan_hash import hash_of
 
@@ -76,23 +74,18 @@ class _AbandonOperator(BaseOperator):
         return pipeline, run, ShownDocument(f"Give up the interval run {run.name}?", lines, hash_of(rests_on))
 
 
-class IntervalAbandonPlanOperator(_AbandonOperator):
+class IntervalAbandonPlanOperator(ShownPlanOperator, _AbandonOperator):
     """Plan to give an interval run up. Nothing is changed.
 
     :returns: the plan, as :class:`~airflow_eos_provider.operators.shown_plan.ShownDocument` gives it.
     :raises AirflowFailException: nothing is on record, a slice is committed, or the interval is complete.
     """
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        with no_retry_where_pointless():
-            _, _, document = self._look(context)
-        self.log.info("Plan %s", document.hash)
-        for line in document.lines:
-            self.log.info("%s", one_line(line, LINE_CHARACTERS))
-        return document.to_dict()
+    def shown(self, context: Context) -> ShownDocument:
+        return self._look(context)[2]
 
 
-class IntervalAbandonOperator(_AbandonOperator):
+class IntervalAbandonOperator(ShownChangeOperator, _AbandonOperator):
     """Give the run up as approved. The coordinator looks once more behind its fencing, and refuses what is committed.
 
     :param plan: the plan as :class:`IntervalAbandonPlanOperator` returns it. The other parameters are those it had.
@@ -103,26 +96,16 @@ class IntervalAbandonOperator(_AbandonOperator):
     :raises AirflowFailException: refused, or begun anew since it was planned; nothing was changed then.
     """
 
-    template_fields: Sequence[str] = (*_AbandonOperator.template_fields, "plan", "approval", "reason")
+    template_fields: Sequence[str] = (*_AbandonOperator.template_fields, *APPROVED_FIELDS)
 
-    def __init__(self, *, plan: Any, approval: Any = NOBODY_ASKED, reason: str = "", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.plan = plan
-        self.approval = approval
-        self.reason = reason
-
-    def execute(self, context: Context) -> dict[str, Any]:
+    def carry_out(self, approved: ShownDocument, context: Context) -> dict[str, Any]:
         from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 
-        with no_retry_where_pointless():
-            approved = ShownDocument.from_dict(self.plan)
-            require_approved(self.approval, approved.hash)
-            self.log.info("%s: %s", actor_of(self.approval, context), one_line(self.reason, LINE_CHARACTERS))
-            pipeline, run, now = self._look(context)
-            if now.plan_hash != approved.plan_hash:
-                raise PlanMovedError(
-                    f"{run} was begun anew since the plan was made. Nothing was changed.", remedy="Start a new run."
-                )
-            with Coordinator(pipeline, run, report=lambda line: self.log.info("%s", line)) as coordinator:
-                coordinator.abandon()
+        pipeline, run, now = self._look(context)
+        if now.plan_hash != approved.plan_hash:
+            raise PlanMovedError(
+                f"{run} was begun anew since the plan was made. Nothing was changed.", remedy="Start a new run."
+            )
+        with Coordinator(pipeline, run, report=self.report) as coordinator:
+            coordinator.abandon()
         return {"run": run.name, "abandoned": True}

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
+from airflow_eos_provider.data_text import one_line
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.links.operator_links import ClusterPageLink
-from airflow_eos_provider.operators.approved import NOBODY_ASKED, actor_of, is_true, require_approved
-from airflow_eos_provider.operators.failures import no_retry_where_pointless
+from airflow_eos_provider.operators.approved import is_true
+from airflow_eos_provider.operators.shown_change import APPROVED_FIELDS, ShownChangeOperator, ShownPlanOperator
 from airflow_eos_provider.operators.shown_plan import ShownDocument
 
 if TYPE_CHECKING:
@@ -68,25 +68,21 @@ class _AbortOperator(BaseOperator):
             yield Aborter(session.kafka, place, start, fence=is_true(self.fence))
 
 
-class TransactionAbortPlanOperator(_AbortOperator):
+class TransactionAbortPlanOperator(ShownPlanOperator, _AbortOperator):
     """Plan the end of the transaction that hangs in one partition. Nothing is changed.
 
     :returns: the plan, as :class:`~airflow_eos_provider.operators.shown_plan.ShownDocument` gives it.
     :raises AirflowFailException: none hangs there, or several, or it may be alive; with the reason.
     """
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        with no_retry_where_pointless(), self.aborter() as aborter:
+    def shown(self, context: Context) -> ShownDocument:
+        with self.aborter() as aborter:
             plan = aborter.plan()
         question = f"End the transaction that hangs in {one_line(self.topic)}-{self.partition}?"
-        document = ShownDocument(question, tuple(plan.lines()), plan.hash)
-        self.log.info("Plan %s", document.hash)
-        for line in document.lines:
-            self.log.info("%s", one_line(line, LINE_CHARACTERS))
-        return document.to_dict()
+        return ShownDocument(question, tuple(plan.lines()), plan.hash)
 
 
-class TransactionAbortOperator(_AbortOperator):
+class TransactionAbortOperator(ShownChangeOperator, _AbortOperator):
     """End the transaction as approved. Its records in that partition are given up for good.
 
     :param plan: the plan as :class:`TransactionAbortPlanOperator` returns it. The other parameters are those it had.
@@ -97,21 +93,11 @@ class TransactionAbortOperator(_AbortOperator):
     :raises AirflowFailException: refused, or another transaction hangs there now; nothing was changed then.
     """
 
-    template_fields: Sequence[str] = (*_AbortOperator.template_fields, "plan", "approval", "reason")
+    template_fields: Sequence[str] = (*_AbortOperator.template_fields, *APPROVED_FIELDS)
 
-    def __init__(self, *, plan: Any, approval: Any = NOBODY_ASKED, reason: str = "", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.plan = plan
-        self.approval = approval
-        self.reason = reason
-
-    def execute(self, context: Context) -> dict[str, Any]:
-        with no_retry_where_pointless():
-            document = ShownDocument.from_dict(self.plan)
-            require_approved(self.approval, document.hash)
-            self.log.info("%s: %s", actor_of(self.approval, context), one_line(self.reason, LINE_CHARACTERS))
-            with self.aborter() as aborter:
-                return aborter.apply(document.plan_hash).to_dict()
+    def carry_out(self, approved: ShownDocument, context: Context) -> dict[str, Any]:
+        with self.aborter() as aborter:
+            return aborter.apply(approved.plan_hash).to_dict()
 
 
 def _number(name: str, value: int | str) -> int:
