@@ -193,7 +193,7 @@ def _test_of(identity: ProcessIdentity) -> str:
 
 def _stays(identity: ProcessIdentity) -> bool:
     """Whether the process is there to stay; one that is ending gets the time that a busy machine needs for it."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while identity.is_alive():
         if time.monotonic() > deadline:
             return True

@@ -27,7 +27,7 @@ from types import ModuleType
 _REQUEST_BYTES = 128 * 1024
 
 #: How long the imports, and a fork, may take, seconds.
-_START_SECONDS = 120.0
+_START_SECONDS = 600.0
 
 #: The consoles are made with the imports, so all commands have the same width.
 COLUMNS = "200"

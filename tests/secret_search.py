@@ -77,7 +77,7 @@ def search_temporary_files(found: Found) -> None:
 
 def search_topics(found: Found, lab: Lab) -> None:
     """Every record of every topic, aborted ones included; the place is the topic."""
-    for topic in QuietAdmin(lab.kafka).client.list_topics(timeout=10).topics:
+    for topic in QuietAdmin(lab.kafka).client.list_topics(timeout=180).topics:
         records: list[LogRecord] = []
         scan_to_end(lab.kafka, topic, records.extend, isolation="read_uncommitted", headers=True)
         for record in records:
@@ -110,7 +110,7 @@ class CommandLines:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._ended.set()
-        self._thread.join(timeout=30)
+        self._thread.join(timeout=180)
 
     def _run(self) -> None:
         while not self._ended.wait(_EVERY_SECONDS):

@@ -5,21 +5,31 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+#: A machine that is slow, or busy with other files of the suite, gets so many times the seconds of a quiet one. A wait
+#: ends with its event, so that costs nothing but where the event never comes.
+PATIENCE = 4
 
-def until(condition: Callable[[], object], what: str, *, seconds: float, pause: float = 0.05) -> None:
+#: Without a pause of its own, a wait looks less often the longer it has lasted, down to once in so many seconds: a look
+#: takes the CPU of what it waits for.
+_LONGEST_PAUSE_SECONDS = 0.3
+
+
+def until(condition: Callable[[], object], what: str, *, seconds: float, pause: float | None = None) -> None:
     """Look again and again until the condition holds.
 
     :param condition: what is looked at; it holds once its result is true.
     :param what: what is waited for, for the message of a wait in vain.
-    :param seconds: how long at most.
-    :param pause: between two looks at least, seconds; and twice as long as a look takes, so that a wait does not take
-        the time of what it waits for.
+    :param seconds: how long at most on a quiet machine; see :data:`PATIENCE`.
+    :param pause: between two looks at least, seconds; what holds for a moment only needs a short one. A pause is twice
+        as long as a look takes at least.
     """
-    deadline = time.monotonic() + seconds
+    begun = time.monotonic()
+    deadline = begun + PATIENCE * seconds
     while True:
-        begun = time.monotonic()
+        look = time.monotonic()
         if condition():
             return
         now = time.monotonic()
-        assert now < deadline, f"waited {seconds:.0f} s in vain for {what}"
-        time.sleep(max(pause, 2 * (now - begun)))
+        assert now < deadline, f"waited {now - begun:.0f} s in vain for {what}"
+        own = min(max(0.05, (now - begun) / 20), _LONGEST_PAUSE_SECONDS) if pause is None else pause
+        time.sleep(max(own, 2 * (now - look)))

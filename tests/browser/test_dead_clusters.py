@@ -20,7 +20,7 @@ from tests.chromium import need_chromium
 from tests.page import auth_manager, token_of
 from tests.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 #: Of waits that end much sooner, milliseconds.
 LONG_MS = 240_000

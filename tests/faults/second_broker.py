@@ -45,7 +45,7 @@ def second_broker_of(broker: Broker, pipeline: Any) -> Iterator[SecondBroker]:
     formatting = second._command(
         "kafka.tools.StorageTool", ["format", "-t", broker.cluster_id, "-c", str(second.config)]
     )
-    subprocess.run(formatting, check=True, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    subprocess.run(formatting, check=True, stdin=subprocess.DEVNULL, capture_output=True, timeout=180)
     node = SecondBroker(second)
     node.start()
     try:

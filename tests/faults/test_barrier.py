@@ -67,7 +67,7 @@ def _look_for_the_lost_marker(pipeline: Any) -> None:
 
 
 def _wait_for_leader(pipeline: Any, leader: int) -> None:
-    admin, deadline = QuietAdmin(pipeline.kafka), time.monotonic() + 180
-    while admin.client.list_topics(timeout=20).topics[pipeline.topic].partitions[0].leader != leader:
+    admin, deadline = QuietAdmin(pipeline.kafka), time.monotonic() + 600
+    while admin.client.list_topics(timeout=180).topics[pipeline.topic].partitions[0].leader != leader:
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -76,22 +76,22 @@ class Brokers:
 
     def leader(self, topic: str, partition: int) -> int:
         """Who leads a partition now; -1 for nobody."""
-        leader = self.admin.list_topics(topic, timeout=60).topics[topic].partitions[partition].leader
+        leader = self.admin.list_topics(topic, timeout=180).topics[topic].partitions[partition].leader
         return leader - 1 if leader > 0 else -1
 
     def coordinator(self, transactional_id: str) -> int:
         """Who coordinates a transactional id: the leader of its partition of the transaction log."""
-        partitions = len(self.admin.list_topics(_TRANSACTION_STATE, timeout=60).topics[_TRANSACTION_STATE].partitions)
+        partitions = len(self.admin.list_topics(_TRANSACTION_STATE, timeout=180).topics[_TRANSACTION_STATE].partitions)
         return self.leader(_TRANSACTION_STATE, abs(java_hash(transactional_id)) % partitions)
 
     def wait_until_whole(self) -> None:
         """Start who is dead; return when every copy has caught up and every broker leads what it led at first."""
         for index in range(3):
             self.lab.start_broker(index)
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + 600
         while not_yet := [
             f"{topic.topic}-{number}"
-            for topic in self.admin.list_topics(timeout=60).topics.values()
+            for topic in self.admin.list_topics(timeout=180).topics.values()
             for number, partition in topic.partitions.items()
             if len(partition.isrs) < len(partition.replicas) or partition.leader != partition.replicas[0]
         ]:
@@ -249,7 +249,7 @@ def test_fencing_by_several_coordinators_returns_only_after_all_markers(brokers:
             answer.result(timeout=2)  # the paused one keeps its partitions for seven seconds at least
         woken = time.time() * 1000
         brokers.wake(paused)
-        assert set(answer.result(timeout=60)) == set(ids)
+        assert set(answer.result(timeout=180)) == set(ids)
         marked = {partition: client.active_producers(topic, [partition]) for partition in range(3)}
     assert all(p.transaction_start_offset is None for producers in marked.values() for p in producers)
     assert all(p.last_timestamp_ms >= woken for p in marked.pop(paused))

@@ -79,7 +79,7 @@ def _wait_for_markers(story: Any) -> None:
     before its partitions have leaders, and leaves them out (KAFKA-20734): no run can be completed then, as
     ``test_barrier.py`` shows.
     """
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     with TransactionsClient(story.pipeline.kafka) as client:
         while any(listed.state is TransactionState.PREPARE_COMMIT for listed in client.list(story.pipeline.group_id)):
             assert time.monotonic() < deadline

@@ -65,7 +65,7 @@ class _Chaos:
 
 
 @pytest.mark.parametrize("intervals", [pytest.param(15), pytest.param(INTERVALS, marks=[pytest.mark.slow])])
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_random_kills_lose_and_double_nothing(story: Any, days: Callable[..., Run], intervals: int, seed: int) -> None:
     # What the dead leave open holds up the other intervals until then.
     story.control_timeout_ms = 3_000

@@ -29,6 +29,7 @@ from airflow_eos_provider.processes import identify
 from airflow_eos_provider.rollout.controller import Controller
 from tests import seen
 from tests.forked import COLUMNS, FORKS
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +40,7 @@ PROGRAM_MODULE = "tests.faults.eos_at_a_moment"
 REFUSED, UNREACHABLE, FENCED = 3, 6, 7
 
 #: What has not ended or come by then hangs; a roll of two workers takes its time on a busy machine. Seconds.
-DEADLINE_SECONDS = 240.0
+DEADLINE_SECONDS = 300.0
 
 #: A lease that a test can wait out; it is not renewed while its owner is suspended. It has to cover an act: the stop's
 #: grace and the two seconds of ``eos_at_a_moment.py``.
@@ -283,7 +284,4 @@ def wait_until_lease_is_over(rolls: Rolls) -> None:
 
 
 def wait_for(what: str, condition: Callable[[], bool], seconds: float = DEADLINE_SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.2)
+    until(condition, what, seconds=seconds, pause=0.2)

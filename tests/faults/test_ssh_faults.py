@@ -50,7 +50,7 @@ PROGRAM = Path(__file__).with_name("eos_at_a_moment.py")
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 
 #: What has not come by then does not come; for a machine that does much else. Seconds.
-DEADLINE_SECONDS = 240.0
+DEADLINE_SECONDS = 300.0
 
 #: A gate that is quick to pass, and is not given up because the machine does much else.
 QUICK = RolloutSettings(polls=2, poll_interval_seconds=0.3, hold_seconds=1.0, gate_timeout_seconds=DEADLINE_SECONDS)

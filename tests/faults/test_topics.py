@@ -101,13 +101,13 @@ def test_a_row_goes_to_the_partition_that_javas_producer_gives_its_key(make_pipe
 
 
 def topics_of(pipeline: Pipeline) -> set[str]:
-    return set(QuietAdmin(pipeline.kafka).client.list_topics(timeout=20).topics)
+    return set(QuietAdmin(pipeline.kafka).client.list_topics(timeout=180).topics)
 
 
 def delete(pipeline: Pipeline, topic: str) -> None:
     admin = QuietAdmin(pipeline.kafka)
-    admin.answer(admin.client.delete_topics([topic], operation_timeout=20)[topic], f"deleting {topic}")
-    deadline = time.monotonic() + 120
+    admin.answer(admin.client.delete_topics([topic], operation_timeout=180)[topic], f"deleting {topic}")
+    deadline = time.monotonic() + 600
     while topic in topics_of(pipeline):
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -118,7 +118,7 @@ def create(pipeline: Pipeline, topic: str, partitions: int = 3, **config: str) -
     named = {name.replace("_", "."): value for name, value in config.items()}
     new = NewTopic(topic, num_partitions=partitions, config=named)
     admin.answer(admin.client.create_topics([new])[topic], f"creating {topic}")
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while topic not in topics_of(pipeline):
         assert time.monotonic() < deadline
         time.sleep(0.02)

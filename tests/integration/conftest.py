@@ -123,7 +123,7 @@ class Load:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(timeout=30)
+        self._thread.join(timeout=180)
         assert not self._thread.is_alive()
 
     def _write(self) -> None:
@@ -144,12 +144,12 @@ class Load:
         more = self.written + 10
         self._await(lambda: self.written > more, "a second of load after the roll")
         self._stop.set()
-        self._thread.join(timeout=30)
+        self._thread.join(timeout=180)
         self._await(lambda: self.delivered() >= self.written, "every line is delivered")
         kafka = self.lab.cluster().kafka
         return compare(expected_from_file(self.file), drain(kafka, self.topic), since_ms=since_ms)
 
-    def _await(self, condition: Callable[[], bool], what: str, seconds: float = 180.0) -> None:
+    def _await(self, condition: Callable[[], bool], what: str, seconds: float = 600.0) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, f"not within {seconds} s: {what} ({self.written} lines written)"

@@ -88,4 +88,4 @@ def verify_partitions(lab: Lab, enabled: bool) -> None:
     )
     broker = ConfigResource(ResourceType.BROKER, str(lab.broker.number), incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers})
-    admin.incremental_alter_configs([broker])[broker].result(timeout=30)
+    admin.incremental_alter_configs([broker])[broker].result(timeout=180)

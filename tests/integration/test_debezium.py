@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -20,11 +19,12 @@ from airflow_eos_provider.demo.oracle import Comparison, Expected, compare, drai
 from airflow_eos_provider.lab.jars import ensure_jars
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.postgres import USER, Postgres
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 PLUGIN = "debezium-postgres-3.5.0.Final"
 CONNECTOR = "shop"
@@ -93,7 +93,7 @@ class Orders:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._running.set()
-        self._thread.join(timeout=30)
+        self._thread.join(timeout=180)
         assert not self._thread.is_alive()
 
     def resume(self) -> None:
@@ -141,10 +141,7 @@ class Orders:
 
 
 def wait_for(what: str, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {SECONDS:.0f} s: {what}"
-        time.sleep(0.3)
+    until(condition, what, seconds=SECONDS, pause=0.3)
 
 
 def worker_of_the_task(lab: Lab) -> int | None:

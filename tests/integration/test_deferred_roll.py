@@ -72,7 +72,7 @@ def process_of(lab: Lab, task: str = TASK) -> Controller:
 def wait_elsewhere(lab: Lab, wait: GateState, until: str = "") -> tuple[str, GateState]:
     """What a trigger does, until it has a reason to resume the task."""
     look = GateLook(lab.cluster(), GateState.from_dict(wait.to_dict()), TASK)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while (reason := look.look()) is None:
         assert time.monotonic() < deadline, look.status_line
         time.sleep(0.3)

@@ -11,7 +11,6 @@ import json
 import re
 import shlex
 import signal
-import time
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +31,7 @@ from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.integration.older_worker import BEFORE_KIP_618, replace_by_older
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -89,8 +89,8 @@ class Traces:
 
 def traces(lab: Lab) -> Traces:
     admin = QuietAdmin(lab.cluster().kafka)
-    names = admin.client.list_topics(timeout=20).topics
-    groups = admin.answer(admin.client.list_consumer_groups(request_timeout=20), "listing the groups").valid
+    names = admin.client.list_topics(timeout=180).topics
+    groups = admin.answer(admin.client.list_consumer_groups(request_timeout=180), "listing the groups").valid
     return Traces(
         frozenset(name for name in names if name.startswith(("eos", lab.group_id, "__"))),
         frozenset(path.name for path in lab.root.iterdir() if ".eos-" in path.name),
@@ -98,11 +98,8 @@ def traces(lab: Lab) -> Traces:
     )
 
 
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 180.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.2)
+def wait_for(what: str, condition: Callable[[], bool], seconds: float = 600.0) -> None:
+    until(condition, what, seconds=seconds, pause=0.2)
 
 
 def text_of(numbers: range) -> str:

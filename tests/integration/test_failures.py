@@ -19,6 +19,7 @@ from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.drift.findings import findings
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -54,11 +55,8 @@ def observer(lab: Lab) -> Iterator[Observer]:
         yield found
 
 
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 180.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.3)
+def wait_for(what: str, condition: Callable[[], bool], seconds: float = 600.0) -> None:
+    until(condition, what, seconds=seconds, pause=0.3)
 
 
 def append(lab: Lab, name: str) -> None:
@@ -149,7 +147,7 @@ def test_a_trace_that_holds_secrets_is_shown_and_kept_without_them(lab: Lab, obs
     with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
         rest.create("leaky", config)
     wait_for("leaky fails", lambda: state(lab, "leaky") == "FAILED")
-    raw = httpx.get(f"{lab.connect_urls[0]}/connectors/leaky/status", trust_env=False, timeout=20).text
+    raw = httpx.get(f"{lab.connect_urls[0]}/connectors/leaky/status", trust_env=False, timeout=180).text
     assert known in raw
     assert unknown in raw
     observation = observer.observe()

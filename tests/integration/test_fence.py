@@ -46,7 +46,7 @@ pytestmark = pytest.mark.slow
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 TESTABLE_SOURCE = "org.apache.kafka.connect.integration.TestableSourceConnector"
-DEADLINE_SECONDS = 120.0
+DEADLINE_SECONDS = 300.0
 
 #: A file source that has read all of its file, so that its task runs and writes nothing.
 IDLE = "idle"

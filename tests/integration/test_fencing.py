@@ -74,7 +74,7 @@ def open_partitions(admin: AdminClient, topic: str) -> int:
 
     def ends(isolation: IsolationLevel) -> list[int]:
         asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(PARTITIONS)}
-        futures = admin.list_offsets(asked, isolation_level=isolation, request_timeout=10)
+        futures = admin.list_offsets(asked, isolation_level=isolation, request_timeout=180)
         return [future.result().offset for future in futures.values()]
 
     # The stable ends first: asked the other way round, a marker written in between would look open for ever.

@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -33,6 +32,7 @@ from airflow_eos_provider.lab.worker import MAIN_CLASS as WORKER
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.plan.plan import Plan
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -179,7 +179,7 @@ class Foreign:
                 found.append((str(self.loop) not in words, process))
         for _, process in sorted(found, key=lambda pair: pair[0]):
             process.kill()
-        psutil.wait_procs([process for _, process in found], timeout=60)
+        psutil.wait_procs([process for _, process in found], timeout=180)
 
     def eos(self, moment: str, *arguments: str, expect: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
@@ -233,11 +233,8 @@ def is_healthy(url: str) -> bool:
         return False
 
 
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 180.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.3)
+def wait_for(what: str, condition: Callable[[], bool], seconds: float = 600.0) -> None:
+    until(condition, what, seconds=seconds, pause=0.3)
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,7 @@ class Gate:
     def look(self) -> Checks:
         return {check.name: check for check in evaluate(self.expectation, self.observer.observe())}
 
-    def until(self, holds: Callable[[Checks], bool], what: str, seconds: float = 180.0) -> Checks:
+    def until(self, holds: Callable[[Checks], bool], what: str, seconds: float = 600.0) -> Checks:
         deadline = time.monotonic() + seconds
         while not holds(checks := self.look()):
             shown = "\n".join(map(str, checks.values()))
@@ -172,7 +172,7 @@ def source_file(lab: Lab, connector: str) -> Path:
 
 
 def until_each_worker_has_a_task(observer: Observer) -> Observation:
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + 600
     while True:
         seen = observer.observe()
         tracked = seen.logs is not None and set(SOURCES) <= set(seen.logs.movements) and seen.logs.held
@@ -189,13 +189,13 @@ def deliver(lab: Lab, connector: str) -> None:
     consumer = Consumer({"bootstrap.servers": lab.bootstrap_servers, **uncommitted})
 
     def size() -> int:
-        return sum(consumer.get_watermark_offsets(TopicPartition(connector, n), timeout=20)[1] for n in range(2))
+        return sum(consumer.get_watermark_offsets(TopicPartition(connector, n), timeout=180)[1] for n in range(2))
 
     try:
         before = size()
         with source_file(lab, connector).open("a", encoding="utf-8") as file:
             file.write("another line\n")
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + 600
         while size() == before:
             assert time.monotonic() < deadline, f"{connector} delivers nothing"
             time.sleep(0.1)

@@ -111,7 +111,7 @@ def test_a_login_without_rights_is_given_the_missing_lines_and_with_them_all_pas
 def test_the_printed_lines_allow_nothing_else(lab: Lab, described: Path, words: str) -> None:
     allow(lab, printed(described))
     ssh = ["ssh", "-F", str(MachineLogin(lab.root).config), "-o", "BatchMode=yes", "connect-1"]
-    refused = subprocess.run([*ssh, f"sudo -n {words}"], capture_output=True, text=True, timeout=60)
+    refused = subprocess.run([*ssh, f"sudo -n {words}"], capture_output=True, text=True, timeout=180)
     assert refused.returncode != 0
     assert "password is required" in refused.stderr
 

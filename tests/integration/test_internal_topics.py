@@ -30,7 +30,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.slow
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 300.0
 
 #: A further setting of the offsets topics, as the worker's file has it.
 SEGMENT = {"segment.bytes": "2097152"}

@@ -196,7 +196,7 @@ def test_a_complete_behind_an_open_transaction_is_waited_for_if_asked_to(
         # All that is stable has passed its reader: one that took this for the end would find no `complete`, as above.
         assert at_the_stable_end.wait(60)
         other.commit_transaction(60)
-        assert waiting.result(timeout=60) is not None
+        assert waiting.result(timeout=180) is not None
 
 
 def test_verify_finds_what_was_promised_and_notices_a_record_too_many(

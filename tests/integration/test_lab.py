@@ -101,7 +101,7 @@ def lab(home: Path) -> Lab:
 def test_a_lab_without_workers_is_brokers_only_and_its_jvm_takes_its_classes_from_the_archive(root: Path) -> None:
     lab = Lab.up(LabOptions(root=root, workers=0))
     assert lab.summary()["cluster_file"] is None
-    assert QuietAdmin(KafkaSettings.of(lab.bootstrap_servers)).client.list_topics(timeout=10).brokers
+    assert QuietAdmin(KafkaSettings.of(lab.bootstrap_servers)).client.list_topics(timeout=180).brokers
     broker = lab.broker_process()
     assert broker is not None
     archive = class_data_archive(BROKER, class_path(jar_folder(DEFAULT_VERSION)))
@@ -148,7 +148,7 @@ def test_up_prints_one_json_line_that_tells_where_the_lab_is(home: Path) -> None
     assert set(reported) == {"bootstrap_servers", "connect_urls", "group_id", "cluster_file", "data_dir", "postgres"}
     assert reported["group_id"] == "connect-default"
     assert reported["cluster_file"] == str(home / ".eos/lab/default/eos.yaml")
-    assert [httpx.get(f"{url}/health", timeout=60).status_code for url in reported["connect_urls"]] == [200, 200]
+    assert [httpx.get(f"{url}/health", timeout=180).status_code for url in reported["connect_urls"]] == [200, 200]
 
 
 def test_the_cluster_file_describes_the_workers_that_run(lab: Lab) -> None:
@@ -326,7 +326,7 @@ def test_after_a_killed_up_two_at_once_make_one_lab_which_goes_on_with_its_data_
     eos_lab("down", "--dir", str(root), "--keep-data", cwd=root)
     assert marked(lab.root) == []
     assert eos_lab("up", *options, cwd=root) == first
-    assert "kept" in QuietAdmin(KafkaSettings.of(lab.bootstrap_servers)).client.list_topics(timeout=10).topics
+    assert "kept" in QuietAdmin(KafkaSettings.of(lab.bootstrap_servers)).client.list_topics(timeout=180).topics
     eos_lab("down", "--dir", str(root), cwd=root)
     assert marked(lab.root) == []
     assert [entry.name for entry in root.iterdir()] == [".default.lock"]

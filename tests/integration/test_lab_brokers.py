@@ -68,7 +68,7 @@ def write_to_every_partition(lab: Lab, topic: str, value: bytes) -> None:
 
 def test_every_broker_holds_a_copy_of_every_partition(lab: Lab, topic: str, admin: AdminClient) -> None:
     write_to_every_partition(lab, topic, b"all are well")
-    topics = admin.list_topics(timeout=10).topics
+    topics = admin.list_topics(timeout=180).topics
     assert {topic, f"{lab.group_id}-configs", "__consumer_offsets"} <= set(topics)
     for name, found in topics.items():
         assert all(sorted(partition.replicas) == [1, 2, 3] for partition in found.partitions.values()), name
@@ -121,9 +121,9 @@ def test_a_broker_that_was_stopped_is_started_by_itself_and_gets_its_copies_agai
     started = lab.start_broker(1)
     assert lab.start_broker(1) == started
     assert [lab.broker_process(index) for index in (0, 2)] == others
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + 600
     while any(
-        len(partition.isrs) < 3 for partition in admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
+        len(partition.isrs) < 3 for partition in admin.list_topics(topic, timeout=180).topics[topic].partitions.values()
     ):
         assert time.monotonic() < deadline
         time.sleep(0.2)

@@ -45,7 +45,7 @@ def lab(lab_factory: Callable[..., Lab]) -> Iterator[Lab]:
 def ssh(lab: Lab, name: str, *words: str, config: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command by OpenSSH's own client with the lab's configuration."""
     command = ["ssh", "-F", str(config or MachineLogin(lab.root).config), "-o", "BatchMode=yes", name, *words]
-    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=180, check=False)
 
 
 def left_of(folder: Path) -> list[str]:

@@ -22,7 +22,7 @@ from airflow_eos_provider.lab.unprivileged import unprivileged
 from airflow_eos_provider.lab.waiting import wait_for_postgres
 from airflow_eos_provider.processes import ProcessIdentity, spawn
 
-SECONDS = 120
+SECONDS = 600
 
 #: Makes, starts, uses and stops a server in the folder that it is given; prints the server's and its own user.
 LIFE = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.observe.topic_progress import LogView
+from tests.waiting import until
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 NAME = "log-watch"
@@ -38,11 +38,8 @@ def tracks(url: str) -> bool:
         return rest.topics(NAME) == (NAME,)
 
 
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 180.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.2)
+def wait_for(what: str, condition: Callable[[], bool], seconds: float = 600.0) -> None:
+    until(condition, what, seconds=seconds, pause=0.2)
 
 
 def look(observer: Observer) -> LogView:

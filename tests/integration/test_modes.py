@@ -33,7 +33,7 @@ from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
 
 pytestmark = pytest.mark.slow
 
-START_SECONDS = 180.0
+START_SECONDS = 600.0
 
 
 @dataclass

@@ -21,7 +21,7 @@ from airflow_eos_provider.offsets.seen.backup import read
 pytestmark = pytest.mark.slow
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
-DEADLINE_SECONDS = 180.0
+DEADLINE_SECONDS = 300.0
 
 
 @pytest.fixture(scope="module")

@@ -130,7 +130,7 @@ def test_connects_own_reset_misses_a_key_of_another_spelling_and_ours_removes_it
     cluster.rest.create("spelt", config, "STOPPED")
     until(lambda: "spelt" in cluster.rest.statuses(), "the connector", seconds=SECONDS)
 
-    answer = httpx.delete(f"{cluster.lab.connect_urls[0]}/connectors/spelt/offsets", timeout=60, trust_env=False)
+    answer = httpx.delete(f"{cluster.lab.connect_urls[0]}/connectors/spelt/offsets", timeout=180, trust_env=False)
     assert (answer.status_code, "have been reset successfully" in answer.text) == (200, True), answer.text
     assert listed(eos, "spelt") == [{"position": 4}]
     eos.run("offsets", "reset", "spelt", "--yes")
@@ -175,7 +175,7 @@ def test_a_key_in_a_second_partition_is_left_alone_and_a_migration_gives_it_one_
     # Connect's own reset leaves it there, and says that all is well. If a later version mends it, the docs change.
     address = f"{cluster.lab.connect_urls[0]}/connectors/twice/offsets"
     until(
-        lambda: httpx.delete(address, timeout=60, trust_env=False).status_code == httpx.codes.OK,  # or it rebalances
+        lambda: httpx.delete(address, timeout=180, trust_env=False).status_code == httpx.codes.OK,  # or it rebalances
         "Connect's own reset",
         seconds=SECONDS,
     )
@@ -217,7 +217,7 @@ def test_connects_own_alteration_fails_with_a_connector_that_has_never_run_and_o
     answers = list[httpx.Response]()
 
     def is_answered() -> bool:
-        answers.append(httpx.patch(address, json=wanted, timeout=60, trust_env=False))
+        answers.append(httpx.patch(address, json=wanted, timeout=180, trust_env=False))
         return answers[-1].status_code != httpx.codes.CONFLICT  # it is rebalancing
 
     for status in (200, 500):

@@ -311,7 +311,7 @@ def test_a_topic_that_gets_more_partitions_in_the_midst_takes_no_offset_and_a_ne
     until(lambda: cluster.read("raised") == once, "each line", seconds=SECONDS)
     with suspended(cluster.lab, "write", "offsets", "reset", "raised", "--yes") as change:
         admin = AdminClient({"bootstrap.servers": cluster.lab.bootstrap_servers})
-        admin.create_partitions([NewPartitions("raised-offsets", 26)])["raised-offsets"].result(timeout=60)
+        admin.create_partitions([NewPartitions("raised-offsets", 26)])["raised-offsets"].result(timeout=180)
         described = Topics(cluster.lab.cluster().kafka).describe
         until(lambda: described(["raised-offsets"])["raised-offsets"].partitions == 26, "partitions", seconds=SECONDS)
         assert change.end() == 3

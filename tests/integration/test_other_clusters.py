@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -21,6 +20,7 @@ from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.waiting import wait_for_group
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.settings import RolloutSettings
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -107,11 +107,8 @@ def assert_placement_is_understood(lab: Lab, tasks: dict[str, int]) -> None:
     assert [member.problem for member in group.members] == [None, None]
 
 
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 180.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.3)
+def wait_for(what: str, condition: Callable[[], bool], seconds: float = 600.0) -> None:
+    until(condition, what, seconds=seconds, pause=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +203,7 @@ def test_a_group_of_the_compatible_protocol_rolls_up_although_a_broker_is_killed
 
     def kill() -> None:
         admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers})
-        journal = admin.list_topics(timeout=20).topics[journal_topic(lab.group_id)]
+        journal = admin.list_topics(timeout=180).topics[journal_topic(lab.group_id)]
         killed.append(journal.partitions[0].leader)
         lab.stop_broker(killed[0] - 1, kill=True)
 

@@ -25,7 +25,7 @@ def lab(lab_factory: Callable[..., Any]) -> Any:
     return lab_factory(name="process-host", workers=1, mode=Mode.DISABLED, rebalance_delay_ms=1000)
 
 
-def wait_until_healthy(url: str, seconds: float = 180.0) -> None:
+def wait_until_healthy(url: str, seconds: float = 600.0) -> None:
     deadline = time.monotonic() + seconds
     while True:
         try:

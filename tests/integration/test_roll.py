@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from airflow_eos_provider.journal.journal import RolloutState, StepStatus, read_
 from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from tests.seen import files, mode_of, modes, pids, starts
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -82,11 +82,8 @@ def on(rest: ConnectRest, connector: str) -> list[tuple[str, str]]:
     return [(task.worker_id, task.state) for task in status.tasks] if status else []
 
 
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 180.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.2)
+def wait_for(what: str, condition: Callable[[], bool], seconds: float = 600.0) -> None:
+    until(condition, what, seconds=seconds, pause=0.2)
 
 
 def lines(lab: Lab) -> set[str]:

@@ -199,7 +199,7 @@ def answer_in_the_first_restart(eos: Any, roll: Any, verb: str, reason: str) -> 
     with eos.line_in_log(roll, r"stopping pid"):
         with eos.suspended(roll):
             asking = eos.start("rollout", verb, "--reason", reason, "--json")
-            deadline = time.monotonic() + 180
+            deadline = time.monotonic() + 600
             while not read_journal(lab.cluster().kafka, lab.group_id).requests:
                 assert time.monotonic() < deadline, "the request is not on record"
                 time.sleep(0.2)
@@ -231,7 +231,7 @@ def kill_in_mid_roll(eos: Any, plan: str) -> None:
         process.send_signal(signal.SIGKILL)
 
 
-def once_whole(lab: Lab, seconds: float = 180.0) -> Observation:
+def once_whole(lab: Lab, seconds: float = 600.0) -> Observation:
     """The group as soon as every listed worker is a healthy member in a known mode again, and it has a leader."""
     deadline = time.monotonic() + seconds
     while True:

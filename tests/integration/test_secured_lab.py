@@ -91,7 +91,7 @@ def test_who_comes_with_a_token_has_the_rights_of_its_principal(lab: Lab) -> Non
         assert session.cluster_id() == Session(lab.kafka).cluster_id()
         with session.transactions() as client:  # by the other library
             assert f"connect-cluster-{lab.group_id}" in {one.transactional_id for one in client.list()}
-    assert QuietAdmin(tokens_of(lab, Principal.NOBODY)).client.list_topics(timeout=10).topics == {}
+    assert QuietAdmin(tokens_of(lab, Principal.NOBODY)).client.list_topics(timeout=180).topics == {}
 
 
 def test_a_secret_that_the_issuer_does_not_know_gets_no_token(lab: Lab) -> None:
@@ -112,8 +112,8 @@ def changed_file(lab: Lab, folder: Path, change: Callable[[dict[str, object]], o
 
 
 def test_nobody_sees_no_topic_and_the_lab_sees_all(lab: Lab) -> None:
-    assert QuietAdmin(client_of(lab, Principal.NOBODY)).client.list_topics(timeout=10).topics == {}
-    assert "orders" in QuietAdmin(lab.kafka).client.list_topics(timeout=10).topics
+    assert QuietAdmin(client_of(lab, Principal.NOBODY)).client.list_topics(timeout=180).topics == {}
+    assert "orders" in QuietAdmin(lab.kafka).client.list_topics(timeout=180).topics
 
 
 def test_a_wrong_password_and_a_client_without_tls_are_refused(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,7 @@ def new_topic(lab: Lab, partitions: int = 1) -> str:
     return name
 
 
-def wait_for(what: str, holds: Callable[[], Any], seconds: float = 180.0) -> Any:
+def wait_for(what: str, holds: Callable[[], Any], seconds: float = 600.0) -> Any:
     deadline = time.monotonic() + seconds
     while not (found := holds()):
         assert time.monotonic() < deadline, f"{what} did not come within {seconds} s"
@@ -170,7 +170,7 @@ class TestReadingToTheEnd:
             # The broker has told it that nothing committed follows: taken for the end, that would be no record.
             assert at_the_stable_end.wait(60)
             producer.commit_transaction(30)
-            assert values(reading.result(timeout=60).records) == ["a"]
+            assert values(reading.result(timeout=180).records) == ["a"]
 
     def test_records_that_come_during_the_read_are_left_out(
         self, settings: KafkaSettings, topic: str, lab: Lab
@@ -211,7 +211,7 @@ class TestReadingToTheEnd:
         send(Producer({"bootstrap.servers": lab.bootstrap_servers}), topic, "a", "b", "c")
         admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers})
         for future in admin.delete_records([TopicPartition(topic, 0, 2)]).values():
-            future.result(timeout=30)
+            future.result(timeout=180)
         found = read_to_end(settings, topic)
         assert values(found.records) == ["c"]
         assert (found.beginning_offsets, found.end_offsets) == ({0: 2}, {0: 3})
@@ -224,7 +224,7 @@ class TestReadingToTheEnd:
     def test_no_group_is_left_behind(self, settings: KafkaSettings, topic: str, lab: Lab) -> None:
         send(Producer({"bootstrap.servers": lab.bootstrap_servers}), topic, "a")
         read_to_end(settings, topic)
-        groups = AdminClient({"bootstrap.servers": lab.bootstrap_servers}).list_groups(timeout=10)
+        groups = AdminClient({"bootstrap.servers": lab.bootstrap_servers}).list_groups(timeout=180)
         assert "airflow-eos-provider" not in {group.id for group in groups}
         assert lab.group_id in {group.id for group in groups}  # so there was something to look at
 
@@ -439,8 +439,8 @@ class TestClusterState:
         session = Session(settings)
         assert set(read_cluster_state(session, topic).connectors) == {"old", "older"}
         admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers})
-        admin.delete_topics([topic])[topic].result(timeout=30)
-        wait_for("the topic is gone", lambda: topic not in admin.list_topics(timeout=10).topics)
+        admin.delete_topics([topic])[topic].result(timeout=180)
+        wait_for("the topic is gone", lambda: topic not in admin.list_topics(timeout=180).topics)
         lab.create_topic(topic, 1)
         again = Producer({"bootstrap.servers": lab.bootstrap_servers})
         for name in ("a", "b", "c"):
@@ -801,7 +801,7 @@ def test_a_broker_that_hangs_is_given_up_in_time(lab: Lab, settings: KafkaSettin
     try:
         with ThreadPoolExecutor(len(questions)) as pool:
             answers = [pool.submit(question) for question in questions]
-            errors = [answer.exception(timeout=60) for answer in answers]
+            errors = [answer.exception(timeout=180) for answer in answers]
     finally:
         broker.send_signal(signal.SIGCONT)
     assert [type(error) for error in errors] == [UnreachableError] * len(questions), errors

@@ -125,7 +125,7 @@ class Soak:
         A restart that a killed roll has begun outlives it, and ends first.
         """
         for index, worker in enumerate(self.lab.workers):
-            deadline = time.monotonic() + 240
+            deadline = time.monotonic() + 600
             while (record := read_record(record_path(worker.pid_file))) is not None and record.is_in_flight:
                 assert time.monotonic() < deadline, f"the restart of {self._name(index)} does not end"
                 time.sleep(0.1)

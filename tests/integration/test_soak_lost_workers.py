@@ -198,7 +198,7 @@ class Cluster:
         """The offset behind the last record or marker of the table's topic, committed or not."""
         settings = {"group.id": "none", "isolation.level": "read_uncommitted"}
         with closing(Consumer({"bootstrap.servers": self.lab.bootstrap_servers, **settings})) as consumer:
-            _, end = consumer.get_watermark_offsets(TopicPartition(TABLE, 0), timeout=60)
+            _, end = consumer.get_watermark_offsets(TopicPartition(TABLE, 0), timeout=180)
         return int(end)
 
     def require_exact_table(self) -> None:
@@ -247,7 +247,7 @@ class Orders:
     def end(self) -> None:
         """No more records; returns when all of them are with the broker."""
         self._ended.set()
-        self._thread.join(timeout=60)
+        self._thread.join(timeout=180)
         assert not self._thread.is_alive()
         assert self._producer.flush(60) == 0
 

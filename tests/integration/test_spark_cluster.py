@@ -135,7 +135,7 @@ def test_an_executor_lost_after_a_commit(lab: Lab, master: str, tmp_path: Path, 
 
 def _wait_for_number(path: Path, running: Future[Any]) -> int:
     """The number in a file that a running job writes."""
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + 600
     while not path.exists():
         assert not running.done(), running.result()
         assert time.monotonic() < deadline

@@ -74,7 +74,7 @@ class Target:
         """The id of a task that is writing."""
         prefix = self.pipeline.task_id_prefix(run)
         with TransactionsClient(self.pipeline.kafka) as transactions:
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + 600
             while time.monotonic() < deadline:
                 writing = [i for i in transactions.open_transactions(prefix) if i.removeprefix(prefix).isdigit()]
                 if writing:
@@ -122,7 +122,7 @@ class Job:
         """SIGKILL to the driver's Python; its JVM ends by itself, and with it the workers."""
         children = psutil.Process(self.process.pid).children(recursive=True)
         self.process.kill()
-        self.process.wait(timeout=60)
+        self.process.wait(timeout=180)
         _, alive = psutil.wait_procs(children, timeout=180)
         assert not alive
 
@@ -235,7 +235,7 @@ def _records(target: Target) -> list[Any]:
     consumer = Consumer(target.pipeline.kafka.confluent(group_id="x", isolation_level="read_committed"))
     try:
         consumer.assign([TopicPartition(str(target.pipeline.topic), p, 0) for p in range(4)])
-        return [m for m in consumer.consume(1, timeout=30) if m.error() is None]
+        return [m for m in consumer.consume(1, timeout=180) if m.error() is None]
     finally:
         consumer.close()
 
@@ -480,7 +480,7 @@ def test_a_killed_python_worker_costs_an_attempt_and_no_record(spark: SparkSessi
     killed: list[str] = []
     watch = _kill_a_worker_that_writes(target, killed)
     done = write_interval(jobs.numbered(spark, DAY, rows), target.pipeline, DAY, slices=2)
-    watch.join(timeout=30)
+    watch.join(timeout=180)
     assert killed, "no worker was killed while it wrote"
     assert done.records == rows
     target.require_exactly_once(jobs.numbered_values(DAY, rows))

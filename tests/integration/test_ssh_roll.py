@@ -37,7 +37,7 @@ from tests.system.components import has_heard_of_the_end
 from tests.system.modes import bring_to
 from tests.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 DAGS = Path(__file__).parents[2] / "dags"
 DAG_ID = "connect_exactly_once_upgrade"

@@ -247,7 +247,7 @@ def test_a_watch_says_each_change_once_and_ends_when_it_is_interrupted(lab: Lab,
             hangs = next_change(watch)
             assert (hangs["change"], hangs["subject"]) == ("hanging", f"{TOPIC}-0")
             watch.send_signal(signal.SIGINT)
-            output, problem = watch.communicate(timeout=SECONDS)
+            output, problem = watch.communicate(timeout=10 * SECONDS)
             assert (watch.returncode, output) == (1, ""), problem
     finally:
         watch.kill()
@@ -442,7 +442,7 @@ def denied(lab: Lab, kind: ResourceType, name: str, operation: AclOperation) -> 
         rule(f"User:{OPERATOR}", operation, AclPermissionType.DENY),
         rule("User:*", AclOperation.ALL, AclPermissionType.ALLOW),
     ]
-    for future in admin.create_acls(rules, request_timeout=30).values():
+    for future in admin.create_acls(rules, request_timeout=180).values():
         future.result()
     try:
         yield
@@ -450,7 +450,7 @@ def denied(lab: Lab, kind: ResourceType, name: str, operation: AclOperation) -> 
         these = AclBindingFilter(
             kind, name, ResourcePatternType.LITERAL, None, None, AclOperation.ANY, AclPermissionType.ANY
         )
-        for future in admin.delete_acls([these], request_timeout=30).values():
+        for future in admin.delete_acls([these], request_timeout=180).values():
             assert len(future.result()) == len(rules)
 
 
@@ -497,7 +497,7 @@ def producer_of(lab: Lab, transactional_id: str) -> Producer:
 
 def write_as_leader(lab: Lab, group_id: str, topic: str, connector: str) -> None:
     """A connector's record as the leader of a group writes it."""
-    if topic not in AdminClient({"bootstrap.servers": lab.bootstrap_servers}).list_topics(timeout=30).topics:
+    if topic not in AdminClient({"bootstrap.servers": lab.bootstrap_servers}).list_topics(timeout=180).topics:
         lab.create_topic(topic, 1, {"cleanup.policy": "compact"})
     producer = producer_of(lab, f"connect-cluster-{group_id}")
     producer.begin_transaction()

@@ -103,7 +103,7 @@ def shown(rest: ConnectRest) -> dict[str, Mapping[str, Any] | None]:
 
 def until_answered(call: Callable[[], Any]) -> Any:
     """The answer, once the connector's rebalance is over."""
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + 600
     while True:
         try:
             return call()
@@ -153,7 +153,7 @@ def test_connect_writes_the_same_bytes_to_the_same_partitions(
 
     def patch() -> None:
         url = f"{lab.connect_urls[0]}/connectors/{PIPELINE}/offsets"
-        httpx.patch(url, json={"offsets": asked}, timeout=60).raise_for_status()
+        httpx.patch(url, json={"offsets": asked}, timeout=180).raise_for_status()
 
     until_answered(patch)
 

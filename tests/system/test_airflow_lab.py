@@ -87,7 +87,7 @@ def test_what_a_component_starts_in_its_last_moment_is_ended_whatever_it_calls_i
         component.kill()
         if file.exists() and (left := identify(int(file.read_text()))) is not None:
             left.stop(kill=True)  # before the output is read to its end, which it has, too
-        component.communicate(timeout=60)
+        component.communicate(timeout=180)
 
 
 @contextlib.contextmanager
@@ -99,7 +99,7 @@ def reaped(process: subprocess.Popen[bytes]) -> Iterator[None]:
         yield
     finally:
         process.kill()
-        waits.join(timeout=60)
+        waits.join(timeout=180)
 
 
 def test_a_migration_that_fails_is_named_with_the_end_of_its_log(

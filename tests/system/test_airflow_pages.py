@@ -252,7 +252,7 @@ def test_approvals_given_at_once_all_survive(rest: AirflowRest) -> None:
 def test_the_test_button_names_everything_that_does_not_answer(airflow: AirflowLab) -> None:
     worker = closed_port()
     password = json.loads(airflow.password_file.read_text())["admin"]
-    with httpx.Client(base_url=airflow.url, timeout=60, trust_env=False) as client:
+    with httpx.Client(base_url=airflow.url, timeout=180, trust_env=False) as client:
         token = client.post("/auth/token", json={"username": "admin", "password": password}).json()["access_token"]
         answer = client.post(
             "/api/v2/connections/test",
@@ -334,7 +334,7 @@ def test_the_connection_endpoint_shows_no_secret_that_we_accept_and_we_accept_no
     }
     shown_by_airflow = {"group_id": "g", "workers": worker, "client": json.dumps({"sasl.password": "c4n4ry-5"})}
     password = json.loads(airflow.password_file.read_text())["admin"]
-    with httpx.Client(base_url=airflow.url, timeout=60, trust_env=False) as client:
+    with httpx.Client(base_url=airflow.url, timeout=180, trust_env=False) as client:
         token = client.post("/auth/token", json={"username": "admin", "password": password}).json()["access_token"]
         client.headers["Authorization"] = f"Bearer {token}"
         for name, value in (("hidden", extra), ("shown", shown_by_airflow)):

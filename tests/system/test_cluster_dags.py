@@ -39,12 +39,12 @@ from tests.system.components import copy_with_early_retries, has_heard_of_the_en
 from tests.system.modes import bring_to
 from tests.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 DAG_ID = "deferred_upgrade"
 AUDIT, SENSOR, OFFSETS, FENCE = "connect_audit", "drift_sensor", "connect_offsets", "connect_fence"
 TOPICS = "connect_topics"
-DEADLINE_SECONDS = 240.0
+DEADLINE_SECONDS = 300.0
 
 DAG_FILES = (
     Path(__file__).parent / "dags" / "deferred_upgrade.py",

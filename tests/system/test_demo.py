@@ -34,8 +34,8 @@ from tests.secret_search import (
 #: Hard limits, seconds, against a demo that hangs. Two quiet cores need a quarter of the first; the others come from
 #: the bounds that its parts have.
 DEMO_SECONDS = 1800
-START_SECONDS = 240
-END_SECONDS = 240
+START_SECONDS = 900
+END_SECONDS = 900
 
 #: They share one Spark; so many run at once, and each may be the one whose worker is killed.
 DAYS = 3

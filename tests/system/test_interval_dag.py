@@ -31,7 +31,7 @@ from tests.broker_only import describe
 from tests.system.components import copy_with_early_retries
 from tests.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 REPOSITORY_DAGS = Path(__file__).parents[2] / "dags"
 EXTRA_DAGS = Path(__file__).parent / "dags"
@@ -132,7 +132,7 @@ def backfilled(lab: Lab, airflow: AirflowLab) -> Backfilled:
         rest.unpause(DOWNSTREAM_ID)
         rest.unpause(DAG_ID)
         rest.backfill(DAG_ID, FIRST_DAY, FIRST_DAY + (DAYS - 1) * DAY, max_active_runs=2, backwards=True)
-        deadline = time.monotonic() + 600
+        deadline = time.monotonic() + 900
         while not (states := rest.run_states(DAG_ID)) or any(state not in FINAL_STATES for state in states.values()):
             assert time.monotonic() < deadline, states
             time.sleep(1.0)

@@ -29,7 +29,7 @@ from airflow_eos_provider.lab.postgres import Postgres
 from airflow_eos_provider.processes import spawn
 from tests.system.modes import bring_to
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 DAGS = Path(__file__).parents[2] / "dags"
 DAG_ID = "connect_exactly_once_upgrade"
@@ -159,7 +159,7 @@ def running_dags(environment: dict[str, str], folder: Path) -> Iterator[subproce
 
 
 def wait_until_it_answers(rest: AirflowRest) -> None:
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 900
     while True:
         try:
             rest.health()
