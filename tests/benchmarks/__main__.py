@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from tests import airflow_home as airflow_home  # before any import of Airflow
 from tests.benchmarks import (
     backfill,
     config_topic,
@@ -20,6 +21,7 @@ from tests.benchmarks import (
     look_cost,
     offsets,
     order_of_restarts,
+    page_first_paint,
     produce,
     roll_ssh_vs_local,
     roll_vs_by_hand,
@@ -38,6 +40,7 @@ BENCHMARKS: dict[str, Callable[[Console], list[Result]]] = {
     "offsets_backup_rate": offsets.backup_rate,
     "offsets_list_vs_rest": offsets.list_vs_rest,
     "order_of_restarts": order_of_restarts.run,
+    "page_first_paint": page_first_paint.run,
     "produce_vs_java": produce.run,
     "roll_ssh_vs_local": roll_ssh_vs_local.run,
     "roll_vs_by_hand": roll_vs_by_hand.run,
