@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.protocol.stage import Stage
 from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.journal.topic import journal_topic
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.producer import TransactionalProducer, TransactionExpiredError
 from airflow_eos_provider.kafka.read import read_to_end
@@ -64,14 +66,18 @@ def create_topic(pipeline: Pipeline, name: str, partitions: int = 1, **config: s
     admin.answer(admin.client.create_topics([new])[name], f"creating {name}")
 
 
-def require_nothing_half_done(pipeline: Pipeline, run: Run) -> None:
-    """The broker knows of nothing open, a reader sees nothing, and the retry is the whole."""
+def require_none_open(pipeline: Pipeline) -> None:
     with TransactionsClient(pipeline.kafka) as client:
         # EndTxn is answered once the abort is on record; its markers follow (PrepareAbort, then CompleteAbort).
         deadline = time.monotonic() + 600
         while left := client.open_transactions(f"{pipeline.group_id}-"):
             assert time.monotonic() < deadline, left
             time.sleep(0.05)
+
+
+def require_nothing_half_done(pipeline: Pipeline, run: Run) -> None:
+    """The broker knows of nothing open, a reader sees nothing, and the retry is the whole."""
+    require_none_open(pipeline)
     assert committed(pipeline) == 0
     write(pipeline, run, [batch()])
     assert committed(pipeline) == 10
@@ -96,6 +102,51 @@ def test_a_wrong_row_is_named_and_nothing_of_its_slice_is_visible(
         write(pipeline, days(1), [batch(), batch(**columns)])
 
     require_nothing_half_done(pipeline, days(1))
+
+
+def test_a_row_that_names_an_internal_topic_is_refused_and_the_group_stays_readable(
+    make_pipeline: Any, days: Days
+) -> None:
+    """Rows that were copied from another cluster may name its topics; one such record ends every reader of ours."""
+    pipeline = make_pipeline()
+    neighbour = replace(pipeline, name="neighbour", ledger_topic=f"{pipeline.group_id}-of-the-neighbour")
+    write(neighbour, replace(days(1), pipeline="neighbour"), [batch()])
+    journal = journal_topic("some-group")
+    create_topic(pipeline, journal)
+    reserved = {
+        pipeline.control_topic: "control topic of the group",
+        pipeline.ledger_topic: "ledger of the pipeline p",
+        neighbour.ledger_topic: "ledger of the pipeline neighbour",
+        journal: "journal",
+        "__consumer_offsets": "brokers' own",
+        "connect-offsets": "a Connect cluster",
+    }
+
+    for topic, words in reserved.items():
+        row = batch(key=[b"key"] * 10, topic=[None] * 9 + [topic])  # a compacted topic takes a record with a key
+        with pytest.raises(ConfigurationError, match=f"topic {topic}, which is .*{words}"):
+            write(pipeline, days(1), [batch(), row])
+
+    require_none_open(pipeline)
+    assert committed(pipeline) == 10  # the neighbour's
+    for topic in (pipeline.ledger_topic, neighbour.ledger_topic, journal):
+        assert b"x" not in {record.value for record in read_to_end(pipeline.kafka, topic).records}
+    write(pipeline, days(1), [batch()])
+    assert committed(pipeline) == 20
+
+
+def test_a_target_that_is_an_internal_topic_is_refused_before_anything_is_planned(
+    make_pipeline: Any, days: Days
+) -> None:
+    pipeline = make_pipeline(name="neighbour")
+    write(pipeline, replace(days(1), pipeline="neighbour"), [batch()])
+    planned = len(read_to_end(pipeline.kafka, pipeline.control_topic).records)
+
+    for topic in (pipeline.ledger_topic, "__transaction_state"):
+        with pytest.raises(ConfigurationError, match=f"topic {topic}, which is"):
+            write(replace(pipeline, name="p", topic=topic, ledger_topic=""), days(1), [batch()])
+
+    assert len(read_to_end(pipeline.kafka, pipeline.control_topic).records) == planned
 
 
 def test_a_record_that_the_topic_does_not_take_is_named(make_pipeline: Any, days: Days) -> None:

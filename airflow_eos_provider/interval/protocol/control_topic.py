@@ -195,6 +195,11 @@ class ControlState:
         names = [name for name, state in self.runs.items() if state.plan_value is not None]
         return [Run.parse(name) for name in names if name.startswith(f"{pipeline}@")]
 
+    @property
+    def ledgers(self) -> dict[str, str]:
+        """By topic, the pipeline whose ledger it is; records of a version that pinned nothing do not say it."""
+        return {pins.ledger.name: pipeline for pipeline, pins in self.pipelines.items() if pins is not None}
+
     def pinned(self, run: Run) -> list[Pinned]:
         """The records that pin topics of a run."""
         found = []

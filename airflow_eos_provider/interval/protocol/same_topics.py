@@ -15,6 +15,7 @@ from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.control_topic import ControlState
 from airflow_eos_provider.interval.protocol.ledger import CompleteRecord
+from airflow_eos_provider.interval.protocol.reserved_topics import ReservedTopics
 from airflow_eos_provider.interval.protocol.stage import Report, silent
 from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.protocol.topics import find_topics, prepare_topics
@@ -53,12 +54,16 @@ class SameTopics:
 
         :raises TopicChangedError: a topic is another one; or the ledger is missing, and the control topic knows the
             pipeline.
+        :raises ConfigurationError: the target is the ledger of another pipeline of the group.
         :raises EosError: as :func:`~airflow_eos_provider.interval.protocol.topics.prepare_topics` does.
         """
         self._found, control_was_there = prepare_topics(self._pipeline, self._require_new_pipeline, self._kafka)
         if control_was_there:
             # As far as is stable: only the init that is to follow ends what this run's last driver may have left open.
-            self.compare(self._control(self._reader().read_stable()))
+            control = self._control(self._reader().read_stable())
+            self.compare(control)
+            if self._pipeline.topic is not None:
+                ReservedTopics(self._pipeline, control.ledgers).require_data(self._pipeline.topic)
 
     def compare(self, control: ControlState) -> None:
         """Compare with the pipeline's record and the run's plan.

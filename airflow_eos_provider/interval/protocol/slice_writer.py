@@ -7,7 +7,7 @@ produced last, because from then until the commit it holds up every reader of it
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.digest import Digest
 from airflow_eos_provider.interval.protocol.ledger import SliceMeasures, SliceRecord, slice_record
+from airflow_eos_provider.interval.protocol.reserved_topics import ReservedTopics
 from airflow_eos_provider.interval.protocol.stage import OnStep, SliceFigures, SliceResult, Stage, silent
 from airflow_eos_provider.interval.protocol.stage_seconds import StageSeconds
 from airflow_eos_provider.interval.protocol.timestamps import Timestamps
@@ -145,6 +146,7 @@ class SliceWriter:
     :param kafka: a session with the pipeline's cluster, whose client looks topics up.
     :param task: the writing task's number, for the ledger's measures.
     :param attempt: how often that task was started before, likewise.
+    :param ledgers: by topic, the pipeline whose ledger it is; no row is written there.
     """
 
     def __init__(
@@ -157,6 +159,7 @@ class SliceWriter:
         *,
         task: int = 0,
         attempt: int = 0,
+        ledgers: Mapping[str, str] | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._task = task
@@ -164,7 +167,7 @@ class SliceWriter:
         self._stage = stage
         self._producer = producer
         self._step = on_step
-        self._topics = TargetTopics(kafka or pipeline.kafka)
+        self._topics = TargetTopics(kafka or pipeline.kafka, ReservedTopics(pipeline, ledgers or {}))
 
     def write(self, number: int, batches: Iterable[pa.RecordBatch]) -> SliceResult:
         """Write one slice: begin, produce, flush, ledger record last, commit.

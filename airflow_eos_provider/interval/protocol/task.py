@@ -82,6 +82,7 @@ class Task:
         self._producer: TransactionalProducer | None = None
         self._writer: SliceWriter | None = None
         self._to_do: set[int] = set()
+        self._ledgers: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -152,6 +153,7 @@ class Task:
             kafka=self._session,
             task=self._number,
             attempt=self._attempt,
+            ledgers=self._ledgers,
         )
 
     def _require_own_generation(self, step: str) -> None:
@@ -159,6 +161,7 @@ class Task:
         self._step(step)
         state = ControlState(self._pipeline.control_topic)
         state.apply(self._reader(self._pipeline.control_topic).read())
+        self._ledgers = state.ledgers
         generation = state.run(self._stage.run).generation
         if generation is None:
             raise self._outdated("is complete or abandoned")

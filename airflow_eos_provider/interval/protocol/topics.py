@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.reserved_topics import ReservedTopics
 from airflow_eos_provider.interval.topic_ids import Pins, TopicPin
 from airflow_eos_provider.kafka.session import Kafka, settings_of
 from airflow_eos_provider.kafka.topics import TopicDescription, Topics, missing_topic, needed_in_sync
@@ -41,11 +42,14 @@ def prepare_topics(
     :param kafka: a session with the pipeline's cluster, whose client is used.
     :param before_new_ledger: called where the ledger is missing beside a control topic that is there. It raises if the
         control topic knows the pipeline: then the ledger is not missing, but lost.
-    :raises ConfigurationError: a topic's settings could lose a record, or the target topic is missing.
+    :raises ConfigurationError: a topic's settings could lose a record, or the target topic is missing or an internal
+        one of Kafka, Connect or this package.
     :raises UnreachableError: no broker answers.
     """
     topics = Topics(kafka or pipeline.kafka)
     ledger, control, target = pipeline.ledger_topic, pipeline.control_topic, pipeline.topic
+    if target:
+        ReservedTopics(pipeline).require_data(target)
     found = topics.describe(_names(pipeline))
     control_was_there = control in found
     if target and target not in found and pipeline.target_partitions is None and not topics.is_there(target):
@@ -84,23 +88,25 @@ def _pins(pipeline: Pipeline, found: Mapping[str, TopicDescription]) -> Pins:
 
 
 class TargetTopics:
-    """Whether the topics and partitions that rows name are there; each topic is asked for once.
+    """Whether the topics and partitions that rows name are there, and are for data; each topic is asked for once.
 
     Without it a row with a wrong topic would cost librdkafka's half minute of hoping, or make the topic.
 
     :param kafka: the Kafka cluster; a session's client is used.
+    :param reserved: the topics that no row is written to.
     :ivar known: those that are, and how many partitions each has.
     """
 
-    def __init__(self, kafka: Kafka) -> None:
+    def __init__(self, kafka: Kafka, reserved: ReservedTopics) -> None:
         self._kafka = kafka
+        self._reserved = reserved
         self._topics: Topics | None = None
         self.known: dict[str, int] = {}
 
     def prepare(self, topic: str | None) -> None:
         """Connect, and ask for the pipeline's own topic; called before a transaction is open.
 
-        :raises ConfigurationError: there is no such topic.
+        :raises ConfigurationError: there is no such topic, or it is a reserved one.
         """
         self._topics = self._topics or Topics(self._kafka)
         if topic is not None:
@@ -109,10 +115,11 @@ class TargetTopics:
     def require(self, topic: str, partition: int = -1) -> None:
         """
         :param partition: that a row names; -1 if it names none.
-        :raises ConfigurationError: there is no such topic, or no such partition in it.
+        :raises ConfigurationError: the topic is a reserved one; or there is no such topic, or no such partition in it.
         """
         if partition < self.known.get(topic, -1):
             return
+        self._reserved.require_data(topic)
         self._topics = self._topics or Topics(self._kafka)
         found = self._topics.find([topic]).get(topic)
         if found is None:
