@@ -87,6 +87,7 @@ class PythonLook:
     :param broken: why each other one cannot be imported.
     :param librdkafka: version of the library that confluent-kafka has loaded; empty if it has not.
     :param task: why the modules of a task cannot be imported; empty if they can, or were not tried.
+    :param row_batches: why rows are not handed to librdkafka in batches; empty if they are, None where that is unknown.
     :param brokers: what came of asking them: their number as text, or why not; None if they were not asked.
     :param java: first line of ``java -version``, or why there is none; None if it was not asked.
     """
@@ -99,6 +100,7 @@ class PythonLook:
     broken: Mapping[str, str] = field(default_factory=dict)
     librdkafka: str = ""
     task: str = ""
+    row_batches: str | None = None
     brokers: str | None = None
     java: str | None = None
 
@@ -171,7 +173,7 @@ def executor_checks(look: PythonLook, driver: PythonLook) -> list[Check]:
     """Whether an executor can write what this driver tells it."""
     checks = [_same_python(look, driver)]
     checks += [_same_version(_package(look, need, SHIP_IT), look, driver, need) for need in NEEDS if need.executor]
-    checks.append(_librdkafka(look))
+    checks += [_librdkafka(look), *_row_batches(look)]
     if look.task and all(check.verdict is Verdict.PASS for check in checks):
         checks.append(Check(look.place, "task", Verdict.FAIL, f"a task cannot be imported: {look.task}", SHIP_IT))
     return checks + _brokers(look)
@@ -282,6 +284,14 @@ def _librdkafka(look: PythonLook) -> Check:
         "Install confluent-kafka from its wheel for this machine's platform (glibc, processor) and Python. " + SHIP_IT
     )
     return Check(look.place, "librdkafka", Verdict.FAIL, f"it does not load: {why}", remedy)
+
+
+def _row_batches(look: PythonLook) -> list[Check]:
+    """Either way rows are written, so both pass; how fast they are is what one wants to know."""
+    if look.row_batches is None:
+        return []
+    slower = f"no: {look.row_batches}. Rows are written one by one, at up to twice the CPU time"
+    return [Check(look.place, "row batches", Verdict.PASS, slower if look.row_batches else "yes")]
 
 
 def _java(look: PythonLook) -> list[Check]:

@@ -26,10 +26,17 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Producer, cimpl
 
 from airflow_eos_provider.kafka.bytes_column import HAS_NUMPY, BytesColumn
-from airflow_eos_provider.kafka.clients import logger
+from airflow_eos_provider.kafka.clients import logger as client_logger
+
+logger = logging.getLogger(__name__)
 
 #: Versions of confluent-kafka whose producer begins with the handle, with the size of such an object, bytes.
 _KNOWN = {"2.16": 176}
+
+_MACHINES = ("x86_64", "aarch64", "arm64")
+
+#: What it costs to have no batches, as docs/performance.md has measured it.
+SLOWER = "The records are the same; a row costs the task up to twice the CPU time."
 
 _ANY_PARTITION = -1
 _COPY = 0x2
@@ -74,20 +81,16 @@ class NativeBatches:
 
     @classmethod
     def of(cls, producer: Producer, refused: Refused, on_error: OnError) -> NativeBatches | None:
-        """The batches of a producer, None where they cannot be had safely."""
-        size = _KNOWN.get(".".join(str(confluent_kafka.__version__).split(".")[:2]))
-        if (
-            not HAS_NUMPY
-            or sys.implementation.name != "cpython"
-            or platform.machine() not in ("x86_64", "aarch64", "arm64")
-            or type(producer) is not Producer
-            or Producer.__basicsize__ != size
-        ):
+        """The batches of a producer, None where they cannot be had safely; the log says why, once in a process."""
+        why = why_not()
+        if not why and type(producer) is not Producer:
+            why = f"the producer is of the class {type(producer).__qualname__}, not confluent-kafka's own Producer"
+        if not why and _library().rd_kafka_opaque(_handle(producer)) != id(producer):
+            why = "the client was not found where confluent-kafka keeps it"
+        if why:
+            _say_once(why)
             return None
-        library = _library()
-        if library is None or library.rd_kafka_opaque(_handle(producer)) != id(producer):
-            return None
-        return cls(producer, library, refused, on_error)
+        return cls(producer, _library(), refused, on_error)
 
     def messages(self, keys: BytesColumn, values: BytesColumn) -> Any:
         """The rows as the library takes them; what they are of has to be kept while they are used."""
@@ -181,7 +184,32 @@ class NativeBatches:
         facility, line, level = ctypes.c_char_p(), ctypes.c_char_p(), ctypes.c_int()
         self._library.rd_kafka_event_log(event, *map(ctypes.byref, (facility, line, level)))
         severity = logging.ERROR if level.value <= _SYSLOG_ERROR else logging.INFO
-        logger.log(severity, "%s %s", *((text.value or b"").decode(errors="replace") for text in (facility, line)))
+        client_logger.log(
+            severity, "%s %s", *((text.value or b"").decode(errors="replace") for text in (facility, line))
+        )
+
+
+def why_not() -> str:
+    """Why this Python has no batches, with what was found and what is expected; empty if it has them."""
+    version = str(confluent_kafka.__version__)
+    size = _KNOWN.get(".".join(version.split(".")[:2]))
+    if not HAS_NUMPY:
+        return "numpy is not installed"
+    if sys.implementation.name != "cpython" or platform.machine() not in _MACHINES:
+        found = f"{sys.implementation.name} on {platform.machine()}"
+        return f"the interpreter is {found}; known is cpython on {', '.join(_MACHINES)}"
+    if size is None:
+        return f"confluent-kafka is {version}; known are {', '.join(f'{known}.*' for known in _KNOWN)}"
+    if Producer.__basicsize__ != size:
+        return f"a producer of confluent-kafka {version} has {Producer.__basicsize__} bytes; expected are {size}"
+    if _library() is None:
+        return f"confluent-kafka {version} is linked to a librdkafka that lacks a function or is of another version"
+    return ""
+
+
+@lru_cache
+def _say_once(why: str) -> None:
+    logger.info("Rows are handed to the client one by one, not in batches: %s. %s", why, SLOWER)
 
 
 def _handle(producer: Producer) -> int | None:

@@ -165,6 +165,19 @@ def test_librdkafka_and_brokers() -> None:
     assert answers(executor_checks(replace(EXECUTOR, brokers="no answer"), DRIVER)) == {"brokers": Verdict.FAIL}
 
 
+def test_rows_that_are_not_written_in_batches_are_shown_and_no_failure() -> None:
+    def shown(**found: str | None) -> list[str]:
+        checks = executor_checks(replace(EXECUTOR, **found), DRIVER)  # type: ignore[arg-type]
+        assert answers(checks) == {}
+        return [check.evidence for check in checks if check.name == "row batches"]
+
+    assert shown(row_batches="") == ["yes"]
+    (slower,) = shown(row_batches="confluent-kafka is 2.17.0; known are 2.16.*")
+    assert "2.17.0; known are 2.16.*" in slower
+    assert "one by one" in slower
+    assert shown(row_batches=None) == []  # the package cannot be imported there, which has a check of its own
+
+
 @pytest.mark.parametrize(
     ("seen", "registered", "wanted", "verdict"),
     [
@@ -200,6 +213,8 @@ def test_a_look_at_this_python_finds_what_is_here_and_says_why_else() -> None:
     assert found.broken == {"no_such_module": "ModuleNotFoundError: No module named 'no_such_module'"}
     assert found.librdkafka
     assert not found.task
+    assert not found.row_batches
+    assert found.row_batches is not None
     assert found.brokers is None
 
 
