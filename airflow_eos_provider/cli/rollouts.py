@@ -362,7 +362,9 @@ def _show(rollout: Rollout) -> None:
     console.print(shown)
     for step in rollout.steps.values():
         for line in step.evidence:
-            console.print(f"{step.worker_id}: {line}", soft_wrap=True)
+            after = step.conditions_after.get(line.partition(":")[0])
+            when = "" if after is None else f", {after:.1f} s after the restart was announced"
+            console.print(f"{step.worker_id}: {line}{when}", soft_wrap=True)
     for event in rollout.events:
         words = [event.what, f"by {event.actor or 'unknown'} ({event.owner})", event.reason, event.note]
         console.print(f"{_moment(event.at)}  {'; '.join(filter(None, words))}", soft_wrap=True)

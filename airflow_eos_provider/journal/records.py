@@ -173,6 +173,8 @@ class Step:
     :param announced_at_ms: the broker's time of the record that announced the restart, milliseconds since the epoch; 0
         where that is not known. It identifies the restart, whichever clock has written the rest.
     :param appended_at_ms: the broker's time of this record, milliseconds since the epoch; not in the record itself.
+    :param conditions_after: by condition of its gate, after how many seconds from the announced restart it came true
+        and stayed so. Empty before the gate has passed, and in records of versions that did not keep it.
     :param extra: fields that another version has written, to be written back.
     """
 
@@ -190,6 +192,7 @@ class Step:
     appended_at_ms: int = 0
     replaces: str = ""
     failed_process: str = ""
+    conditions_after: Mapping[str, float] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def appended(self, at_ms: int) -> Step:

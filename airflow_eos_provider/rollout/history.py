@@ -126,7 +126,7 @@ class Rollout:
             return {**planned, **files, "status": None}
         outcome = asdict(WorkerOutcome.of(step, self.plan))
         evidence = {"status": str(step.status), "at": step.at, "tasks": step.tasks, "evidence": step.evidence}
-        return {**planned, **files, **outcome, **evidence}
+        return {**planned, **files, **outcome, **evidence, "conditions_after": dict(step.conditions_after)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,7 @@ def _lane(worker_id: str, roll: Rollout, steps: Sequence[Step]) -> dict[str, Any
         "gate_seconds": round(last.seconds, 1) if last and passed else None,
         "spans": _spans(steps),
         "moments": [{"at": _at(step), "what": _MOMENTS[step.status], "note": ""} for step in steps],
-        "conditions": [{"at": last and _at(last), "text": text} for text in conditions],
+        "conditions": [{"at": last and _true_at(last, text), "text": text} for text in conditions],
     }
 
 
@@ -194,6 +194,15 @@ def _journal(roll: Rollout, past: Past) -> list[dict[str, Any]]:
         for one in past.leases
     ]
     return sorted([*events, *steps, *leases], key=lambda line: float(str(line["at"])))
+
+
+def _true_at(step: Step, evidence: str) -> float:
+    """When a condition of the gate came true; when the record was written, where the journal does not keep that.
+
+    The restart's moment by the broker's clock, and a duration of the controller's.
+    """
+    after = step.conditions_after.get(evidence.partition(":")[0])
+    return _at(step) if after is None else step.restart_id + after
 
 
 def _at(step: Step) -> float:

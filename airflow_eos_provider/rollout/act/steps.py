@@ -57,4 +57,9 @@ def passed_gate(step: Step, gate: GateState, checks: tuple[Check, ...], now: flo
         seconds=step.seconds + now - step.restarted_after,
         task_downtime_seconds=step.task_downtime_seconds + gate.downtime_seconds(step.restarted_after),
         evidence=tuple(str(check) for check in checks),
+        conditions_after={
+            check.name: round(max(0.0, gate.true_since[check.name] - step.restarted_after), 1)
+            for check in checks
+            if check.name in gate.true_since
+        },
     )

@@ -99,6 +99,7 @@ def poll(
         _with_delay(gate, observation),
         hold=gate.hold.on(_snapshot(observation), observation.at) if holds else Hold(),
         running_since=_running_since(gate, expectation, observation),
+        true_since=_true_since(gate, checks, observation),
         looked_at=observation.at,
     )
     return gate, _answer(gate, checks, observation)
@@ -135,6 +136,17 @@ def _with_delay(gate: GateState, observation: Observation) -> GateState:
         return replace(gate, delay=delay)
     wanted = max(gate.deadline, delay.ends_at + gate.after_delay_seconds)
     return replace(gate, delay=delay, deadline=min(gate.latest_deadline, wanted))
+
+
+def _true_since(gate: GateState, checks: Iterable[Check], observation: Observation) -> dict[str, float]:
+    """Also of conditions that this look did not ask for, since a trigger leaves some out."""
+    since = dict(gate.true_since)
+    for check in checks:
+        if check.passed:
+            since.setdefault(check.name, observation.at)
+        else:
+            since.pop(check.name, None)
+    return since
 
 
 def _running_since(gate: GateState, expectation: Expectation, observation: Observation) -> float | None:

@@ -63,6 +63,7 @@ class GateState:
     :param hold: how long the conditions have held so far.
     :param delay: the rebalance delay that was seen last.
     :param running_since: when all of ``tasks`` were first seen running again; None while one is not.
+    :param true_since: by condition, when it was first seen to hold and has held since; without those that do not.
     :param looked_at: when the last look was complete.
     :param memory: what is remembered of the topics.
     :param config_topic: as the workers' configurations say, which a trigger cannot read.
@@ -85,6 +86,7 @@ class GateState:
     hold: Hold = Hold()
     delay: DelayClock = field(default_factory=DelayClock)
     running_since: float | None = None
+    true_since: Mapping[str, float] = field(default_factory=dict)
     looked_at: float = 0.0
     memory: Memory = field(default_factory=Memory)
     config_topic: str | None = None

@@ -55,7 +55,15 @@ def lease() -> Lease:
 
 
 def test_every_kind_of_record_survives_being_written_down(rollout: RolloutRecord, asked: Request, lease: Lease) -> None:
-    step = Step("w1:8083", StepStatus.PASSED, NOW, tasks=("a/0",), evidence=("fine",), appended_at_ms=5_000)
+    step = Step(
+        "w1:8083",
+        StepStatus.PASSED,
+        NOW,
+        tasks=("a/0",),
+        evidence=("fine",),
+        conditions_after={"REST": 4.5},
+        appended_at_ms=5_000,
+    )
     event = Event("r1", NOW, "begun", "ann")
     content = content_of(
         [
@@ -114,6 +122,15 @@ def test_events_are_told_in_the_order_in_which_they_happened() -> None:
 
 def written_by_another(document: Any, **fields: Any) -> bytes:
     return json.dumps({**json.loads(encode(document)), **fields}).encode()
+
+
+def test_a_step_of_a_version_that_did_not_keep_when_conditions_came_true_is_read() -> None:
+    step = Step("w1:8083", StepStatus.PASSED, NOW)
+    document = json.loads(encode(step))
+    del document["conditions_after"]
+    content = content_of([record(STEP_KEY + "r1/w1:8083", json.dumps(document).encode())])
+    assert content.unreadable == {}
+    assert content.steps["r1"]["w1:8083"].conditions_after == {}
 
 
 def test_fields_that_another_version_has_written_are_kept(rollout: RolloutRecord) -> None:

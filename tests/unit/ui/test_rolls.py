@@ -44,6 +44,7 @@ PASSED = Step(
     tasks=("orders/0",),
     mode="preparing",
     evidence=("process: it is new", "group: stable"),
+    conditions_after={"process": 6.5},
     announced_at_ms=10_000,
     appended_at_ms=30_000,
 )
@@ -86,7 +87,10 @@ def test_a_lane_has_what_happened_when_and_the_downtime_beside_its_prediction() 
         (30.0, "passed"),
     ]
     assert (done["predicted"]["worst_seconds"], done["measured_downtime_seconds"]) == (9.0, 4.2)
-    assert [one["text"] for one in done["conditions"]] == ["process: it is new", "group: stable"]
+    assert [(one["at"], one["text"]) for one in done["conditions"]] == [
+        (16.5, "process: it is new"),
+        (30.0, "group: stable"),  # as of a version that did not keep it: when the gate had passed
+    ]
     assert (pending["worker"], pending["spans"], pending["moments"]) == (WORKERS[1], [], [])
 
 

@@ -101,7 +101,8 @@ def test_a_leader_that_is_restarted_at_its_own_gate_has_waited_for_it(gate: Any)
 
 
 def test_a_passed_gate_has_its_evidence_and_its_times(gate: Any) -> None:
-    state = replace(begun(gate), tasks=("mirror/1",), running_since=NOW - 10.0)
+    state = replace(begun(gate), tasks=("mirror/1",), running_since=NOW - 10.0, true_since={"REST": NOW - 25.04})
     step = passed_gate(gate.steps[W2], state, (passed("REST", "3 of 3"),), NOW)
     assert (step.seconds, step.task_downtime_seconds) == (30.0, 20.0)
     assert step.evidence == ("REST: pass - 3 of 3",)
+    assert step.conditions_after == {"REST": 5.0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -79,6 +80,30 @@ def test_one_bad_poll_starts_the_count_anew(watch: Watch, gate: Any) -> None:
     assert poll(watch, gate, NOW + 6) is None
     gate.cluster.task("mirror", 1, state="RUNNING")
     assert [poll(watch, gate, NOW + second) for second in (9, 12, 15)] == [None, None, Verdict.PASS]
+
+
+def test_a_condition_is_true_since_the_look_from_which_on_it_has_held(watch: Watch, gate: Any) -> None:
+    gate.cluster.task("mirror", 1, state="UNASSIGNED")
+    poll(watch, gate, NOW)
+    (open_now,) = {check.name for check in watch.answer.open_checks}
+    held_now = set(watch.gate.true_since)
+    assert open_now not in held_now
+    gate.cluster.task("mirror", 1, state="RUNNING")
+    for second in (3, 6):
+        poll(watch, gate, NOW + second)
+    assert watch.gate.true_since == {**dict.fromkeys(held_now, NOW), open_now: NOW + 3}
+    gate.cluster.task("mirror", 1, state="UNASSIGNED")
+    poll(watch, gate, NOW + 9)
+    assert open_now not in watch.gate.true_since
+
+
+def test_a_gate_that_an_earlier_version_has_handed_over_is_taken_up(watch: Watch, gate: Any) -> None:
+    poll(watch, gate, NOW)
+    assert watch.gate.true_since
+    document = json.loads(json.dumps(watch.gate.to_dict()))
+    assert GateState.from_dict(document) == watch.gate
+    del document["true_since"]
+    assert GateState.from_dict(document).true_since == {}
 
 
 def moved_task(cluster: Any) -> None:
