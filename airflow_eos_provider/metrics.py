@@ -1,7 +1,7 @@
 """Airflow's metrics of interval runs and rolls: what is counted, under which names, and who sends it.
 
 They go where ``[metrics]`` of Airflow's configuration sends them (StatsD, Datadog, OpenTelemetry), and nowhere where
-that is off. A metric that cannot be sent never fails the task that it tells of. ``docs/metrics.md`` is written from
+that is off. A metric that cannot be sent never fails the task that it is about. ``docs/metrics.md`` is written from
 :data:`METRICS`.
 """
 
@@ -131,7 +131,7 @@ METRICS = (
 
 
 def of_interval(result: Mapping[str, Any], *, pipeline: str, group_id: str) -> None:
-    """Send what one interval run tells.
+    """Send the metrics of one interval run.
 
     :param result: what the task returns.
     """
@@ -157,7 +157,7 @@ def of_interval(result: Mapping[str, Any], *, pipeline: str, group_id: str) -> N
 
 
 def of_roll(report: Mapping[str, Any], *, group_id: str) -> None:
-    """Send what one roll tells.
+    """Send the metrics of one roll.
 
     :param report: as :meth:`~airflow_eos_provider.rollout.outcome.RolloutReport.to_dict` gives it.
     """

@@ -1,7 +1,7 @@
 """The start token of a process: it identifies one start among all starts of all processes on all machines.
 
 Two machines' clocks cannot be compared, pids are reused, and host names are shared or changed. A token is made of what
-the kernel itself tells: which machine, which boot of it, which pid namespace, which pid, and the clock tick of the
+the kernel itself reports: which machine, which boot of it, which pid namespace, which pid, and the clock tick of the
 process's start. Two tokens are equal if and only if they name the same start.
 """
 

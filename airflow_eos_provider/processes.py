@@ -228,7 +228,7 @@ def spawn(
         )
     _wait_for_arguments(process)
     identity = identify(process.pid)
-    if identity is None:  # ended at once: its log tells why
+    if identity is None:  # ended at once: its log says why
         identity = ProcessIdentity(process.pid, time.time())
     if pid_file is not None:
         pid_file.parent.mkdir(parents=True, exist_ok=True)

@@ -69,7 +69,7 @@ def decode_metadata(protocol: str, data: bytes) -> Metadata | None:
     """What a member said when it joined.
 
     :param protocol: the group's protocol, one of :data:`PROTOCOLS`.
-    :returns: None for empty bytes: the broker tells none while the group rebalances.
+    :returns: None for empty bytes: the broker reports none while the group rebalances.
     :raises UndecodableError: naming what was wrong.
     """
     if not data:
@@ -85,7 +85,7 @@ def decode_assignment(protocol: str, data: bytes) -> Assignment | None:
     """What the leader assigned to a member.
 
     :param protocol: the group's protocol, one of :data:`PROTOCOLS`.
-    :returns: None for empty bytes: the broker tells none while the group rebalances.
+    :returns: None for empty bytes: the broker reports none while the group rebalances.
     :raises UndecodableError: naming what was wrong.
     """
     if not data:

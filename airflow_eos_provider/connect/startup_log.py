@@ -47,7 +47,7 @@ _DATE = re.compile(rb"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,6})\d*)?
 
 @dataclass(frozen=True, slots=True)
 class StartupLog:
-    """What a worker's log tells of the mode that its present process started with.
+    """What a worker's log shows of the mode that its present process started with.
 
     :param mode: the mode, None if the log does not prove one.
     :param detail: where it was found, or why nothing is proven.

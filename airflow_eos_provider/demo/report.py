@@ -25,7 +25,7 @@ WORKERS = 3
 
 @dataclass(slots=True)
 class DemoReport:
-    """Filled while the demo goes on, so that a demo that breaks off still tells how far it came.
+    """Filled while the demo goes on, so that a demo that breaks off still reports how far it came.
 
     :param rolls: the reports of the rolls to preparing and to enabled, as the tasks in Airflow returned them.
     :param source: topic ``flights`` beside the input file.

@@ -170,7 +170,7 @@ def driver_checks(look: PythonLook) -> list[Check]:
 
 
 def executor_checks(look: PythonLook, driver: PythonLook) -> list[Check]:
-    """Whether an executor can write what this driver tells it."""
+    """Whether an executor can carry out what this driver asks of it."""
     checks = [_same_python(look, driver)]
     checks += [_same_version(_package(look, need, SHIP_IT), look, driver, need) for need in NEEDS if need.executor]
     checks += [_librdkafka(look), *_row_batches(look)]

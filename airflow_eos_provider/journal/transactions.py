@@ -24,11 +24,11 @@ _PAUSE_SECONDS = 0.2
 
 
 class UnsettledError(EosError):
-    """Whether a transaction took effect is not known, and its producer can write no more; only reading tells."""
+    """Whether a transaction took effect is not known, and its producer can write no more; only reading shows it."""
 
 
 class JournalTransactions:
-    """Writes to one topic, as long as nobody fences it.
+    """Writes to one topic, as long as no other producer fences it.
 
     :param topic: the topic.
     :param transactional_id: who has initialised this id last may write.

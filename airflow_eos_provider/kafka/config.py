@@ -85,7 +85,7 @@ class KafkaSettings:
         """A confluent-kafka configuration; ``extra`` uses underscores for dots (``group_id`` -> ``group.id``).
 
         :raises ConfigurationError: a store cannot be read, or whoever gives tokens refuses.
-        :raises UnreachableError: nobody answers who could give a token.
+        :raises UnreachableError: no endpoint answers that could give a token.
         """
         configuration = {**_DEFAULTS, **librdkafka_settings.configuration(self.properties)}
         configuration.update({name.replace("_", "."): value for name, value in extra.items()})
@@ -96,7 +96,7 @@ class KafkaSettings:
 
         :raises ConfigurationError: a property that decides about security has no counterpart there, or a file cannot be
             read.
-        :raises UnreachableError: nobody answers who could give a token.
+        :raises UnreachableError: no endpoint answers that could give a token.
         """
         return kafka_python_settings.configuration(self.properties)
 

@@ -16,7 +16,7 @@ def configuration(properties: Mapping[str, str]) -> dict[str, object]:
 
     :param properties: librdkafka's names, and the few of ours (docs/clients.md).
     :raises ConfigurationError: a store cannot be read, or whoever gives tokens refuses.
-    :raises UnreachableError: nobody answers who could give a token.
+    :raises UnreachableError: no endpoint answers that could give a token.
     """
     found: dict[str, object] = {name: value for name, value in properties.items() if name not in _OURS}
     if properties.get("ssl.endpoint.identification.algorithm") == "":  # Java's way to say so

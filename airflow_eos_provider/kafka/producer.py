@@ -1,7 +1,7 @@
 """The transactional producer under journal and interval runs: every wait is bounded, every error says what it means.
 
 A call that only ran out of time is repeated, as librdkafka asks for (its errors' ``retriable`` flag). After any other
-error the transaction is aborted. Aborting carries the producer's epoch, so it fences nobody. Where it fails,
+error the transaction is aborted. Aborting carries the producer's epoch, so it fences no other producer. Where it fails,
 ``unsettled`` says so: then only the next init, or reading, shows what took effect.
 """
 

@@ -87,7 +87,7 @@ class TokenSource:
     def token(self) -> Token:
         """A token that is valid. One that could not be renewed in time is given as long as it lives.
 
-        :raises UnreachableError: nobody answers who could give one.
+        :raises UnreachableError: no endpoint answers that could give one.
         :raises ConfigurationError: whoever gives them refuses.
         """
         with self._lock:

@@ -43,7 +43,7 @@ MARKER_VARIABLE = "EOS_LAB_AIRFLOW"
 COMPONENTS = ("api-server", "scheduler", "triggerer", "dag-processor")
 USERNAME = "admin"
 
-#: Whose health each entry of Airflow's own answer tells.
+#: Whose health each entry of Airflow's own answer reports.
 _HEALTH = {
     "metadatabase": "postgres",
     "scheduler": "scheduler",

@@ -17,7 +17,7 @@ from airflow_eos_provider.errors import ConfigurationError
 REQUIRED_JAVA = 17
 
 #: For JVMs that live for seconds, Spark's drivers as well: the second compiler and a parallel collector cost half of a
-#: start's CPU and never pay for themselves; nobody reads their counters.
+#: start's CPU and never pay for themselves; their counters are not read.
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 
 

@@ -1,3 +1,3 @@
-"""What OpenLineage is told of interval runs and rolls; the extra ``openlineage``."""
+"""What OpenLineage receives of interval runs and rolls; the extra ``openlineage``."""
 
 from __future__ import annotations

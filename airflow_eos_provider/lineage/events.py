@@ -1,4 +1,4 @@
-"""What one run tells OpenLineage: its datasets and its facet."""
+"""What OpenLineage receives of one run: its datasets and its facet."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class MessageNotifier(BaseNotifier):
 
 
 def task_lines(context: Any, what: str) -> list[str]:
-    """Which task tells this, and where its log is; empty if it is not known.
+    """Which task reports this, and where its log is; empty if it is not known.
 
     :param what: "Audit", say.
     """

@@ -45,7 +45,7 @@ def _silent(done: int, total: int) -> None:
 def look(session: ConnectSession, mode: Mode, scope: Scope = Scope(), progress: Progress = _silent) -> Facts:
     """What is known before a mode is switched on.
 
-    :param progress: is told how many questions to workers are answered, and how many there are.
+    :param progress: receives how many questions to workers are answered, and how many there are.
     :raises ConfigurationError: there is no connector of a name.
     :raises UnreachableError: no worker answers, or no broker.
     """

@@ -104,7 +104,7 @@ class _Counted:
     """Questions that are counted when they are answered.
 
     :param total: how many there are.
-    :param progress: is told how many are answered.
+    :param progress: receives how many are answered.
     """
 
     def __init__(self, total: int, progress: Progress) -> None:

@@ -28,7 +28,7 @@ from airflow_eos_provider.rollout.outcome import WorkerOutcome
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan
 from airflow_eos_provider.rollout.plan.recorded_plan import is_applicable, plan_on_record
 
-#: The state of a rollout that should be running and that nobody carries out. Scripts rely on the word.
+#: The state of a rollout that should be running and that no controller carries out. Scripts rely on the word.
 INTERRUPTED = "interrupted"
 
 

@@ -311,7 +311,7 @@ def _no_expiration(seen: Seen) -> Iterator[str]:
 
 
 def _use_not_known(seen: Seen) -> Iterator[str]:
-    """A producer that takes an id clears the time of its last transaction: its coordinator tells no other."""
+    """A producer that takes an id clears the time of its last transaction: its coordinator reports no other."""
     unknown = [one.id for one in seen.ids or () if one.id in (seen.live or {}) and one.idle_seconds(0.0) is None]
     if unknown:
         yield (

@@ -180,7 +180,7 @@ class Auditor:
         return expected_ids(self.cluster.group_id, state)
 
     def _groups(self, known: Mapping[str, int], topics: Mapping[str, int], state: ClusterState | None) -> KafkaGroups:
-        """Everybody on the Kafka cluster; nobody where that cannot be seen."""
+        """All principals on the Kafka cluster; none where they cannot be seen."""
         described = [described_group(self.cluster, state), *self._described()]
         internal = {topic for group in described for topic in group.topics}
         with self._or_doubt("who else is on the Kafka cluster"):

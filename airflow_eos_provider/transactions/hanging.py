@@ -39,7 +39,7 @@ class Hanging:
 
     @property
     def may_be_committed(self) -> bool:
-        """Whether its producer may have been told that it is committed: the brokers left its marker out here.
+        """Whether its commit may have been acknowledged to its producer: the brokers left its marker out here.
 
         A broker that decides a transaction takes a partition without a leader for one that was deleted, and leaves it
         out (KAFKA-20734). A late write after a commit looks the same; and a producer that came later hides it.

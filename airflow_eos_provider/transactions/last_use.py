@@ -1,8 +1,8 @@
 """When transactional ids were last used, by the coordinators' own log.
 
-A coordinator tells when the last transaction of an id began, and nothing of an id that had none since its producer took
-it. Its log, a partition of ``__transaction_state``, has a record of each use: of a new producer too. The brokers forget
-an id by the time of the last one.
+A coordinator reports when the last transaction of an id began, and nothing of an id that had none since its producer
+took it. Its log, a partition of ``__transaction_state``, has a record of each use: of a new producer too. The brokers
+forget an id by the time of the last one.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class KnownId:
     :param description: what its coordinator knows.
     :param owner: who writes under it.
     :param used_at: when it was last used by its coordinator's log, seconds since the epoch; None where that was not
-        read: its coordinator tells of its last transaction, if it had one since its producer took it.
+        read: its coordinator reports its last transaction, if it had one since its producer took it.
     """
 
     description: TransactionDescription

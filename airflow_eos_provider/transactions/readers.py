@@ -1,6 +1,6 @@
 """Who waits behind an open transaction: consumer groups whose position is at the last stable offset.
 
-A reader of committed records stops where the first open transaction begins. What a group has committed tells where it
+A reader of committed records stops where the first open transaction begins. What a group has committed shows where it
 stands; one that is past that offset reads uncommitted records.
 """
 

@@ -1,4 +1,4 @@
-"""What every answer tells the browser: nothing of foreign hosts, no script but the page's own files, no guessing."""
+"""The headers of every answer: nothing of foreign hosts, no script but the page's own files, no guessing."""
 
 from __future__ import annotations
 

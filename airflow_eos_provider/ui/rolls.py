@@ -107,9 +107,9 @@ def routes(looks: Looks) -> APIRouter:
 
 def roll_document(roll: Rollout, past: Seen[Past], approvals: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A roll as ``eos rollout show --json`` has it, with its plan, its approvals, and how it went."""
-    told = past.value or Past()
+    written = past.value or Past()
     steps: dict[str, list[Step]] = {}
-    for step in told.steps or roll.steps.values():
+    for step in written.steps or roll.steps.values():
         steps.setdefault(step.worker_id, []).append(step)
     document: dict[str, Any] = redacted(
         {
@@ -119,7 +119,7 @@ def roll_document(roll: Rollout, past: Seen[Past], approvals: Sequence[Mapping[s
             "live": roll.lease is not None,
             "doing": roll.lease.step if roll.lease else "",
             "lanes": [_lane(worker.worker_id, roll, steps.get(worker.worker_id, ())) for worker in roll.plan.workers],
-            "journal": _journal(roll, told),
+            "journal": _journal(roll, written),
             "approvals": list(approvals),
             "plan_document": roll.plan.to_dict(),
             "plan_markdown": roll.plan.markdown(),

@@ -62,7 +62,7 @@ logger = logging.getLogger(__name__)
 
 _OPTIONS = ("pipeline", "interval", "revision")
 
-#: By which ``save()`` tells ``writer()`` the figures of each slice of the frame, as JSON.
+#: By which ``save()`` gives ``writer()`` the figures of each slice of the frame, as JSON.
 _FIGURES_OPTION = "figures"
 
 #: What :func:`register` was given, by session; the driver's own copy.

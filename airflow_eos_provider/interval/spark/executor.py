@@ -426,7 +426,7 @@ def require_clients() -> None:
 
 
 def error_within(text: str) -> EosError | None:
-    """The error of this package that a Spark error's text tells of, as an executor raised it; None if there is none."""
+    """The error of this package that a Spark error's text names, as an executor raised it; None if there is none."""
     for line in text.splitlines():
         if _ERROR_MARK in line:
             try:

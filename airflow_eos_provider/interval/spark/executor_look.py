@@ -2,7 +2,7 @@
 
 What looks (:mod:`airflow_eos_provider.interval.python_look`) is shipped by value as a function of a column, with text
 as its result: a bare Python that has no more than its standard library runs it, on a cluster as well as behind Spark
-Connect. An executor is known by what its JVM was started with, so each is told once, however many tasks it had.
+Connect. An executor is known by what its JVM was started with, so each is reported once, however many tasks it had.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class _Cluster:
                 last = now if len(self.seen) > before else last
                 if now > self._deadline or self._is_complete(now - last):
                     return
-        except BaseException as error:  # told by whoever waits for this thread
+        except BaseException as error:  # reported by whoever waits for this thread
             self._error = error
 
     def _is_complete(self, quiet: float) -> bool:
@@ -279,9 +279,9 @@ def _require_spark(driver: PythonLook) -> None:
 
 
 def _require_listening(target: str) -> None:
-    """Check that somebody listens where the address names a port: Spark itself takes a minute to say so.
+    """Check that a server listens where the address names a port: Spark itself takes a minute to say so.
 
-    :raises UnreachableError: nobody does.
+    :raises UnreachableError: none does.
     """
     if not target.startswith(("spark://", "sc://")):
         return

@@ -1,7 +1,7 @@
 """The files of an interval, found and pinned by Spark's driver through Hadoop's file systems.
 
-Through Spark Connect the driver is asked by its own reader of files (``binaryFile``), which tells their size and time
-of change and leaves their content alone. It tells no etag, and leaves out files of no byte, which have no record.
+Through Spark Connect the driver is asked by its own reader of files (``binaryFile``), which reports their size and time
+of change and leaves their content alone. It reports no etag, and leaves out files of no byte, which have no record.
 """
 
 from __future__ import annotations

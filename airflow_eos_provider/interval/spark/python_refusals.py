@@ -27,7 +27,7 @@ def require_pandas() -> None:
 
 
 def refusal_within(text: str) -> ConfigurationError | None:
-    """The error that Spark's text tells of where an executor's Python cannot run a task; None if there is none."""
+    """The error that Spark's text reports where an executor's Python cannot run a task; None if there is none."""
     found = _found(text)
     remedy = f"{SHIP_IT} 'eos intervals doctor --master …' looks at each one."
     return ConfigurationError(found, remedy=remedy) if found else None

@@ -1,7 +1,7 @@
 """Judges a DataFrame of Spark Connect by what its client can see: the plan's text, and the functions that it sends.
 
 The rules are those of :mod:`~airflow_eos_provider.interval.spark.determinism`, which walks the plan in the driver's
-JVM. Here there is no JVM, and Spark tells a plan as text (``explain``), in which a column's name or a constant may read
+JVM. Here there is no JVM, and Spark gives a plan as text (``explain``), in which a column's name or a constant may read
 like a function. So the text is only searched for what must not be there. Whatever reads like it is refused, and what
 the text might not show is refused, too; nothing is accepted because of a text that could be something else.
 
@@ -221,7 +221,7 @@ def _first_of(names: Iterable[str], text: str) -> str | None:
 
 
 def _node(line: str) -> str:
-    """The name of the node that a line tells of."""
+    """The name of the node that a line describes."""
     return re.split(r"[\s(\[<]", _BRANCH.sub("", line, count=1), maxsplit=1)[0]
 
 

@@ -4,7 +4,7 @@ What an executor had of a shuffle is lost with it, and Spark evaluates that part
 read before then write from one evaluation, those that read afterwards from another. A task that misses a part fails to
 fetch it, and its stage gets a new attempt; so a write none of whose stages has a second attempt has seen one
 evaluation. The first run of a map stage that was skipped so far has attempt number 0 again (adaptive plans run it in a
-job of its own first); the stage that missed its output is what tells.
+job of its own first); the stage that missed its output shows it.
 
 Spark 4.2 does something here by itself (``spark.sql.shuffle.orderIndependentChecksum.*``, both on by default): where a
 part that is evaluated again has other rows, it aborts the job if a task of the result stage has finished, or does so
@@ -12,7 +12,7 @@ afterwards from the old rows; if none has, it runs the stage again in full. The 
 ``complete``. The latter does not protect: a task that has not finished may have committed slices, and its next attempt
 skips them.
 
-Through Spark Connect nobody tells which stages were run again, and the client itself sends a plan once more to a server
+Spark Connect does not report which stages were run again, and the client itself sends a plan once more to a server
 that has come back. So there is always a doubt there.
 """
 

@@ -64,7 +64,7 @@ def functions_of(owner: object) -> ModuleType:
 
 
 def parallelism(spark: Any) -> int:
-    """Into how many partitions Spark divides what nobody has divided: by default as many as its cores."""
+    """Into how many partitions Spark divides what no plan has divided: by default as many as its cores."""
     if not is_remote(spark):
         return int(spark.sparkContext.defaultParallelism)
     number = functions_of(spark).spark_partition_id().alias("number")

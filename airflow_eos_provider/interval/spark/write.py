@@ -455,7 +455,7 @@ def _refuse_unstable(frame: DataFrame, key: Sequence[str]) -> bool:
     if is_remote(frame):
         return refuse_unstable_remote(frame, key)
     refuse_unstable(frame, key)
-    return False  # nor does it matter: there Spark tells whether it has evaluated anything again
+    return False  # nor does it matter: there Spark reports whether it has evaluated anything again
 
 
 def _with_slices(frame: DataFrame, key: Sequence[str], count: int) -> DataFrame:
@@ -530,7 +530,7 @@ def _run_stage(work: _Work, pipeline: Pipeline, stage: Stage, coordinator: Coord
 def _collect(
     results: DataFrame, coordinator: Coordinator, stage: Stage, report: Report
 ) -> dict[int, SliceResult | None]:
-    """Run a frame that writes; what it tells of each slice, None of one that had been done before."""
+    """Run a frame that writes; what it reports of each slice, None of one that had been done before."""
     with _spark_errors(coordinator, stage):
         rows = results.collect()
     if dropped := sum(row.dropped or 0 for row in rows):

@@ -536,7 +536,7 @@ class OffsetsChanger:
         return [write for write in writes if write.changes]
 
     def _require_still_stopped(self, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> None:
-        """Go on only if nobody has started the connector, even for a moment: that writes another commit record.
+        """Go on only if the connector was not started, even for a moment: that writes another commit record.
 
         :raises PlanMovedError: it was deleted or created.
         :raises RefusedError: it was started, or has another configuration; a retry must not undo that by itself.
@@ -547,7 +547,7 @@ class OffsetsChanger:
             raise _touched(plan.look.connector)
 
     def _require_not_started(self, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> None:
-        """Go on only if nobody has started the connector, even for a moment. What others configure does not matter.
+        """Go on only if the connector was not started, even for a moment. What others configure does not matter.
 
         :raises PlanMovedError: it was deleted or created.
         :raises RefusedError: it was started.

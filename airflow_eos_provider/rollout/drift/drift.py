@@ -189,7 +189,7 @@ class Drift:
 
 
 def newest_rollout(rollouts: Collection[Rollout]) -> Rollout | None:
-    """The rollout that the cluster should be as left by; one that another has replaced tells nothing."""
+    """The rollout that the cluster should be as left by; one that another has replaced says nothing."""
     standing = [rollout for rollout in rollouts if rollout.record.state is not RolloutState.SUPERSEDED]
     return max(standing, key=lambda rollout: rollout.record.started_at, default=None)
 

@@ -87,7 +87,7 @@ class DriftWatch:
         return newest_rollout([one for one in rollouts if isinstance(one, Rollout)])
 
     def _ask(self, worker_id: str, observation: Observation) -> UnknownMember:
-        """Whether an unknown member is enabled. It gets no credentials: nobody knows whose it is."""
+        """Whether an unknown member is enabled. It gets no credentials: its owner is not known."""
         settings = replace(
             self.cluster.rest,
             username=None,

@@ -74,7 +74,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What a host tells about one worker at one moment.
+    """What a host reports of one worker at one moment.
 
     :param edit: what has to be written to change the worker's settings.
     :param digest: SHA-256 of what the edit holds now; None if it cannot be read.
@@ -139,7 +139,7 @@ class Host(Protocol):
     def unseen(self, why: str) -> HostFacts:
         """What can be said of the worker without looking at its host.
 
-        :param why: in words, why nobody looks.
+        :param why: in words, why the host does not look.
         """
         ...
 

@@ -104,7 +104,7 @@ class ServicedHost:
         )
 
     def unseen(self, why: str) -> HostFacts:
-        """What the description alone tells; nothing is asked of its machine."""
+        """What the description alone shows; nothing is asked of its machine."""
         return self._unseen(why, f"{why}: make that possible, for its mode is proven there")
 
     def digest_with(self, properties: Mapping[str, str | None]) -> str:

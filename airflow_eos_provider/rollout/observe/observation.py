@@ -1,6 +1,6 @@
 """What is seen of a Connect cluster at one moment: plain values, gathered by ``observer.py``, judged by all others.
 
-A layer that could not be read is None and its ``…_problem`` says why; nobody may take that for "nothing there".
+A layer that could not be read is None and its ``…_problem`` says why; that never counts as "nothing there".
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from airflow_eos_provider.rollout.settings import rebalance_delay_ms
 class WorkerObservation:
     """One described worker.
 
-    :param facts: what its host tells.
+    :param facts: what its host reports.
     :param mode: the three layers of evidence on its mode and their verdict.
     :param root: answer of ``GET /``; None if REST did not answer.
     :param health: answer of ``GET /health``; None if REST did not answer.
     :param rest_problem: why REST did not answer.
-    :param rest_remedy: what to do about that, where the answer tells it (a certificate, credentials).
+    :param rest_remedy: what to do about that, where the answer says it (a certificate, credentials).
     """
 
     worker: WorkerDescription
@@ -141,7 +141,7 @@ class Observation:
     def members(self) -> dict[str, Member]:
         """Members of the group by worker id; empty if the group could not be read.
 
-        While it rebalances the broker tells no addresses. Such a member is left out then: it is not known who it is,
+        While it rebalances the broker reports no addresses. Such a member is left out then: it is not known who it is,
         which does not make it an unknown member.
         """
         if self.group is None:

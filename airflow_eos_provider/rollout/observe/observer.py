@@ -2,7 +2,7 @@
 
 Nothing here decides or changes anything. A part that cannot be read becomes a problem in words, never an exception,
 so that one dead worker does not hide the others; only what makes the whole description wrong is raised. A part that
-hangs is given up at the look's own limit: nobody waits longer for a look than that, however many workers there are.
+hangs is given up at the look's own limit: no caller waits longer for a look than that, however many workers there are.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Observer:
         return self._neighbours
 
     def look_at_host(self, host: Host) -> HostFacts:
-        """What one worker's host tells."""
+        """What one worker's host reports."""
         return host.observe() if self._remote is None else host.unseen("its host is not looked at from here")
 
     def topics(self, facts: Mapping[str, HostFacts]) -> InternalTopics:
@@ -325,7 +325,7 @@ class _Look:
                 self._answering.put(None)
 
     def _read_statuses(self) -> dict[str, ConnectorStatus]:
-        """From the first worker that answers: any worker knows them all, and one that hangs holds nobody up."""
+        """From the first worker that answers: any worker knows them all, and one that hangs holds no other up."""
         problems = []
         for worker in (*self._as_they_answer(), *self._unwell()):
             try:

@@ -125,7 +125,7 @@ def _doubt(
         return None
     described = {worker.worker_id for worker in observation.workers}
     if worker_id not in observation.members and (worker_id not in described or placed):
-        # While a rebalance delay runs, what a described worker has left behind is placed on nobody.
+        # While a rebalance delay runs, what a described worker has left behind is placed on no member.
         return Doubt.UNKNOWN_WORKER if worker_id not in described else Doubt.ELSEWHERE
     if state == "UNASSIGNED" and placed:
         return Doubt.UNASSIGNED

@@ -49,5 +49,5 @@ class PlannedEdit:
         return last is not None and last.status is not StepStatus.RESTORED
 
     def was_written_for_another(self, worker_id: str, steps: Mapping[str, Step]) -> bool:
-        """Whether a step of another worker may have written it, so that it tells nothing of this worker's own."""
+        """Whether a step of another worker may have written it, so that it says nothing about this worker's own."""
         return any(worker in steps for worker in self.workers if worker != worker_id)

@@ -304,7 +304,7 @@ def offset_readers(observation: Observation, target: Mode, settings: RolloutSett
     A roll to preparing sets ``isolation.level=read_committed``; a group that was brought there manually lacks it. There
     an enabled worker that dies in mid-transaction would hand its task to one that skips records: they are lost, not
     doubled, and no error is shown (``properties.py``). So this is refused, unless nothing would be gained: a lone
-    worker has nobody to take over from, and where some workers are enabled already, this roll is the shortest way out.
+    worker takes over from no other, and where some workers are enabled already, this roll is the shortest way out.
     """
     name = "source offsets"
     if not target.runs_exactly_once_tasks:
@@ -390,7 +390,7 @@ def connectors(observation: Observation, target: Mode, settings: RolloutSettings
 
 
 def _strange_reports(observation: Observation) -> Check | None:
-    """States that another group's worker has written, or that nobody has written since one went away."""
+    """States that another group's worker has written, or that no worker has written since one went away."""
     name = "connectors"
     for report in doubtful(observation, Doubt.UNKNOWN_WORKER):
         group = neighbour_of(observation, report.worker_id)

@@ -1,6 +1,6 @@
 """Processes of a machine, read from its ``/proc`` by one command, with its own clock.
 
-A process is known by its machine's boot, its pid and its start ticks, so nobody's clock is compared. Moments are by the
+A process is known by its machine's boot, its pid and its start ticks, so no clocks are compared. Moments are by the
 machine's own clock, and come with the offset of that clock from this machine's.
 """
 
@@ -153,7 +153,7 @@ def processes_of(parts: Mapping[str, bytes], *, sent_at: float, answered_at: flo
     :param parts: its output, see :func:`parts_of`.
     :param sent_at: when it was sent, by this machine's clock, seconds since the epoch.
     :param answered_at: when its answer was here.
-    :raises CommandError: it tells no time: there is no ``/proc``, or no ``date``.
+    :raises CommandError: it gives no time: there is no ``/proc``, or no ``date``.
     """
     try:
         begun = _seconds(parts["begun"])

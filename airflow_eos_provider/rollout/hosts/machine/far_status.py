@@ -1,4 +1,4 @@
-"""What ``stat`` tells of files on a machine, and who may turn a path to another file."""
+"""What ``stat`` shows of files on a machine, and who may turn a path to another file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMAT = "--format=%d/%i/%f/%h/%u/%g/%s/%.9Y/%.9Z/%U/%G"
 
 @dataclass(frozen=True, slots=True)
 class FarStatus:
-    """What ``stat`` tells of one file; times are nanoseconds of its machine's clock."""
+    """What ``stat`` shows of one file; times are nanoseconds of its machine's clock."""
 
     device: int
     inode: int
@@ -74,7 +74,7 @@ def _nanoseconds(moment: str) -> int:
 
 
 def writable_by_others(steps: Sequence[tuple[PurePosixPath, FarStatus]], uid: int) -> str | None:
-    """In words, who besides root and one user could put another file in place of one; None if nobody.
+    """In words, who besides root and one user could put another file in place of one; None if no user could.
 
     Whoever may write a folder that a user other than root owns may change the worker's file anyway, so a group is only
     looked at where root would act. There, root's own group counts too: of a folder with an access list, ``stat`` shows

@@ -1,4 +1,4 @@
-"""What this machine tells about one worker that runs as a process of it: properties file, process, start-up log."""
+"""What this machine reports of one worker that runs as a process of it: properties file, process, start-up log."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class FactGatherer:
         )
 
     def unseen(self, why: str) -> ProcessFacts:
-        """What the description alone tells; no file system is touched, for it may be what hangs."""
+        """What the description alone shows; no file system is touched, for it may be what hangs."""
         worker = self._worker
         return ProcessFacts(
             worker_id=worker.worker_id,

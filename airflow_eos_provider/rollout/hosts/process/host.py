@@ -31,7 +31,7 @@ class ProcessHost:
         return self._facts.gather()
 
     def unseen(self, why: str) -> ProcessFacts:
-        """What the description alone tells."""
+        """What the description alone shows."""
         return self._facts.unseen(why)
 
     def digest_with(self, properties: Mapping[str, str | None]) -> str:

@@ -185,7 +185,7 @@ def record_path(pid_file: Path) -> Path:
 
 
 def read_record(path: Path) -> RestartRecord | None:
-    """The record of the last act that nobody has reported yet; None if there is none that this version understands."""
+    """The record of the last act, if no controller has reported it yet and this version understands it; else None."""
     try:
         document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         known = {name: document[name] for name in (f.name for f in fields(RestartRecord)) if name in document}

@@ -169,7 +169,7 @@ class RestartAct:
 
 
 def main() -> int:
-    """Read the specification, begin the act in a process that nobody is the parent of, and say whether it has begun."""
+    """Read the specification, begin the act in a process of its own session, and say whether it has begun."""
     try:
         spec = RestartSpec.from_bytes(sys.stdin.buffer.read())
     except (ValueError, KeyError, TypeError):

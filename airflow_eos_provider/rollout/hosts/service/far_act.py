@@ -256,7 +256,7 @@ class FarActs:
         self._where = machine.name or "this machine"
 
     def look(self) -> RecordLook:
-        """The record of the last act that nobody has reported yet.
+        """The record of the last act that no controller has reported yet.
 
         :raises MachineLostError: the machine cannot be reached.
         :raises RefusedError: it cannot be read.

@@ -1,4 +1,4 @@
-"""A service: who owns a worker's process on its machine, tells about it and restarts it."""
+"""A service: who owns a worker's process on its machine, reports its state and restarts it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_eos_provider.rollout.hosts.machine.sudo import Command
 
 @dataclass(frozen=True, slots=True)
 class ServiceFacts:
-    """What a service tells about its worker at one moment.
+    """What a service reports of its worker at one moment.
 
     :param process: the process that reads the worker's file; None while it does not run.
     :param token: names this start of it; :data:`~airflow_eos_provider.rollout.hosts.host.NOT_RUNNING` while it does not
@@ -55,7 +55,7 @@ class Service(Protocol):
 
     @property
     def launch(self) -> Launch:
-        """What a restart executes, as far as the description alone tells."""
+        """What a restart executes, as far as the description alone shows."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""A worker that is the main process of a systemd unit: systemd tells about it, keeps its log, and restarts it.
+"""A worker that is the main process of a systemd unit: systemd reports its state, keeps its log, and restarts it.
 
 One start is named by the unit's invocation id, which systemd makes anew at each start, whoever asked for it
 (systemd.exec(5)). Neither ``NRestarts`` nor ``ActiveEnterTimestamp`` is part of the name: ``systemctl reset-failed``

@@ -80,6 +80,6 @@ export function Tasks({ connection, parameters }) {
       <${Pager} answer=${look.answer} />
     </div>
     <${Table} caption="Tasks" columns=${taskColumns(connection)} rows=${look.answer?.items} id=${(row) => `${row.connector}-${row.task}`} isLoading=${look.isLoading}
-      empty=${search || state || connector || worker ? "No task matches. Take a filter away." : "The group has no tasks. A connector without tasks is paused, stopped or has failed: its state tells."} />
+      empty=${search || state || connector || worker ? "No task matches. Take a filter away." : "The group has no tasks. A connector without tasks is paused, stopped or has failed: its state shows which."} />
     <${Same} command="eos status --json" />`;
 }
