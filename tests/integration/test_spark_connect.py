@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,6 @@ import psutil
 import pytest
 from pyspark.sql.connect.client.retries import DefaultPolicy
 
-from airflow_eos_provider.demo.oracle import compare, drain, expected_from_values
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
@@ -35,36 +31,12 @@ from airflow_eos_provider.interval.spark.write import write_interval
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 from tests.connect_server import ConnectServer
+from tests.integration.interval_target import DAY, JOBS, Target, day, jobs
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
-JOBS = Path(__file__).with_name("interval_jobs.py")
 TASKS = Path(__file__).with_name("connect_tasks.py")
-
-_specification = importlib.util.spec_from_file_location("interval_jobs", JOBS)
-assert _specification is not None
-assert _specification.loader is not None
-jobs: Any = importlib.util.module_from_spec(_specification)
-_specification.loader.exec_module(jobs)
-
-DAY = Interval(datetime(2013, 1, 1, 5, tzinfo=UTC), datetime(2013, 1, 2, 5, tzinfo=UTC))
-
-
-def day(number: int) -> Interval:
-    return Interval(DAY.start + timedelta(days=number), DAY.end + timedelta(days=number))
-
-
-@dataclass(frozen=True)
-class Target:
-    """A pipeline of its own with a topic of its own."""
-
-    pipeline: Pipeline
-
-    def require_exactly_once(self, values: Iterable[bytes]) -> None:
-        drained = drain(self.pipeline.kafka, str(self.pipeline.topic))
-        comparison = compare(expected_from_values(values, "the source"), drained)
-        assert comparison.exactly_once, comparison
-        assert comparison.records > 0
 
 
 @pytest.fixture(scope="module")
@@ -167,11 +139,8 @@ class HeldFiles:
     def wait_for_readers(self, count: int) -> list[int]:
         """The processes that are held, of which there are that many."""
         marks = self.folder.parent / "marks"
-        deadline = time.monotonic() + 240
-        while len(found := [int(mark.name) for mark in marks.iterdir()]) < count:
-            assert time.monotonic() < deadline, "nobody reads the second file"
-            time.sleep(0.02)
-        return found
+        until(lambda: len(list(marks.iterdir())) >= count, "readers of the second file", seconds=60, pause=0.02)
+        return [int(mark.name) for mark in marks.iterdir()]
 
     def go(self) -> None:
         """Hold up nobody any more."""

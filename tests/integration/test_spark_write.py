@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,6 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from airflow_eos_provider.demo.oracle import Comparison, compare, drain, expected_from_values
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, RefusedError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
@@ -35,52 +32,9 @@ from airflow_eos_provider.interval.spark.file_listing import files_source
 from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.spark_class_data import spark_jvm_options
-
-JOBS = Path(__file__).with_name("interval_jobs.py")
-
-_specification = importlib.util.spec_from_file_location("interval_jobs", JOBS)
-assert _specification is not None
-assert _specification.loader is not None
-jobs: Any = importlib.util.module_from_spec(_specification)
-_specification.loader.exec_module(jobs)
-
-DAY = Interval(datetime(2013, 1, 1, 5, tzinfo=UTC), datetime(2013, 1, 2, 5, tzinfo=UTC))
-
-
-def day(number: int) -> Interval:
-    return Interval(DAY.start + timedelta(days=number), DAY.end + timedelta(days=number))
-
-
-@dataclass(frozen=True)
-class Target:
-    """A pipeline of its own with a topic of its own."""
-
-    pipeline: Pipeline
-
-    def compare(self, values: Iterable[bytes]) -> Comparison:
-        assert self.pipeline.topic is not None
-        drained = drain(self.pipeline.kafka, self.pipeline.topic)
-        return compare(expected_from_values(values, "the source"), drained)
-
-    def require_exactly_once(self, values: Iterable[bytes]) -> None:
-        comparison = self.compare(values)
-        assert comparison.exactly_once, comparison
-        assert comparison.records > 0
-
-    def wait_for_open_transaction(self, run: Run) -> str:
-        """The id of a task that is writing."""
-        prefix = self.pipeline.task_id_prefix(run)
-        with TransactionsClient(self.pipeline.kafka) as transactions:
-            deadline = time.monotonic() + 600
-            while time.monotonic() < deadline:
-                writing = [i for i in transactions.open_transactions(prefix) if i.removeprefix(prefix).isdigit()]
-                if writing:
-                    return writing[0]
-                time.sleep(0.02)
-        raise AssertionError("no task began a transaction")
+from tests.integration.interval_target import DAY, JOBS, Target, day, jobs
 
 
 @pytest.fixture(scope="module")

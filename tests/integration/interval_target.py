@@ -1,0 +1,62 @@
+"""What tests of intervals written with Spark share: the jobs, the days, and a pipeline that is held to its source."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow_eos_provider.demo.oracle import Comparison, compare, drain, expected_from_values
+from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.kafka.transactions import TransactionsClient
+
+#: The file of the jobs, as ``spark-submit`` gets it.
+JOBS = Path(__file__).with_name("interval_jobs.py")
+
+# No package's module: Spark ships its functions by value.
+_specification = importlib.util.spec_from_file_location("interval_jobs", JOBS)
+assert _specification is not None
+assert _specification.loader is not None
+jobs: Any = importlib.util.module_from_spec(_specification)
+_specification.loader.exec_module(jobs)
+
+DAY = Interval(datetime(2013, 1, 1, 5, tzinfo=UTC), datetime(2013, 1, 2, 5, tzinfo=UTC))
+
+
+def day(number: int) -> Interval:
+    """The day so many days after :data:`DAY`."""
+    return Interval(DAY.start + timedelta(days=number), DAY.end + timedelta(days=number))
+
+
+@dataclass(frozen=True)
+class Target:
+    """A pipeline of its own with a topic of its own."""
+
+    pipeline: Pipeline
+
+    def compare(self, values: Iterable[bytes]) -> Comparison:
+        assert self.pipeline.topic is not None
+        drained = drain(self.pipeline.kafka, self.pipeline.topic)
+        return compare(expected_from_values(values, "the source"), drained)
+
+    def require_exactly_once(self, values: Iterable[bytes]) -> None:
+        comparison = self.compare(values)
+        assert comparison.exactly_once, comparison
+        assert comparison.records > 0
+
+    def wait_for_open_transaction(self, run: Run) -> str:
+        """The id of a task that is writing."""
+        prefix = self.pipeline.task_id_prefix(run)
+        with TransactionsClient(self.pipeline.kafka) as transactions:
+            deadline = time.monotonic() + 600
+            while time.monotonic() < deadline:
+                writing = [i for i in transactions.open_transactions(prefix) if i.removeprefix(prefix).isdigit()]
+                if writing:
+                    return writing[0]
+                time.sleep(0.02)  # it is open for a moment only
+        raise AssertionError("no task began a transaction")
