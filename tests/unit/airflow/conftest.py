@@ -1,25 +1,15 @@
-"""What the tests of the Airflow layer share: a home of their own, a state store in memory, a plan."""
+"""What the tests of the Airflow layer share: a state store in memory, a plan."""
 
 from __future__ import annotations
 
-import atexit
-import os
-import shutil
-import tempfile
 from types import SimpleNamespace
 from typing import Any
-
-# Airflow reads its home when it is first imported, so this stands before every import of it.
-os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="eos-airflow-home-")
-os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 
 import pytest
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.rollout.plan.order import TaskDowntime
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan, WorkerChange
-
-atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
 
 
 class MemoryStore:
