@@ -7,6 +7,7 @@ turn the direction of writing. What cannot be printed is shown by its code; in M
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 #: A value is cut after this many characters unless its place has room for more.
 VALUE_CHARACTERS = 200
@@ -41,6 +42,20 @@ def one_line(value: object, limit: int = VALUE_CHARACTERS) -> str:
 def counted(number: int, noun: str) -> str:
     """``1 record``, ``2,000 records``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """``0…3,7``.
+
+    :param numbers: in their order.
+    """
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}…{last}" for first, last in found)
 
 
 def duration(seconds: float) -> str:

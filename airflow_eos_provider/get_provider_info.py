@@ -37,10 +37,12 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": _INTEGRATION,
                 "python-modules": [
                     "airflow_eos_provider.operators.approval",
+                    "airflow_eos_provider.operators.connect_close",
                     "airflow_eos_provider.operators.connect_drift",
                     "airflow_eos_provider.operators.connect_fence",
                     "airflow_eos_provider.operators.connect_offsets",
                     "airflow_eos_provider.operators.connect_preflight",
+                    "airflow_eos_provider.operators.connect_rights",
                     "airflow_eos_provider.operators.connect_topics",
                     "airflow_eos_provider.operators.connect_transactions",
                     "airflow_eos_provider.operators.interval_abandon",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from airflow_eos_provider.acls.judge import Answer, Authorizer, judge
 from airflow_eos_provider.acls.rules import ConnectorFacts, Rule
+from airflow_eos_provider.data_text import ranges
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
-from airflow_eos_provider.kafka.acl_values import Acl, Pattern, Resource
+from airflow_eos_provider.kafka.acl_values import ANYWHERE, Acl, Operation, Pattern, Resource
 from airflow_eos_provider.kafka.acls import Acls
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.plan_hash import ShownPlan, hash_of
@@ -43,6 +44,23 @@ class AclPlan(ShownPlan):
         """The plan for a person."""
         sign = "+" if self.kind == GRANT else "-"
         return [f"{sign} {acl}" for acl in self.acls]
+
+    def grouped_lines(self) -> list[str]:
+        """The plan for a person in few lines. Each ACL is in one of them: what differs by its operation, or by the
+        number at the end of a transactional id, is in the same."""
+        verb = "create" if self.kind == GRANT else "delete"
+        operations: dict[Acl, list[str]] = {}
+        for acl in sorted(self.acls):
+            operations.setdefault(replace(acl, operation=Operation.ALL), []).append(str(acl.operation))
+        numbers: dict[tuple[Acl, str], list[int | None]] = {}
+        for acl, names in operations.items():
+            stem, number = _numbered(acl)
+            numbers.setdefault((replace(acl, name=stem), ", ".join(names)), []).append(number)
+        lines = []
+        for (acl, words), found in numbers.items():
+            ids = ranges(sorted(each for each in found if each is not None))
+            lines.append(f"{verb}: {acl.principal} {words} on {acl.resource} {_begins(acl)}{acl.name}{ids}{_more(acl)}")
+        return lines
 
     def apply(self, kafka: Session) -> None:
         """Create or delete them. May be repeated: what is done already is left as it is.
@@ -80,6 +98,24 @@ def acl_document(acl: Acl) -> dict[str, str]:
         "name": acl.name,
         "pattern": str(acl.pattern),
     }
+
+
+def _numbered(acl: Acl) -> tuple[str, int | None]:
+    """A name and the number at its end, where that is one of a task's transactional id."""
+    if acl.resource is not Resource.TRANSACTIONAL_ID or acl.pattern is not Pattern.LITERAL:
+        return acl.name, None
+    stem, dash, digits = acl.name.rpartition("-")
+    if not (digits.isdecimal() and digits.isascii() and str(int(digits)) == digits):
+        return acl.name, None
+    return f"{stem}{dash}", int(digits)
+
+
+def _begins(acl: Acl) -> str:
+    return "beginning with " if acl.pattern is Pattern.PREFIXED else ""
+
+
+def _more(acl: Acl) -> str:
+    return ("" if acl.host == ANYWHERE else f" from {acl.host}") + (" (denial)" if acl.is_denial else "")
 
 
 def plan_grant(rules: Iterable[Rule], authorizer: Authorizer, kafka_cluster_id: str) -> AclPlan:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,22 +10,19 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from airflow_eos_provider.acls.asked import AskedRights, WantedRights, asked_rights, interval_facts
 from airflow_eos_provider.acls.check import AclReport
 from airflow_eos_provider.acls.check import check as check_rights
-from airflow_eos_provider.acls.facts import Facts, Principals, Seen, facts_of
+from airflow_eos_provider.acls.facts import Principals
 from airflow_eos_provider.acls.forms import Form, kafka_acls_lines, written
 from airflow_eos_provider.acls.grant import (
     AclPlan,
     acl_document,
-    acls_of_connector,
-    plan_grant,
-    plan_revoke,
-    require_acls,
 )
 from airflow_eos_provider.acls.judge import Answer, Finding
-from airflow_eos_provider.acls.look import look, read_authorizer
-from airflow_eos_provider.acls.rules import ConnectorFacts, IntervalFacts, Rule, also_reached
-from airflow_eos_provider.acls.tool_rules import VERBS, ToolFacts, tool_rules
+from airflow_eos_provider.acls.look import read_authorizer
+from airflow_eos_provider.acls.rules import Rule, also_reached
+from airflow_eos_provider.acls.tool_rules import VERBS
 from airflow_eos_provider.cli.client_options import client_properties
 from airflow_eos_provider.cli.common import (
     ClusterOption,
@@ -47,11 +42,10 @@ from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.connect.cluster import exposed_file
 from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, STATUS
-from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
-from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.data_text import counted
-from airflow_eos_provider.errors import ConfigurationError, RefusedError, RolloutPausedError
-from airflow_eos_provider.kafka.acl_values import Acl, Pattern, Resource
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.data_text import counted, ranges
+from airflow_eos_provider.errors import ConfigurationError, RolloutPausedError
+from airflow_eos_provider.kafka.acl_values import Pattern, Resource
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
 from airflow_eos_provider.redaction import secrets_of
@@ -128,31 +122,6 @@ LoginsOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What a command was asked about."""
-
-    principals: Principals
-    mode: Mode
-    connectors: Sequence[str] = ()
-    pipelines: Sequence[str] = ()
-    interval_principal: str = ""
-    verbs: Sequence[str] = ()
-    topics: Mapping[str, str | None] = field(default_factory=dict)
-    prefixed: bool = False
-    for_tasks_max: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A cluster, with the rights that are needed in it."""
-
-    session: ConnectSession
-    seen: Seen
-    facts: Facts
-    rules: list[Rule]
-
-
 @acl_app.command(
     "plan",
     epilog=examples(
@@ -188,18 +157,17 @@ def plan(
     A right of each worker, of each connector's three clients, by the tasks and topics that there are. As lines for
     kafka-acls, as a KafkaUser of Strimzi's, or for Terraform: all that is needed, or with --missing what is not there.
     """
-    wanted = _Wanted(
+    wanted = WantedRights(
         Principals(worker, producer, consumer, admin),
         mode,
         connector or (),
-        pipelines or (),
-        interval_principal,
+        interval_facts(pipelines or (), interval_principal),
         verb or (),
         _topics(config_topic, offsets_topic, status_topic),
         prefixed,
         for_tasks_max,
     )
-    with _asked(cluster, wanted) as asked:
+    with asked_rights(load_cluster(cluster), wanted) as asked:
         report = _report(asked, {})
         reached = also_reached(asked.rules, asked.facts.ids)
         brokers = asked.session.kafka.settings.bootstrap_servers
@@ -245,18 +213,17 @@ def check(
     fenced. Else by the ACLs, which takes Describe on the cluster. Each answer says which it was. Exit code 5 also where
     the brokers have no authorizer.
     """
-    wanted = _Wanted(
+    wanted = WantedRights(
         Principals(worker, producer, consumer, admin),
         mode,
         connector or (),
-        pipelines or (),
-        interval_principal,
+        interval_facts(pipelines or (), interval_principal),
         verb or (),
         _topics(config_topic, offsets_topic, status_topic),
         prefixed,
         for_tasks_max,
     )
-    with _asked(cluster, wanted) as asked:
+    with asked_rights(load_cluster(cluster), wanted) as asked:
         report = _report(asked, _logins(login or (), asked.session.kafka.settings.bootstrap_servers))
         brokers = asked.session.kafka.settings.bootstrap_servers
     document = _document(report, wanted.mode, report.findings, {})
@@ -295,16 +262,15 @@ def explain(
     as_json: JsonOption = False,
 ) -> None:
     """Say what each right is for, and what fails without it, in the words that Connect logs. Changes nothing."""
-    wanted = _Wanted(
+    wanted = WantedRights(
         Principals(worker, producer, consumer, admin),
         mode,
         (),
-        pipelines or (),
-        interval_principal,
+        interval_facts(pipelines or (), interval_principal),
         verb or (),
         _topics(config_topic, offsets_topic, status_topic),
     )
-    with _asked(cluster, wanted) as asked:
+    with asked_rights(load_cluster(cluster), wanted) as asked:
         found = [rule for rule in asked.rules if all(word in _words(rule) for word in what.lower().split())]
     if not found:
         raise ConfigurationError(
@@ -346,22 +312,20 @@ def grant(
     What the ACLs give already is not given twice. A right that an ACL denies is refused: no other ACL can give it.
     """
     require_enough_digits(plan_hash)
-    wanted = _Wanted(
+    wanted = WantedRights(
         Principals(worker, producer, consumer, admin),
         mode,
         connector or (),
-        pipelines or (),
-        interval_principal,
+        interval_facts(pipelines or (), interval_principal),
         verb or (),
         _topics(config_topic, offsets_topic, status_topic),
         prefixed,
         for_tasks_max,
     )
-    with _asked(cluster, wanted) as asked:
-        kafka = asked.session.kafka
-        made = plan_grant(asked.rules, read_authorizer(kafka), kafka.cluster_id())
+    with asked_rights(load_cluster(cluster), wanted) as asked:
+        made = asked.grant()
         applied = _carry_out(made, asked, plan_hash)
-        reached = also_reached([rule for rule in asked.rules if rule.acl in made.acls], asked.facts.ids)
+        reached = asked.also_reached(made)
     _show_change(made, applied=applied, as_json=as_json)
     if not as_json:
         _show_reached(reached)
@@ -403,28 +367,23 @@ def revoke(
     that is gone (--connector) it deletes those on the ids of its tasks.
     """
     require_enough_digits(plan_hash)
-    wanted = _Wanted(
+    wanted = WantedRights(
         Principals(worker, producer, consumer, admin),
         mode,
         (),
-        pipelines or (),
-        interval_principal,
+        interval_facts(pipelines or (), interval_principal),
         verb or (),
         _topics(config_topic, offsets_topic, status_topic),
         prefixed,
         for_tasks_max,
     )
-    with _asked(cluster, wanted) as asked:
-        authorizer = read_authorizer(asked.session.kafka)
-        there = require_acls(authorizer)
-        acls = _unwanted(asked, connector or (), wanted, there)
-        needed = [] if even_if_needed else _needed_now(asked, wanted)
-        made = plan_revoke(acls, needed, authorizer, asked.session.kafka.cluster_id())
+    with asked_rights(load_cluster(cluster), wanted) as asked:
+        made = asked.revocation(connector or (), even_if_needed=even_if_needed)
         applied = _carry_out(made, asked, plan_hash)
     _show_change(made, applied=applied, as_json=as_json)
 
 
-def _carry_out(made: AclPlan, asked: _Asked, plan_hash: str | None) -> bool:
+def _carry_out(made: AclPlan, asked: AskedRights, plan_hash: str | None) -> bool:
     if plan_hash is None:
         return False
     made.require(plan_hash)
@@ -432,87 +391,11 @@ def _carry_out(made: AclPlan, asked: _Asked, plan_hash: str | None) -> bool:
     return True
 
 
-def _needed_now(asked: _Asked, wanted: _Wanted) -> list[Rule]:
-    """What the workers and the connectors that there are need, in the highest mode that a worker's file says.
-
-    A file that cannot be read may say the highest of all.
-
-    :raises RefusedError: the config topic cannot be read, so it is not known which connectors need their rights.
-    """
-    if not asked.seen.are_connectors_known:
-        raise RefusedError(
-            f"Which connectors there are is not known: {'; '.join(asked.seen.problems)}.",
-            expected=f"a config topic ({asked.seen.config_topic}) that can be read, so that what runs keeps its rights",
-            remedy="Mend that first. --even-if-needed revokes without looking at what is needed.",
-        )
-    modes = [Mode.parse(file.get(MODE_PROPERTY, Mode.DISABLED)) for file in asked.seen.files]
-    if asked.seen.is_file_missing or not modes:
-        modes.append(Mode.ENABLED)
-    highest = max(modes, key=list(Mode).index)
-    return facts_of(asked.seen, highest, wanted.principals).rules()
-
-
-def _unwanted(asked: _Asked, connectors: Sequence[str], wanted: _Wanted, there: Sequence[Acl]) -> list[Acl]:
-    """The ACLs of the rules that were asked for, and those of connectors that are gone."""
-    if not connectors:
-        return [rule.acl for rule in asked.rules]
-    known = {each.name for each in asked.facts.connectors}
-    here = [name for name in connectors if name in known]
-    rules = asked.facts.of_connectors(here).rules(prefixed=wanted.prefixed) if here else []
-    found = [rule.acl for rule in rules]
-    given = {each for each in (wanted.principals.producer, wanted.principals.admin) if each}
-    for name in set(connectors) - known:
-        gone = ConnectorFacts(asked.seen.group_id, name, 0, asked.seen.offsets_topic)
-        found += acls_of_connector(gone, there, given)
-    return found
-
-
-@contextmanager
-def _asked(cluster: Path | None, wanted: _Wanted) -> Iterator[_Asked]:
-    with ConnectSession(load_cluster(cluster)) as session:
-        seen = look(session, wanted.topics)
-        facts = facts_of(seen, wanted.mode, wanted.principals, for_tasks_max=wanted.for_tasks_max)
-        pipelines = tuple(_pipeline(text, wanted.interval_principal) for text in wanted.pipelines)
-        chosen = facts.of_connectors(wanted.connectors) if wanted.connectors else facts
-        chosen = replace(chosen, pipelines=pipelines)
-        rules = chosen.rules(prefixed=wanted.prefixed)
-        if wanted.verbs:
-            rules += tool_rules(_tool(seen, facts, session.kafka.settings), _known(wanted.verbs))
-        yield _Asked(session, seen, facts, rules)
-
-
-def _report(asked: _Asked, logins: Mapping[str, KafkaSettings]) -> AclReport:
+def _report(asked: AskedRights, logins: Mapping[str, KafkaSettings]) -> AclReport:
     own = asked.session.kafka.settings
     ours = {own.principal: own} if own.principal else {}
     authorizer = read_authorizer(asked.session.kafka)
     return check_rights(asked.rules, authorizer, {**asked.facts.logins, **ours, **logins}, asked.facts.notes)
-
-
-def _tool(seen: Seen, facts: Facts, settings: KafkaSettings) -> ToolFacts:
-    if settings.principal is None:
-        raise ConfigurationError(
-            "As whom eos logs in does not follow from the cluster description: a certificate or a ticket says it.",
-            remedy="Leave --verb out; docs/acls.md has the rights of each verb.",
-        )
-    offsets = {seen.offsets_topic, *(each.offsets_topic for each in facts.connectors)}
-    topics = {seen.config_topic, seen.status_topic, *offsets}
-    prefixes = {each.id_prefix for each in facts.connectors}
-    own = offsets - {seen.offsets_topic}
-    return ToolFacts(seen.group_id, settings.principal, seen.config_topic, topics, offsets, prefixes, own)
-
-
-def _known(verbs: Sequence[str]) -> Sequence[str]:
-    if unknown := sorted(set(verbs) - VERBS.keys()):
-        raise ConfigurationError(f"There is no verb {', '.join(unknown)}.", expected=f"one of {', '.join(VERBS)}")
-    return verbs
-
-
-def _pipeline(text: str, principal: str) -> IntervalFacts:
-    names, _, topics = text.partition(":")
-    group, slash, name = names.partition("/")
-    if not (group and slash and name):
-        raise ConfigurationError(f"--pipeline {text} names no pipeline.", expected="GROUP/NAME, or GROUP/NAME:TOPIC,…")
-    return IntervalFacts(group, name, tuple(each for each in topics.split(",") if each), principal=principal)
 
 
 def _topics(configs: str | None, offsets: str | None, status: str | None) -> dict[str, str | None]:
@@ -597,20 +480,9 @@ def _places(found: Iterable[Finding]) -> list[tuple[str, list[Finding]]]:
     for (resource, _, stem, *_), them in alike.items():
         names = [name for name, _ in them]
         numbers = sorted(int(name.removeprefix(stem)) for name in names) if len(names) > 1 else []
-        said = f"{stem}{_ranges(numbers)}" if numbers else (names[0] if names[0].startswith(stem) else stem)
+        said = f"{stem}{ranges(numbers)}" if numbers else (names[0] if names[0].startswith(stem) else stem)
         rows.append((f"{resource} {said}", them[0][1]))
     return rows
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """``0…3,7``."""
-    found: list[list[int]] = []
-    for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}…{last}" for first, last in found)
 
 
 def _operations(found: Iterable[Finding]) -> str:

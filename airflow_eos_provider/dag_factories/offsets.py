@@ -9,7 +9,6 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from airflow_eos_provider.dag_factories.steps import (
-    TAKE_OVER,
     approval_arguments,
     chain_change,
     run_params,
@@ -94,7 +93,7 @@ def offsets_dag(
                 "verb": "{{ params.action }}",
                 **{name: f"{{{{ params.{name} or '' }}}}" for name in names},
             },
-            change={"take_over": TAKE_OVER},
+            takes_over=True,
             approval=approval_arguments(
                 approval, response_timeout=response_timeout, four_eyes=four_eyes, subject=SUBJECT
             ),

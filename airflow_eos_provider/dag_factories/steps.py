@@ -105,6 +105,7 @@ def chain_change(
     approval: Mapping[str, Any],
     plan: Mapping[str, Any] | None = None,
     change: Mapping[str, Any] | None = None,
+    takes_over: bool = False,
 ) -> None:
     """Within a DAG: plan, approval, change.
 
@@ -113,15 +114,18 @@ def chain_change(
     :param common: arguments of both.
     :param approval: arguments of the approval.
     :param plan: arguments of the plan alone; and of the change alone.
+    :param takes_over: whether the form asks for it; then it is shown to whoever approves.
     """
+    taking: dict[str, Any] = {"take_over": TAKE_OVER} if takes_over else {}
     planned = plans(task_id="plan", pre_execute=refuse_unknown_conf, **common, **(plan or {}))
-    approved = PlanApprovalOperator(task_id="approve", plan=planned.output, reason=REASON, **approval)
+    approved = PlanApprovalOperator(task_id="approve", plan=planned.output, reason=REASON, **{**taking, **approval})
     changed = changes(
         task_id=task_id,
         plan=planned.output,
         approval=approved.output,
         reason=REASON,
         **common,
+        **taking,
         **(change or {}),
     )
     planned >> approved >> changed
@@ -168,7 +172,12 @@ def chain_rolls(
             trigger_rule=TriggerRule.NONE_FAILED,  # goes on behind a step that was skipped, not behind one that failed
             **cluster,
         )
-        approved = PlanApprovalOperator(task_id=f"approve_{mode}", plan=planned.output, reason=REASON, **approval)
+        approved = PlanApprovalOperator(
+            task_id=f"approve_{mode}",
+            plan=planned.output,
+            reason=REASON,
+            **{"take_over": TAKE_OVER, **approval},
+        )
         rolled = ConnectRollingUpgradeOperator(
             task_id=f"roll_{mode}",
             plan=planned.output,

@@ -9,7 +9,6 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from airflow_eos_provider.dag_factories.steps import (
-    TAKE_OVER,
     approval_arguments,
     chain_change,
     run_params,
@@ -102,7 +101,7 @@ def topics_dag(
             ConnectTopicsOperator,
             task_id="create",
             common=asked,
-            change={"take_over": TAKE_OVER},
+            takes_over=True,
             approval=approval_arguments(
                 approval, response_timeout=response_timeout, four_eyes=four_eyes, subject=SUBJECT
             ),

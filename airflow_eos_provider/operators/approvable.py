@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_eos_provider.data_text import code_span, counted, one_line
+from airflow_eos_provider.data_text import LINE_CHARACTERS, code_span, counted, one_line
 from airflow_eos_provider.operators import shown_plan
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Approvable:
     """A plan as it is put to a person.
 
     :param question: one line.
-    :param summary: lines of Markdown; they do not grow with the plan, for the buttons come below them.
+    :param summary: lines of Markdown; for the buttons come below them, they do not grow with the plan, or are limited.
     :param in_the_log: a sentence on what only the task's log has.
     :param whole: the whole plan, for the log.
     """
@@ -64,14 +64,14 @@ def approvable(document: Mapping[str, Any]) -> Approvable:
 
 
 def of_shown(plan: shown_plan.ShownDocument) -> Approvable:
-    """A plan that is made anew before it is carried out."""
-    shown = [f"- {code_span(line.strip())}" for line in plan.lines[:SHOWN_LINES]]
+    """A plan that is made anew before it is carried out; all of it, for an approver has nothing else to go by."""
+    shown = [f"- {code_span(line.lstrip(), LINE_CHARACTERS)}" for line in plan.lines]
     return Approvable(
         hash=plan.hash,
         short_hash=plan.short_hash,
         question=f"{one_line(plan.question)} (plan {plan.short_hash})",
         summary=tuple(shown),
-        in_the_log="All lines are in this task's log (tab Logs).",
+        in_the_log="These are all its lines.",
         whole="\n".join(plan.lines),
     )
 

@@ -28,6 +28,7 @@ from airflow.sdk.timezone import utcnow
 
 from airflow_eos_provider.data_text import code_span, one_line
 from airflow_eos_provider.operators.approvable import Approvable, approvable
+from airflow_eos_provider.operators.approved import is_true
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
 from airflow_eos_provider.triggers.approval import ApprovalAnswerTrigger
 
@@ -68,6 +69,8 @@ class PlanApprovalOperator(ApprovalOperator):
         (:class:`~airflow_eos_provider.rollout.plan.plan.Plan`), or of a change of source offsets
         (:class:`~airflow_eos_provider.offsets.verbs.plan.OffsetsPlan`).
     :param reason: why it is asked, shown below the plan as what it is: words of whoever started the run.
+    :param take_over: whether the run asks that a controller is fenced though its lease still runs; shown below the
+        plan. A template gives the words ``True`` or ``False``.
     :param four_eyes: whoever started the run may not approve it. A run that a schedule has started may be approved by
         anyone; any other run without a known requester is refused, before an approver is asked.
     :param response_timeout: how long to wait for an answer; without it, for ever.
@@ -77,22 +80,31 @@ class PlanApprovalOperator(ApprovalOperator):
         approved by the one who has asked.
     """
 
-    template_fields: Sequence[str] = (*ApprovalOperator.template_fields, "plan", "reason")
+    template_fields: Sequence[str] = (*ApprovalOperator.template_fields, "plan", "reason", "take_over")
 
-    def __init__(self, *, plan: Any, reason: str = "", four_eyes: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        plan: Any,
+        reason: str = "",
+        take_over: bool | str = False,
+        four_eyes: bool = False,
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("retries", RETRIES)
         kwargs.setdefault("retry_delay", RETRY_DELAY)
         kwargs.setdefault("subject", "Approve a change of a Kafka Connect cluster")
         super().__init__(**kwargs)
         self.plan = plan
         self.reason = reason
+        self.take_over = take_over
         self.four_eyes = four_eyes
 
     def execute(self, context: Context) -> Any:
         plan = self._read_plan()
         requester = self._requester(context)
         self.subject = plan.question
-        self.body = approval_body(plan, self.reason, requester)
+        self.body = approval_body(plan, self.reason, requester, take_over=is_true(self.take_over))
         asked = context["task_state_store"].get(ASKED_KEY)
         if isinstance(asked, dict) and asked_for(asked, plan.hash, _clear_number(context)):
             self._wait_for_the_answer(context, asked)
@@ -220,7 +232,7 @@ def asked_for(asked: Mapping[str, Any], plan_hash: str, clear_number: int) -> bo
     )
 
 
-def approval_body(plan: Approvable, reason: str, requester: str | None = None) -> str:
+def approval_body(plan: Approvable, reason: str, requester: str | None = None, *, take_over: bool = False) -> str:
     """What the person sees: the plan in a few lines, the whole hash; below all that, what others have given: who asks,
     and why. The buttons come below this text, so it does not grow with the workers; the whole plan is in the log.
 
@@ -228,11 +240,14 @@ def approval_body(plan: Approvable, reason: str, requester: str | None = None) -
 
     :param reason: as given with the run; it is shown as data, whatever is written in it.
     :param requester: who has started the run, if that is known.
+    :param take_over: whether a controller is fenced though its lease still runs.
     """
     lines = [*plan.summary, "", f"Plan hash: `{plan.hash}`", ""]
     lines += [
         f"Approving applies exactly this plan; if the cluster moves before that, nothing is done. {plan.in_the_log}"
     ]
+    if take_over:
+        lines += ["", "**Take over**: a controller that has the group is fenced, though its lease still runs."]
     if requester:
         lines += ["", f"Asked by: {code_span(requester)}"]
     if reason:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
+from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.operators.approved import NOBODY_ASKED, actor_of, require_approved
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
 from airflow_eos_provider.operators.shown_plan import ShownDocument
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 #: What such an operator has besides what its plan was asked with; to be added to its ``template_fields``.
 APPROVED_FIELDS = ("plan", "approval", "reason")
+
+#: All lines of such a plan are shown above the buttons of its approval, so there may not be more.
+MOST_LINES = 300
 
 
 class ShownPlanOperator(BaseOperator):
@@ -31,6 +35,12 @@ class ShownPlanOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         with no_retry_where_pointless():
             document = self.shown(context)
+            if len(document.lines) > MOST_LINES:
+                raise RefusedError(
+                    f"The plan has {len(document.lines):,} lines, more than an approver can be shown ({MOST_LINES}).",
+                    remedy="Start a run that does less at a time: for some connectors, or with one rule for all ids of "
+                    "a connector.",
+                )
         self.log.info("Plan %s", document.hash)
         for line in document.lines:
             self.log.info("%s", one_line(line, LINE_CHARACTERS))

@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 from confluent_kafka import Producer
 
 from airflow_eos_provider.acls.attempts import Attempts
@@ -27,6 +29,9 @@ from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.operators.approvable import approvable
+from airflow_eos_provider.operators.approval import approval_body
+from airflow_eos_provider.operators.connect_rights import ConnectRightsOperator, ConnectRightsPlanOperator
 from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.rights_look import RightsLook
@@ -43,6 +48,8 @@ PASSWORDS = {user: f"canary-{user}-7d1" for user in (PRODUCER, CONSUMER, ADMIN, 
 #: The prefix of the first one's ids reaches the second one's.
 ORDERS, NEIGHBOUR = "orders", "orders-eu"
 CONFIGS, OFFSETS, STATUS, OWN, NOT_THERE = "configs", "offsets", "status", "orders-offsets", "orders-eu-offsets"
+#: What an operator's task is told of its run.
+CONTEXT: Any = {"dag_run": SimpleNamespace(dag_id="connect_rights", run_id="manual", triggering_user_name="ada")}
 
 
 @pytest.fixture(scope="module")
@@ -375,6 +382,53 @@ def test_the_rights_of_a_connector_that_is_gone_are_revoked(lab: Lab, session: C
         eos.run("acl", "revoke", "--connector", "gone", "--hash", made["hash"])
         until(lambda: not gone & _acls(session.kafka), "the ACLs", seconds=SECONDS)
         assert other in _acls(session.kafka)
+
+
+def test_a_login_of_its_own_writes_what_an_approver_has_seen_and_nothing_else(
+    lab: Lab, session: ConnectSession, named: NamedListener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operators of ``rights_dag``: the cluster's own login may look, and not write."""
+    extra = {
+        "cluster_file": str(lab.cluster_file),
+        "bootstrap_servers": named.bootstrap_servers,
+        "client": named.client_of(NOBODY),
+    }
+    connections = {
+        "kafka_connect_default": {"conn_type": "kafka_connect", "extra": extra},
+        "acl_admin": {"conn_type": "kafka", "extra": {"bootstrap.servers": lab.bootstrap_servers}},
+    }
+    for name, connection in connections.items():
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(connection))
+    may_look = {
+        Acl(f"User:{NOBODY}", Operation.DESCRIBE, Resource.CLUSTER, "kafka-cluster"),
+        Acl(f"User:{NOBODY}", Operation.DESCRIBE, Resource.TOPIC, "*"),
+        Acl(f"User:{NOBODY}", Operation.READ, Resource.TOPIC, CONFIGS),
+    }
+    with given(session.kafka, may_look):
+        before = _acls(session.kafka)
+        asked: dict[str, Any] = {"action": "grant", "connectors": ORDERS}
+        plan = ConnectRightsPlanOperator(task_id="plan", **asked).execute(CONTEXT)
+        body = approval_body(approvable(plan), "a test")
+        assert f"User:{PRODUCER} Describe, Write on TransactionalId {lab.group_id}-{ORDERS}-0…1" in body
+
+        approved = {"plan": plan, "approval": {"plan_hash": plan["hash"], "approved_by": "grace"}, **asked}
+        with pytest.raises(AirflowFailException, match=f"User:{NOBODY}"):
+            ConnectRightsOperator(task_id="change", **approved).execute(CONTEXT)
+        assert _acls(session.kafka) == before
+
+        as_admin = ConnectRightsOperator(task_id="change", admin_conn_id="acl_admin", **approved)
+        in_between = Acl(f"User:{PRODUCER}", Operation.WRITE, Resource.TRANSACTIONAL_ID, f"{lab.group_id}-{ORDERS}-0")
+        with given(session.kafka, {in_between}), pytest.raises(AirflowFailException, match="have changed"):
+            as_admin.execute(CONTEXT)
+        assert _acls(session.kafka) == before
+
+        written = as_admin.execute(CONTEXT)["acls"]
+        until(lambda: len(_acls(session.kafka)) == len(before) + len(written), "the ACLs", seconds=SECONDS)
+        asked |= {"action": "revoke", "even_if_needed": "True"}
+        plan = ConnectRightsPlanOperator(task_id="plan", **asked).execute(CONTEXT)
+        approved = {"plan": plan, "approval": {"plan_hash": plan["hash"], "approved_by": "grace"}, **asked}
+        ConnectRightsOperator(task_id="change", admin_conn_id="acl_admin", **approved).execute(CONTEXT)
+        until(lambda: _acls(session.kafka) == before, "the ACLs", seconds=SECONDS)
 
 
 def test_nothing_is_revoked_where_the_connectors_cannot_be_seen(

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.errors import ConfigurationError, LeaseHeldError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
-from airflow_eos_provider.journal.change import change_journal
+from airflow_eos_provider.journal.change import change_journal, group_change
+from airflow_eos_provider.journal.journal import read_journal
+from airflow_eos_provider.journal.records import RolloutRecord, RolloutState, Step, StepStatus
 from airflow_eos_provider.lab.airflow import free_ports
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.offsets.seen.backup import read
 from airflow_eos_provider.offsets.verbs.changes import Wanted
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
+from airflow_eos_provider.operators.approvable import approvable
+from airflow_eos_provider.operators.approval import approval_body
+from airflow_eos_provider.operators.connect_close import ConnectCloseOperator, ConnectClosePlanOperator
 from airflow_eos_provider.operators.connect_offsets import ConnectOffsetsBackupOperator
 
 
@@ -103,3 +112,56 @@ def test_without_workers_files_a_topic_that_is_not_named_is_asked_for(
         pass
     with pytest.raises(ConfigurationError, match=r"config\.storage\.topic is not known"), hook.fencer():
         pass
+
+
+def test_what_was_left_open_is_closed_as_the_approver_has_seen_it(
+    disabled_lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change that was cut off in a step, then a roll whose controller is gone, with one worker half done."""
+    hook, group = connect_to(disabled_lab, monkeypatch), disabled_lab.group_id
+    kafka = hook.get_cluster().kafka
+    worker = hook.get_cluster().workers[0].worker_id
+    cut_off = change_journal(kafka, group, actor="a test", reason="to be cut off")
+    begun = group_change(cut_off, "offsets reset", "hooked", {"hash": "h"})
+    with pytest.raises(RuntimeError), begun as change, change.step("write"):
+        raise RuntimeError
+    closes(group, "step that was begun and is not known to be over: write")
+    assert read_journal(kafka, group).open_change is None
+
+    left = change_journal(kafka, group, actor="a test", reason="to be left")
+    left.acquire()
+    rollout = RolloutRecord("20260102-enabled", {"hash": "p"}, {}, RolloutState.RUNNING, time.time(), "a test")
+    left.begin(rollout)
+    left.record(Step(worker, StepStatus.INTENT, time.time()))
+    with pytest.raises(LeaseHeldError, match="is being changed by"):
+        ConnectClosePlanOperator(task_id="plan").execute(CONTEXT)
+    plan = ConnectClosePlanOperator(task_id="plan", take_over="True").execute(CONTEXT)
+    body = approval_body(approvable(plan), "a test")
+    assert "is fenced, though its lease still runs" in body
+    assert f"{worker} now: it answers, Connect 4.3.1" in body
+    left.end(replace(rollout, state=RolloutState.FAILED, note="its controller has gone"))
+    left.close()
+    with pytest.raises(AirflowFailException, match="has gone on"):
+        close_operator(plan, take_over="True").execute(CONTEXT)
+    assert closes(group, f"{worker} is half done")["half_done"] == [worker]
+    (closed,) = read_journal(kafka, group).rollouts.values()
+    assert (closed.state, closed.note) == (RolloutState.ABORTED, "CHG-4711")
+    with pytest.raises(AirflowSkipException, match="is open"):
+        ConnectClosePlanOperator(task_id="plan").execute(CONTEXT)
+
+
+CONTEXT: Any = {"dag_run": SimpleNamespace(dag_id="connect_close", run_id="manual", triggering_user_name="ada")}
+
+
+def close_operator(plan: dict[str, Any], **more: Any) -> ConnectCloseOperator:
+    approval = {"plan_hash": plan["hash"], "approved_by": "grace"}
+    return ConnectCloseOperator(task_id="close", plan=plan, approval=approval, reason="CHG-4711", **more)
+
+
+def closes(group: str, shown: str) -> dict[str, Any]:
+    """Plan, look at what an approver sees, and close."""
+    plan = ConnectClosePlanOperator(task_id="plan").execute(CONTEXT)
+    body = approval_body(approvable(plan), "a test")
+    assert shown in body
+    assert f"of Kafka Connect group {group} as it is?" in approvable(plan).question
+    return close_operator(plan).execute(CONTEXT)

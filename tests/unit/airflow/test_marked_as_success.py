@@ -20,10 +20,12 @@ from airflow_eos_provider import operators
 from airflow_eos_provider.connect.internal_topics import Role, WantedTopic
 from airflow_eos_provider.connect.topic_checks import Change, TopicPlan
 from airflow_eos_provider.dag_factories import (
+    close_dag,
     downgrade_dag,
     fence_dag,
     interval_abandon_dag,
     offsets_dag,
+    rights_dag,
     topics_dag,
     transaction_abort_dag,
     upgrade_dag,
@@ -54,6 +56,8 @@ DAGS: dict[str, Callable[[], DAG]] = {
     "topics": lambda: topics_dag(dag_id="unapproved_topics"),
     "transaction": lambda: transaction_abort_dag(dag_id="unapproved_transaction"),
     "abandon": lambda: interval_abandon_dag(dag_id="unapproved_abandon"),
+    "close": lambda: close_dag(dag_id="unapproved_close"),
+    "rights": lambda: rights_dag(dag_id="unapproved_rights"),
 }
 PLANS: dict[str, dict[str, Any]] = {
     "ConnectFenceOperator": FENCE.to_dict(),
@@ -61,6 +65,8 @@ PLANS: dict[str, dict[str, Any]] = {
     "ConnectTopicsOperator": TOPICS.to_dict(),
     "TransactionAbortOperator": SHOWN.to_dict(),
     "IntervalAbandonOperator": SHOWN.to_dict(),
+    "ConnectCloseOperator": SHOWN.to_dict(),
+    "ConnectRightsOperator": SHOWN.to_dict(),
 }
 
 
@@ -104,8 +110,8 @@ def test_every_operator_that_takes_an_approval_is_in_a_dag_of_these() -> None:
 def test_only_an_operator_without_the_parameter_asks_nobody(context: dict[str, Any]) -> None:
     for found in operator_classes():
         if "approval" in found.template_fields:
-            parameter = inspect.signature(found.__init__).parameters["approval"]
-            assert parameter.default is NOBODY_ASKED
+            own = [inspect.signature(each.__init__).parameters for each in found.__mro__ if "__init__" in vars(each)]
+            assert next(each["approval"] for each in own if "approval" in each).default is NOBODY_ASKED
     require_approved(NOBODY_ASKED, "abc")
     for none in (None, "", {}, [], "nobody is asked", SimpleNamespace(plan_hash="abc")):
         with pytest.raises(AirflowFailException, match="approved"):

@@ -15,11 +15,13 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_eos_provider.dag_factories import (
     audit_dag,
+    close_dag,
     downgrade_dag,
     fence_dag,
     interval_abandon_dag,
     interval_run_dag,
     offsets_dag,
+    rights_dag,
     topics_dag,
     transaction_abort_dag,
     upgrade_dag,
@@ -119,6 +121,8 @@ FACTORIES = {
     "topics": lambda: topics_dag(dag_id="of_topics"),
     "transaction": lambda: transaction_abort_dag(dag_id="of_transaction"),
     "abandon": lambda: interval_abandon_dag(dag_id="of_abandoned"),
+    "close": lambda: close_dag(dag_id="of_closed"),
+    "rights": lambda: rights_dag(dag_id="of_rights"),
 }
 
 

@@ -1,0 +1,165 @@
+"""The rights that somebody asks about in one cluster, and the plans that grant and revoke them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from airflow_eos_provider.acls.facts import Facts, Principals, Seen, facts_of
+from airflow_eos_provider.acls.grant import AclPlan, acls_of_connector, plan_grant, plan_revoke, require_acls
+from airflow_eos_provider.acls.look import look, read_authorizer
+from airflow_eos_provider.acls.rules import ConnectorFacts, IntervalFacts, Rule, also_reached
+from airflow_eos_provider.acls.tool_rules import VERBS, ToolFacts, tool_rules
+from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.kafka.acl_values import Acl
+from airflow_eos_provider.kafka.config import KafkaSettings
+
+
+@dataclass(frozen=True, slots=True)
+class WantedRights:
+    """What is asked about.
+
+    :param mode: that the workers have, or are to have.
+    :param connectors: only of the clients of these; empty: of everything.
+    :param pipelines: also of their interval runs.
+    :param verbs: also what this package itself needs for these.
+    :param topics: names of internal topics by the workers' properties; those that are not here are read from files.
+    :param prefixed: one rule for all transactional ids of a connector.
+    :param for_tasks_max: ids for as many tasks as ``tasks.max`` allows, not only for those that there are.
+    """
+
+    principals: Principals
+    mode: Mode
+    connectors: Sequence[str] = ()
+    pipelines: Sequence[IntervalFacts] = ()
+    verbs: Sequence[str] = ()
+    topics: Mapping[str, str | None] = field(default_factory=dict)
+    prefixed: bool = False
+    for_tasks_max: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRights:
+    """A cluster, with the rights that are needed in it.
+
+    :param session: open.
+    :param rules: the rights that are asked about.
+    """
+
+    session: ConnectSession
+    seen: Seen
+    facts: Facts
+    wanted: WantedRights
+    rules: list[Rule]
+
+    def grant(self) -> AclPlan:
+        """What is to be created so that these rights are there. Errors as in :func:`plan_grant`."""
+        kafka = self.session.kafka
+        return plan_grant(self.rules, read_authorizer(kafka), kafka.cluster_id())
+
+    def revocation(self, connectors: Sequence[str] = (), *, even_if_needed: bool = False) -> AclPlan:
+        """What is to be deleted. Errors as in :func:`plan_revoke`.
+
+        :param connectors: only of these; of one that is gone, the ACLs on the ids of its tasks.
+        :param even_if_needed: also what workers and connectors need that are there.
+        :raises RefusedError: the config topic cannot be read, so it is not known which connectors need their rights.
+        """
+        authorizer = read_authorizer(self.session.kafka)
+        acls = self._unwanted(connectors, require_acls(authorizer))
+        needed = [] if even_if_needed else self._needed_now()
+        return plan_revoke(acls, needed, authorizer, self.session.kafka.cluster_id())
+
+    def also_reached(self, made: AclPlan) -> Mapping[Rule, Sequence[str]]:
+        """By rule of a plan the ids of other connectors that its prefix reaches as well."""
+        return also_reached([rule for rule in self.rules if rule.acl in made.acls], self.facts.ids)
+
+    def _needed_now(self) -> list[Rule]:
+        """What the workers and the connectors that there are need, in the highest mode that a worker's file says.
+
+        A file that cannot be read may say the highest of all.
+        """
+        if not self.seen.are_connectors_known:
+            raise RefusedError(
+                f"Which connectors there are is not known: {'; '.join(self.seen.problems)}.",
+                expected=f"a config topic ({self.seen.config_topic}) that can be read, so that what runs keeps its "
+                "rights",
+                remedy="Mend that first. --even-if-needed revokes without looking at what is needed.",
+            )
+        modes = [Mode.parse(file.get(MODE_PROPERTY, Mode.DISABLED)) for file in self.seen.files]
+        if self.seen.is_file_missing or not modes:
+            modes.append(Mode.ENABLED)
+        highest = max(modes, key=list(Mode).index)
+        return facts_of(self.seen, highest, self.wanted.principals).rules()
+
+    def _unwanted(self, connectors: Sequence[str], there: Sequence[Acl]) -> list[Acl]:
+        """The ACLs of the rules that were asked for, and those of connectors that are gone."""
+        if not connectors:
+            return [rule.acl for rule in self.rules]
+        known = {each.name for each in self.facts.connectors}
+        here = [name for name in connectors if name in known]
+        rules = self.facts.of_connectors(here).rules(prefixed=self.wanted.prefixed) if here else []
+        found = [rule.acl for rule in rules]
+        principals = self.wanted.principals
+        given = {each for each in (principals.producer, principals.admin) if each}
+        for name in set(connectors) - known:
+            gone = ConnectorFacts(self.seen.group_id, name, 0, self.seen.offsets_topic)
+            found += acls_of_connector(gone, there, given)
+        return found
+
+
+@contextmanager
+def asked_rights(cluster: ConnectCluster, wanted: WantedRights) -> Iterator[AskedRights]:
+    """Look at a cluster for the rights that are asked about. Changes nothing.
+
+    :raises ConfigurationError: there is no such connector or verb; or a topic or a principal is not known.
+    :raises UnreachableError: no broker answers.
+    """
+    with ConnectSession(cluster) as session:
+        seen = look(session, wanted.topics)
+        facts = facts_of(seen, wanted.mode, wanted.principals, for_tasks_max=wanted.for_tasks_max)
+        chosen = facts.of_connectors(wanted.connectors) if wanted.connectors else facts
+        rules = replace(chosen, pipelines=tuple(wanted.pipelines)).rules(prefixed=wanted.prefixed)
+        if wanted.verbs:
+            rules += tool_rules(_tool(seen, facts, session.kafka.settings), _known(wanted.verbs))
+        yield AskedRights(session, seen, facts, wanted, rules)
+
+
+def interval_facts(pipelines: Iterable[str], principal: str) -> tuple[IntervalFacts, ...]:
+    """Pipelines as they are named in one text each.
+
+    :param pipelines: each as ``GROUP/NAME`` or ``GROUP/NAME:TOPIC,…``.
+    :param principal: of their interval runs.
+    :raises ConfigurationError: one is not.
+    """
+    return tuple(_pipeline(text, principal) for text in pipelines)
+
+
+def _pipeline(text: str, principal: str) -> IntervalFacts:
+    names, _, topics = text.partition(":")
+    group, slash, name = names.partition("/")
+    if not (group and slash and name):
+        raise ConfigurationError(f"--pipeline {text} names no pipeline.", expected="GROUP/NAME, or GROUP/NAME:TOPIC,…")
+    return IntervalFacts(group, name, tuple(each for each in topics.split(",") if each), principal=principal)
+
+
+def _tool(seen: Seen, facts: Facts, settings: KafkaSettings) -> ToolFacts:
+    if settings.principal is None:
+        raise ConfigurationError(
+            "As whom eos logs in does not follow from the cluster description: a certificate or a ticket says it.",
+            remedy="Leave --verb out; docs/acls.md has the rights of each verb.",
+        )
+    offsets = {seen.offsets_topic, *(each.offsets_topic for each in facts.connectors)}
+    topics = {seen.config_topic, seen.status_topic, *offsets}
+    prefixes = {each.id_prefix for each in facts.connectors}
+    own = offsets - {seen.offsets_topic}
+    return ToolFacts(seen.group_id, settings.principal, seen.config_topic, topics, offsets, prefixes, own)
+
+
+def _known(verbs: Sequence[str]) -> Sequence[str]:
+    if unknown := sorted(set(verbs) - VERBS.keys()):
+        raise ConfigurationError(f"There is no verb {', '.join(unknown)}.", expected=f"one of {', '.join(VERBS)}")
+    return verbs

@@ -1,0 +1,174 @@
+"""Closes a roll or a change that was begun and is not finished, as it is: planned, approved by its hash, carried out.
+
+What is closed is never taken up again. Neither a worker nor a connector is touched: it stays as it was left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from airflow_eos_provider.errors import RefusedError
+from airflow_eos_provider.journal.journal import Journal, read_journal, require_free
+from airflow_eos_provider.journal.records import (
+    ChangeRecord,
+    JournalContent,
+    Lease,
+    RolloutRecord,
+    RolloutState,
+    Step,
+    StepStatus,
+    not_understood,
+)
+from airflow_eos_provider.journal.topic import clock_of
+from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.plan_hash import ShownPlan, hash_of
+
+#: A worker with such a step may be stopped, or not be as the plan wants it.
+_HALF_DONE = (StepStatus.INTENT, StepStatus.RESTARTED, StepStatus.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class ClosePlan(ShownPlan):
+    """A roll or a change that is closed.
+
+    :param record: as it is in the journal.
+    :param steps: of a roll, by worker.
+    :param fenced: the lease of the controller that is fenced; None if none carries it out.
+    """
+
+    moved: ClassVar[str] = "what was left open has gone on, was closed, or is carried out by another controller"
+
+    group_id: str
+    record: RolloutRecord | ChangeRecord
+    steps: Mapping[str, Step] = field(default_factory=dict)
+    fenced: Lease | None = None
+
+    @property
+    def name(self) -> str:
+        """Its id."""
+        return self.record.change_id if isinstance(self.record, ChangeRecord) else self.record.rollout_id
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over what is closed, how far it has come, and who is fenced."""
+        record = self.record
+        came_to: Any = [record.under_way, record.done] if isinstance(record, ChangeRecord) else None
+        steps = {worker: [str(step.status), step.restart_id] for worker, step in self.steps.items()}
+        by = self.fenced.owner.token if self.fenced else None
+        plan_hash = record.plan.get("hash")
+        return hash_of([self.group_id, self.name, str(record.state), plan_hash, came_to, steps, by])
+
+    @property
+    def half_done(self) -> tuple[str, ...]:
+        """Workers whose restart was announced, and that have not passed their gate."""
+        return tuple(sorted(worker for worker, step in self.steps.items() if step.status in _HALF_DONE))
+
+    def lines(self) -> list[str]:
+        """The plan for a person."""
+        record = self.record
+        what = (
+            f"change {self.name} ({record.kind} {record.about})"
+            if isinstance(record, ChangeRecord)
+            else f"rollout {self.name}"
+        )
+        found = [f"close the {what} of group {self.group_id}: it is {record.state}"]
+        found.append(f"  begun by {record.actor or 'unknown'}: {record.reason or 'no reason'}")
+        if record.note:
+            found.append(f"  why it stopped: {record.note}")
+        if isinstance(record, ChangeRecord):
+            found.append(f"  steps that are over: {', '.join(record.done) or 'none'}")
+            if record.under_way:
+                found.append(f"  step that was begun and is not known to be over: {record.under_way}")
+            found.append("  the connector stays as it is, perhaps stopped; nothing is taken back")
+        else:
+            found += [f"  {step.worker_id}: {step.status}" for _, step in sorted(self.steps.items())]
+            found += [f"  {worker} is half done; see that it runs" for worker in self.half_done]
+            found.append("  no worker is touched; each stays in the mode that it has")
+        if self.fenced:
+            found.append(f"  take over: {self.fenced} is fenced, though its lease still runs")
+        return found
+
+
+def plan_close(kafka: Session, group_id: str, name: str = "", *, take_over: bool = False) -> ClosePlan | None:
+    """What would be closed. Changes nothing.
+
+    :param name: of the roll or the change, or the beginning of it; empty: the only one that is open.
+    :param take_over: also one that a controller still carries out, which is fenced then.
+    :returns: None if nothing of the group is open.
+    :raises RefusedError: several are open, none is named so, or another version has written it.
+    :raises LeaseHeldError: a controller has the group.
+    """
+    content = read_journal(kafka, group_id)
+    found = _chosen(content, group_id, name)
+    if found is None:
+        return None
+    now = clock_of(kafka.settings, group_id).now
+    held = content.lease if content.lease is not None and content.lease.is_held(now()) else None
+    if not take_over:
+        require_free(held, group_id, now=now)
+    return _plan(content, group_id, found, held)
+
+
+def close(
+    kafka: Session,
+    group_id: str,
+    plan_hash: str,
+    name: str = "",
+    *,
+    journal: Callable[[], Journal],
+    note: str,
+    take_over: bool = False,
+) -> ClosePlan:
+    """Close what was shown, if it is still as it was shown. Parameters and errors as in :func:`plan_close`.
+
+    :param plan_hash: of the plan that was shown.
+    :param journal: makes a journal of this group.
+    :param note: why.
+    :raises PlanMovedError: it has gone on, or is closed; nothing was closed.
+    """
+    plan = plan_close(kafka, group_id, name, take_over=take_over)
+    if plan is None:
+        raise RefusedError(f"Nothing of group {group_id} is open any more. Nothing was closed.")
+    plan.require(plan_hash)
+    own = journal()
+    try:
+        content = own.acquire(take_over=plan.fenced is not None)
+        found = _chosen(content, group_id, plan.name)
+        if found is None:
+            raise RefusedError(f"{plan.name} was closed in this moment.")
+        _plan(content, group_id, found, plan.fenced).require(plan_hash)
+        if isinstance(found, ChangeRecord):
+            own.write_change(replace(found, state=RolloutState.ABORTED, note=note), str(RolloutState.ABORTED))
+        else:
+            own.end(replace(found, state=RolloutState.ABORTED, note=note))
+    finally:
+        own.close()
+    return plan
+
+
+def _plan(
+    content: JournalContent, group_id: str, found: RolloutRecord | ChangeRecord, fenced: Lease | None
+) -> ClosePlan:
+    steps = {} if isinstance(found, ChangeRecord) else content.steps.get(found.rollout_id, {})
+    return ClosePlan(group_id, found, dict(steps), fenced)
+
+
+def _chosen(content: JournalContent, group_id: str, name: str) -> RolloutRecord | ChangeRecord | None:
+    """What is open and meant; None if nothing is open."""
+    records: dict[str, RolloutRecord | ChangeRecord] = {**content.rollouts, **content.changes}
+    is_open = {key: record for key, record in records.items() if record.state.is_open}
+    if not is_open:
+        return None
+    meant = {key: record for key, record in is_open.items() if key.startswith(name)}
+    if len(meant) != 1:
+        what = "is not clear which is meant" if meant else "has no such name"
+        raise RefusedError(
+            f"What is open of group {group_id} {what}: {', '.join(sorted(meant or is_open))}.",
+            remedy="Name one of these.",
+        )
+    ((key, found),) = meant.items()
+    if key in content.unreadable:
+        raise not_understood(key, content.unreadable[key])
+    return found

@@ -1,0 +1,116 @@
+"""Operators that close a roll or a change which was begun and never finished: plan, then what was approved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_eos_provider.data_text import one_line
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.links.operator_links import ClusterPageLink
+from airflow_eos_provider.operators.approved import actor_of, is_true
+from airflow_eos_provider.operators.shown_change import APPROVED_FIELDS, ShownChangeOperator, ShownPlanOperator
+from airflow_eos_provider.operators.shown_plan import ShownDocument
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class _CloseOperator(BaseOperator):
+    """What both operators share.
+
+    :param which: the id of the roll or change, or its beginning; empty: the only one that is open.
+    :param take_over: also one that a controller still carries out, which is fenced then; a template gives the words
+        ``True`` or ``False``.
+    :param conn_id: a connection of type ``kafka_connect``.
+    """
+
+    template_fields: Sequence[str] = ("conn_id", "which", "take_over")
+    operator_extra_links = (ClusterPageLink(),)
+
+    def __init__(
+        self,
+        *,
+        which: str = "",
+        take_over: bool | str = False,
+        conn_id: str = KafkaConnectHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.which = which
+        self.take_over = take_over
+        self.conn_id = conn_id
+
+
+class ConnectClosePlanOperator(ShownPlanOperator, _CloseOperator):
+    """Plan to close what was left open. Nothing is changed.
+
+    Of a roll, the workers that are half done are asked whether they answer, for whoever approves.
+
+    :returns: the plan, as :class:`~airflow_eos_provider.operators.shown_plan.ShownDocument` gives it.
+    :raises AirflowSkipException: nothing of the group is open.
+    :raises AirflowFailException: several are open, or another version has written it; with the reason.
+    :raises LeaseHeldError: a controller carries it out.
+    """
+
+    def shown(self, context: Context) -> ShownDocument:
+        from airflow_eos_provider.journal.closing import plan_close
+        from airflow_eos_provider.kafka.session import Session
+
+        hook = KafkaConnectHook(self.conn_id)
+        cluster = hook.get_cluster()
+        with Session(cluster.kafka) as kafka:
+            plan = plan_close(kafka, cluster.group_id, self.which, take_over=is_true(self.take_over))
+        if plan is None:
+            raise AirflowSkipException(f"No roll and no change of group {cluster.group_id} is open.")
+        answers = [f"  {worker} now: {_answer_of(hook, worker)}" for worker in plan.half_done]
+        question = f"Close {one_line(plan.name)} of Kafka Connect group {one_line(cluster.group_id)} as it is?"
+        return ShownDocument(question, (*plan.lines(), *answers), plan.hash)
+
+
+class ConnectCloseOperator(ShownChangeOperator, _CloseOperator):
+    """Close it as approved. It is never taken up again; no worker and no connector is touched.
+
+    :param plan: the plan as :class:`ConnectClosePlanOperator` returns it. The other parameters are those it had.
+    :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`; if given, its
+        hash must be the plan's, and an approval without a result, as one that was marked as success, is none.
+    :param reason: why, for the journal.
+    :returns: ``closed`` (its id) and ``half_done``, the workers that have not passed their gate.
+    :raises AirflowFailException: it has gone on since it was planned, or is closed; nothing was closed then.
+    """
+
+    template_fields: Sequence[str] = (*_CloseOperator.template_fields, *APPROVED_FIELDS)
+
+    def carry_out(self, approved: ShownDocument, context: Context) -> dict[str, Any]:
+        from airflow_eos_provider.journal.change import change_journal
+        from airflow_eos_provider.journal.closing import close
+        from airflow_eos_provider.kafka.session import Session
+
+        cluster = KafkaConnectHook(self.conn_id).get_cluster()
+        actor = actor_of(self.approval, context)
+        with Session(cluster.kafka) as kafka:
+            plan = close(
+                kafka,
+                cluster.group_id,
+                approved.plan_hash,
+                self.which,
+                journal=lambda: change_journal(
+                    kafka, cluster.group_id, actor=actor, reason=self.reason, report=self.report
+                ),
+                note=self.reason or "closed",
+                take_over=is_true(self.take_over),
+            )
+        return {"closed": plan.name, "half_done": list(plan.half_done)}
+
+
+def _answer_of(hook: KafkaConnectHook, worker: str) -> str:
+    """Whether a worker answers, in words."""
+    try:
+        with hook.rest(worker) as client:
+            return f"it answers, Connect {client.root().version}"
+    except EosError as error:
+        return f"it does not answer: {error.found}"

@@ -1,0 +1,182 @@
+"""What was left open, closed as it was shown, and only so. Real ones: tests/integration/test_kafka_connect_hook.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_eos_provider.errors import FencedError, LeaseHeldError, PlanMovedError, RefusedError
+from airflow_eos_provider.journal import closing
+from airflow_eos_provider.journal.closing import close, plan_close
+from airflow_eos_provider.journal.records import (
+    ChangeRecord,
+    JournalContent,
+    Lease,
+    Owner,
+    RolloutRecord,
+    RolloutState,
+    Step,
+    StepStatus,
+    Unreadable,
+)
+
+CHANGE = ChangeRecord(
+    "20260101-reset", "offsets reset", "c", {"hash": "h"}, RolloutState.PAUSED, 1.0, "write", ("stop",), actor="ada"
+)
+ROLLOUT = RolloutRecord("20260102-enabled", {"hash": "p"}, {}, RolloutState.FAILED, 1.0, "ada", "CHG-1", "w2 failed")
+STEPS = {
+    "w1:8083": Step("w1:8083", StepStatus.PASSED, 1.0),
+    "w2:8083": Step("w2:8083", StepStatus.RESTARTED, 2.0, announced_at_ms=2_000),
+}
+OF_CHANGE = JournalContent(changes={CHANGE.change_id: CHANGE})
+OF_ROLL = JournalContent(rollouts={ROLLOUT.rollout_id: ROLLOUT}, steps={ROLLOUT.rollout_id: STEPS})
+LEASE = Lease(Owner.deferred_task("upgrade/run/roll"), ROLLOUT.rollout_id, "ada", "gate", expires_at=2_000.0)
+
+
+class Journals:
+    """Stands in for a group's journal, of which a broker would have to be caught in each of these states."""
+
+    def __init__(self) -> None:
+        self.content = JournalContent()
+        self.after: JournalContent | Exception | None = None
+        self.taken_over: bool | None = None
+        self.ended: list[Any] = []
+        self.closed = 0
+
+    def acquire(self, *, take_over: bool) -> JournalContent:
+        self.taken_over = take_over
+        if isinstance(self.after, Exception):
+            raise self.after
+        return self.content if self.after is None else self.after
+
+    def write_change(self, record: ChangeRecord, event: str) -> None:
+        self.ended.append(record)
+
+    def end(self, record: RolloutRecord) -> None:
+        self.ended.append(record)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def journals(monkeypatch: pytest.MonkeyPatch) -> Journals:
+    found = Journals()
+    monkeypatch.setattr(closing, "read_journal", lambda kafka, group_id: found.content)
+    monkeypatch.setattr(closing, "clock_of", lambda settings, group_id: SimpleNamespace(now=lambda: 1_000.0))
+    return found
+
+
+@pytest.fixture
+def shown(journals: Journals) -> Callable[..., Any]:
+    return lambda content, *name, **more: setattr(journals, "content", content) or plan_close(KAFKA, "g", *name, **more)
+
+
+KAFKA: Any = SimpleNamespace(settings=None)
+
+
+def close_it(journals: Journals, plan_hash: str, **more: Any) -> Any:
+    journal: Any = lambda: journals  # noqa: E731
+    return close(KAFKA, "g", plan_hash, journal=journal, note="not wanted", **more)
+
+
+@pytest.mark.parametrize(("content", "record"), [(OF_CHANGE, CHANGE), (OF_ROLL, ROLLOUT)])
+def test_what_was_shown_is_closed_with_its_reason(
+    journals: Journals, shown: Callable[..., Any], content: JournalContent, record: Any
+) -> None:
+    plan = shown(content)
+    close_it(journals, plan.hash)
+    assert journals.ended == [replace(record, state=RolloutState.ABORTED, note="not wanted")]
+    assert (journals.taken_over, journals.closed) == (False, 1)
+
+
+def test_the_plan_says_how_far_it_came_and_what_is_half_done(shown: Callable[..., Any]) -> None:
+    of_roll, of_change = shown(OF_ROLL), shown(OF_CHANGE)
+    assert of_roll.half_done == ("w2:8083",)
+    text = "\n".join(of_roll.lines())
+    for words in ("rollout 20260102-enabled of group g: it is failed", "by ada: CHG-1", "w2 failed", "w2:8083 is half"):
+        assert words in text
+    text = "\n".join(of_change.lines())
+    for words in ("change 20260101-reset (offsets reset c)", "are over: stop", "not known to be over: write"):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        replace(OF_ROLL, steps={ROLLOUT.rollout_id: {**STEPS, "w2:8083": Step("w2:8083", StepStatus.PASSED, 3.0)}}),
+        replace(OF_ROLL, rollouts={ROLLOUT.rollout_id: replace(ROLLOUT, state=RolloutState.RUNNING)}),
+    ],
+)
+@pytest.mark.parametrize("late", [False, True])
+def test_what_has_gone_on_since_is_not_closed(
+    journals: Journals, shown: Callable[..., Any], now: JournalContent, late: bool
+) -> None:
+    plan = shown(OF_ROLL)
+    if late:  # between the look and the lease
+        journals.after = now
+    else:
+        journals.content = now
+    with pytest.raises(PlanMovedError):
+        close_it(journals, plan.hash)
+    assert journals.ended == []
+    assert journals.closed == (1 if late else 0)
+
+
+def test_what_was_closed_meanwhile_is_not_closed_again(journals: Journals, shown: Callable[..., Any]) -> None:
+    plan = shown(OF_CHANGE)
+    closed = JournalContent(changes={CHANGE.change_id: replace(CHANGE, state=RolloutState.DONE)})
+    journals.after = closed
+    with pytest.raises(RefusedError, match="closed in this moment"):
+        close_it(journals, plan.hash)
+    journals.content = closed
+    with pytest.raises(RefusedError, match="open any more"):
+        close_it(journals, plan.hash)
+    assert shown(closed) is None
+    assert journals.ended == []
+
+
+def test_a_controller_that_works_is_left_alone_or_named_and_fenced(
+    journals: Journals, shown: Callable[..., Any]
+) -> None:
+    carried_out = replace(OF_ROLL, lease=LEASE)
+    with pytest.raises(LeaseHeldError, match="upgrade/run/roll"):
+        shown(carried_out)
+    plan = shown(carried_out, take_over=True)
+    assert "upgrade/run/roll for ada" in plan.lines()[-1]
+    assert "is fenced, though its lease still runs" in plan.lines()[-1]
+    other = replace(LEASE, owner=Owner.deferred_task("upgrade/run/roll"))
+    journals.content = replace(OF_ROLL, lease=other)
+    with pytest.raises(PlanMovedError):
+        close_it(journals, plan.hash, take_over=True)  # another controller than the one that was shown
+    journals.content = carried_out
+    close_it(journals, plan.hash, take_over=True)
+    assert journals.taken_over is True
+    assert len(journals.ended) == 1
+
+
+def test_nobody_is_fenced_where_nobody_was_shown(journals: Journals, shown: Callable[..., Any]) -> None:
+    plan = shown(OF_ROLL, take_over=True)
+    journals.after = FencedError("another one came")
+    with pytest.raises(FencedError):
+        close_it(journals, plan.hash, take_over=True)
+    assert journals.taken_over is False
+
+
+def test_of_several_one_is_named(shown: Callable[..., Any]) -> None:
+    both = replace(OF_ROLL, changes=OF_CHANGE.changes)
+    with pytest.raises(RefusedError, match="not clear which is meant: 20260101-reset, 20260102-enabled"):
+        shown(both)
+    with pytest.raises(RefusedError, match="no such name"):
+        shown(both, "2025")
+    assert shown(both, "20260102").name == ROLLOUT.rollout_id
+    assert shown(both, "20260101").name == CHANGE.change_id
+
+
+def test_what_another_version_has_written_is_not_closed(shown: Callable[..., Any]) -> None:
+    with pytest.raises(RefusedError, match="newer version"):
+        shown(replace(OF_ROLL, unreadable={ROLLOUT.rollout_id: Unreadable("was written by a newer version")}))
