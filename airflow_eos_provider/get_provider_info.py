@@ -132,29 +132,49 @@ def _kafka_connect_connection() -> dict[str, Any]:
         "ui-field-behaviour": {
             "hidden-fields": ["port", "schema"],
             "relabeling": {"host": "Bootstrap servers", "login": "REST user", "password": "REST password"},
-            "placeholders": {"host": "broker1:9092,broker2:9092"},
+            "placeholders": {
+                "host": "broker1:9092,broker2:9092",
+                "login": "only if the workers' REST API wants basic authentication",
+                "password": "of the REST user",
+            },
         },
         "conn-fields": {
             "cluster_file": _field(
                 "Cluster file",
-                "A file (eos.yaml) on the Airflow workers that describes the cluster. Host, client, REST settings and "
-                "other Kafka clusters may be given beside it; Group and Workers may not.",
+                "A file on the Airflow workers that describes the cluster, such as /etc/eos.yaml. Host, client, REST "
+                "settings and other Kafka clusters may be given beside it; Group and Workers may not.",
             ),
-            "group_id": _field("Group", "The workers' group.id."),
-            "kafka_conn_id": _field("Kafka connection", "A connection of type kafka that knows the brokers."),
+            "group_id": _field(
+                "Group",
+                "The workers' group.id, as their properties files have it, such as connect-cluster. Needed unless "
+                "there is a cluster file.",
+            ),
+            "kafka_conn_id": _field(
+                "Kafka connection",
+                "The id of a connection of type kafka that knows the brokers and the login, such as kafka_default; "
+                "instead of Bootstrap servers and Client properties.",
+            ),
             "client": _field(
-                "Client properties", "librdkafka properties, such as security.protocol.", type_=["object", "null"]
+                "Client properties",
+                'How to reach the brokers: librdkafka properties, such as {"security.protocol": "SASL_SSL"}; empty for '
+                "brokers without TLS and login.",
+                type_=["object", "null"],
             ),
             "client_secrets": _field(
                 "Secret client properties",
-                "Those that are secret, such as sasl.password or ssl.key.pem; never shown again.",
+                'Those that are secret, such as {"sasl.password": "…"} or ssl.key.pem; never shown again.',
                 type_=["object", "null"],
             ),
-            "rest": _field("REST settings", "token, ca, client_certificate, verify …", type_=["object", "null"]),
+            "rest": _field(
+                "REST settings",
+                "How to reach the workers' REST API where it has TLS or wants a token: token, ca, client_certificate, "
+                'verify, such as {"ca": "/etc/ssl/connect.pem"}.',
+                type_=["object", "null"],
+            ),
             "defaults": _field(
                 "Defaults of all workers",
-                "machine, service, config and log of every worker that does not say them itself; as for workers, [eos] "
-                "allow_host_commands_in_connection has to be on.",
+                "machine, service, config and log of every worker that does not say them itself, such as "
+                '{"log": {"journal": true}}; as for workers, [eos] allow_host_commands_in_connection has to be on.',
                 type_=["object", "null"],
             ),
             "workers": {

@@ -25,7 +25,12 @@ dag = interval_run_dag(
     end_date=datetime(2014, 1, 1),
 )
 
-with DAG(dag_id="flights_daily_ready", schedule=interval_asset("flights.daily", "eos-intervals")) as ready:
+with DAG(
+    dag_id="flights_daily_ready",
+    schedule=interval_asset("flights.daily", "eos-intervals"),
+    description="What has become complete of the pipeline flights.daily",
+    doc_md="### Runs when a day of `flights.daily` is complete\n\nIts task returns each day with what was written.",
+) as ready:
 
     @task
     def report(triggering_asset_events: dict | None = None) -> list[dict]:

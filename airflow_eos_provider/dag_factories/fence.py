@@ -62,15 +62,16 @@ def fence_dag(
                 None,
                 title="Connectors",
                 type=["null", "string"],
-                description="Source connectors, separated by commas; empty for all. Of those that are named, "
-                "transactions that running tasks hold open are ended, too: these tasks fail and are restarted.",
+                description="Names of source connectors, separated by commas, such as orders, invoices; empty for all. "
+                "Of those that are named, transactions that running tasks hold open are ended, too: these tasks fail "
+                "and are restarted.",
             ),
             "pending": Param(
                 False,
                 title="Pending rounds only",
                 type="boolean",
-                description="Only connectors whose fencing round is due or has failed. Transactions that others hold "
-                "open are left alone.",
+                description="On: only connectors whose fencing round is due or has failed. Transactions that others "
+                "hold open are left alone.",
             ),
             **run_params("fencing", "connectors are fenced"),
         },

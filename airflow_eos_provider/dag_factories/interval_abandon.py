@@ -59,7 +59,9 @@ def interval_abandon_dag(
         dag_id,
         pool=pool,
         params={
-            "pipeline": Param(type="string", title="Pipeline", minLength=1, description="The pipeline's name."),
+            "pipeline": Param(
+                type="string", title="Pipeline", minLength=1, description="The pipeline's name, such as flights.daily."
+            ),
             "interval": Param(
                 type="string",
                 title="Interval",
@@ -67,7 +69,13 @@ def interval_abandon_dag(
                 description="The interval as start/end in ISO 8601 with offsets, such as "
                 "2026-01-01T00:00:00Z/2026-01-02T00:00:00Z.",
             ),
-            "revision": Param(1, type="integer", title="Revision", minimum=1, description="Its revision; mostly 1."),
+            "revision": Param(
+                1,
+                type="integer",
+                title="Revision",
+                minimum=1,
+                description="Which revision of the interval: 1, unless it was written once more on purpose.",
+            ),
             **reason_param("another plan is wanted", "the run is given up"),
         },
         description=f"Give up interval runs of the group {group_id}",

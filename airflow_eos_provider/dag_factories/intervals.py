@@ -81,14 +81,16 @@ def interval_run_dag(
                 None,
                 title="Interval",
                 type=["null", "string"],
-                description="Only for a manual run: start/end, as in 2013-01-01T05:00:00Z/2013-01-02T05:00:00Z.",
+                description="Only for a manual run: start/end in ISO 8601 with offsets, as in "
+                "2013-01-01T05:00:00Z/2013-01-02T05:00:00Z.",
             ),
             "revision": Param(
                 1,
                 title="Revision",
                 type="integer",
                 minimum=1,
-                description="2 and more write the interval once again.",
+                description="1, the default, writes the interval if it is not complete; 2 and more write a complete "
+                "one once again.",
             ),
         },
         description=f"Write {pipeline} into Kafka exactly once, interval by interval",

@@ -113,7 +113,11 @@ def _form(actions: list[str]) -> dict[str, Param]:
             description="; ".join(f"{action} {_ACTIONS[Verb(action)]}" for action in actions) + ".",
         ),
         "connector": Param(
-            None, title="Connector", type="string", minLength=1, description="The connector whose offsets are changed."
+            None,
+            title="Connector",
+            type="string",
+            minLength=1,
+            description="Name of the connector whose offsets are changed, such as orders.",
         ),
         "where": _text(
             "Reset, or alter to one offset: only these source partitions",
@@ -126,17 +130,20 @@ def _form(actions: list[str]) -> dict[str, Param]:
         ),
         "file": _text(
             "Restore, or copy from another group: the backup",
-            "Path of what 'eos offsets backup' has written, on each machine that may run the plan or the change. Empty "
-            "for a copy within this group.",
+            "Path of a backup, such as /backups/orders.jsonl, on each machine that may run the plan or the change. "
+            "Empty for a copy within this group.",
         ),
         "from_elsewhere": Param(
             False,
             title="Restore: from elsewhere",
             type="boolean",
-            description="Also a backup of another group or Kafka cluster, or of a topic that was deleted since and "
+            description="On: also a backup of another group or Kafka cluster, or of a topic that was deleted since and "
             "made anew.",
         ),
-        "source": _text("Copy: from this connector", "The connector that has the offsets; it may be deleted by now."),
+        "source": _text(
+            "Copy: from this connector",
+            "Name of the connector that has the offsets, such as orders-old; it may be deleted by now.",
+        ),
         "to": Param(
             "own",
             title="Migrate: to",

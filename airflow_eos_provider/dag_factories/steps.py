@@ -72,8 +72,9 @@ def run_params(reason: str, what: str) -> dict[str, Param]:
             False,
             title="Take over",
             type="boolean",
-            description="Fence a controller that hangs before its lease ends; one that is only slow is stopped, too. "
-            "The journal keeps that.",
+            description="Off: a change that another controller carries out is left alone. On: that controller is "
+            "fenced before its lease ends, because it hangs; one that is only slow is stopped, too. The journal keeps "
+            "that.",
         ),
     }
 
@@ -91,7 +92,7 @@ def reason_param(reason: str, what: str) -> dict[str, Param]:
             type="string",
             minLength=1,
             maxLength=REASON_CHARACTERS,
-            description=f"Why {what}; it is shown to whoever approves, and kept.",
+            description=f"Why {what}, such as a ticket, CHG-4711; it is shown to whoever approves, and kept.",
         )
     }
 

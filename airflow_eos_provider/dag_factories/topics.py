@@ -66,22 +66,22 @@ def topics_dag(
                 None,
                 title="Further own topics",
                 type=["null", "string"],
-                description="Offsets topics that connectors are to have as their own, separated by commas. Those that "
-                "connectors have already are looked at in any case.",
+                description="Offsets topics that connectors are to have as their own, separated by commas, such as "
+                "orders-offsets; empty for none. Those that connectors have already are looked at in any case.",
             ),
             "partitions": Param(
                 None,
                 title="Partitions",
                 type=["null", "integer"],
                 minimum=1,
-                description="Of offsets topics; empty: as the workers' files say, else 25.",
+                description="How many partitions offsets topics get; empty: as the workers' files say, else 25.",
             ),
             "replication_factor": Param(
                 None,
                 title="Replication factor",
                 type=["null", "integer"],
                 minimum=1,
-                description="Of all topics; empty: as the workers' files say, else 3.",
+                description="On how many brokers each topic is kept; empty: as the workers' files say, else 3.",
             ),
             **run_params("change", "topics are created or mended"),
         },

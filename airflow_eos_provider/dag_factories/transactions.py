@@ -62,21 +62,28 @@ def transaction_abort_dag(
                 type="string",
                 title="Topic",
                 pattern=r"^[a-zA-Z0-9._-]{1,249}$",
-                description="The topic that holds the transaction open.",
+                description="The topic that holds the transaction open, such as orders.",
             ),
-            "partition": Param(type="integer", title="Partition", minimum=0, description="Its partition."),
+            "partition": Param(
+                type="integer",
+                title="Partition",
+                minimum=0,
+                description="The partition of it that holds the transaction open; they count from 0.",
+            ),
             "start_offset": Param(
                 None,
                 type=["null", "integer"],
                 title="First offset",
                 minimum=0,
-                description="The offset of its first record; needed where several hang in that partition.",
+                description="The offset of the transaction's first record, such as 4711; needed where several hang in "
+                "that partition, else empty.",
             ),
             "fence": Param(
                 False,
                 type="boolean",
                 title="Shut its producer out",
-                description="Where the producer may be alive, it is fenced first and can write nothing more.",
+                description="Off: what a living producer may own is refused. On: its producer is fenced first and can "
+                "write nothing more; what it does then fails.",
             ),
             **reason_param("a hanging transaction", "the transaction is ended"),
         },

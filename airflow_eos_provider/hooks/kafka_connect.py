@@ -200,7 +200,9 @@ class KafkaConnectHook(BaseHook):
     def test_connection(self) -> tuple[bool, str]:
         """The *Test* button: brokers, group and every worker's REST API, each with its own answer.
 
-        :returns: whether everything answered, and what was found.
+        Airflow's API server asks them, so they have to be reachable from there.
+
+        :returns: whether everything answered, and what was found; of each that failed also what to do.
         """
         try:
             cluster = self.get_cluster()
@@ -570,7 +572,8 @@ def _answer(what: str, ask: Callable[[], str]) -> tuple[bool, str]:
     try:
         return True, f"{what}: {ask()}"
     except EosError as error:
-        return False, f"{what}: FAILED. {error.found}"
+        remedy = f" What to do: {error.remedy.removesuffix('.')}" if error.remedy else ""
+        return False, f"{what}: FAILED. {error.found}{remedy}"
 
 
 def _ask_brokers(kafka: KafkaSettings) -> str:

@@ -397,6 +397,9 @@ def test_the_test_button_says_of_each_part_that_it_does_not_answer(
     assert "group g: FAILED" in message
     assert f"Kafka at 127.0.0.1:{other}: FAILED" in message
     assert f"worker 127.0.0.1:{worker}: FAILED" in message
+    assert f"The Kafka cluster at 127.0.0.1:{broker} did not answer" in message
+    assert message.count("What to do: Check that bootstrap_servers is right") >= 2
+    assert "What to do: Check the address, and that the worker runs" in message
 
 
 def test_the_test_button_explains_a_wrong_description_instead_of_raising(connection: Any) -> None:

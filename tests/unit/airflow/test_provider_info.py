@@ -55,6 +55,16 @@ def test_airflow_offers_the_connection_type_with_its_form() -> None:
     assert manager.field_behaviours["kafka_connect"]["relabeling"]["host"] == "Bootstrap servers"
 
 
+def test_each_field_of_the_connection_is_explained_with_an_example() -> None:
+    described = get_provider_info()["connection-types"][0]
+    for name, field in described["conn-fields"].items():
+        assert field["label"] != name
+        assert field["description"].endswith("."), name
+        assert "such as" in field["description"], name
+    shown = described["ui-field-behaviour"]
+    assert shown["placeholders"].keys() == shown["relabeling"].keys()
+
+
 def test_airflow_offers_the_decorator() -> None:
     from airflow.sdk import task
 
