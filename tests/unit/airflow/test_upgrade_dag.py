@@ -43,7 +43,7 @@ def test_the_dags_of_the_repository_load_and_explain_themselves_and_each_field_o
     assert bag.import_errors == {}
     assert len(bag.dags) > len(dag_factories.__all__), "each factory has an example, and one a DAG behind it"
     for dag in bag.dags.values():
-        assert (dag.doc_md or "").startswith("### "), dag.dag_id
+        assert (dag.doc_md or "").strip().startswith("### "), dag.dag_id
         assert dag.description, dag.dag_id
         for name in dag.params:
             field = dag.params.get_param(name)
