@@ -25,7 +25,7 @@ BY_FIXTURE: Mapping[str, frozenset[str]] = {
 
 #: Folder or file below ``tests`` -> needs of all tests in it.
 BY_PATH: Mapping[str, frozenset[str]] = {
-    "browser": frozenset({"browser"}),
+    "browser": frozenset({"airflow", "browser"}),
     "faults": frozenset({"broker"}),
     "faults/test_ssh_faults.py": frozenset({"workers", "machines"}),
     "integration/test_debezium.py": frozenset({"postgres"}),

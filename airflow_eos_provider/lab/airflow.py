@@ -120,6 +120,7 @@ class AirflowOptions:
     :param postgres: a server that runs; this Airflow gets a database of its own there, named after the folder.
     :param connections: JSON by connection id; may hold secrets.
     :param environment: further variables.
+    :param components: of :data:`COMPONENTS` those that are started; pages and REST API need the ``api-server`` alone.
     :param limits: how long the database's migration, and then the components, are waited for.
     """
 
@@ -128,6 +129,7 @@ class AirflowOptions:
     postgres: Postgres
     connections: Mapping[str, str] = field(default_factory=dict, repr=False)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    components: Sequence[str] = COMPONENTS
     limits: StartupLimits = STARTUP_LIMITS
 
 
@@ -302,12 +304,12 @@ class AirflowLab:
 
     def _start_components(self, options: AirflowOptions, environment: Mapping[str, str], progress: Progress) -> None:
         parts = self._postgres_part(options.postgres)
-        for name in COMPONENTS:
+        for name in options.components:
             log = self.log(name)
             process = spawn([_airflow_program(), name], log=log, cwd=self.folder, env=environment)
             parts.append(Part(name, self._remember_root(process.pid, process), log))
         with self.rest() as rest:
-            self._wait(parts, lambda: _unhealthy(rest), options, progress)
+            self._wait(parts, lambda: _unhealthy(rest, options.components), options, progress)
 
     def _wait(
         self,
@@ -398,13 +400,17 @@ def database_name(folder: Path) -> str:
     return f"airflow_{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
 
 
-def _unhealthy(rest: AirflowRest) -> list[str]:
-    """Whose health Airflow does not report; only the api-server while it does not answer: the rest is unknown then."""
+def _unhealthy(rest: AirflowRest, components: Collection[str]) -> list[str]:
+    """Whose health Airflow does not report; only the api-server while it does not answer: the rest is unknown then.
+
+    :param components: those that were started.
+    """
     try:
         health = rest.health()
     except EosError:
         return ["api-server"]
-    return [part for name, part in _HEALTH.items() if not _is_healthy(health.get(name))]
+    asked = {"postgres", *components}
+    return [part for name, part in _HEALTH.items() if part in asked and not _is_healthy(health.get(name))]
 
 
 def _is_healthy(component: Any) -> bool:

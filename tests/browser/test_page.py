@@ -1,0 +1,229 @@
+"""The page in a real browser, in a real Airflow: how it is found, who gets it, and how it is used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import FrameLocator, Locator, Page, expect
+
+from airflow_eos_provider.ui.app import STATIC, create_app
+from tests.browser.conftest import CANARY, DESCRIPTION, HOSTILE, LONG_MS, ROLES, Site, Visit, Visitors
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+expect.set_options(timeout=LONG_MS)
+
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+
+RUN = "flights@2013-01-01T00:00:00Z/2013-01-02T00:00:00Z"
+
+#: Each kind of view.
+VIEWS = (
+    "#/clusters",
+    "#/clusters/staging",
+    "#/clusters/staging/connectors",
+    f"#/clusters/staging/connectors/{quote(HOSTILE)}",
+    "#/clusters/staging/tasks",
+    "#/clusters/staging/offsets",
+    "#/clusters/staging/transactions",
+    "#/clusters/staging/topics",
+    "#/clusters/staging/rights",
+    "#/clusters/staging/history",
+    "#/clusters/staging/rolls/newest",
+    "#/clusters/staging/nowhere",
+    "#/intervals",
+    "#/intervals/staging/etl/flights",
+    f"#/intervals/staging/etl/flights/{quote(RUN, safe='')}",
+)
+
+#: An address for each route of the application: a new route wants one here. A connection that is not there is a 404 for
+#: whoever may ask.
+ROUTES = {
+    "/": "",
+    "/static/{path:path}": "static/app.js",
+    "/{icon}.svg": "icon.svg",
+    "/{path:path}": "no/such/path",
+    "/api/clusters": "api/clusters",
+    "/api/clusters/{connection_id}": "api/clusters/nowhere",
+    "/api/clusters/{connection_id}/drift": "api/clusters/nowhere/drift",
+    "/api/clusters/{connection_id}/connectors": "api/clusters/nowhere/connectors",
+    "/api/clusters/{connection_id}/tasks": "api/clusters/nowhere/tasks",
+    "/api/clusters/{connection_id}/offsets": "api/clusters/nowhere/offsets?leftovers=true&page_size=500",
+    "/api/clusters/{connection_id}/transactions": "api/clusters/nowhere/transactions?all=true",
+    "/api/clusters/{connection_id}/hanging": "api/clusters/nowhere/hanging",
+    "/api/clusters/{connection_id}/topics": "api/clusters/nowhere/topics",
+    "/api/clusters/{connection_id}/rights": "api/clusters/nowhere/rights?page_size=500",
+    "/api/clusters/{connection_id}/rolls": "api/clusters/nowhere/rolls",
+    "/api/clusters/{connection_id}/rolls/{rollout_id}": "api/clusters/nowhere/rolls/newest",
+    "/api/clusters/{connection_id}/history": "api/clusters/nowhere/history",
+    "/api/pipelines": "api/pipelines",
+    "/api/clusters/{connection_id}/calendar": "api/clusters/nowhere/calendar?pipeline=flights",
+    "/api/clusters/{connection_id}/interval": f"api/clusters/nowhere/interval?run={quote(RUN)}",
+}
+
+
+def card(place: FrameLocator | Page, connection: str) -> Locator:
+    return place.get_by_role("article", name=connection, exact=True)
+
+
+def title(place: FrameLocator | Page) -> Locator:
+    return place.get_by_role("heading", level=1)
+
+
+# how it is found
+
+
+def test_who_signs_in_finds_the_page_in_airflows_navigation(visitors: Visitors, site: Site) -> None:
+    page = visitors.visit(user=None).page
+    page.goto(site.airflow.url)
+    page.get_by_label("Username").fill("op")
+    page.get_by_label("Password").fill(site.password("op"))
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Browse").click()
+    page.get_by_role("menuitem", name="Exactly once").click()
+    frame = page.frame_locator("iframe")
+    expect(title(frame)).to_have_text("Clusters")
+    expect(card(frame, "staging")).to_contain_text(DESCRIPTION)
+
+
+def test_a_deep_link_stays_the_same_over_a_walk_a_reload_and_a_step_back(visit: Visit) -> None:
+    frame = visit.inside()
+    card(frame, "staging").get_by_role("link", name="staging", exact=True).click()
+    frame.get_by_role("link", name="Connectors", exact=True).click()
+    frame.get_by_role("searchbox").fill("flights")
+    visit.page.wait_for_function("location.hash === '#/clusters/staging/connectors?search=flights'")
+    visit.page.reload(wait_until="commit")
+    expect(frame.get_by_role("searchbox")).to_have_value("flights")
+    frame.get_by_role("link", name="Tasks", exact=True).click()
+    expect(title(frame)).to_have_text("Tasks")
+    visit.page.go_back()
+    expect(title(frame)).to_have_text("Connectors")
+    expect(frame.get_by_role("searchbox")).to_have_value("flights")
+
+
+# how it is used
+
+
+def test_a_dead_cluster_has_a_card_that_says_what_to_do_and_names_from_elsewhere_are_text(visit: Visit) -> None:
+    page = visit.alone("#/clusters")
+    for name in ("staging", "unnamed"):
+        dead = card(page, name)
+        expect(dead.locator(".failures strong").first).to_be_visible()
+        expect(dead.locator(".remedy").first).not_to_be_empty()
+    expect(card(page, "unnamed").locator(".facts code").first).to_have_text(HOSTILE)
+    expect(card(page, "staging")).to_contain_text(f"{DESCRIPTION} {HOSTILE}")
+    assert page.locator("main img").count() == 0
+    assert CANARY not in page.content()
+    assert page.title() == "Clusters · Exactly once"
+
+
+def test_the_keyboard_leads_to_the_search_and_from_view_to_view(visit: Visit, site: Site) -> None:
+    page = visit.alone("#/clusters")
+    expect(card(page, "unnamed")).to_be_visible()
+    page.locator("body").press("/")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.keyboard.type("staging")
+    expect(card(page, "unnamed")).to_have_count(0)
+    expect(page).to_have_url(f"{site.url}#/clusters?search=staging")
+    page.get_by_role("link", name="staging", exact=True).press("Enter")
+    expect(title(page)).to_have_text("staging")
+    expect(title(page)).to_be_focused()
+    assert page.title() == "staging · Exactly once"
+
+
+def test_the_page_is_dark_and_light_as_airflow_is(visitors: Visitors) -> None:
+    visit = visitors.visit(theme="light")
+    visit.page.add_init_script("localStorage.setItem('theme', 'dark')")  # Airflow's own choice, not the system's
+    frame = visit.inside("#/clusters")
+    expect(frame.locator("html")).to_have_attribute("data-theme", "dark")
+    expect(frame.locator("html")).to_have_css("background-color", "rgb(17, 17, 19)")
+    expect(title(frame)).to_have_text("Clusters")
+    visit.page.evaluate("document.documentElement.classList.replace('dark', 'light')")
+    expect(frame.locator("html")).to_have_attribute("data-theme", "light")
+    expect(frame.locator("html")).to_have_css("background-color", "rgb(255, 255, 255)")
+
+
+def test_a_hidden_page_asks_nothing_until_it_is_seen_again(visit: Visit) -> None:
+    visit.page.clock.install()
+    page = visit.alone("#/clusters")
+    expect(card(page, "staging")).to_be_visible()
+    page.evaluate(
+        """() => {
+            window.asked = 0;
+            const real = window.fetch;
+            window.fetch = (...given) => { window.asked += 1; return real(...given); };
+            window.isHidden = true;
+            Object.defineProperty(document, "hidden", { get: () => window.isHidden });
+            document.dispatchEvent(new Event("visibilitychange"));
+        }"""
+    )
+    page.clock.run_for(120_000)
+    assert page.evaluate("window.asked") == 0
+    page.evaluate("() => { window.isHidden = false; document.dispatchEvent(new Event('visibilitychange')); }")
+    page.wait_for_function("window.asked > 0")
+
+
+@pytest.mark.parametrize(("size", "theme"), [("wide", "light"), ("narrow", "dark")])
+def test_every_view_fits_the_screen_can_be_used_by_everybody_and_keeps_secrets(
+    visitors: Visitors, size: str, theme: str
+) -> None:
+    visit = visitors.visit(size, theme)
+    for view in VIEWS:
+        page = visit.alone(view)
+        expect(title(page)).not_to_be_empty()
+        expect(page.locator("html")).to_have_attribute("data-theme", theme)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{view} is wider than the screen"
+        assert CANARY not in page.content(), f"{view} has a secret"
+        assert page.locator("main img").count() == 0
+        violations = axe(page)
+        assert not violations, f"{view}, {theme}, {size}: {json.dumps(violations, indent=1)}"
+
+
+def axe(page: Page) -> list[dict[str, Any]]:
+    """What axe-core finds against WCAG A and AA."""
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("rules => axe.run(document, {runOnly: {type: 'tag', values: rules}})", AXE_RULES)
+    assert found["passes"], "nothing was looked at"
+    return [
+        {"rule": each["id"], "help": each["help"], "where": [node["html"][:200] for node in each["nodes"][:3]]}
+        for each in found["violations"]
+    ]
+
+
+# who gets it
+
+
+def test_every_route_is_for_roles_that_may_see_connections(site: Site) -> None:
+    assert ROUTES.keys() == {route.path for route in create_app().routes}  # type: ignore[attr-defined]
+    for role in (None, *ROLES):
+        with site.client(role) as client:
+            for route, address in ROUTES.items():
+                allowed = 404 if "{connection_id}" in route or route == "/{path:path}" else 200
+                wanted = 401 if role is None else allowed if ROLES[role] else 403
+                answer = client.get(address)
+                assert answer.status_code == wanted, f"{address} for {role}: {answer.status_code}"
+                assert "default-src 'none'" in answer.headers["content-security-policy"], address
+                assert CANARY not in answer.text, address
+
+
+def test_scripts_styles_and_pictures_are_for_nobody_else_either(site: Site) -> None:
+    files = sorted(f"static/{path.relative_to(STATIC)}" for path in STATIC.rglob("*") if path.is_file())
+    assert len(files) > 20
+    with site.client(None) as nobody, site.client("viewer") as viewer:
+        for file in files:
+            assert (nobody.get(file).status_code, viewer.get(file).status_code) == (401, 403), file
+
+
+@pytest.mark.parametrize("user", ["viewer", "user"])
+def test_a_user_who_may_not_see_connections_sees_nothing_of_the_page(visitors: Visitors, site: Site, user: str) -> None:
+    visit = visitors.visit(user=user)
+    page = visit.alone("")
+    expect(page.locator("body")).to_contain_text("Forbidden")
+    assert "staging" not in page.content()
+    assert any(problem.startswith("answer 403") for problem in visit.problems)
+    visit.problems.clear()
