@@ -407,3 +407,10 @@ def test_the_trigger_looks_for_the_answer_only_after_its_wait(monkeypatch: pytes
     event = asyncio.run(run())
     assert event.payload["chosen_options"] == ["Approve"]
     assert event.payload["responded_by_user"] == {"id": "1", "name": "ada"}
+
+
+def test_a_take_over_is_said_above_the_buttons(plan: Plan) -> None:
+    assert "**Take over**: a controller that has the group is fenced" in approval_body(
+        of_roll(plan), "x", take_over=True
+    )
+    assert "Take over" not in approval_body(of_roll(plan), "x")

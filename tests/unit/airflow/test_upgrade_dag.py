@@ -139,6 +139,18 @@ FACTORIES = {
 
 
 @pytest.mark.parametrize("name", FACTORIES)
+def test_who_is_fenced_by_a_run_is_shown_to_whoever_approves_it(name: str) -> None:
+    dag = FACTORIES[name]()
+    approvals = [task for task in dag.tasks if isinstance(task, PlanApprovalOperator)]
+    takes_over = "take_over" in dag.params
+    for task in approvals:
+        assert task.render_template(task.take_over, {"params": {"take_over": True}}) == (
+            "True" if takes_over else False
+        )
+    assert approvals or not takes_over
+
+
+@pytest.mark.parametrize("name", FACTORIES)
 def test_the_first_task_refuses_a_key_that_no_parameter_has(name: str) -> None:
     dag = FACTORIES[name]()
     first = dag.topological_sort()[0]
