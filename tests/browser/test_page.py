@@ -106,6 +106,11 @@ def test_a_deep_link_stays_the_same_over_a_walk_a_reload_and_a_step_back(visit: 
     expect(frame.get_by_role("searchbox")).to_have_value("flights")
 
 
+def test_a_link_from_elsewhere_in_airflow_leads_to_its_view(visit: Visit) -> None:
+    frame = visit.inside("#/clusters/staging/tasks")  # as the links of operators are
+    expect(title(frame)).to_have_text("Tasks")
+
+
 # how it is used
 
 
