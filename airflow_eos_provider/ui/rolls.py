@@ -151,6 +151,7 @@ def _lane(worker_id: str, roll: Rollout, steps: Sequence[Step]) -> dict[str, Any
     last = roll.steps.get(worker_id)
     passed = [step for step in steps if step.status is StepStatus.PASSED]
     conditions = last.evidence if last else ()
+    spans = _spans(steps)
     return {
         "worker": worker_id,
         "predicted": prediction
@@ -160,8 +161,9 @@ def _lane(worker_id: str, roll: Rollout, steps: Sequence[Step]) -> dict[str, Any
             "reason": prediction.reason,
         },
         "measured_downtime_seconds": round(last.task_downtime_seconds, 1) if last and passed else None,
-        "gate_seconds": round(last.seconds, 1) if last and passed else None,
-        "spans": _spans(steps),
+        "restart_seconds": _length(spans, "restarting"),
+        "gate_seconds": _length(spans, "gate"),
+        "spans": spans,
         "moments": [{"at": _at(step), "what": _MOMENTS[step.status], "note": ""} for step in steps],
         "conditions": [{"at": last and _true_at(last, text), "text": text} for text in conditions],
     }
@@ -174,6 +176,12 @@ def _spans(steps: Sequence[Step]) -> list[dict[str, Any]]:
         for step, following in ends
         if step.status in _SPANS
     ]
+
+
+def _length(spans: Sequence[Mapping[str, Any]], what: str) -> float | None:
+    """How long the last span of this kind took, seconds; None while it goes on, or where none is known."""
+    ended = [round(span["to"] - span["from"], 1) for span in spans if span["what"] == what and span["to"] is not None]
+    return ended[-1] if ended else None
 
 
 def _journal(roll: Rollout, past: Past) -> list[dict[str, Any]]:

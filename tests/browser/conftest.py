@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -31,6 +32,9 @@ DESCRIPTION = "Flights of the airport, to be tried"
 
 #: Users by their roles; whether a role may see the page.
 ROLES = {"admin": True, "op": True, "user": False, "viewer": False}
+
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 SIZES = {"wide": {"width": 1280, "height": 900}, "narrow": {"width": 400, "height": 800}}
 
@@ -210,3 +214,14 @@ def visitors(site: Site, browser: Browser) -> Iterator[Visitors]:
 def visit(visitors: Visitors) -> Visit:
     """A visit of an administrator."""
     return visitors.visit()
+
+
+def axe(page: Page) -> list[dict[str, Any]]:
+    """What axe-core finds against WCAG A and AA."""
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("rules => axe.run(document, {runOnly: {type: 'tag', values: rules}})", AXE_RULES)
+    assert found["passes"], "nothing was looked at"
+    return [
+        {"rule": each["id"], "help": each["help"], "where": [node["html"][:200] for node in each["nodes"][:3]]}
+        for each in found["violations"]
+    ]

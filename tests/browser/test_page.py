@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import FrameLocator, Locator, Page, expect
 
 from airflow_eos_provider.ui.app import STATIC, create_app
-from tests.browser.conftest import CANARY, DESCRIPTION, HOSTILE, LONG_MS, ROLES, Site, Visit, Visitors
+from tests.browser.conftest import CANARY, DESCRIPTION, HOSTILE, LONG_MS, ROLES, Site, Visit, Visitors, axe
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 expect.set_options(timeout=LONG_MS)
-
-AXE = Path(__file__).parent / "vendor" / "axe.min.js"
-AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 RUN = "flights@2013-01-01T00:00:00Z/2013-01-02T00:00:00Z"
 
@@ -187,17 +182,6 @@ def test_every_view_fits_the_screen_can_be_used_by_everybody_and_keeps_secrets(
         assert page.locator("main img").count() == 0
         violations = axe(page)
         assert not violations, f"{view}, {theme}, {size}: {json.dumps(violations, indent=1)}"
-
-
-def axe(page: Page) -> list[dict[str, Any]]:
-    """What axe-core finds against WCAG A and AA."""
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("rules => axe.run(document, {runOnly: {type: 'tag', values: rules}})", AXE_RULES)
-    assert found["passes"], "nothing was looked at"
-    return [
-        {"rule": each["id"], "help": each["help"], "where": [node["html"][:200] for node in each["nodes"][:3]]}
-        for each in found["violations"]
-    ]
 
 
 # who gets it

@@ -86,6 +86,8 @@ def test_a_lane_has_what_happened_when_and_the_downtime_beside_its_prediction() 
         (15.0, "started"),
         (30.0, "passed"),
     ]
+    assert (done["restart_seconds"], done["gate_seconds"]) == (5.0, 15.0)
+    assert (pending["restart_seconds"], pending["gate_seconds"]) == (None, None)
     assert (done["predicted"]["worst_seconds"], done["measured_downtime_seconds"]) == (9.0, 4.2)
     assert [(one["at"], one["text"]) for one in done["conditions"]] == [
         (16.5, "process: it is new"),
@@ -96,7 +98,9 @@ def test_a_lane_has_what_happened_when_and_the_downtime_beside_its_prediction() 
 
 def test_of_a_restart_under_way_the_last_span_has_no_end() -> None:
     document = roll_document(roll(), seen(Past(STEPS[:2])), [])
-    assert document["lanes"][0]["spans"][-1] == {"from": 15.0, "to": None, "what": "gate"}
+    lane = document["lanes"][0]
+    assert lane["spans"][-1] == {"from": 15.0, "to": None, "what": "gate"}
+    assert (lane["restart_seconds"], lane["gate_seconds"]) == (5.0, None)
 
 
 def test_what_compaction_has_left_is_shown_where_the_log_has_no_more() -> None:

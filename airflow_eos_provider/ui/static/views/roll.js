@@ -130,7 +130,7 @@ function Timeline({ roll }) {
 const LANES = [
   { name: "Worker", cell: ({ lane }) => html`<code>${lane.worker}</code>` },
   { name: "Status", cell: ({ worker }) => html`<${State} value=${worker?.status ?? "waiting"} />` },
-  { name: "Restarted in", isNumber: true, cell: ({ worker }) => duration(worker?.seconds) },
+  { name: "Restarted in", isNumber: true, cell: ({ lane }) => duration(lane.restart_seconds) },
   { name: "Gate", isNumber: true, cell: ({ lane }) => duration(lane.gate_seconds) },
   { name: "Downtime predicted", isNumber: true, cell: ({ lane }) => (lane.predicted ? `${duration(lane.predicted.best_seconds)} to ${duration(lane.predicted.worst_seconds)}` : dash) },
   { name: "Downtime measured", isNumber: true, cell: ({ lane }) => duration(lane.measured_downtime_seconds) },

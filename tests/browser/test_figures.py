@@ -1,0 +1,405 @@
+"""What the page shows of real clusters, in a real browser, beside what ``eos`` prints of them.
+
+The application is the real one, with Airflow's auth manager, on a port of this process; ``test_page.py`` has it in a
+real Airflow. ``EOS_PICTURES=docs/pictures`` has the pictures of the documents made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, read_worker_files
+from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.coordinator import Coordinator
+from airflow_eos_provider.interval.protocol.stage import Stage
+from airflow_eos_provider.journal.change import change_journal
+from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger
+from airflow_eos_provider.offsets.verbs.changes import Wanted
+from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
+from airflow_eos_provider.rollout.controller import Controller
+from airflow_eos_provider.rollout.settings import RolloutSettings
+from tests.browser.conftest import CANARY, HOSTILE, LONG, LONG_MS, Visit, Visitors, axe
+from tests.chromium import need_chromium
+from tests.faults.local_runner import plan_files, write_slices
+from tests.forked import COLUMNS, FORKS
+from tests.page import token_of
+from tests.page_server import page_server
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+expect.set_options(timeout=LONG_MS)
+
+FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+CONNECTORS = ("airports", "flights", "weather")
+
+#: Offsets of a connector that is gone, more than a page has.
+GONE, LEFTOVERS = "planes", 60
+
+ACTOR, REASON = "ada", "CHG-0042: flights exactly once"
+#: The roll is here to be looked at: on a busy machine its gate takes what it takes.
+SETTINGS = RolloutSettings(poll_interval_seconds=0.5, hold_seconds=1.0, gate_timeout_seconds=900.0)
+
+PIPELINE, PIPELINE_GROUP = "arrivals", "intervals"
+
+CALENDAR = f"#/intervals/production/{PIPELINE_GROUP}/{PIPELINE}"
+FIRST_RUN = f"{PIPELINE}@2013-01-01T00:00:00Z/2013-01-02T00:00:00Z"
+
+#: Each view of a cluster that is there, and what is there once it shows what was looked for.
+VIEWS = {
+    "clusters": ("#/clusters", "enabled"),
+    "overview": ("#/clusters/production", "Expected by:"),
+    "connectors": ("#/clusters/production/connectors", "RUNNING"),
+    "connector": (f"#/clusters/production/connectors/{CONNECTORS[0]}", "lines-0.txt"),
+    "tasks": ("#/clusters/production/tasks", "RUNNING"),
+    "offsets": ("#/clusters/production/offsets", "lines-0.txt"),
+    "transactions": ("#/clusters/production/transactions", "No transaction hangs."),
+    "topics": ("#/clusters/production/topics", "offsets topic"),
+    "rights": ("#/clusters/production/rights", "The brokers have no authorizer"),
+    "history": ("#/clusters/production/history", REASON),
+    "roll": ("#/clusters/production/rolls/newest", "Downtime measured"),
+    "pipelines": ("#/intervals", PIPELINE),
+    "calendar": (CALENDAR, "5 complete"),
+    "interval": (f"{CALENDAR}/{quote(FIRST_RUN, safe='')}", "Committed"),
+}
+
+
+@dataclass(frozen=True)
+class Site:
+    """The page with a connection to a real cluster, ``production``.
+
+    :ivar airflow: has the address of what is around the page, which is nothing here.
+    :ivar folder: where commands are run.
+    """
+
+    url: str
+    lab: Lab
+    folder: Path
+
+    @property
+    def airflow(self) -> SimpleNamespace:
+        return SimpleNamespace(url=self.url)
+
+    def token(self, user: str) -> str:
+        """What a user is signed in with."""
+        return token_of(user)
+
+    def eos(self, *arguments: str) -> Any:
+        """What ``eos … --json`` prints of the real cluster."""
+        done = FORKS.run(
+            "airflow_eos_provider.cli",
+            (*arguments, "--json"),
+            folder=self.folder,
+            environment={**os.environ, "COLUMNS": COLUMNS, "EOS_CLUSTER": str(self.lab.cluster_file)},
+            seconds=LONG,
+        )
+        return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def site(lab_factory: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    need_chromium()
+    folder = tmp_path_factory.mktemp("page")
+    lab = lab_factory(LabOptions(name="page", workers=2, mode=Mode.PREPARING, rebalance_delay_ms=500))
+    _create_connectors(lab)
+    _write_intervals(lab, folder)
+    _leave_offsets(lab)
+    with Controller(lab.cluster(), settings=SETTINGS, actor=ACTOR, reason=REASON) as controller:
+        controller.apply(controller.plan(Mode.ENABLED))
+    described = {
+        "conn_type": "kafka_connect",
+        "login": "connect",
+        "password": CANARY,
+        "extra": {"cluster_file": str(lab.cluster_file)},
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW_CONN_PRODUCTION", json.dumps(described))
+        with page_server() as url:
+            yield Site(url, lab, folder)
+
+
+def _create_connectors(lab: Lab) -> None:
+    """File sources, each with a secret in its configuration; the one with the hostile name is stopped."""
+    with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+        for number, name in enumerate((*CONNECTORS, HOSTILE)):
+            lab.create_topic(f"lines-{number}", 1)
+            file = lab.data_dir / f"lines-{number}.txt"
+            file.write_text("one\ntwo\n", encoding="utf-8")
+            config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": f"lines-{number}", "file": str(file)}
+            state = "STOPPED" if name == HOSTILE else None
+            rest.create(name, {**config, "database.password": CANARY}, initial_state=state)
+
+
+def _write_intervals(lab: Lab, folder: Path) -> None:
+    """Days of a pipeline: most are complete, one of them twice, one is missing, and the last one is under way."""
+    lab.create_topic("arrivals", 3)
+    pipeline = Pipeline(PIPELINE, PIPELINE_GROUP, lab.kafka, topic="arrivals", ledger_partitions=2)
+    file = folder / "lines.txt"
+    for day, revision in ((1, 1), (2, 1), (3, 1), (3, 2), (4, 1), (6, 1), (7, 1), (8, 1)):
+        file.write_text("".join(f"{day}-{line}\n" for line in range(20 + 9 * day % 13)), encoding="utf-8")
+        start = datetime(2013, 1, day, tzinfo=UTC)
+        run = Run(PIPELINE, Interval(start, start + timedelta(days=1)), revision)
+        plan = plan_files(run, [file], file.stat().st_size // 4 + 1)
+        with Coordinator(pipeline, run) as coordinator:
+            stage = coordinator.begin(lambda plan=plan: plan, 2)  # type: ignore[misc]
+            assert isinstance(stage, Stage)
+            is_under_way = day == 8
+            for number in range(1 if is_under_way else stage.tasks):
+                write_slices(pipeline, stage, number)
+            if not is_under_way:
+                coordinator.finish(stage)
+
+
+def _leave_offsets(lab: Lab) -> None:
+    """Offsets of a connector that does not exist, with a password in the address that each was read from."""
+    wanted = tuple(
+        Wanted({"url": f"mongodb://ada:{CANARY}@db/planes", "shard": number}, {"position": number})
+        for number in range(LEFTOVERS)
+    )
+    files = read_worker_files(lab.cluster())
+    with ConnectSession(lab.cluster()) as session:
+        offsets = OffsetsChanger(session, files.common(CONFIGS), files.common(OFFSETS))
+        journal = change_journal(session.kafka, offsets.group_id, actor=ACTOR, reason=REASON)
+        offsets.apply(offsets.plan(OffsetsRequest(Verb.ALTER, GONE, wanted=wanted)), journal)
+
+
+def card(place: Page, connection: str) -> Locator:
+    return place.get_by_role("article", name=connection, exact=True)
+
+
+def fact(place: Locator | Page, name: str) -> Locator:
+    """What is said beside a name."""
+    return place.locator(f".facts > div:has(> dt:text-is('{name}')) > dd")
+
+
+def rows(place: Page, table: str) -> Locator:
+    return place.get_by_role("table", name=table).locator("tbody tr")
+
+
+def cell(row: Locator, column: str) -> Locator:
+    return row.locator(f"td[data-label='{column}']")
+
+
+def title(place: Page) -> Locator:
+    return place.get_by_role("heading", level=1)
+
+
+def test_a_card_shows_what_status_prints(visit: Visit, site: Site) -> None:
+    status = site.eos("status")
+    page = visit.alone("#/clusters")
+    production = card(page, "production")
+    expect(fact(production, "Mode")).to_contain_text("enabled")
+    expect(fact(production, "Group")).to_contain_text(status["group_id"])
+    expect(fact(production, "Workers")).to_have_text(f"{len(status['workers'])} workers")
+    for what, states in (
+        ("Connectors", [each["state"] for each in status["connectors"]]),
+        ("Tasks", [task["state"] for each in status["connectors"] for task in each["tasks"]]),
+    ):
+        for state in set(states):
+            expect(fact(production, what)).to_contain_text(f"{states.count(state)} {state}")
+    expect(fact(production, "Pending fencings")).to_have_text("none")
+    expect(fact(production, "Hanging")).to_have_text("none")
+    expect(fact(production, "Drift")).to_contain_text("none")
+    expect(fact(production, "Newest roll")).to_contain_text("preparing → enabled, 2 of 2 workers")
+    expect(production.locator(".age")).to_contain_text("ago")
+
+
+def test_an_overview_names_each_worker_with_its_evidence(visit: Visit, site: Site) -> None:
+    status = site.eos("status")
+    page = visit.alone("#/clusters/production")
+    expect(rows(page, "Workers of the group")).to_have_count(len(status["workers"]))
+    for worker in status["workers"]:
+        row = rows(page, "Workers of the group").filter(has_text=worker["worker"])
+        expect(cell(row, "Mode")).to_contain_text("enabled")
+        expect(cell(row, "Health")).to_contain_text("healthy")
+        expect(cell(row, "Tasks")).to_have_text(str(len(worker["tasks"])))
+        evidence = page.locator(".evidence").filter(has_text=worker["worker"])
+        expect(evidence).to_contain_text(worker["reason"])
+        for source, name in (("declared", "Its file says"), ("running", "Its process runs")):
+            expect(fact(evidence, name)).to_contain_text(worker[source]["detail"])
+
+
+def test_connectors_and_tasks_are_what_status_prints_and_a_hostile_name_is_text(visit: Visit, site: Site) -> None:
+    connectors = {each["connector"]: each for each in site.eos("status")["connectors"]}
+    assert connectors.keys() == {*CONNECTORS, HOSTILE}
+    page = visit.alone("#/clusters/production/connectors")
+    expect(rows(page, "Connectors")).to_have_count(len(connectors))
+    for name, connector in connectors.items():
+        row = rows(page, "Connectors").filter(has=page.get_by_role("link", name=name, exact=True))
+        expect(cell(row, "State")).to_contain_text(connector["state"])
+        expect(cell(row, "Type")).to_have_text("source")
+
+    page.get_by_role("link", name=HOSTILE, exact=True).press("Enter")
+    expect(title(page)).to_have_text(HOSTILE)
+    expect(title(page)).to_be_focused()
+    expect(fact(page, "State")).to_contain_text("STOPPED")
+    assert page.locator("main img").count() == 0
+    assert page.title() == f"{HOSTILE} · Exactly once"
+
+    page = visit.alone("#/clusters/production/tasks")
+    expect(rows(page, "Tasks")).to_have_count(len(CONNECTORS))
+    tasks = {f"{site.lab.group_id}-{name}-0" for name in CONNECTORS}
+    transactions = [each for each in site.eos("status")["transactions"] if each["transactional_id"] in tasks]
+    assert len(transactions) == len(CONNECTORS)
+    for transaction in transactions:
+        row = rows(page, "Tasks").filter(has_text=transaction["transactional_id"])
+        expect(cell(row, "Epoch")).to_have_text(str(transaction["producer_epoch"]))
+        expect(cell(row, "State")).to_contain_text("RUNNING")
+
+
+def test_offsets_are_what_the_command_prints_paged_searched_and_without_secrets(visit: Visit, site: Site) -> None:
+    page = visit.alone("#/clusters/production/offsets")
+    expect(rows(page, "Source offsets")).to_have_count(len(CONNECTORS))
+    for name in CONNECTORS:
+        (offset,) = site.eos("offsets", "list", name)
+        row = rows(page, "Source offsets").filter(has_text=name)
+        expect(cell(row, "Offset")).to_have_text(json.dumps(offset["offset"], separators=(",", ":")))
+        expect(cell(row, "Topic")).to_contain_text(offset["topic"])
+
+    page.get_by_label("leftovers").check()
+    expect(page.locator(".range")).to_have_text(f"1–50 of {LEFTOVERS} found of {LEFTOVERS + len(CONNECTORS)}")
+    expect(cell(rows(page, "Source offsets").first, "Partition")).to_contain_text("mongodb://***@db/planes")
+    page.get_by_role("button", name="Next page").click()
+    expect(page.locator(".range")).to_contain_text(f"51–{LEFTOVERS} of")
+    expect(page.get_by_role("button", name="Last page")).to_be_disabled()
+    assert "page=2" in page.url
+
+    page.locator("body").press("/")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.keyboard.type(f"{GONE} 59")
+    expect(page.locator(".range")).to_contain_text("1–1 of 1 found")
+    page.keyboard.type(" nothing-of-this")
+    expect(page.locator(".empty")).to_contain_text("No offset matches")
+    page.get_by_role("searchbox").fill(CANARY)
+    expect(page.locator(".empty")).to_contain_text("No offset matches")
+
+
+def test_transactions_topics_and_rights_are_what_the_commands_print(visit: Visit, site: Site) -> None:
+    page = visit.alone("#/clusters/production/transactions")
+    ids = site.eos("transactions", "list")
+    expect(rows(page, "Transactional ids")).to_have_count(len(ids))
+    for each in ids:
+        row = rows(page, "Transactional ids").filter(has_text=each["id"])
+        expect(cell(row, "Producer")).to_have_text(str(each["producer_id"]))
+        expect(cell(row, "Epoch")).to_have_text(str(each["producer_epoch"]))
+    expect(page.locator("main")).to_contain_text("No transaction hangs.")
+
+    page = visit.alone("#/clusters/production/topics")
+    topics = site.eos("topics", "check")["topics"]
+    expect(rows(page, "Topics of the group")).to_have_count(len(topics))
+    for topic in topics:
+        row = rows(page, "Topics of the group").filter(has_text=topic["role"])
+        expect(cell(row, "Topic").first).to_contain_text(topic["topic"])
+        expect(cell(row, "Partitions").first).to_have_text(str(topic["partitions"]))
+
+    page = visit.alone("#/clusters/production/rights?search=transactional")
+    expect(page.locator("main")).to_contain_text("The brokers have no authorizer")
+    expect(rows(page, "Rights that exactly-once needs").first).to_contain_text("TransactionalId")
+
+
+def test_history_and_roll_are_what_the_journal_has(visit: Visit, site: Site) -> None:
+    roll = site.eos("rollout", "show")
+    (change,) = site.eos("changes", "list")
+    page = visit.alone("#/clusters/production/history")
+    expect(rows(page, "Rolls and changes")).to_have_count(2)
+    expect(rows(page, "Rolls and changes").filter(has_text="offsets alter")).to_contain_text(change["about"])
+    row = rows(page, "Rolls and changes").filter(has_text="preparing → enabled")
+    expect(cell(row, "Who")).to_have_text(ACTOR)
+    expect(cell(row, "Why")).to_have_text(REASON)
+    expect(cell(row, "State")).to_contain_text("done")
+
+    page.get_by_role("link", name="preparing → enabled").click()
+    expect(title(page)).to_have_text("Roll preparing → enabled")
+    expect(fact(page, "Workers")).to_have_text("2 of 2 passed")
+    expect(fact(page, "Plan")).to_have_text(roll["plan"])
+    expect(page.locator(".chart canvas")).to_be_visible()
+    for worker in roll["workers"]:
+        names_it = page.locator("td[data-label='Worker']", has_text=worker["worker"])  # conditions name others
+        row = rows(page, "Workers of the roll").filter(has=names_it)
+        expect(cell(row, "Status")).to_contain_text("passed")
+        for took in ("Restarted in", "Gate", "Downtime measured"):
+            expect(cell(row, took)).to_contain_text(re.compile(r"\d s"))
+        row.locator("summary").click()
+        expect(row.locator(".conditions li").first).to_be_visible()
+    passed = rows(page, "Journal of the roll").filter(has=page.locator("td[data-label='What']", has_text="passed"))
+    for worker in roll["workers"]:
+        of_worker = passed.filter(has=page.locator("td[data-label='Worker']", has_text=worker["worker"]))
+        expect(of_worker.first).to_be_visible()
+    page.get_by_text("The plan as it was approved").click()
+    expect(page.locator("pre.plan")).to_contain_text("exactly.once.source.support=enabled")
+
+
+def test_intervals_are_what_the_command_prints_and_the_arrow_keys_walk_through_them(visit: Visit, site: Site) -> None:
+    runs = site.eos("intervals", "list", "--group", PIPELINE_GROUP, "--pipeline", PIPELINE)["runs"]
+    page = visit.alone("#/intervals")
+    row = rows(page, "Pipelines").filter(has_text="production")
+    expect(cell(row, "Complete")).to_have_text(str(sum(run["state"] == "complete" for run in runs)))
+    row.get_by_role("link", name=PIPELINE).click()
+    for counted in ("1 revised", "1 running", "1 missing"):
+        expect(fact(page, "Intervals")).to_contain_text(counted)
+    cells = page.locator(".calendar .cell")
+    expect(cells).to_have_count(8)
+    expect(page.locator(".chart canvas").first).to_be_visible()
+
+    page.locator(".calendar a").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    second = next(run for run in runs if "2013-01-02T" in run["run"].split("/")[0])
+    expect(fact(page, "Records")).to_have_text(str(second["records"]))
+    expect(fact(page, "State")).to_contain_text("complete")
+    expect(rows(page, "Slices")).to_have_count(second["slices"])
+    expect(rows(page, "Attempts")).to_have_count(1)
+
+
+@pytest.mark.parametrize(("size", "theme"), [("wide", "light"), ("narrow", "dark")])
+def test_every_view_fits_the_screen_can_be_used_by_everybody_and_keeps_secrets(
+    visitors: Visitors, size: str, theme: str
+) -> None:
+    visit = visitors.visit(size, theme)
+    for name, (view, shown) in VIEWS.items():
+        page = visit.alone(view)
+        expect(page.locator("main")).to_contain_text(shown)
+        expect(page.locator("html")).to_have_attribute("data-theme", theme)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} is wider than the screen"
+        assert CANARY not in page.content(), f"{name} has a secret"
+        violations = axe(page)
+        assert not violations, f"{name}, {theme}, {size}: {json.dumps(violations, indent=1)}"
+
+
+PICTURES = {
+    "clusters": ("wide", "#/clusters", "preparing → enabled"),
+    "connectors": ("wide", "#/clusters/production/connectors?state=RUNNING", "RUNNING"),
+    "roll": ("wide", *VIEWS["roll"]),
+    "calendar": ("wide", *VIEWS["calendar"]),
+    "narrow": ("narrow", "#/clusters/production/tasks", "airports"),
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_pictures_of_the_documents_are_of_the_page_as_it_is(visitors: Visitors, name: str, tmp_path: Path) -> None:
+    size, view, shown = PICTURES[name]
+    page = visitors.visit(size).alone(view)
+    expect(page.locator("main")).to_contain_text(shown)
+    expect(page.locator(".age:visible").first).to_contain_text("ago")
+    for chart in page.locator(".chart > div").all():
+        expect(chart).to_have_attribute("data-drawn", "true")
+    folder = Path(os.environ.get("EOS_PICTURES") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    picture = page.screenshot(path=folder / f"{name}.png", animations="disabled")
+    assert len(picture) > 10_000
