@@ -7,6 +7,7 @@ hangs is given up at the look's own limit: no caller waits longer for a look tha
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,7 +27,7 @@ from airflow_eos_provider.connect.transactional_ids import is_of_group
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.transactions import TransactionDescription
 from airflow_eos_provider.rollout.hosts.choose import HostFactory, host_of
-from airflow_eos_provider.rollout.hosts.host import Host, HostFacts
+from airflow_eos_provider.rollout.hosts.host import HostFacts
 from airflow_eos_provider.rollout.hosts.process.discovery import is_same_port
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.observe.reported_states import unsettled
@@ -44,6 +45,10 @@ HOSTS_SECONDS = 12.0
 
 #: A look whose parts do not fit together is repeated for so many seconds.
 SETTLE_SECONDS = 10.0
+
+#: It is repeated so often at least, however slow it was: what a look has found out about a machine (its programs, what
+#: sudo allows) the next one need not ask for, so on a busy machine each comes further than the one before.
+LEAST_LOOKS = 3
 _PAUSE_SECONDS = 1.0
 
 #: The first read of a large config topic is gone on with for so many seconds, look by look.
@@ -90,6 +95,7 @@ class Observer:
         self._remote = remote
         self.logs = LogWatch(self.session, timeout_seconds=ANSWER_SECONDS)
         self.hosts = {worker.worker_id: hosts(worker) for worker in cluster.workers}
+        self._looking = {worker_id: threading.Lock() for worker_id in self.hosts}
         self._config_topic: str | None = None
         self._neighbours: tuple[WorkerGroup, ...] = ()
         self._neighbours_at = float("-inf")
@@ -117,10 +123,11 @@ class Observer:
 
         A task that starts, a rebalance between two parts, a worker that was held up: a moment later that is over.
 
-        :param seconds: counted from the end of the first look, so one that was slow itself is repeated.
+        :param seconds: counted from the end of the first look; :data:`LEAST_LOOKS` are taken whatever they last.
         """
         begun = time.monotonic()
         settled_by: float | None = None
+        looks = 0
         while True:
             read_before = self._config_position()
             observation = self.observe()
@@ -128,9 +135,10 @@ class Observer:
             is_reading_on = observation.config is None and self._config_position() > read_before
             if is_reading_on and now - begun < FIRST_READ_SECONDS:
                 continue  # a config topic of millions: each look reads on
-            if not unsettled(observation) or (settled_by is not None and now >= settled_by):
-                return observation
+            looks += 1
             settled_by = settled_by or now + seconds
+            if not unsettled(observation) or (now >= settled_by and looks >= LEAST_LOOKS):
+                return observation
             time.sleep(_PAUSE_SECONDS)
 
     def _config_position(self) -> int:
@@ -144,9 +152,21 @@ class Observer:
             self._neighbours_at = time.monotonic()
         return self._neighbours
 
-    def look_at_host(self, host: Host) -> HostFacts:
-        """What one worker's host reports."""
-        return host.observe() if self._remote is None else host.unseen("its host is not looked at from here")
+    def look_at_host(self, worker_id: str) -> HostFacts:
+        """What one worker's host reports.
+
+        An earlier look that was given up and goes on is waited for: a busy machine would have to answer both.
+        """
+        host = self.hosts[worker_id]
+        if self._remote is not None:
+            return host.unseen("its host is not looked at from here")
+        looking = self._looking[worker_id]
+        if not looking.acquire(timeout=HOSTS_SECONDS):
+            return host.unseen(f"an earlier look at its host has not ended within {HOSTS_SECONDS:g} s")
+        try:
+            return host.observe()
+        finally:
+            looking.release()
 
     def topics(self, facts: Mapping[str, HostFacts]) -> InternalTopics:
         """The group's internal topics."""
@@ -191,9 +211,7 @@ class _Look:
     def gather(self) -> Observation:
         """All parts, put together."""
         cluster, observer = self._cluster, self._observer
-        looking = {
-            w.worker_id: self._pool.submit(observer.look_at_host, observer.hosts[w.worker_id]) for w in cluster.workers
-        }
+        looking = {w.worker_id: self._pool.submit(observer.look_at_host, w.worker_id) for w in cluster.workers}
         answering = {w.worker_id: self._pool.submit(self._ask_worker, w) for w in cluster.workers}
         group_asked = self._pool.submit(describe_group, observer.session.kafka, cluster.group_id, ANSWER_SECONDS)
         transactions_asked = self._pool.submit(self._read_transactions)

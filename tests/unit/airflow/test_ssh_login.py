@@ -221,8 +221,8 @@ def test_a_look_of_a_trigger_does_not_knock_at_any_machine(define: Any, tmp_path
         (tmp_path / "eos.yaml").write_text(CLUSTER.replace("user: eos", f"user: eos, port: {port}, connect_seconds: 2"))
         cluster = KafkaConnectHook().get_cluster(logs_in=False)
         with Observer(cluster, remote=InternalTopics("configs", "offsets")) as observer:
-            (host,) = observer.hosts.values()
-            facts = observer.look_at_host(host)
+            ((worker_id, host),) = observer.hosts.items()
+            facts = observer.look_at_host(worker_id)
         assert facts.problem == "its host is not looked at from here"
         knocked.settimeout(0)
         with pytest.raises(BlockingIOError):

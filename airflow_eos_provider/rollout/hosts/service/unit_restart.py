@@ -49,7 +49,7 @@ _MOVED, _BUSY = 75, 76
 _ATTEMPTS = 5
 
 #: The last lines of a worker that has ended are waited for so long, seconds; it may have printed none.
-LAST_LINES_SECONDS = 5.0
+LAST_LINES_SECONDS = 20.0
 
 _LOOK_SECONDS = 0.2
 _CONNECT_SECONDS = 0.5

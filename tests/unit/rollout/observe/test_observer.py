@@ -166,6 +166,32 @@ def test_hosts_that_hang_are_named_and_leave_time_for_what_is_read_after_them(
     assert seconds > 0.0
 
 
+def test_an_earlier_look_at_a_host_that_goes_on_is_waited_for(silent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    released, looks = threading.Event(), []
+
+    def observe(host: ProcessHost) -> HostFacts:
+        looks.append(host)
+        released.wait(GIVE_UP_SECONDS)
+        return host.unseen("seen")
+
+    monkeypatch.setattr(ProcessHost, "observe", observe)
+    monkeypatch.setattr(observer_module, "LOOK_SECONDS", 3.0)
+    observer = Observer(cluster_at(silent, workers=1))
+    try:
+        for _ in range(2):
+            (worker,) = observer.observe().workers
+            assert worker.facts.problem in (
+                "its host could not be looked at within 0.5 s",
+                "an earlier look at its host has not ended within 0.5 s",
+            )
+        assert len(looks) == 1  # the busy machine was not asked a second time beside
+    finally:
+        released.set()
+    monkeypatch.setattr(observer_module, "HOSTS_SECONDS", GIVE_UP_SECONDS)
+    (worker,) = observer.observe().workers
+    assert (worker.facts.problem, len(looks)) == ("seen", 2)
+
+
 def test_a_part_that_does_not_come_is_given_up_at_the_looks_own_limit(
     silent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +231,7 @@ def test_a_config_topic_that_takes_several_looks_is_read_to_its_end(
     assert remotely(cluster_at(silent, workers=1)).observe_settled(seconds=0.0).config is whole
 
 
-def test_a_slow_first_look_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_look_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """A far or busy machine is slow while its programs are looked for, which is done once."""
     slow = SimpleNamespace(config=object(), took_seconds=60.0)
     quick = SimpleNamespace(config=object(), took_seconds=1.0)
@@ -216,5 +242,7 @@ def test_a_slow_first_look_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observer, "observe", lambda: looks.pop(0))
     assert observer.observe_settled(seconds=60.0) is quick
     looks[:] = [slow, slow, quick]
+    assert observer.observe_settled(seconds=0.0) is quick
+    looks[:] = [slow, slow, slow, quick]
     assert observer.observe_settled(seconds=0.0) is slow  # what stays so is a finding
     assert looks == [quick]
