@@ -102,7 +102,13 @@ def test_a_cluster_of_a_process_a_program_and_a_worker_over_ssh_is_rolled(
             with Observer(cluster) as observer:
                 return [worker.mode.verdict.mode for worker in observer.observe().workers]
 
-        until(lambda: modes() == [Mode.DISABLED] * 3, "the group of three", seconds=180, pause=1.0)
+        def is_whole() -> bool:
+            with Observer(cluster) as observer:
+                seen = observer.observe()
+            are_there = all(worker.is_healthy and worker.worker_id in seen.members for worker in seen.workers)
+            return are_there and [worker.mode.verdict.mode for worker in seen.workers] == [Mode.DISABLED] * 3
+
+        until(is_whole, "the group of three", seconds=180, pause=1.0)
         eos = eos_of(lab, tmp_path)
         described = ("--cluster", str(file))
         plan = eos.run("plan", "--to", "preparing", "--json", *described)
