@@ -18,15 +18,11 @@ from airflow_eos_provider.journal.records import (
     RolloutRecord,
     RolloutState,
     Step,
-    StepStatus,
     not_understood,
 )
 from airflow_eos_provider.journal.topic import clock_of
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.plan_hash import ShownPlan, hash_of
-
-#: A worker with such a step may be stopped, or not be as the plan wants it.
-_HALF_DONE = (StepStatus.INTENT, StepStatus.RESTARTED, StepStatus.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +59,7 @@ class ClosePlan(ShownPlan):
     @property
     def half_done(self) -> tuple[str, ...]:
         """Workers whose restart was announced, and that have not passed their gate."""
-        return tuple(sorted(worker for worker, step in self.steps.items() if step.status in _HALF_DONE))
+        return tuple(sorted(worker for worker, step in self.steps.items() if step.status.is_half_done))
 
     def lines(self) -> list[str]:
         """The plan for a person."""

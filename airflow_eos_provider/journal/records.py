@@ -50,6 +50,11 @@ class StepStatus(StrEnum):
         """Whether such a record comes before a worker is touched, and not after."""
         return self in (StepStatus.INTENT, StepStatus.FAILED)
 
+    @property
+    def is_half_done(self) -> bool:
+        """Whether the worker may be stopped, or not be as the plan wants it."""
+        return self in (StepStatus.INTENT, StepStatus.RESTARTED, StepStatus.FAILED)
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:

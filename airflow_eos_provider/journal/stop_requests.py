@@ -20,7 +20,6 @@ from airflow_eos_provider.journal.records import (
     RequestKind,
     RolloutRecord,
     RolloutState,
-    StepStatus,
 )
 from airflow_eos_provider.journal.topic import clock_of
 from airflow_eos_provider.kafka.session import Session
@@ -117,11 +116,10 @@ def _close(wanted: Request, journal: Journal) -> Answer:
 
 def _answer(content: JournalContent, wanted: Request) -> Answer:
     steps = content.steps.get(wanted.rollout_id, {}).values()
-    half_done = (StepStatus.INTENT, StepStatus.RESTARTED, StepStatus.FAILED)
     return Answer(
         rollout_id=wanted.rollout_id,
         kind=wanted.kind,
         state=content.rollouts[wanted.rollout_id].state,
         answered=wanted.rollout_id not in content.requests,
-        half_done=tuple(sorted(step.worker_id for step in steps if step.status in half_done)),
+        half_done=tuple(sorted(step.worker_id for step in steps if step.status.is_half_done)),
     )

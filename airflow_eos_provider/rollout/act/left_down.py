@@ -5,11 +5,8 @@ Such a worker looks like one that its owner has stopped. Only the journal shows 
 
 from __future__ import annotations
 
-from airflow_eos_provider.journal.records import JournalContent, RolloutState, StepStatus
+from airflow_eos_provider.journal.records import JournalContent, RolloutState
 from airflow_eos_provider.rollout.observe.observation import Observation
-
-#: After these a worker is between its stop and its passed gate.
-_BETWEEN = (StepStatus.INTENT, StepStatus.RESTARTED, StepStatus.FAILED)
 
 
 def left_down(content: JournalContent, observation: Observation) -> dict[str, str]:
@@ -23,4 +20,4 @@ def left_down(content: JournalContent, observation: Observation) -> dict[str, st
         return {}
     steps = content.steps.get(newest.rollout_id, {})
     stopped = [worker.worker_id for worker in observation.stopped]
-    return {w: newest.rollout_id for w in stopped if w in steps and steps[w].status in _BETWEEN}
+    return {w: newest.rollout_id for w in stopped if w in steps and steps[w].status.is_half_done}
