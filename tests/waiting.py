@@ -33,3 +33,8 @@ def until(condition: Callable[[], object], what: str, *, seconds: float, pause: 
         assert now < deadline, f"waited {now - begun:.0f} s in vain for {what}"
         own = min(max(0.05, (now - begun) / 20), _LONGEST_PAUSE_SECONDS) if pause is None else pause
         time.sleep(max(own, 2 * (now - look)))
+
+
+def wait_for(what: str, condition: Callable[[], object], seconds: float = 180.0) -> None:
+    """:func:`until` for what a cluster comes to by itself; a look at it takes some hundred milliseconds."""
+    until(condition, what, seconds=seconds, pause=0.2)

@@ -1,4 +1,4 @@
-"""The rights that somebody asks about in one cluster, and the plans that grant and revoke them."""
+"""The rights that a command or a DAG asks about in one cluster, and the plans that grant and revoke them."""
 
 from __future__ import annotations
 

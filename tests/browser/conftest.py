@@ -186,7 +186,7 @@ class Visitors:
     visits: list[Visit] = field(default_factory=list)
 
     def visit(self, size: str = "wide", theme: str = "light", user: str | None = "admin") -> Visit:
-        """A tab of a user who is signed in; of somebody who is not for None."""
+        """A tab of a user who is signed in; for None, without a session."""
         context = self.browser.new_context(
             viewport=SIZES[size],  # type: ignore[arg-type]
             color_scheme=theme,  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ from airflow_eos_provider.processes import identify
 from airflow_eos_provider.rollout.controller import Controller
 from tests import seen
 from tests.forked import COLUMNS, FORKS
-from tests.waiting import until
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -281,7 +281,3 @@ def wait_until_lease_is_over(rolls: Rolls) -> None:
     assert lease is not None
     assert identify(lease.owner.pid) is not None, "its owner is dead, so nothing has to run out"
     wait_for("the lease has ended", lambda: time.time() > lease.expires_at)
-
-
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = DEADLINE_SECONDS) -> None:
-    until(condition, what, seconds=seconds, pause=0.2)

@@ -48,7 +48,7 @@ PASSWORDS = {user: f"canary-{user}-7d1" for user in (PRODUCER, CONSUMER, ADMIN, 
 #: The prefix of the first one's ids reaches the second one's.
 ORDERS, NEIGHBOUR = "orders", "orders-eu"
 CONFIGS, OFFSETS, STATUS, OWN, NOT_THERE = "configs", "offsets", "status", "orders-offsets", "orders-eu-offsets"
-#: What an operator's task is told of its run.
+#: The context that an operator's task gets.
 CONTEXT: Any = {"dag_run": SimpleNamespace(dag_id="connect_rights", run_id="manual", triggering_user_name="ada")}
 
 

@@ -19,7 +19,7 @@ from airflow_eos_provider.demo.oracle import Comparison, Expected, compare, drai
 from airflow_eos_provider.lab.jars import ensure_jars
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.postgres import USER, Postgres
-from tests.waiting import until
+from tests.waiting import wait_for
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
@@ -138,10 +138,6 @@ class Orders:
                     continue
                 self._insert(connection, 7)
                 self._ended.wait(0.05)
-
-
-def wait_for(what: str, condition: Callable[[], bool]) -> None:
-    until(condition, what, seconds=SECONDS, pause=0.3)
 
 
 def worker_of_the_task(lab: Lab) -> int | None:

@@ -31,7 +31,7 @@ from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.integration.older_worker import BEFORE_KIP_618, replace_by_older
-from tests.waiting import until
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -96,10 +96,6 @@ def traces(lab: Lab) -> Traces:
         frozenset(path.name for path in lab.root.iterdir() if ".eos-" in path.name),
         frozenset(group.group_id for group in groups),
     )
-
-
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 600.0) -> None:
-    until(condition, what, seconds=seconds, pause=0.2)
 
 
 def text_of(numbers: range) -> str:

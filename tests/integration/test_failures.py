@@ -19,7 +19,7 @@ from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.drift.findings import findings
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
-from tests.waiting import until
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -53,10 +53,6 @@ def lab(lab_factory: Callable[[LabOptions], Lab]) -> Lab:
 def observer(lab: Lab) -> Iterator[Observer]:
     with Observer(lab.cluster()) as found:
         yield found
-
-
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 600.0) -> None:
-    until(condition, what, seconds=seconds, pause=0.3)
 
 
 def append(lab: Lab, name: str) -> None:

@@ -32,7 +32,7 @@ from airflow_eos_provider.lab.worker import MAIN_CLASS as WORKER
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.plan.plan import Plan
-from tests.waiting import until
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -231,10 +231,6 @@ def is_healthy(url: str) -> bool:
             return rest.health().status == "healthy"
     except EosError:
         return False
-
-
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 600.0) -> None:
-    until(condition, what, seconds=seconds, pause=0.3)
 
 
 @pytest.fixture(scope="module")

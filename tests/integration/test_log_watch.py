@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.observe.topic_progress import LogView
-from tests.waiting import until
+from tests.waiting import wait_for
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 NAME = "log-watch"
@@ -36,10 +35,6 @@ def tracks(url: str) -> bool:
     """Whether a worker knows the topic that the connector writes; each reads that for itself."""
     with ConnectRest(url, retry_seconds=20) as rest:
         return rest.topics(NAME) == (NAME,)
-
-
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 600.0) -> None:
-    until(condition, what, seconds=seconds, pause=0.2)
 
 
 def look(observer: Observer) -> LogView:

@@ -20,7 +20,7 @@ from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.waiting import wait_for_group
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.settings import RolloutSettings
-from tests.waiting import until
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -105,10 +105,6 @@ def assert_placement_is_understood(lab: Lab, tasks: dict[str, int]) -> None:
     assert group.leader is not None
     assert group.leader.url.rstrip("/") in lab.connect_urls
     assert [member.problem for member in group.members] == [None, None]
-
-
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 600.0) -> None:
-    until(condition, what, seconds=seconds, pause=0.3)
 
 
 @pytest.fixture(scope="module")

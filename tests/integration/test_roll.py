@@ -24,7 +24,7 @@ from airflow_eos_provider.journal.journal import RolloutState, StepStatus, read_
 from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from tests.seen import files, mode_of, modes, pids, starts
-from tests.waiting import until
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -80,10 +80,6 @@ def on(rest: ConnectRest, connector: str) -> list[tuple[str, str]]:
     """Where each task of a connector is, and its state."""
     status = rest.statuses().get(connector)
     return [(task.worker_id, task.state) for task in status.tasks] if status else []
-
-
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 600.0) -> None:
-    until(condition, what, seconds=seconds, pause=0.2)
 
 
 def lines(lab: Lab) -> set[str]:

@@ -147,7 +147,7 @@ def approve_until_it_ends(airflow: AirflowLab, rest: AirflowRest, run: str) -> l
                 rest.answer(DAG_ID, run, action, "Approve")
         return rest.run_state(DAG_ID, run) in FINAL_STATES
 
-    until(has_ended, "the end of the DAG's run", seconds=2 * ROLL_SECONDS, pause=0.5)
+    until(has_ended, "the end of the DAG's run", seconds=ROLL_SECONDS, pause=0.5)
     return list(shown.values())
 
 
