@@ -19,7 +19,7 @@ import psutil
 import pytest
 from pyspark.sql.connect.client.retries import DefaultPolicy
 
-from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
+from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, UnreachableError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.spark.backfill import require_all_complete, write_intervals
@@ -508,3 +508,14 @@ def test_a_new_server_goes_on_where_one_was_killed(server: ConnectServer, target
     finally:
         session.stop()
     target.require_exactly_once(lines)
+
+
+def test_a_listing_through_a_lost_server_is_no_fault_of_its_paths(server: ConnectServer, tmp_path: Path) -> None:
+    """A task is tried again after what could not be reached, and never after what a person has to correct."""
+    (tmp_path / "2013-01-01.json").write_bytes(b'{"n":1}\n')
+    session = server.session()
+    assert session.range(1).count() == 1
+    server.stop(kill=True)
+    server.start()
+    with pytest.raises(UnreachableError, match="Spark's server was lost meanwhile"):
+        files_source(session, DAY, f"{tmp_path}/{{start:%Y-%m-%d}}.json", format="lines")

@@ -14,7 +14,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
@@ -22,7 +21,7 @@ from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.stage import Completed
 from airflow_eos_provider.interval.spark.file_listing import FilesSource
-from airflow_eos_provider.interval.spark.sessions import interrupt, is_remote
+from airflow_eos_provider.interval.spark.sessions import interrupt, is_remote, is_server_lost
 from airflow_eos_provider.interval.spark.write import Report, write_interval
 from airflow_eos_provider.interval.verify import ledger
 
@@ -31,9 +30,6 @@ __all__ = ["IntervalOutcome", "require_all_complete", "write_intervals"]
 #: How long those that write get to end when the call is given up, seconds, and how often they are asked.
 _END_SECONDS = 60.0
 _ASK_SECONDS = 0.5
-
-#: What Spark's errors say when the session is not there any more, or its server.
-_LOST = ("INVALID_HANDLE.SESSION", "SESSION_CHANGED", "RETRIES_EXCEEDED", "UNAVAILABLE", "NO_ACTIVE_SESSION")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +188,7 @@ class _Crew:
         while cause is not None and len(causes) < 10:
             causes.append(cause)
             cause = cause.__cause__
-        return any(isinstance(one, PySparkException) and any(word in str(one) for word in _LOST) for one in causes)
+        return any(is_server_lost(one) for one in causes)
 
 
 def _is_stopped(context: Any) -> bool:

@@ -16,11 +16,11 @@ from urllib.parse import unquote
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.errors import ConfigurationError, UnreachableError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.slices import Slice
 from airflow_eos_provider.interval.sources.files import Convert, FileReadOptions, PinnedFile, require_same_files
-from airflow_eos_provider.interval.spark.sessions import functions_of, is_remote
+from airflow_eos_provider.interval.spark.sessions import functions_of, is_remote, is_server_lost
 
 
 @dataclass(frozen=True)
@@ -233,6 +233,7 @@ def _find_remotely(spark: SparkSession, paths: Sequence[str]) -> list[PinnedFile
     """Files, all that lies in folders, and what patterns match, through Spark Connect.
 
     :raises ConfigurationError: they cannot be listed. A single path that matches nothing is no error.
+    :raises UnreachableError: the server was lost meanwhile.
     """
     F = functions_of(spark)
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
@@ -244,8 +245,14 @@ def _find_remotely(spark: SparkSession, paths: Sequence[str]) -> list[PinnedFile
     except PySparkException as error:
         if len(paths) == 1 and error.getCondition() == "PATH_NOT_FOUND":
             return []
+        which = f"The files at {paths[0]}{' and others' if paths[1:] else ''}"
+        if is_server_lost(error):
+            raise UnreachableError(
+                f"{which} were not listed: Spark's server was lost meanwhile ({_words(error)}).",
+                remedy="Run the interval again once the server is back; nothing was written by this look.",
+            ) from error
         raise ConfigurationError(
-            f"The files at {paths[0]}{' and others' if paths[1:] else ''} cannot be listed: {_words(error)}.",
+            f"{which} cannot be listed: {_words(error)}.",
             remedy="Check the paths, that Spark's server has the file system's jars and credentials, and that no file "
             "was replaced while the job began; if one was, run the interval again.",
         ) from None

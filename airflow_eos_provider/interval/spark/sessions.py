@@ -17,6 +17,9 @@ from pyspark.errors import PySparkException
 
 from airflow_eos_provider.errors import ConfigurationError
 
+#: What Spark Connect's errors say when the session is not there any more, or its server.
+_SERVER_LOST = ("INVALID_HANDLE.SESSION", "SESSION_CHANGED", "RETRIES_EXCEEDED", "UNAVAILABLE", "NO_ACTIVE_SESSION")
+
 #: Rows that are spread over as many partitions as Spark makes by itself.
 _SPREAD_ROWS = 1 << 20
 
@@ -31,6 +34,11 @@ _running_lock = threading.Lock()
 def is_remote(owner: object) -> bool:
     """Whether a DataFrame or a session belongs to Spark Connect."""
     return type(owner).__module__.startswith("pyspark.sql.connect.")
+
+
+def is_server_lost(error: BaseException | None) -> bool:
+    """Whether an error of Spark Connect says that the session, or its server, is not there any more."""
+    return isinstance(error, PySparkException) and any(word in str(error) for word in _SERVER_LOST)
 
 
 def require_classic(owner: object, what: str) -> None:
