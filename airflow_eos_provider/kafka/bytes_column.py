@@ -64,8 +64,9 @@ class BytesColumn:
         lengths = np.diff(ends)
         if array.null_count:
             lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
-        data = nothing if content is None else np.frombuffer(content, np.uint8)
-        return cls(data, ends[:-1], lengths)
+        # A batch may be a small part of the memory it was cut from: what is copied of the data is of its own rows.
+        data = nothing if content is None else np.frombuffer(content, np.uint8)[ends[0] : ends[-1]]
+        return cls(data, ends[:-1] - ends[0], lengths)
 
     @classmethod
     def of_rows(cls, rows: Sequence[bytes | None]) -> BytesColumn:

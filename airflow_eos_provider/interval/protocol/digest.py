@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -186,25 +186,45 @@ def _add_column(halves: Any, column: BytesColumn, factors: Any) -> None:
     column = _with_stand_ins(column)
     groups = (column.lengths + (_GROUP - 1)) // _GROUP
     data = np.concatenate([column.data, np.zeros(_GROUP, np.uint8)])  # the last row's last group may end beyond it
-    for group in np.unique(groups[groups > 0]).tolist():
-        rows = np.flatnonzero(groups == group)
+    present = np.flatnonzero(np.bincount(np.maximum(groups, 0))).tolist()
+    for group in present:
+        if not group:
+            continue
         width = group * _GROUP
         windows: Any = np.ndarray((len(data) - width + 1,), f"V{width}", data, strides=(1,))  # one from each byte on
-        for some in np.split(rows, range(_AT_ONCE, len(rows), _AT_ONCE)):
-            words = windows[column.starts[some]].view("<u8").reshape(len(some), -1)
-            left = column.lengths[some][:, None] - np.arange(width - _GROUP, width, 8)  # of the row, in the last group
-            words[:, -(_GROUP // 8) :] &= _kept()[np.clip(left, 0, 8)]
+        here = factors[:, 1 : width // _WORD + 1]
+        for some in _pieces(groups, group, is_only=len(present) == 1):
+            words = windows[column.starts[some]].view("<u8").reshape(-1, width // 8)
+            words[:, -(_GROUP // 8) :] &= _kept()[column.lengths[some] - (width - _GROUP)]
             words = words.view("<u4").astype(np.uint64)
             for half in range(2):
-                halves[some, half] += np.einsum("ij,j->i", words, factors[half, 1 : width // _WORD + 1])
+                halves[some, half] += np.einsum("ij,j->i", words, here[half])
+
+
+def _pieces(groups: Any, group: int, *, is_only: bool) -> Iterator[Any]:
+    """The rows that need so many groups, in pieces that stay in the processor's cache; slices, where they are all."""
+    import numpy as np
+
+    if is_only:
+        for begin in range(0, len(groups), _AT_ONCE):
+            yield slice(begin, begin + _AT_ONCE)
+        return
+    rows = np.flatnonzero(groups == group)
+    yield from np.split(rows, range(_AT_ONCE, len(rows), _AT_ONCE))
 
 
 @lru_cache(maxsize=1)
 def _kept() -> Any:
-    """By the number of a word's bytes that are the row's, the mask that keeps them."""
+    """By the number of a group's bytes that are the row's, the masks that keep them."""
     import numpy as np
 
-    return np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
+    return np.array(
+        [
+            [(1 << 8 * min(8, max(0, count - first))) - 1 for first in range(0, _GROUP, 8)]
+            for count in range(_GROUP + 1)
+        ],
+        np.uint64,
+    )
 
 
 def _with_stand_ins(column: BytesColumn) -> BytesColumn:
