@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Callable
@@ -55,10 +56,7 @@ RESULTS = Path(".eos/benchmarks.json")
 
 def main(names: list[str]) -> None:
     console = Console(highlight=False)
-    unknown = sorted(set(names) - set(BENCHMARKS))
-    if unknown:
-        sys.exit(f"No benchmark {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")
-    results = [result for name in names or BENCHMARKS for result in BENCHMARKS[name](console)]
+    results = [result for name in _named(names) for result in BENCHMARKS[name](console)]
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     measured = {result.name for result in results}
     kept = [r for r in _earlier_results() if r["name"] not in measured]
@@ -75,6 +73,15 @@ def main(names: list[str]) -> None:
             result.what,
         )
     console.print(table)
+
+
+def _named(arguments: list[str]) -> list[str]:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all if none is given: {', '.join(BENCHMARKS)}")
+    names: list[str] = parser.parse_args(arguments).names
+    if unknown := sorted(set(names) - set(BENCHMARKS)):
+        parser.error(f"no benchmark {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")
+    return names or list(BENCHMARKS)
 
 
 def _earlier_results() -> list[dict[str, Any]]:

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -32,13 +30,13 @@ from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.producer import TransactionalProducer
 from airflow_eos_provider.lab.lab import Lab, LabOptions
+from tests.benchmarks.local_spark import local_spark
 from tests.benchmarks.result import Result
 from tests.faults.local_runner import write_slices
 
 TRIALS = 5
 INTERVALS = (10, 100_000)
 SLICES = 256
-CORES = 2
 _ROWS = 4
 _FIRST = datetime(2000, 1, 1, tzinfo=UTC)
 _HOUR = timedelta(hours=1)
@@ -54,7 +52,7 @@ def run(console: Console) -> list[Result]:
             kafka = KafkaSettings.of(lab.bootstrap_servers)
             few, many = (_pipeline(kafka, count) for count in INTERVALS)
             slices = _best({"slices": lambda: _run_of_slices(few), "plain": lambda: _plain_transactions(few)}, console)
-            with _spark(folder) as spark:
+            with local_spark(Path(folder), "1g") as spark:
                 frame = spark.range(0, _ROWS, 1, _ROWS).selectExpr("cast(id as string) key", "cast(id as string) value")
                 ways = {
                     "empty job": lambda: _empty_job(frame),
@@ -161,25 +159,3 @@ def _empty_job(frame: Any) -> None:
         yield from ()
 
     to_tasks(sliced(frame, ["key"], _ROWS), SLICE_COLUMN, _ROWS).mapInArrow(drop, "records bigint").collect()
-
-
-@contextmanager
-def _spark(folder: str) -> Iterator[Any]:
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    builder: Any = SparkSession.builder.master(f"local[{CORES}]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.memory", "1g")
-    builder = builder.config("spark.ui.showConsoleProgress", "false")
-    spark = builder.config("spark.local.dir", folder).getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    gateway: Any = SparkContext._gateway
-    try:
-        yield spark
-    finally:
-        spark.stop()
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(timeout=30)

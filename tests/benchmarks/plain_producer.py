@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import Producer
 
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.slice_writer import open_producer
+from airflow_eos_provider.interval.protocol.slice_writer import open_producer, producer_properties
 from airflow_eos_provider.kafka.clients import ClientErrors, quiet_producer
 from airflow_eos_provider.kafka.producer import TransactionalProducer
 
@@ -22,9 +22,7 @@ class PlainProducer(TransactionalProducer):
             enable_idempotence=True,
             partitioner="murmur2_random",
             delivery_report_only_error=True,
-            linger_ms="20",
-            batch_size="1000000",
-            queue_buffering_max_messages="500000",
+            **{name.replace(".", "_"): value for name, value in producer_properties(pipeline).items()},
         )
 
     def init(self) -> None:

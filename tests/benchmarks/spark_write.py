@@ -8,7 +8,6 @@ The load average is printed beside each trial: compare figures of one run only.
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,19 +23,20 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.read import scan_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
+from tests.benchmarks.cpu_seconds import CpuSeconds
+from tests.benchmarks.local_spark import CORES, local_spark
 from tests.benchmarks.result import Result
 from tests.benchmarks.spark_sink import sink_class_path, write_by_sink
 
 ROWS = 2_000_000
 VALUE_BYTES = 220
-CORES = 2
 DAY = Interval(datetime(2013, 1, 1, tzinfo=UTC), datetime(2013, 1, 2, tzinfo=UTC))
 
 #: Each way is tried so often, in turn; the best of each counts, for what disturbs only ever slows down.
-TRIALS = 3
+TRIALS = 4
 
 #: As the interval writer's own, so that the peers are not slowed by librdkafka's defaults.
-TUNED = {"linger.ms": "20", "batch.size": "1000000", "queue.buffering.max.messages": "500000"}
+TUNED = {"linger.ms": "20", "batch.size": "1000000", "queue.buffering.max.messages": "50000"}
 
 #: The sink's producer, tuned.
 SINK_TUNED = {"linger_ms": "20", "batch_size": "131072"}
@@ -80,9 +80,10 @@ def against_spark_sink(console: Console) -> list[Result]:
 
 
 def files_against_spark_sink(console: Console) -> list[Result]:
-    """Files as slices, which need no shuffle, uncompressed and with lz4."""
+    """Files as slices, and a DataFrame by groups of files: neither needs a shuffle."""
     ways = {
         "files": _files_exactly_once,
+        "groups": _groups_exactly_once,
         "sink": partial(write_by_sink, **SINK_TUNED),
         "files-lz4": partial(_files_exactly_once, compression="lz4"),
         "sink-lz4": partial(write_by_sink, **SINK_TUNED, compression_type="lz4"),
@@ -91,6 +92,7 @@ def files_against_spark_sink(console: Console) -> list[Result]:
     peer = "Spark's own sink, at least once, linger 20 ms, batch 128 KiB"
     return [
         _result("write_files_vs_spark_sink", rates["files"], rates["sink"], f"files as slices against {peer}"),
+        _result("write_groups_vs_spark_sink", rates["groups"], rates["sink"], f"groups of files against {peer}"),
         _result("write_files_vs_spark_sink_lz4", rates["files-lz4"], rates["sink-lz4"], f"both with lz4, {peer}"),
     ]
 
@@ -102,48 +104,33 @@ def _result(name: str, ours: float, theirs: float, what: str) -> Result:
 
 def _run(ways: Mapping[str, Way], console: Console, *, with_sink: bool = False) -> dict[str, float]:
     """By way, the most rows a second."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    with tempfile.TemporaryDirectory() as folder:
-        lab = Lab.up(LabOptions(name="spark-write", workers=1, root=Path(folder)))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        lab = Lab.up(LabOptions(name="spark-write", workers=1, root=folder))
         try:
             lab.stop_worker(0)  # two cores are few enough
-            class_path = sink_class_path(Path(folder) / "sink") if with_sink else ""
-            return _measure(lab, Path(folder), ways, console, class_path)
+            class_path = sink_class_path(folder / "sink") if with_sink else ""
+            with local_spark(folder, "2g", class_path) as spark:
+                return _measure(lab, _rows(spark, folder), ways, console)
         finally:
             lab.down()
 
 
-def _measure(lab: Lab, folder: Path, ways: Mapping[str, Way], console: Console, class_path: str) -> dict[str, float]:
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    builder: Any = SparkSession.builder.master(f"local[{CORES}]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.memory", "2g")
-    if class_path:
-        builder = builder.config("spark.driver.extraClassPath", class_path)
-    spark = builder.config("spark.local.dir", str(folder)).getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    gateway: Any = SparkContext._gateway
+def _measure(lab: Lab, frame: Any, ways: Mapping[str, Way], console: Console) -> dict[str, float]:
     best = dict.fromkeys(ways, 0.0)
-    try:
-        frame = _rows(spark, folder)
-        for trial in range(TRIALS):
-            for name, way in ways.items():
-                topic = f"{name}-{trial}"
-                lab.create_topic(topic, 4)
-                began = time.monotonic()
+    for trial in range(TRIALS):
+        for name, way in ways.items():
+            topic = f"{name}-{trial}"
+            lab.create_topic(topic, 4)
+            cpu = CpuSeconds()
+            began = time.monotonic()
+            with cpu.counted():
                 way(lab, frame, topic)
-                rate = ROWS / (time.monotonic() - began)
-                _require_all(lab, topic)
-                best[name] = max(best[name], rate)
-                load = os.getloadavg()[0]
-                console.print(f"  {name}, trial {trial + 1}: {rate:,.0f} rows/s, load {load:.1f}", style="dim")
-    finally:
-        spark.stop()
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(timeout=30)
+            rate = ROWS / (time.monotonic() - began)
+            _require_all(lab, topic)
+            best[name] = max(best[name], rate)
+            line = f"  {name}, trial {trial + 1}: {rate:,.0f} rows/s, a million {cpu.text(per=ROWS / 1e6)}"
+            console.print(f"{line}, load {os.getloadavg()[0]:.1f}", style="dim", soft_wrap=True)
     return best
 
 
@@ -171,6 +158,12 @@ def _files_exactly_once(lab: Lab, frame: Any, topic: str, compression: str = "no
     path = frame.inputFiles()[0].rsplit("/", 2)[0].removesuffix(f"{DAY.start:%Y}") + "{start:%Y}/rows"
     source = files_source(frame.sparkSession, DAY, path, format="parquet")
     write_interval(source, _pipeline(lab, topic, compression), DAY, spark=frame.sparkSession)
+
+
+def _groups_exactly_once(lab: Lab, frame: Any, topic: str) -> None:
+    from airflow_eos_provider.interval.spark import write_interval
+
+    write_interval(frame, _pipeline(lab, topic), DAY, slices=CORES, slices_by="files")
 
 
 def _pipeline(lab: Lab, topic: str, compression: str = "none") -> Pipeline:

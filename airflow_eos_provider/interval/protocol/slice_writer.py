@@ -6,6 +6,7 @@ produced last, because from then until the commit it holds up every reader of it
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -28,8 +29,13 @@ from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.kafka.producer import Headers, TransactionalProducer
 from airflow_eos_provider.kafka.session import Kafka
 
-#: A queue of librdkafka's that keeps the network busy while rows are turned into records.
-_PRODUCER = {"linger.ms": "20", "batch.size": "1000000", "queue.buffering.max.messages": "500000"}
+#: A queue of librdkafka's that keeps the network busy while rows are turned into records, and is no larger than that:
+#: memory that is used again stays in the processor's cache, and an executor's is bounded.
+_PRODUCER = {"linger.ms": "20", "batch.size": "1000000", "queue.buffering.max.messages": "50000"}
+
+#: Of the same queue, KiB; it takes at least so many of the largest records that the pipeline allows.
+_QUEUE_KIB = 64 << 10
+_LEAST_RECORDS = 4
 
 #: Rows after which the answers of the brokers are looked at.
 _ROWS_BETWEEN_POLLS = 5_000
@@ -252,8 +258,15 @@ def open_producer(pipeline: Pipeline, transactional_id: str) -> TransactionalPro
         transactional_id,
         timeout_ms=pipeline.transaction_timeout_ms,
         known_topic=pipeline.ledger_topic,
-        properties={**_PRODUCER, **pipeline.producer},
+        properties=producer_properties(pipeline),
     )
+
+
+def producer_properties(pipeline: Pipeline) -> dict[str, str]:
+    """librdkafka's properties of the producers that write a pipeline's records; what the pipeline says itself wins."""
+    largest = int(pipeline.producer.get("message.max.bytes", "0"))
+    queue = max(_QUEUE_KIB, math.ceil(_LEAST_RECORDS * largest / 1024))  # one smaller than a record never takes it
+    return {**_PRODUCER, "queue.buffering.max.kbytes": str(queue), **pipeline.producer}
 
 
 def rows_of(batch: pa.RecordBatch, topic: str | None, more_headers: Headers | None = None) -> Iterable[Row]:

@@ -220,20 +220,31 @@ def _lines(file: PinnedFile) -> Iterator[pa.RecordBatch]:
 
 def _columns(file: PinnedFile, options: FileReadOptions, dropped: Dropped) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
-    import pyarrow.dataset
 
     system, inner = _open(file.path)
     if file.size == 0:
         return
     try:
-        dataset = pyarrow.dataset.dataset(inner, format=options.format, filesystem=system)
-        for batch in dataset.to_batches(batch_size=_BATCH_ROWS, use_threads=False):
+        for batch in _batches(system, inner, options.format):
             yield _within(batch, options, file.path, dropped)
     except pa.ArrowInvalid as error:
         raise EosError(
             f"The source file {file.path} cannot be read as {options.format}: {str(error).splitlines()[0]}",
             remedy="Check the file and the format.",
         ) from error
+
+
+def _batches(system: Any, path: str, format: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a file. Of a Parquet file no more than a batch is decoded at a time, not a row group."""
+    import pyarrow.dataset
+    import pyarrow.parquet
+
+    if format != "parquet":
+        dataset = pyarrow.dataset.dataset(path, format=format, filesystem=system)
+        yield from dataset.to_batches(batch_size=_BATCH_ROWS, use_threads=False)
+        return
+    with pyarrow.parquet.ParquetFile(path, filesystem=system, pre_buffer=True) as file:
+        yield from file.iter_batches(_BATCH_ROWS, use_threads=False)
 
 
 def _within(batch: pa.RecordBatch, options: FileReadOptions, path: str, dropped: Dropped) -> pa.RecordBatch:

@@ -124,9 +124,10 @@ def write_empty(
     """Write the ledger records of slices without a row.
 
     :param tasks: those whose slices are all empty; other partitions do nothing.
-    :param batches: ignored.
+    :param batches: read, and ignored.
     """
     number = partition_number()
+    _read_to_end(batches)
     return _as_batches(write_rows(pipeline, stage, number, ())) if number in tasks else iter(())
 
 
@@ -139,8 +140,9 @@ def write_files(
     """Read and write the files of the task of this partition's number, a slice a file.
 
     :param convert: as ``read_pinned`` takes it.
-    :param batches: ignored.
+    :param batches: read, and ignored.
     """
+    _read_to_end(batches)
     return _as_batches(_write_files(pipeline, stage, partition_number(), convert))
 
 
@@ -178,16 +180,24 @@ def tally_files(
 
     :param slices: number and source of the slice of each partition.
     :param convert: as ``read_pinned`` takes it.
-    :param batches: ignored.
+    :param batches: read, and ignored.
     """
     from airflow_eos_provider.interval.interval import Run
     from airflow_eos_provider.interval.pipeline import Pipeline
     from airflow_eos_provider.interval.protocol.slice_writer import Tally
 
+    _read_to_end(batches)
     number, source = slices[partition_number()]
     with _marked_errors():
         figures = Tally(Pipeline.from_dict(pipeline), Run.parse(run)).take(_read_slice(source, convert))
     yield _figures_batch({number: figures})
+
+
+def _read_to_end(batches: Iterable[pa.RecordBatch]) -> None:
+    """Take what is not needed: Spark ends a Python worker that has left input unread, and the next task waits for a new
+    one."""
+    for _ in batches:
+        pass
 
 
 def _sorted_by_slice(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -45,6 +45,12 @@ def test_a_part_of_an_arrow_array_counts_as_its_rows(kind: pa.DataType) -> None:
         assert found.size == sum(len(row) for row in found.rows() if row)
 
 
+def test_a_part_of_an_arrow_array_refers_to_its_own_bytes_alone() -> None:
+    """Whoever copies the data, as the digest does, would copy a whole row group for each batch that was cut from it."""
+    part = pa.array([b"x" * 1000, b"own", None, b"row", b"y" * 1000])[1:4]
+    assert bytes(BytesColumn.of_array(part, 3).data) == b"ownrow"
+
+
 @pytest.mark.parametrize("array", [None, pa.nulls(3), pa.nulls(3, pa.binary())])
 def test_no_column_is_one_of_nulls(array: pa.Array | None) -> None:
     assert BytesColumn.of_array(array, 3).rows() == [None] * 3

@@ -9,7 +9,7 @@ import pytest
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.slice_writer import Tally, rows_of
+from airflow_eos_provider.interval.protocol.slice_writer import Tally, producer_properties, rows_of
 from airflow_eos_provider.kafka.config import KafkaSettings
 
 
@@ -95,3 +95,16 @@ def test_a_timestamp_in_seconds_is_refused() -> None:
         ConfigurationError, match=r"1357000000, .*1970-01-16.*; in seconds it would be 2013-01-01T00:26:40"
     ):
         tally.take([batch(value=["a"], timestamp=[1_357_000_000])])
+
+
+@pytest.mark.parametrize(("largest", "kib"), [(None, 65_536), ("1000000", 65_536), ("100000000", 390_625)])
+def test_the_producers_queue_is_bounded_and_takes_the_largest_record(largest: str | None, kib: int) -> None:
+    named = {} if largest is None else {"message.max.bytes": largest}
+    found = producer_properties(Pipeline("p", "g", KafkaSettings.of("b:1"), topic="t", producer=named))
+    assert found["queue.buffering.max.kbytes"] == str(kib)
+
+
+def test_what_a_pipeline_says_of_its_producer_wins() -> None:
+    own = {"queue.buffering.max.kbytes": "1000", "linger.ms": "5"}
+    found = producer_properties(Pipeline("p", "g", KafkaSettings.of("b:1"), topic="t", producer=own))
+    assert {name: found[name] for name in own} == own

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -142,3 +143,25 @@ def test_a_slices_figures_cross_to_the_driver() -> None:
     assert (first["slice"], first["records"], first["bytes"], first["seconds"]) == (3, 10, 99, 2.0)
     assert (first["dropped"], first["null_keys"], dict(first["stage_seconds"])) == (1, 2, seconds)
     assert (second.pop("slice"), set(second.values())) == (4, {None})
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        lambda batches: executor.write_empty({}, {}, (), batches),
+        lambda batches: executor.write_files({}, {}, None, batches),
+        lambda batches: next(executor.tally_files({}, "", [], None, batches)),
+    ],
+    ids=["write_empty", "write_files", "tally_files"],
+)
+def test_what_a_task_does_not_need_is_read_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, entry: Callable[[Iterator[pa.RecordBatch]], object]
+) -> None:
+    """Spark ends a Python worker that leaves input unread; a backfill would start new ones for each interval."""
+    monkeypatch.setattr(executor, "partition_number", lambda: 0)
+    batches = iter([_batch([0]), _batch([1])])
+
+    with contextlib.suppress(IndexError):  # of the slices, of which there are none
+        entry(batches)
+
+    assert list(batches) == []

@@ -193,3 +193,18 @@ def test_rows_without_a_value_become_json() -> None:
     batch = pa.RecordBatch.from_pydict({"line": [1], "carrier": ["Ü"], "air_time": pa.array([None], pa.int64())})
     assert as_records(batch).column("value").to_pylist() == ['{"line":1,"carrier":"Ü","air_time":null}'.encode()]
     assert as_records(as_records(batch)) == as_records(batch)
+
+
+def test_of_a_parquet_file_no_more_than_a_batch_is_in_memory(tmp_path: Path) -> None:
+    """A task's memory does not grow with the row groups that somebody else has written."""
+    rows = 100_000
+    values = pa.array([f"{number:0200}" for number in range(rows)])
+    pyarrow.parquet.write_table(pa.table({"value": values}), tmp_path / "rows", row_group_size=rows)
+
+    sizes = [
+        batch.column("value").buffers()[2].size
+        for batch in read_pinned(_pinned(tmp_path / "rows"), FileReadOptions("parquet"))
+    ]
+
+    assert len(sizes) > 1
+    assert max(sizes) < values.nbytes / 2
