@@ -57,6 +57,8 @@ _FILES = "tests/unit/interval/spark/test_file_listing.py"
 _GROUPS = "tests/unit/interval/spark/test_file_groups.py"
 _FILE_SLICES = "tests/integration/test_file_slices.py"
 _JOB = "tests/unit/interval/spark/test_job.py"
+_ROW_BATCHES = "tests/faults/test_row_batches.py"
+_DIGEST = "tests/unit/interval/protocol/test_digest.py"
 
 _ADMISSION = (
     _mutant(
@@ -473,5 +475,66 @@ _SPARK = (
     ),
 )
 
+#: Rows that the client takes many at a time, and their digest.
+_BATCHES = (
+    _mutant(
+        "rows-behind-a-full-queue-left-out",
+        "what a full queue did not take is handed over again",
+        "kafka/producer.py",
+        "            first += taken\n",
+        "            first = len(messages)\n",
+        f"{_ROW_BATCHES}::test_a_full_queue_is_waited_for_and_no_row_is_lost_doubled_or_moved[batches]",
+    ),
+    _mutant(
+        "rows-of-a-full-queue-twice",
+        "what a full queue took is not handed over again",
+        "kafka/producer.py",
+        "            first += taken\n",
+        "            first += taken - 1\n",
+        f"{_ROW_BATCHES}::test_a_full_queue_is_waited_for_and_no_row_is_lost_doubled_or_moved[batches]",
+    ),
+    _mutant(
+        "refused-row-of-a-batch-unseen",
+        "a row of a batch that a broker refuses ends its transaction",
+        "kafka/native_batches.py",
+        "        if kind == _EVENT_DELIVERY and code:\n",
+        "        if kind == _EVENT_DELIVERY and False:\n",
+        f"{_ROW_BATCHES}::test_a_refused_row_is_named_with_its_topic_and_nothing_is_visible[batches-by the topic]",
+    ),
+    _mutant(
+        "null-in-a-batch-is-empty",
+        "a missing value of a batch is null, not empty",
+        "kafka/native_batches.py",
+        "np.where(column.lengths < 0, 0, begin + column.starts)",
+        "begin + column.starts",
+        f"{_ROW_BATCHES}::test_rows_arrive_as_they_are[batches]",
+    ),
+    _mutant(
+        "digest-with-foreign-bytes",
+        "the digest of a row is of its own bytes alone",
+        "interval/protocol/digest.py",
+        "            words[:, -(_GROUP // 8) :] &= _kept()[column.lengths[some] - (width - _GROUP)]\n",
+        "",
+        f"{_DIGEST}::test_many_at_once_have_the_sum_of_their_hashes",
+    ),
+    _mutant(
+        "digest-without-lengths",
+        "the digest tells a null from an empty value",
+        "interval/protocol/digest.py",
+        "    halves += (column.lengths + 1).astype(np.uint64)[:, None] * factors[:, 0]\n",
+        "",
+        f"{_DIGEST}::test_many_at_once_have_the_sum_of_their_hashes",
+    ),
+    _mutant(
+        "digest-not-mixed",
+        "values that trade places between two records change the digest",
+        "interval/protocol/digest.py",
+        "        halves ^= halves >> np.uint64(shift)\n        halves *= np.uint64(factor)\n",
+        "        pass\n",
+        f"{_DIGEST}::test_values_that_trade_places_change_it",
+        f"{_DIGEST}::test_many_at_once_have_the_sum_of_their_hashes",
+    ),
+)
+
 #: All of them, in the order of the proof.
-MUTANTS = (*_ADMISSION, *_COORDINATOR, *_TASK, *_WRITER, *_SPARK)
+MUTANTS = (*_ADMISSION, *_COORDINATOR, *_TASK, *_WRITER, *_SPARK, *_BATCHES)
