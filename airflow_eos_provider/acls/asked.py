@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from airflow_eos_provider.acls.facts import Facts, Principals, Seen, facts_of
 from airflow_eos_provider.acls.grant import AclPlan, acls_of_connector, plan_grant, plan_revoke, require_acls
+from airflow_eos_provider.acls.judge import Answer, Authorizer, judge
 from airflow_eos_provider.acls.look import look, read_authorizer
-from airflow_eos_provider.acls.rules import ConnectorFacts, IntervalFacts, Rule, also_reached
+from airflow_eos_provider.acls.rules import ConnectorFacts, IntervalFacts, Role, Rule, also_reached, interval_rules
 from airflow_eos_provider.acls.tool_rules import VERBS, ToolFacts, tool_rules
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.errors import ConfigurationError, RefusedError
-from airflow_eos_provider.kafka.acl_values import Acl
+from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
+from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resource
 from airflow_eos_provider.kafka.config import KafkaSettings
+
+#: Finds the pipelines of a group, by the settings of its Kafka cluster and its id.
+PipelinesOnRecord = Callable[[KafkaSettings, str], Iterable[IntervalFacts]]
+
+#: In a rule, some name that is not known: an ACL on any name may give the right.
+_ANY_NAME = ("", Pattern.PREFIXED)
+
+#: What an interval run does with the topics of its records.
+_OF_A_TARGET = (Operation.READ, Operation.WRITE, Operation.DESCRIBE_CONFIGS, Operation.CREATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +71,22 @@ class AskedRights:
         kafka = self.session.kafka
         return plan_grant(self.rules, read_authorizer(kafka), kafka.cluster_id())
 
-    def revocation(self, connectors: Sequence[str] = (), *, even_if_needed: bool = False) -> AclPlan:
+    def revocation(
+        self, connectors: Sequence[str] = (), *, on_record: PipelinesOnRecord, even_if_needed: bool = False
+    ) -> AclPlan:
         """What is to be deleted. Errors as in :func:`plan_revoke`.
 
         :param connectors: only of these; of one that is gone, the ACLs on the ids of its tasks.
-        :param even_if_needed: also what workers and connectors need that are there.
-        :raises RefusedError: the config topic cannot be read, so it is not known which connectors need their rights.
+        :param on_record: finds the pipelines of a group.
+        :param even_if_needed: also what workers, connectors, other pipelines of the group and other verbs need.
+        :raises RefusedError: the config topic or a control topic cannot be read, so it is not known what needs its
+            rights.
         """
         authorizer = read_authorizer(self.session.kafka)
         acls = self._unwanted(connectors, require_acls(authorizer))
         needed = [] if even_if_needed else self._needed_now()
+        if not even_if_needed:
+            needed += [*self._needed_by_pipelines(on_record), *self._needed_by_verbs(authorizer)]
         return plan_revoke(acls, needed, authorizer, self.session.kafka.cluster_id())
 
     def also_reached(self, made: AclPlan) -> Mapping[Rule, Sequence[str]]:
@@ -93,7 +109,49 @@ class AskedRights:
         if self.seen.is_file_missing or not modes:
             modes.append(Mode.ENABLED)
         highest = max(modes, key=list(Mode).index)
-        return facts_of(self.seen, highest, self.wanted.principals).rules()
+        facts = facts_of(self.seen, highest, self.wanted.principals)
+        rules = facts.rules()
+        for each in facts.connectors:
+            if not each.topics and Role.PRODUCER not in facts.elsewhere.get(each.name, ()):
+                rules.append(Rule(each.producer, Role.PRODUCER, Operation.WRITE, Resource.TOPIC, *_ANY_NAME))
+        return rules
+
+    def _needed_by_pipelines(self, on_record: PipelinesOnRecord) -> list[Rule]:
+        """What the other pipelines need whose group and principal those have that are asked about."""
+        asked = {(each.group_id, each.name) for each in self.wanted.pipelines}
+        rules: list[Rule] = []
+        for group_id, principal in sorted({(each.group_id, each.principal) for each in self.wanted.pipelines}):
+            try:
+                found = on_record(self.session.kafka.settings, group_id)
+            except EosError as error:
+                raise RefusedError(
+                    f"Which pipelines there are in group {group_id} is not known: {error.found}",
+                    expected="a control topic that can be read, so that what they share keeps its rights",
+                    remedy="Mend that first. --even-if-needed revokes without looking at what is needed.",
+                ) from error
+            for each in found:
+                if (each.group_id, each.name) not in asked:
+                    rules += interval_rules(replace(each, principal=principal))
+                    rules += [
+                        Rule(principal, Role.INTERVAL, operation, Resource.TOPIC, *_ANY_NAME)
+                        for operation in _OF_A_TARGET
+                        if each.writes_elsewhere
+                    ]
+        return rules
+
+    def _needed_by_verbs(self, authorizer: Authorizer) -> list[Rule]:
+        """What ``eos`` needs for the verbs that are not asked about, of those that the ACLs allow it as a whole."""
+        if not self.wanted.verbs:
+            return []
+        tool = _tool(self.seen, self.facts, self.session.kafka.settings)
+        by_acls = replace(authorizer, super_users=frozenset(), allows_without_acl=False)
+        rules: list[Rule] = []
+        for verb in VERBS.keys() - set(self.wanted.verbs):
+            its = tool_rules(tool, [verb])
+            required = [rule for rule in its if rule.is_required]
+            if all(finding.answer is Answer.ALLOWED for finding in judge(required, by_acls)):
+                rules += its
+        return rules
 
     def _unwanted(self, connectors: Sequence[str], there: Sequence[Acl]) -> list[Acl]:
         """The ACLs of the rules that were asked for, and those of connectors that are gone."""

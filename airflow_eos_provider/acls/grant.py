@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -26,6 +26,8 @@ class AclPlan(ShownPlan):
     :param kind: :data:`GRANT` or :data:`REVOKE`.
     :param acls: that are created or deleted.
     :param kept: that would be deleted too, and are needed by what runs; no part of the hash.
+    :param everybody: whose access changes besides: a sentence for each resource that gets its first ACL, or loses its
+        last, where ``allow.everyone.if.no.acl.found`` is set or not known.
     """
 
     moved: ClassVar[str] = "ACLs, connectors or their tasks have changed, or the options are others"
@@ -34,6 +36,7 @@ class AclPlan(ShownPlan):
     kafka_cluster_id: str
     acls: tuple[Acl, ...]
     kept: tuple[Acl, ...] = ()
+    everybody: tuple[str, ...] = ()
 
     @property
     def hash(self) -> str:
@@ -52,15 +55,14 @@ class AclPlan(ShownPlan):
         operations: dict[Acl, list[str]] = {}
         for acl in sorted(self.acls):
             operations.setdefault(replace(acl, operation=Operation.ALL), []).append(str(acl.operation))
-        numbers: dict[tuple[Acl, str], list[int | None]] = {}
+        alike: dict[str, list[Acl]] = {}
         for acl, names in operations.items():
-            stem, number = _numbered(acl)
-            numbers.setdefault((replace(acl, name=stem), ", ".join(names)), []).append(number)
-        lines = []
-        for (acl, words), found in numbers.items():
-            ids = ranges(sorted(each for each in found if each is not None))
-            lines.append(f"{verb}: {acl.principal} {words} on {acl.resource} {_begins(acl)}{acl.name}{ids}{_more(acl)}")
-        return lines
+            alike.setdefault(", ".join(names), []).append(acl)
+        return [
+            f"{verb}: {acl.principal} {words} on {place}{_more(acl)}"
+            for words, acls in alike.items()
+            for acl, place in _places(acls)
+        ]
 
     def apply(self, kafka: Session) -> None:
         """Create or delete them. May be repeated: what is done already is left as it is.
@@ -77,13 +79,15 @@ class AclPlan(ShownPlan):
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON. Scripts rely on the names."""
-        return {**self._content(), "kept": list(map(acl_document, self.kept)), "hash": self.hash}
+        kept = list(map(acl_document, self.kept))
+        return {**self._content(), "kept": kept, "everybody": list(self.everybody), "hash": self.hash}
 
     def _content(self) -> dict[str, Any]:
         return {
             "kind": self.kind,
             "kafka_cluster_id": self.kafka_cluster_id,
             "acls": [acl_document(acl) for acl in self.acls],
+            **({"everybody": list(self.everybody)} if self.everybody else {}),
         }
 
 
@@ -98,6 +102,17 @@ def acl_document(acl: Acl) -> dict[str, str]:
         "name": acl.name,
         "pattern": str(acl.pattern),
     }
+
+
+def _places(acls: Iterable[Acl]) -> Iterator[tuple[Acl, str]]:
+    """Resources in words, each with an ACL on it: those that differ by the number at the end of an id are one."""
+    numbers: dict[Acl, list[int | None]] = {}
+    for acl in acls:
+        stem, number = _numbered(acl)
+        numbers.setdefault(replace(acl, name=stem), []).append(number)
+    for acl, found in numbers.items():
+        ids = ranges(sorted(each for each in found if each is not None))
+        yield acl, f"{acl.resource} {_begins(acl)}{acl.name}{ids}"
 
 
 def _numbered(acl: Acl) -> tuple[str, int | None]:
@@ -124,7 +139,7 @@ def plan_grant(rules: Iterable[Rule], authorizer: Authorizer, kafka_cluster_id: 
     :raises RefusedError: the brokers have no authorizer; or an ACL denies a right, which no other can give then.
     :raises ConfigurationError: the ACLs cannot be read.
     """
-    require_acls(authorizer)
+    there = require_acls(authorizer)
     findings = judge(rules, authorizer)
     for finding in findings:
         if finding.denials:
@@ -132,8 +147,11 @@ def plan_grant(rules: Iterable[Rule], authorizer: Authorizer, kafka_cluster_id: 
                 f"{finding.rule} cannot be granted: an ACL {finding.because}.",
                 remedy="Whoever wrote that denial decides; it wins over every ACL that allows.",
             )
-    missing = {finding.rule.acl for finding in findings if finding.answer is not Answer.ALLOWED}
-    return AclPlan(GRANT, kafka_cluster_id, tuple(sorted(missing)))
+    missing = sorted({finding.rule.acl for finding in findings if finding.answer is not Answer.ALLOWED})
+    first = _everybody(
+        missing, there, authorizer, "{} has no ACL yet: whoever else uses it is refused from then on, {}"
+    )
+    return AclPlan(GRANT, kafka_cluster_id, tuple(missing), everybody=first)
 
 
 def plan_revoke(
@@ -149,8 +167,16 @@ def plan_revoke(
     there = require_acls(authorizer)
     rules = list(needed)
     candidates = sorted(set(acls) & set(there))
-    kept = tuple(acl for acl in candidates if any(_gives(acl, rule) for rule in rules))
-    return AclPlan(REVOKE, kafka_cluster_id, tuple(acl for acl in candidates if acl not in kept), kept)
+    needed_acls = set[Acl]()
+    for rule in rules:  # by its own ACL, else by each that gives it
+        giving = {acl for acl in candidates if _gives(acl, rule)}
+        needed_acls |= giving & {rule.acl} or giving
+    kept = tuple(acl for acl in candidates if acl in needed_acls)
+    deleted = tuple(acl for acl in candidates if acl not in kept)
+    last = _everybody(
+        deleted, set(there) - set(deleted), authorizer, "{} has no ACL any more then: everybody may use it, {}"
+    )
+    return AclPlan(REVOKE, kafka_cluster_id, deleted, kept, last)
 
 
 def acls_of_connector(facts: ConnectorFacts, there: Sequence[Acl], principals: Collection[str]) -> list[Acl]:
@@ -188,6 +214,26 @@ def require_acls(authorizer: Authorizer) -> tuple[Acl, ...]:
             f"The ACLs are not known: {authorizer.problem}.", remedy="Use a principal with Describe on the cluster."
         )
     return authorizer.acls
+
+
+def _everybody(
+    changed: Iterable[Acl], others: Collection[Acl], authorizer: Authorizer, sentence: str
+) -> tuple[str, ...]:
+    """What a change does to everybody's access: a resource without any ACL is everybody's where brokers are set so.
+
+    :param others: the ACLs that are there besides.
+    :param sentence: takes the resource, and since or if what that is so.
+    """
+    if authorizer.allows_without_acl is False:
+        return ()
+    setting = "allow.everyone.if.no.acl.found is true"
+    reason = f"since {setting}" if authorizer.allows_without_acl else f"if {setting}, which the brokers do not say"
+    alone = {
+        Acl("", Operation.ALL, acl.resource, acl.name, acl.pattern)
+        for acl in changed
+        if not any(other.covers(acl.resource, acl.name, acl.pattern) for other in others)
+    }
+    return tuple(sentence.format(place, reason) for _, place in _places(sorted(alone)))
 
 
 def _gives(acl: Acl, rule: Rule) -> bool:

@@ -137,6 +137,7 @@ class IntervalFacts:
     :param control_topic: the group's.
     :param principal: theirs.
     :param existing: topics that are there, and so need not be created.
+    :param writes_elsewhere: whether it may write into further topics, which are not known.
     """
 
     group_id: str
@@ -146,6 +147,7 @@ class IntervalFacts:
     control_topic: str = ""
     principal: str = "User:spark"
     existing: Collection[str] = ()
+    writes_elsewhere: bool = False
 
 
 def worker_rules(facts: WorkerFacts) -> list[Rule]:

@@ -45,6 +45,7 @@ from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, STATU
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.data_text import counted, ranges
 from airflow_eos_provider.errors import ConfigurationError, RolloutPausedError
+from airflow_eos_provider.interval.on_record import pipelines_on_record
 from airflow_eos_provider.kafka.acl_values import Pattern, Resource
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
@@ -342,7 +343,11 @@ def grant(
 def revoke(
     plan_hash: HashOption = None,
     even_if_needed: Annotated[
-        bool, typer.Option("--even-if-needed", help="Also what workers and connectors need that are there.")
+        bool,
+        typer.Option(
+            "--even-if-needed",
+            help="Also what workers and connectors need that are there, other pipelines of the group, and other verbs.",
+        ),
     ] = False,
     worker: WorkerOption = None,
     producer: ProducerOption = None,
@@ -363,7 +368,8 @@ def revoke(
 ) -> None:
     """Delete ACLs that 'grant' would create, and no others. Without --hash: show the plan only.
 
-    What the workers need in the mode that their files say, and the connectors that there are, is kept. Of a connector
+    What the workers need in the mode that their files say, and the connectors that there are, is kept; so is what
+    other pipelines of the group (--pipeline) and other verbs (--verb) share with those that are named. Of a connector
     that is gone (--connector) it deletes those on the ids of its tasks.
     """
     require_enough_digits(plan_hash)
@@ -378,7 +384,7 @@ def revoke(
         for_tasks_max,
     )
     with asked_rights(load_cluster(cluster), wanted) as asked:
-        made = asked.revocation(connector or (), even_if_needed=even_if_needed)
+        made = asked.revocation(connector or (), on_record=pipelines_on_record, even_if_needed=even_if_needed)
         applied = _carry_out(made, asked, plan_hash)
     _show_change(made, applied=applied, as_json=as_json)
 
@@ -525,6 +531,8 @@ def _show_change(made: AclPlan, *, applied: bool, as_json: bool) -> None:
     sign = {"acl grant": "green"}.get(made.kind, "red")
     for line in made.lines():
         console.print(line, style=sign, soft_wrap=True)
+    for line in made.everybody:
+        console.print(Text(f"! {line}", "yellow"), soft_wrap=True)
     for acl in made.kept:
         console.print(f"kept, since it is needed: {acl}", soft_wrap=True)
     if not made.acls:

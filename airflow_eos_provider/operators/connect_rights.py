@@ -43,7 +43,8 @@ class _RightsOperator(BaseOperator):
     :param prefixed: one rule for all transactional ids of a connector; a template gives the words ``True`` or
         ``False``, as for the next two.
     :param for_tasks_max: ids for as many tasks as ``tasks.max`` allows, not only for those that there are.
-    :param even_if_needed: revoke also what workers and connectors need that are there.
+    :param even_if_needed: revoke also what workers and connectors need that are there, other pipelines of the group,
+        and other verbs.
     :param principals: who the parts of the cluster are, where files and configurations do not say it: ``worker``,
         ``producer``, ``consumer`` and ``admin``, as in ``{"worker": "User:connect"}``.
     :param pipelines: also the rights of the interval runs of these, each as ``GROUP/NAME:TOPIC,…``.
@@ -99,6 +100,7 @@ class _RightsOperator(BaseOperator):
         """
         from airflow_eos_provider.acls.asked import WantedRights, asked_rights, interval_facts
         from airflow_eos_provider.acls.facts import Principals
+        from airflow_eos_provider.interval.on_record import pipelines_on_record
 
         if self.action not in ACTIONS:
             raise ConfigurationError(f"There is no action {self.action!r}.", expected=" or ".join(ACTIONS))
@@ -118,7 +120,8 @@ class _RightsOperator(BaseOperator):
             if grants:
                 yield asked, asked.grant()
             else:
-                yield asked, asked.revocation(names, even_if_needed=is_true(self.even_if_needed))
+                even_if_needed = is_true(self.even_if_needed)
+                yield asked, asked.revocation(names, on_record=pipelines_on_record, even_if_needed=even_if_needed)
 
 
 class ConnectRightsPlanOperator(ShownPlanOperator, _RightsOperator):
@@ -139,7 +142,7 @@ class ConnectRightsPlanOperator(ShownPlanOperator, _RightsOperator):
             self.log.warning("%s", one_line(note, 1_000))
         if not plan.acls:
             raise AirflowSkipException(f"Nothing to {self.action}: {_why_nothing(self.action, len(plan.kept))}.")
-        lines = plan.grouped_lines()
+        lines = [*plan.grouped_lines(), *plan.everybody]
         lines += [
             f"the prefix {rule.name} of {rule.principal} also reaches {_some(names)}" for rule, names in reached.items()
         ]

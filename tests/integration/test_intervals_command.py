@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from airflow_eos_provider.errors import (
 )
 from airflow_eos_provider.footprint.uninstall import Uninstaller, UninstallPlan
 from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.on_record import pipelines_on_record
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol import topic_reader
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
@@ -146,6 +148,23 @@ def test_what_a_run_moved_and_how_long_it_took_is_shown(lab: Lab, make_pipeline:
     assert (slice_["slice"], slice_["records"], slice_["task"], slice_["attempt"]) == (0, ROWS, 0, 0)
     assert set(slice_["seconds"]) == {"read", "produce", "flush"}
     assert "Committed slices" in eos(lab, "show", running.name, "-o", "wide")
+
+
+def test_pipelines_are_on_record_with_the_topics_that_they_write(
+    lab: Lab, make_pipeline: Callable[[str], Pipeline]
+) -> None:
+    """By which a revocation for one of them knows what the others need."""
+    group = "on-record"
+    assert pipelines_on_record(lab.cluster().kafka, group) == []
+    for name, only in (("whole", SLICES), ("begun", 1)):
+        pipeline = replace(make_pipeline(name), group_id=group, ledger_topic="", control_topic="")
+        write(pipeline, Run(name, day(1)), only=only)
+    lab.create_topic(f"{group}-bare-offsets", 1)
+    bare, begun, whole = sorted(pipelines_on_record(lab.cluster().kafka, group), key=lambda each: each.name)
+    assert (whole.name, whole.topics, whole.writes_elsewhere) == ("whole", ("topic-of-whole",), False)
+    assert (begun.name, begun.topics, begun.writes_elsewhere) == ("begun", ("topic-of-begun",), False)
+    assert (bare.name, bare.topics, bare.writes_elsewhere) == ("bare", (), True)
+    assert whole.ledger_topic == f"{group}-whole-offsets"
 
 
 def test_a_run_that_nobody_knows_is_an_error(lab: Lab, make_pipeline: Callable[[str], Pipeline]) -> None:

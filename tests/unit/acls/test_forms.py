@@ -90,6 +90,62 @@ def test_only_what_is_there_is_revoked_and_not_what_is_needed() -> None:
     assert plan_revoke([PREFIX], [one_task], there, "k").kept == (PREFIX,), "it gives what a task needs"
 
 
+SET, UNSET, UNKNOWN = ({"allows_without_acl": value} for value in (True, False, None))
+ALONE = Acl("User:other", Operation.READ, Resource.TOPIC, "orders")
+IDS = [replace(PREFIX, name=f"g-a-{number}", pattern=Pattern.LITERAL) for number in range(3)]
+
+
+@pytest.mark.parametrize(("setting", "words"), [(SET, "since "), (UNKNOWN, "if "), (UNSET, "")])
+def test_a_plan_says_whose_access_changes_besides(setting: dict[str, bool | None], words: str) -> None:
+    """Where a resource without any ACL is everybody's, its first ACL shuts all others out, and its last let them in."""
+    revoked = plan_revoke([TOPIC, *IDS], [], Authorizer((SOME, TOPIC, *IDS), **setting), "k")  # type: ignore[arg-type]
+    if not words:
+        assert revoked.everybody == ()
+        return
+    assert revoked.everybody == tuple(
+        f"{place} has no ACL any more then: everybody may use it, {words}allow.everyone.if.no.acl.found is true"
+        f"{', which the brokers do not say' if words == 'if ' else ''}"
+        for place in ("Topic orders", "TransactionalId g-a-0…2")
+    )
+    assert revoked.to_dict()["everybody"] == list(revoked.everybody)
+    assert replace(revoked, everybody=()).hash != revoked.hash
+
+
+def test_the_first_acl_of_a_resource_shuts_everybody_else_out_and_the_plan_says_so() -> None:
+    alone = Authorizer((SOME,), super_users=frozenset())
+    granted = plan_grant([RULE], alone, "k")
+    assert granted.acls == (TOPIC,)
+    assert granted.everybody == (
+        "Topic orders has no ACL yet: whoever else uses it is refused from then on, "
+        "if allow.everyone.if.no.acl.found is true, which the brokers do not say",
+    )
+    others = Authorizer((SOME, ALONE), super_users=frozenset())
+    assert plan_grant([RULE], others, "k").everybody == ()
+
+
+@pytest.mark.parametrize(
+    ("other", "is_last"),
+    [
+        (ALONE, False),
+        (replace(ALONE, name="*"), False),
+        (replace(ALONE, name="or", pattern=Pattern.PREFIXED), False),
+        (replace(ALONE, is_denial=True), False),
+        (replace(ALONE, name="orders2"), True),
+        (replace(ALONE, name="orders2", pattern=Pattern.PREFIXED), True),
+        (replace(ALONE, resource=Resource.GROUP), True),
+    ],
+)
+def test_an_acl_is_the_last_where_no_other_is_about_its_resource(other: Acl, is_last: bool) -> None:
+    assert bool(plan_revoke([TOPIC], [], Authorizer((TOPIC, other)), "k").everybody) is is_last
+
+
+def test_a_prefix_may_be_the_last_of_something_that_begins_so() -> None:
+    within = replace(PREFIX, name="g-a-0", pattern=Pattern.LITERAL)
+    assert plan_revoke([PREFIX], [], Authorizer((PREFIX, within)), "k").everybody
+    wider = replace(PREFIX, name="g-")
+    assert not plan_revoke([PREFIX], [], Authorizer((PREFIX, wider)), "k").everybody
+
+
 def test_a_hash_is_of_one_plan() -> None:
     plan = plan_grant([RULE], Authorizer((SOME,), **NO_SUPER), "k")  # type: ignore[arg-type]
     plan.require(plan.short_hash)

@@ -1,0 +1,56 @@
+"""The pipelines of a group that are on record, with the topics that each writes: what decides which rights they need.
+
+A revocation for one pipeline leaves what another one needs, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from airflow_eos_provider.acls.rules import IntervalFacts
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.interval.protocol.control_topic import ControlState
+from airflow_eos_provider.interval.protocol.ledger import LedgerState
+from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
+from airflow_eos_provider.interval.topic_ids import Pins
+from airflow_eos_provider.interval.verify import topics
+from airflow_eos_provider.kafka.config import KafkaSettings
+
+_SUFFIX = "-offsets"
+
+
+def pipelines_on_record(kafka: KafkaSettings, group_id: str) -> list[IntervalFacts]:
+    """The pipelines of a group by its control topic, and by ledgers of the usual name, in their order.
+
+    :raises ConfigurationError: the control topic may not be read, or is a Connect cluster's.
+    :raises UnreachableError: no broker answers.
+    """
+    there, control = topics(kafka), ControlState()
+    topic = f"{group_id}-configs"
+    if topic in there:
+        control.apply(TopicReader(kafka, topic).read_stable())
+    usual = (name for name in there if name.startswith(f"{group_id}-") and name.endswith(_SUFFIX))
+    names = (name.removeprefix(f"{group_id}-").removesuffix(_SUFFIX) for name in usual)
+    ledgers = {name: f"{group_id}-{name}{_SUFFIX}" for name in names if name}
+    ledgers |= {name: pins.ledger.name for name, pins in control.pipelines.items() if pins is not None}
+    return [_facts(kafka, group_id, name, ledger, control, there) for name, ledger in sorted(ledgers.items())]
+
+
+def _facts(
+    kafka: KafkaSettings, group_id: str, name: str, ledger: str, control: ControlState, there: Collection[str]
+) -> IntervalFacts:
+    pins = [control.run(run).pins for run in control.planned(name)]
+    try:
+        pins += _of_ledger(kafka, name, ledger) if ledger in there else ()
+    except EosError:
+        pins.append(None)
+    targets = {each.target.name for each in pins if each is not None and each.target is not None}
+    is_unknown = not pins or any(each is None or each.target is None for each in pins)
+    return IntervalFacts(group_id, name, tuple(sorted(targets)), ledger, writes_elsewhere=is_unknown)
+
+
+def _of_ledger(kafka: KafkaSettings, name: str, ledger: str) -> list[Pins | None]:
+    """The topics of each complete run; None for one that pins none."""
+    state = LedgerState(name)
+    state.apply(TopicReader(kafka, ledger).read_stable())
+    return [record.pins for record in state.complete_runs()]
