@@ -31,7 +31,9 @@ class ClosePlan(ShownPlan):
 
     :param record: as it is in the journal.
     :param steps: of a roll, by worker.
-    :param fenced: the lease of the controller that is fenced; None if none carries it out.
+    :param last: the newest lease in the journal, held or not: whoever takes the group up, be it for a moment, has
+        another one.
+    :param is_fenced: whether its controller still carries it out, and is fenced.
     """
 
     moved: ClassVar[str] = "what was left open has gone on, was closed, or is carried out by another controller"
@@ -39,7 +41,8 @@ class ClosePlan(ShownPlan):
     group_id: str
     record: RolloutRecord | ChangeRecord
     steps: Mapping[str, Step] = field(default_factory=dict)
-    fenced: Lease | None = None
+    last: Lease | None = None
+    is_fenced: bool = False
 
     @property
     def name(self) -> str:
@@ -48,13 +51,13 @@ class ClosePlan(ShownPlan):
 
     @property
     def hash(self) -> str:
-        """SHA-256 over what is closed, how far it has come, and who is fenced."""
+        """SHA-256 over what is closed, how far it has come, who had it last, and whether that one is fenced."""
         record = self.record
         came_to: Any = [record.under_way, record.done] if isinstance(record, ChangeRecord) else None
         steps = {worker: [str(step.status), step.restart_id] for worker, step in self.steps.items()}
-        by = self.fenced.owner.token if self.fenced else None
+        by = self.last.owner.token if self.last else None
         plan_hash = record.plan.get("hash")
-        return hash_of([self.group_id, self.name, str(record.state), plan_hash, came_to, steps, by])
+        return hash_of([self.group_id, self.name, str(record.state), plan_hash, came_to, steps, by, self.is_fenced])
 
     @property
     def half_done(self) -> tuple[str, ...]:
@@ -82,8 +85,12 @@ class ClosePlan(ShownPlan):
             found += [f"  {step.worker_id}: {step.status}" for _, step in sorted(self.steps.items())]
             found += [f"  {worker} is half done; see that it runs" for worker in self.half_done]
             found.append("  no worker is touched; each stays in the mode that it has")
-        if self.fenced:
-            found.append(f"  take over: {self.fenced} is fenced, though its lease still runs")
+        if self.last is not None:
+            found.append(
+                f"  take over: {self.last} is fenced, though its lease still runs"
+                if self.is_fenced
+                else f"  the group was last held by {self.last}"
+            )
         return found
 
 
@@ -101,10 +108,10 @@ def plan_close(kafka: Session, group_id: str, name: str = "", *, take_over: bool
     if found is None:
         return None
     now = clock_of(kafka.settings, group_id).now
-    held = content.lease if content.lease is not None and content.lease.is_held(now()) else None
+    is_held = content.lease is not None and content.lease.is_held(now())
     if not take_over:
-        require_free(held, group_id, now=now)
-    return _plan(content, group_id, found, held)
+        require_free(content.lease, group_id, now=now)
+    return _plan(content, group_id, found, is_fenced=is_held)
 
 
 def close(
@@ -130,11 +137,11 @@ def close(
     plan.require(plan_hash)
     own = journal()
     try:
-        content = own.acquire(take_over=plan.fenced is not None)
+        content = own.acquire(take_over=plan.is_fenced)
         found = _chosen(content, group_id, plan.name)
         if found is None:
             raise RefusedError(f"{plan.name} was closed in this moment.")
-        _plan(content, group_id, found, plan.fenced).require(plan_hash)
+        _plan(content, group_id, found, is_fenced=plan.is_fenced).require(plan_hash)
         if isinstance(found, ChangeRecord):
             own.write_change(replace(found, state=RolloutState.ABORTED, note=note), str(RolloutState.ABORTED))
         else:
@@ -144,11 +151,9 @@ def close(
     return plan
 
 
-def _plan(
-    content: JournalContent, group_id: str, found: RolloutRecord | ChangeRecord, fenced: Lease | None
-) -> ClosePlan:
+def _plan(content: JournalContent, group_id: str, found: RolloutRecord | ChangeRecord, *, is_fenced: bool) -> ClosePlan:
     steps = {} if isinstance(found, ChangeRecord) else content.steps.get(found.rollout_id, {})
-    return ClosePlan(group_id, found, dict(steps), fenced)
+    return ClosePlan(group_id, found, dict(steps), content.lease, is_fenced)
 
 
 def _chosen(content: JournalContent, group_id: str, name: str) -> RolloutRecord | ChangeRecord | None:

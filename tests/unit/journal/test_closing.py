@@ -127,6 +127,35 @@ def test_what_has_gone_on_since_is_not_closed(
     assert journals.closed == (1 if late else 0)
 
 
+@pytest.mark.parametrize("take_over", [False, True])
+@pytest.mark.parametrize("late", [False, True])
+def test_what_another_controller_has_had_since_is_not_closed(
+    journals: Journals, shown: Callable[..., Any], take_over: bool, late: bool
+) -> None:
+    """Its records are as they were: the other one has begun no step yet."""
+    ended = replace(LEASE, expires_at=500.0)
+    left = replace(OF_ROLL, rollouts={ROLLOUT.rollout_id: replace(ROLLOUT, state=RolloutState.RUNNING)}, lease=ended)
+    plan = shown(left, take_over=take_over)
+    assert "the group was last held by the deferred task upgrade/run/roll for ada" in plan.lines()[-1]
+    taken_up = replace(left, lease=replace(ended, owner=Owner.deferred_task("upgrade/run/roll")))
+    if late:
+        journals.after = taken_up
+    else:
+        journals.content = taken_up
+    with pytest.raises(PlanMovedError):
+        close_it(journals, plan.hash, take_over=take_over)
+    assert journals.ended == []
+
+
+def test_a_controller_that_is_fenced_is_the_one_that_was_shown(journals: Journals, shown: Callable[..., Any]) -> None:
+    carried_out = replace(OF_ROLL, lease=LEASE)
+    plan = shown(carried_out, take_over=True)
+    journals.after = replace(carried_out, lease=replace(LEASE, owner=Owner.deferred_task("upgrade/run/roll")))
+    with pytest.raises(PlanMovedError):
+        close_it(journals, plan.hash, take_over=True)
+    assert journals.ended == []
+
+
 def test_what_was_closed_meanwhile_is_not_closed_again(journals: Journals, shown: Callable[..., Any]) -> None:
     plan = shown(OF_CHANGE)
     closed = JournalContent(changes={CHANGE.change_id: replace(CHANGE, state=RolloutState.DONE)})
