@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 import warnings
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -64,29 +65,41 @@ _NOT_ALLOWED = frozenset(
 _TLS_REFUSAL = re.compile(r"alert (?:bad certificate|certificate \w+|unknown ca)|alert number (?:4[2-8]|116)\b")
 
 
+#: So long a refusal explains what fails, seconds: librdkafka reports one that lasts about every half a minute.
+_REFUSED_SECONDS = 90.0
+
+#: Codes below are librdkafka's own. Any other is an answer: who has one was let in.
+_FIRST_ANSWER = -99
+
+
 class ClientErrors:
     """The last error that librdkafka reported in the background: the reason behind a bare time-out.
 
     :ivar last: its words, None if there was none.
-    :ivar refused: a broker answered, and rejected our credentials or certificates.
     """
 
     def __init__(self) -> None:
         self.last: str | None = None
-        self.refused = False
+        self._refused_at: float | None = None
 
     def __call__(self, error: KafkaError) -> None:
         # "All brokers are down" follows the line that says why, and says less.
         if error.code() != KafkaError._ALL_BROKERS_DOWN or self.last is None:
             self.last = error.str()
-        self.refused = self.refused or error.code() in _REFUSED | _NOT_ALLOWED or bool(_TLS_REFUSAL.search(error.str()))
+        if error.code() in _REFUSED | _NOT_ALLOWED or _TLS_REFUSAL.search(error.str()):
+            self._refused_at = time.monotonic()
+
+    @property
+    def refused(self) -> bool:
+        """Whether a broker has answered of late, and rejected our credentials or certificates."""
+        return self._refused_at is not None and time.monotonic() - self._refused_at < _REFUSED_SECONDS
 
     def clear(self) -> None:
         self.last = None
 
     def served(self) -> None:
         """A broker has done what was asked: what was refused before is not why a later call fails."""
-        self.last, self.refused = None, False
+        self.last = self._refused_at = None
 
 
 class QuietAdmin:
@@ -115,9 +128,11 @@ class QuietAdmin:
         :raises EosError: the broker answered with another error.
         """
         try:
-            return future.result()
+            answer = future.result()
         except KafkaException as error:
             raise self.explain(error, what) from error
+        self.client_errors.served()
+        return answer
 
     def explain(self, error: KafkaException, what: str) -> EosError:
         """This package's error for one of librdkafka's."""
@@ -166,7 +181,8 @@ def explain(
             f"{error.str().rstrip('.')}.",
             remedy=settings.rights_remedy,
         )
-    if error.code() in _REFUSED or (client_errors and client_errors.refused):
+    is_no_answer = error.code() < _FIRST_ANSWER
+    if error.code() in _REFUSED or (is_no_answer and client_errors and client_errors.refused):
         return ConfigurationError(
             f"The Kafka cluster at {settings.bootstrap_servers} refused ({what}): {words.rstrip('.')}.",
             remedy="Check the client's credentials and certificates, and the ACLs of its principal.",

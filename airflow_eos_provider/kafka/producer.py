@@ -265,6 +265,7 @@ class TransactionalProducer:
             raise self._stop(
                 EosError(f"{left} records of {self.transactional_id} were not taken in {self._limits.commit:.0f} s.")
             )
+        self._client_errors.served()
         self._in_batches = False
 
     def commit(self, within_seconds: float | None = None) -> None:

@@ -241,7 +241,9 @@ class _Scan:
                 raise self._too_late()
             messages, self.moved = self._look(), False
             records = self._take(messages)
-            if messages:
+            if self.moved:
+                self.client_errors.served()
+            elif messages:
                 self.client_errors.clear()
             if records:
                 on_records(records)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import Future
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from airflow_eos_provider.errors import ConfigurationError, UnreachableError
+from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.producer import Limits, TransactionalProducer
 
@@ -25,6 +29,9 @@ class Coordinator:
     def init_transactions(self, timeout: float) -> None:
         if (error := self.answers.pop(0)) is not None:
             raise KafkaException(error)
+
+    def flush(self, timeout: float) -> int:
+        return 0
 
     def poll(self, timeout: float) -> int:
         return 0
@@ -52,3 +59,43 @@ def test_a_refusal_explains_nothing_once_a_broker_has_served(producer: Transacti
     producer.init()
     with pytest.raises(UnreachableError, match="does not answer"):
         producer.init()
+
+
+def test_a_refusal_explains_nothing_once_the_records_are_with_the_brokers(producer: TransactionalProducer) -> None:
+    producer._client_errors(REFUSED)
+    producer.flush()
+    producer._producer.answers = [AWAY]
+    with pytest.raises(UnreachableError, match="does not answer"):
+        producer.init()
+
+
+def test_a_refusal_of_long_ago_explains_nothing(
+    producer: TransactionalProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer._client_errors(REFUSED)
+    producer._client_errors.clear()  # as a session does between two questions
+    later = time.monotonic() + 600
+    monkeypatch.setattr("airflow_eos_provider.kafka.clients.time.monotonic", lambda: later)
+    producer._producer.answers = [AWAY]
+    monkeypatch.setattr(producer, "_limits", Limits(init=0, commit=0, abort=0))
+    with pytest.raises(UnreachableError, match="does not answer"):
+        producer.init()
+
+
+@pytest.mark.parametrize("code", [KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.UNKNOWN])
+def test_a_refusal_does_not_explain_what_a_broker_has_answered(producer: TransactionalProducer, code: int) -> None:
+    """It was let in by then."""
+    producer._client_errors(REFUSED)
+    producer._producer.answers = [KafkaError(code, "try again")]
+    with pytest.raises(EosError, match="answered with an error") as raised:
+        producer.init()
+    assert not isinstance(raised.value, ConfigurationError)
+
+
+def test_an_answer_to_an_admin_ends_what_was_refused_before() -> None:
+    admin = QuietAdmin(KafkaSettings({"bootstrap.servers": "127.0.0.1:1"}))
+    admin.client_errors(REFUSED)
+    answered: Future[int] = Future()
+    answered.set_result(7)
+    assert admin.answer(answered, "asking") == 7
+    assert not admin.client_errors.refused
