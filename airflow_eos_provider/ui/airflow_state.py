@@ -102,10 +102,10 @@ def _seconds(moment: datetime | None) -> float | None:
 class PipelineDags:
     """The DAGs that write a pipeline, as far as a user may see them.
 
-    :param dag_id: the first of them; None if there is none.
+    :param dag_id: the one that has gone on the furthest by its schedule, else the first; None if there is none.
     :param runs: by interval the newest run.
     :param due: the start of the next interval that is due, by the scheduler; None if it has none.
-    :param schedule: the intervals of the first DAG's timetable between two moments.
+    :param schedule: the intervals of that DAG's timetable between two moments.
     """
 
     dag_id: str | None
@@ -134,22 +134,31 @@ def dags_of(pipeline: str, group_id: str, user: BaseUser) -> PipelineDags:
         readable = sorted(readable_dags(set(writers), user))
         if not readable:
             return NO_DAGS
-        first = session.get(DagModel, readable[0])
-        due = (first.next_dagrun_data_interval_start if first else None) or None
-        schedule = _schedule_of(readable[0], session)
-        return PipelineDags(readable[0], _runs_of(readable, session), due, schedule, _backfills_of(readable, session))
+        next_of = select(DagModel.dag_id, DagModel.next_dagrun_data_interval_start).where(DagModel.dag_id.in_(readable))
+        due = {dag_id: start for dag_id, start in session.execute(next_of) if start is not None}
+        first = max(sorted(due), key=due.__getitem__) if due else readable[0]
+        schedule, backfills = _schedule_of(first, session), _backfills_of(readable, session)
+        return PipelineDags(first, _runs_of(readable, session), due.get(first), schedule, backfills)
 
 
 def _runs_of(dag_ids: Sequence[str], session: Session) -> dict[Interval, DagRunSeen]:
     rows = session.execute(
-        select(DagRun.dag_id, DagRun.run_id, DagRun.state, DagRun.data_interval_start, DagRun.data_interval_end)
+        select(
+            DagRun.dag_id,
+            DagRun.run_id,
+            DagRun.state,
+            DagRun.data_interval_start,
+            DagRun.data_interval_end,
+            DagRun.end_date,
+        )
         .where(DagRun.dag_id.in_(dag_ids), DagRun.data_interval_start.is_not(None))
         .order_by(DagRun.id)
     )
     found = {}
-    for dag_id, run_id, state, start, end in rows:
+    for dag_id, run_id, state, start, end, ended in rows:
         if end is not None and start < end and not (start.microsecond or end.microsecond):
-            found[Interval(start, end)] = DagRunSeen(dag_id, run_id, str(state), run_link(dag_id, run_id))
+            link = run_link(dag_id, run_id)
+            found[Interval(start, end)] = DagRunSeen(dag_id, run_id, str(state), link, _seconds(ended))
     return found
 
 

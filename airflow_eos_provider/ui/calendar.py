@@ -29,18 +29,23 @@ _HOUR = 3_600
 #: What Airflow calls a run that is not over.
 _UNDER_WAY = ("queued", "running")
 
+#: Two machines' clocks may differ by so much, seconds.
+_CLOCKS_DIFFER = 10.0
+
 
 @dataclass(frozen=True, slots=True)
 class DagRunSeen:
     """A DAG run of an interval.
 
     :param link: to Airflow's own page about it.
+    :param ended_at: seconds since the epoch; None while it runs.
     """
 
     dag_id: str
     run_id: str
     state: str
     link: str
+    ended_at: float | None = None
 
     def to_dict(self) -> dict[str, str]:
         return {"dag_id": self.dag_id, "run_id": self.run_id, "state": self.state, "link": self.link}
@@ -55,6 +60,7 @@ class Calendar:
     :param dag_runs: by interval the newest DAG run.
     :param due: what ends after this is not due yet; None for the end of the last interval that is known.
     :param schedule: the intervals that a schedule has between two moments; None if no schedule is known.
+    :param looked_at: when the look at what is on record began, seconds since the epoch; None if that is not known.
     """
 
     statuses: Sequence[RunStatus]
@@ -62,6 +68,7 @@ class Calendar:
     dag_runs: Mapping[Interval, DagRunSeen]
     due: datetime | None = None
     schedule: Schedule | None = None
+    looked_at: float | None = None
 
     def cells(self, start: datetime | None = None, end: datetime | None = None) -> list[dict[str, Any]]:
         """A cell for each interval, in their order.
@@ -71,8 +78,9 @@ class Calendar:
         """
         known = self._known()
         filled = list(self._filled(sorted(known), end))
+        last = max((interval.end for interval in known), default=None)
         return [
-            self._cell(interval, known.get(interval, ()))
+            self._cell(interval, known.get(interval, ()), is_last=last is None or interval.start >= last)
             for interval in filled
             if (start is None or interval.start >= start) and (end is None or interval.end <= end)
         ]
@@ -130,7 +138,11 @@ class Calendar:
             if first < following:
                 yield Interval(first, following)
 
-    def _cell(self, interval: Interval, runs: Sequence[RunStatus]) -> dict[str, Any]:
+    def _cell(self, interval: Interval, runs: Sequence[RunStatus], *, is_last: bool) -> dict[str, Any]:
+        """What is known of an interval.
+
+        :param is_last: whether nothing is known of any that comes later; else it was due.
+        """
         dag_run = self.dag_runs.get(interval)
         newest = max(runs, key=lambda status: status.run.revision, default=None)
         name = interval.name
@@ -138,7 +150,7 @@ class Calendar:
             "interval": name,
             "start": name[:20],
             "end": name[21:],
-            "state": self._state(interval, newest, dag_run),
+            "state": self._state(interval, newest, dag_run, is_last=is_last),
             "run": newest and newest.run.name,
             "revision": newest and newest.run.revision,
             "revisions": len(runs),
@@ -149,16 +161,24 @@ class Calendar:
             "dag_run": dag_run and dag_run.to_dict(),
         }
 
-    def _state(self, interval: Interval, newest: RunStatus | None, dag_run: DagRunSeen | None) -> str:
+    def _state(self, interval: Interval, newest: RunStatus | None, dag_run: DagRunSeen | None, *, is_last: bool) -> str:
         if newest is not None and newest.complete:
             return "complete" if newest.run.revision == 1 else "revised"
         if dag_run is not None and dag_run.state == "failed":
             return "failed"
-        if newest is not None or (dag_run is not None and dag_run.state in _UNDER_WAY):
+        if dag_run is not None and (dag_run.state in _UNDER_WAY or self._is_ahead(dag_run)):
             return "running"
-        if dag_run is None and self.due is not None and interval.end > self.due:
+        if newest is not None and (dag_run is None or newest.run.revision > 1):
+            return "running"  # by something else than a DAG run
+        if dag_run is None and is_last and self.due is not None and interval.end > self.due:
             return "never_due"
         return "missing"
+
+    def _is_ahead(self, dag_run: DagRunSeen) -> bool:
+        """Whether it has ended since the look at what is on record, which the next one will show."""
+        if dag_run.ended_at is None or self.looked_at is None:
+            return False
+        return dag_run.ended_at > self.looked_at - _CLOCKS_DIFFER
 
 
 def usual_step(intervals: Sequence[Interval]) -> int | None:

@@ -43,6 +43,9 @@ _DRIFT_STABLE_SECONDS = 0.0
 
 Words = Annotated[str, Query(max_length=300)]
 
+#: Of a connector, which may have any name.
+Name = Annotated[str, Query(max_length=4_000)]
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterLook:
@@ -125,15 +128,20 @@ def routes(looks: Looks) -> APIRouter:
 
     @router.get("/api/clusters/{connection_id}/connectors")
     async def connectors(
-        connection_id: str, paging: PagingDep, state: Words = "", type: Words = "", pending: bool = False
+        connection_id: str,
+        paging: PagingDep,
+        connector: Name = "",
+        state: Words = "",
+        type: Words = "",
+        pending: bool = False,
     ) -> Response:
         seen = await see_cluster(looks, connection_id, "status", look_at)
-        keep = keep_where(state=state, type=type, pending_fencing="True" if pending else "")
+        keep = keep_where(connector=connector, state=state, type=type, pending_fencing="True" if pending else "")
         return await answer(seen, lambda found: found.connectors.page(paging, keep), NO_ITEMS)
 
     @router.get("/api/clusters/{connection_id}/tasks")
     async def tasks(
-        connection_id: str, paging: PagingDep, connector: Words = "", state: Words = "", worker: Words = ""
+        connection_id: str, paging: PagingDep, connector: Name = "", state: Words = "", worker: Words = ""
     ) -> Response:
         seen = await see_cluster(looks, connection_id, "status", look_at)
         keep = keep_where(connector=connector, state=state, reported_by=worker)
@@ -181,15 +189,22 @@ def _made_card(head: Item, seen: Seen[ClusterLook], journal: Seen[Any], drift: S
         "looked_at": seen.looked_at(),
         "still_looking": seen.is_waiting,
         "errors": errors_of(*{seen.problem, journal.problem}),
-        "drift": drift.value,
+        "drift": drift.value if drift.problem is None else None,
+        "drift_looked_at": drift.looked_at(),
         "drift_errors": errors_of(drift.problem),
-        "hanging_transactions": None if hanging.value is None else len(hanging.value["hanging"]),
+        "hanging_transactions": _number_of_hanging(hanging),
+        "hanging_looked_at": hanging.looked_at(),
         "hanging_errors": errors_of(hanging.problem),
         "roll": None if journal.value is None else newest_roll(journal.value),
     }
     if seen.value is not None:
         card |= {**seen.value.status, **seen.value.counts}
     return card
+
+
+def _number_of_hanging(hanging: Seen[Any]) -> int | None:
+    """How many transactions hang; None where the newest look does not tell: an older number is not shown as new."""
+    return len(hanging.value["hanging"]) if hanging.value is not None and hanging.problem is None else None
 
 
 def _modes(workers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def routes(looks: Looks) -> APIRouter:
         )
         head = {"group_id": group, "pipeline": pipeline, "dag_id": dags.dag_id, "backfills": dags.backfills}
         limits = (_with_zone(start), _with_zone(end))
-        return await answer(seen, lambda past: {**head, **calendar_of(past, dags).document(*limits)}, head)
+        return await answer(seen, lambda past: {**head, **calendar_of(past, dags, seen).document(*limits)}, head)
 
     @router.get("/api/clusters/{connection_id}/interval")
     async def interval(
@@ -114,11 +114,15 @@ def routes(looks: Looks) -> APIRouter:
     return router
 
 
-def calendar_of(past: PipelinePast, dags: PipelineDags) -> Calendar:
-    """The calendar of what was seen."""
+def calendar_of(past: PipelinePast, dags: PipelineDags, seen: Seen[PipelinePast]) -> Calendar:
+    """The calendar of what was seen.
+
+    :param seen: the look that has found it.
+    """
     runs = [status.run for status in past.statuses]
     seconds = {run: took for run in runs if (took := past.seconds(run)) is not None}
-    return Calendar(past.statuses, seconds, dags.runs, dags.due, dags.schedule)
+    began = None if seen.at is None else seen.at - seen.took_seconds
+    return Calendar(past.statuses, seconds, dags.runs, dags.due, dags.schedule, began)
 
 
 def interval_document(past: PipelinePast, run: Run, dags: PipelineDags, paging: Paging) -> dict[str, Any]:

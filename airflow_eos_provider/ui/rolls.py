@@ -35,6 +35,9 @@ _SPANS = {
     StepStatus.FAILED: "restoring",
 }
 
+#: What comes after a restart that was carried out. After any other record the worker may never have been stopped.
+_RESTARTED = (StepStatus.RESTARTED, StepStatus.FAILED)
+
 #: What a record of a step says has happened.
 _MOMENTS = {
     StepStatus.INTENT: "announced",
@@ -151,7 +154,7 @@ def _lane(worker_id: str, roll: Rollout, steps: Sequence[Step]) -> dict[str, Any
     last = roll.steps.get(worker_id)
     passed = [step for step in steps if step.status is StepStatus.PASSED]
     conditions = last.evidence if last else ()
-    spans = _spans(steps)
+    spans = _spans(steps, is_live=roll.lease is not None)
     return {
         "worker": worker_id,
         "predicted": prediction
@@ -169,13 +172,23 @@ def _lane(worker_id: str, roll: Rollout, steps: Sequence[Step]) -> dict[str, Any
     }
 
 
-def _spans(steps: Sequence[Step]) -> list[dict[str, Any]]:
+def _spans(steps: Sequence[Step], *, is_live: bool) -> list[dict[str, Any]]:
+    """What a worker went through.
+
+    :param is_live: whether a controller carries the roll out.
+    """
     ends: Iterable[tuple[Step, Step | None]] = [*pairwise(steps), *((step, None) for step in steps[-1:])]
     return [
-        {"from": _at(step), "to": following and _at(following), "what": _SPANS[step.status]}
+        {"from": _at(step), "to": following and _at(following), "what": _span(step, following, is_live=is_live)}
         for step, following in ends
         if step.status in _SPANS
     ]
+
+
+def _span(step: Step, following: Step | None, *, is_live: bool) -> str:
+    if step.status is StepStatus.INTENT and not (is_live if following is None else following.status in _RESTARTED):
+        return "announced"
+    return _SPANS[step.status]
 
 
 def _length(spans: Sequence[Mapping[str, Any]], what: str) -> float | None:

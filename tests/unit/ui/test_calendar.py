@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -83,6 +84,25 @@ def test_what_is_due_and_not_there_is_missing_and_what_comes_later_was_never_due
     found = calendar([complete(0)], due=3, schedule=daily)
     assert states(found) == ["complete", "missing", "missing"]
     assert states(found, end=day(4).end) == ["complete", "missing", "missing", "never_due", "never_due"]
+
+
+def test_an_outage_that_later_intervals_follow_was_due() -> None:
+    """Whatever the scheduler calls next: that of a DAG that is paused, or was put back, lies before it."""
+    found = calendar([complete(0), complete(4)], due=1, schedule=daily)
+    assert states(found, end=day(5).end) == ["complete", "missing", "missing", "missing", "complete", "never_due"]
+
+
+def test_a_run_that_airflow_has_ended_does_not_go_on() -> None:
+    """Somebody has marked it as success, say; a revision may be written by something else than a DAG."""
+    begun = replace(running(1), run=Run("flights", day(1), 2))
+    assert states(calendar([running(0), complete(1), begun], {0: "success", 1: "success"})) == ["missing", "running"]
+
+
+@pytest.mark.parametrize(("ended_at", "state"), [(150.0, "running"), (95.0, "running"), (50.0, "missing")])
+def test_what_has_ended_since_the_look_is_not_missing_yet(ended_at: float, state: str) -> None:
+    """The look at the ledger is kept for a while, and Airflow is asked anew each time."""
+    runs = {day(1): replace(dag_run("success"), ended_at=ended_at)}
+    assert states(Calendar([complete(0)], {}, runs, looked_at=100.0)) == ["complete", state]
 
 
 def test_a_part_of_it_can_be_asked_for() -> None:

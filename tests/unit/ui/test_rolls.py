@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.journal.past import Past
 from airflow_eos_provider.journal.records import (
     ChangeRecord,
     Event,
     JournalContent,
+    Lease,
+    Owner,
     RolloutRecord,
     RolloutState,
     Step,
@@ -101,6 +105,29 @@ def test_of_a_restart_under_way_the_last_span_has_no_end() -> None:
     lane = document["lanes"][0]
     assert lane["spans"][-1] == {"from": 15.0, "to": None, "what": "gate"}
     assert (lane["restart_seconds"], lane["gate_seconds"]) == (5.0, None)
+
+
+INTENT = STEPS[0]
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_live", "spans"),
+    [
+        ([INTENT], True, ["restarting"]),
+        ([INTENT], False, ["announced"]),
+        ([INTENT, INTENT, *STEPS[1:]], False, ["announced", "restarting", "gate"]),
+        ([INTENT, PASSED], False, ["announced"]),
+        ([INTENT, replace(PASSED, status=StepStatus.RESTORED)], False, ["announced"]),
+        ([INTENT, replace(PASSED, status=StepStatus.FAILED)], False, ["restarting", "restoring"]),
+    ],
+)
+def test_a_worker_that_was_only_announced_is_not_drawn_as_restarting(
+    steps: list[Step], is_live: bool, spans: list[str]
+) -> None:
+    """Its controller may have ended before it stopped the worker, which goes on then; or its file alone was changed."""
+    lease = Lease(Owner.deferred_task("upgrade/run/roll"), "r1", "ada", "restart", expires_at=1.0) if is_live else None
+    document = roll_document(replace(roll(), lease=lease), seen(Past(tuple(steps))), [])
+    assert [span["what"] for span in document["lanes"][0]["spans"]] == spans
 
 
 def test_what_compaction_has_left_is_shown_where_the_log_has_no_more() -> None:

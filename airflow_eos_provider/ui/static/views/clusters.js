@@ -1,6 +1,6 @@
 // The clusters: one card per connection.
 import { html } from "../vendor/preact.js";
-import { count, many } from "../format.js";
+import { count, duration, many } from "../format.js";
 import { Age, Airflow, ByState, Facts, Failures, Findings, Folded, Head, Mode, Names, Pager, Same, Search, State, To } from "../parts.js";
 import { api, useDocument } from "../look.js";
 
@@ -11,16 +11,22 @@ export function ClusterMode({ card }) {
   return html`<${Mode} value=${card.mode} text=${text} />`;
 }
 
+/** When a slow look was, where what it found is older than it is kept: the rest of its card is newer. */
+function Older({ look }) {
+  return look && look.age_seconds > look.kept_seconds ? html` <span class="quiet">seen ${duration(look.age_seconds)} ago</span>` : null;
+}
+
 /** Hanging transactions: a slow look, so its answer may come later than the rest. */
 export function Hanging({ card }) {
   if (card.hanging_transactions === null || card.hanging_transactions === undefined) {
     return html`<span class="quiet">${card.hanging_errors?.length ? "not known" : "looking …"}</span>`;
   }
-  return card.hanging_transactions ? html`<${State} as="bad" value=${`${count(card.hanging_transactions)} hanging`} />` : html`<span>none</span>`;
+  const number = card.hanging_transactions ? html`<${State} as="bad" value=${`${count(card.hanging_transactions)} hanging`} />` : html`<span>none</span>`;
+  return html`<span>${number}<${Older} look=${card.hanging_looked_at} /></span>`;
 }
 
-export function Drift({ drift }) {
-  if (!drift) return html`<span class="quiet">looking …</span>`;
+export function Drift({ drift, isUnknown = false }) {
+  if (!drift) return html`<span class="quiet">${isUnknown ? "not known" : "looking …"}</span>`;
   const text = { pass: "none", fail: many((drift.findings ?? []).length, "finding"), inconclusive: "not known" }[drift.verdict];
   return html`<${State} value=${drift.verdict} text=${text ?? drift.verdict} />`;
 }
@@ -53,7 +59,7 @@ function Card({ card, look }) {
           ["Pending fencings", card.pending_fencings?.length ? html`<${Names} names=${card.pending_fencings} limit=${5} />` : "none"],
           ["Open transactions", count(card.open_transactions)],
           ["Hanging", html`<${Hanging} card=${card} />`],
-          ["Drift", html`<${Drift} drift=${card.drift} />`],
+          ["Drift", html`<span><${Drift} drift=${card.drift} isUnknown=${card.drift_errors?.length > 0} /><${Older} look=${card.drift_looked_at} /></span>`],
           ["Newest roll", html`<${RollLine} connection=${card.connection_id} roll=${card.roll} />`],
         ]}
       />

@@ -9,7 +9,7 @@ import { OFFSETS } from "./offsets.js";
 const OFFSETS_SHOWN = 100;
 
 export function Connector({ connection, one, parameters }) {
-  const found = useDocument(api(["clusters", connection, "connectors"], { search: one, page_size: 500 }));
+  const found = useDocument(api(["clusters", connection, "connectors"], { connector: one }));
   const tasks = useDocument(api(["clusters", connection, "tasks"], { connector: one, page: parameters.page }));
   const connector = found.answer?.items?.find((item) => item.connector === one);
   const isSource = connector?.type !== "sink";

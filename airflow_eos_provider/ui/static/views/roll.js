@@ -12,6 +12,7 @@ const AXIS_HEIGHT = 46;
 
 /** What a span of a lane is, as a colour and in words. */
 const SPANS = {
+  announced: { tone: "none", words: "announced, not known to be stopped" },
   restarting: { tone: "amber", words: "restarting" },
   gate: { tone: "busy", words: "waits for its gate" },
   restoring: { tone: "bad", words: "being restored" },
@@ -25,8 +26,7 @@ function statusOf(roll, worker) {
 }
 
 function stoppedAt(lane) {
-  const stop = lane.moments?.find((each) => each.what === "stopped") ?? lane.moments?.find((each) => each.what === "announced");
-  return stop?.at ?? lane.spans?.find((span) => span.what === "restarting")?.from ?? null;
+  return lane.spans?.findLast((span) => span.what === "restarting")?.from ?? null;
 }
 
 /** From when to when the timeline goes: all that happened, and a little room; until now while the roll runs. */
