@@ -83,7 +83,8 @@ _HEADER = re.compile(
     r"(?P<scheme>\b(?i:basic|bearer)[ \t]{1,3})(?=[A-Za-z+/_.~\-]{0,256}[0-9=])(?P<value>[A-Za-z0-9+/=_.~\-]{8,})"
 )
 _TOKENS = re.compile(
-    r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"  # a JSON web token
+    # A JSON web token, with what it is joined to: each word is looked at once.
+    r"(?<![A-Za-z0-9_-])(?>[A-Za-z0-9_-]*?\beyJ)[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*"
     r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"
     r"|\bgh[pousr]_[A-Za-z0-9]{20,}"
     r"|\bxox[a-z]-[A-Za-z0-9-]{10,}"

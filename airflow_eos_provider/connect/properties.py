@@ -18,8 +18,6 @@ _BLANK = b" \t\f"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED = {character: f"\\{letter}" for letter, character in _ESCAPES.items()} | {"\\": "\\\\"}
-#: ``${provider:[path:]key}``, Kafka's ``ConfigTransformer.DEFAULT_PATTERN``.
-_REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +118,14 @@ def remove_property(data: bytes, name: str) -> bytes:
 
 
 def references(value: str) -> tuple[Reference, ...]:
-    """The config providers' variables in a value."""
-    return tuple(Reference(match[1], match[2] or "", match[3]) for match in _REFERENCE.finditer(value))
+    """The config providers' variables in a value, ``${provider:[path:]key}`` (``ConfigTransformer``)."""
+    found, begin = [], value.find("${")
+    while begin >= 0 and (end := value.find("}", begin)) >= 0:
+        parts = value[begin + 2 : end].split(":", 2)
+        if len(parts) > 1:
+            found.append(Reference(parts[0], parts[1] if len(parts) > 2 else "", parts[-1]))
+        begin = value.find("${", end)
+    return tuple(found)
 
 
 def provider_class(properties: Mapping[str, str], provider: str) -> str | None:

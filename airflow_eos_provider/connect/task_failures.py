@@ -68,7 +68,7 @@ _SUPERSEDED_WORDS = (
 #: could not be forwarded, since the leader was just bounced, says no such thing; there the frame's name tells.
 _FENCING_WORDS = ("zombie fencing", "fenceZombie", "not able to communicate with the leader of the cluster")
 
-_AUTHORIZATION = re.compile(r"(\w*AuthorizationException)\b")
+_AUTHORIZATION = re.compile(r"(?<!\w)(\w*AuthorizationException)\b")
 _RESOURCES = {
     "TransactionalIdAuthorizationException": "Write and Describe on TransactionalId <group>-<connector>-<task>, for "
     "the connector's producer and for its admin client (admin.override.*, else the workers'), by which Connect fences",

@@ -10,13 +10,14 @@ from airflow_eos_provider.errors import ConfigurationError
 
 _FLAGS = frozenset({"required", "requisite", "sufficient", "optional"})
 
-#: What Java's StreamTokenizer takes for one word, as Kafka sets it up: comments, quoted text, words, signs.
+#: What Java's StreamTokenizer takes for one word, as Kafka sets it up: comments, quoted text, words, signs. A quotation
+#: or a comment that does not end is one sign, to its end: what is in it is not looked at once more.
 _TOKEN = re.compile(
     r"\s+|//[^\n]*|/\*.*?\*/"
-    r'|"(?P<double>(?:[^"\\\n]|\\.)*)"'
-    r"|'(?P<single>(?:[^'\\\n]|\\.)*)'"
+    r'|"(?P<double>(?:[^"\\\n]|\\.)*+)"'
+    r"|'(?P<single>(?:[^'\\\n]|\\.)*+)'"
     r"|(?P<word>[\w.$+\-]+)"
-    r"|(?P<sign>.)",
+    r"""|(?P<sign>/\*.*|"(?:[^"\\\n]|\\.)*+|'(?:[^'\\\n]|\\.)*+|.)""",
     re.DOTALL,
 )
 _ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)

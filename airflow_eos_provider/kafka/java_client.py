@@ -46,9 +46,7 @@ _SAME_VALUE = {
 }
 
 #: A key or a certificate as Java reads it from a file of properties: line ends may be spaces, or not be there at all.
-_PEM = re.compile(
-    r"-----BEGIN (?P<kind>[A-Z0-9 ]+)-----\s*(?P<content>[A-Za-z0-9+/=\s]+?)\s*-----END (?P=kind)-----\s*"
-)
+_PEM = re.compile(r"-----BEGIN (?P<kind>[A-Z0-9 ]+)-----(?P<content>[A-Za-z0-9+/=\s]++)-----END (?P=kind)-----\s*")
 
 _PEM_NAMES = ("ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.truststore.certificates")
 

@@ -51,7 +51,7 @@ _UNSTATED_LIFE = 300.0
 _MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?(?::\d+)?$", re.IGNORECASE)
 
 #: A part of the names of brokers of Google's Managed Service for Apache Kafka.
-_GOOGLE_HOST = re.compile(r"\bmanagedkafka\b.*\.cloud\.goog(?::\d+)?$", re.IGNORECASE)
+_GOOGLE_HOST = re.compile(r"\bmanagedkafka\b.{0,255}\.cloud\.goog(?::\d+)?$", re.IGNORECASE)
 
 _CLOUD = "https://www.googleapis.com/auth/cloud-platform"
 

@@ -166,4 +166,6 @@ def _journal(folder: Path, lines: int) -> str:
 _JOURNAL_SECONDS = 30.0
 
 #: A property with one of these words in its name and a value other than null; also Connect's key for internal requests.
-_MAY_BE_SECRET = re.compile(r"(?i)(password|secret|jaas|token|session-?key|private).*[=:]\s*(?!null|\[hidden\])\S")
+_MAY_BE_SECRET = re.compile(
+    r"(?i)\A(?>.*?(?:password|secret|jaas|token|session-?key|private)).*[=:]\s*+(?!null|\[hidden\])\S"
+)

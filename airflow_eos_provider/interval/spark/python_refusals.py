@@ -39,7 +39,9 @@ def _found(text: str) -> str | None:
         return f"An executor has Python {worker}, the driver {driver}: Spark takes no other minor version."
     if match := re.search(r'Cannot run program "([^"]+)"', text):
         return f"An executor has no program {match[1]}, which is to be its Python."
-    if match := re.search(r"ImportError: (The Python of this Spark executor \(.*\) lacks the module '[\w.]+'\.)", text):
+    if match := re.search(
+        r"ImportError: (The Python of this Spark executor \(.{0,4096}\) lacks the module '[\w.]+'\.)", text
+    ):
         return match[1]
     if match := re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", text):
         return f"An executor's Python lacks the module {match[1]!r}."

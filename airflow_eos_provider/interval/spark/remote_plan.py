@@ -52,7 +52,7 @@ _CLOCKS = frozenset({"current_timestamp", "now", "current_date", "curdate", "cur
 NAMES = _CHANCE | _BY_ARRIVAL | _CLOCKS
 
 _MOMENT_WORD = re.compile(
-    r"\b(?:cast|to_timestamp\w*|to_date|try_to_timestamp|try_to_date|timestamp|date)\((?:\w+\()*\s*['\"]?"
+    r"\b(?:cast|to_timestamp\w*|to_date|try_to_timestamp|try_to_date|timestamp|date)\((?:\w+\(){0,64}\s*['\"]?"
     r"(?:now|today|tomorrow|yesterday)\b(?!#)",
     re.IGNORECASE,
 )
@@ -82,7 +82,7 @@ _EVALUATED = ("LocalRelation", "OneRowRelation", "InMemoryRelation", "CommandRes
 _PYTHON = re.compile(r"EvalPython|InPandas|InArrow|PythonUDTF|PythonUDF|ArrowEval|MapIn")
 
 #: Functions of Scala, Java or Hive, as plans have them where they have no name.
-_OF_THE_JVM = re.compile(r"\bUDF\(|\bHive\w*UD\w+#")
+_OF_THE_JVM = re.compile(r"\bUDF\(|\bHive(?=\w*UD\w)\w++#")
 
 #: Nodes that give the same rows whenever they are evaluated, provided that their files are held.
 _CERTAIN_NODES = frozenset(
@@ -173,7 +173,7 @@ def judge(text: PlanText, deterministic: Sequence[bool], named: Iterable[str]) -
         return all(_is_certain(line) for line in text.optimized.splitlines() if line.strip())
     if not all(deterministic):
         raise refusal("a Python function that is marked as not deterministic", "may give another value each time")
-    if re.search(r"^[\s:+\-]*View \(", text.analyzed, re.MULTILINE):
+    if re.search(r"^[ \t:+\-]*View \(", text.analyzed, re.MULTILINE):
         raise _hiding("a Python function and a view, which may hold one")
     return False
 

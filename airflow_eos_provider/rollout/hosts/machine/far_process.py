@@ -27,7 +27,7 @@ _SUSPENDED = frozenset("Tt")
 _LONGEST_PATH = 4096
 
 #: ``pid (name) state parent …``: a name may hold blanks, brackets and newlines, but is too short to hold forty numbers.
-_STAT = re.compile(rb"(\d+) \((.{0,64}?)\) ([A-Za-z])((?: -?\d+){40,})\n", re.DOTALL)
+_STAT = re.compile(rb"(?<!\d)(\d+) \((.{0,64}?)\) ([A-Za-z])((?: -?\d+){40,})\n", re.DOTALL)
 
 #: Fields of ``/proc/PID/stat`` by their place behind the state.
 _PARENT, _NUM_THREADS, _START = 0, 16, 18

@@ -238,7 +238,7 @@ def asks_for_password(listing: str, command: Command, programs: Mapping[str, str
     asks = False
     for entry in entries:
         options, _, listed = entry.partition("Commands:")
-        users = re.search(r"^\s*RunAsUsers: (.*)$", options, flags=re.MULTILINE)
+        users = re.search(r"^[ \t]*RunAsUsers: (.*)$", options, flags=re.MULTILINE)
         names = {name.strip() for name in users[1].split(",")} if users else {"root"}
         if names & {"ALL", command.user} and wanted & {line.strip() for line in listed.splitlines()}:
             asks = "!authenticate" not in options

@@ -116,7 +116,7 @@ def secret_words(command: Sequence[str]) -> tuple[str, ...]:
     for before, word in zip(("", *command), command, strict=False):
         if before in _CLASS_PATH or (word.startswith("/") and "=" not in word):
             continue
-        has_password = bool(re.search(r"://[^/@\s]+:[^/@\s]+@", word))
+        has_password = bool(re.search(r"://[^:/@\s]++:[^/@\s]++@", word))
         if has_password or is_secret(word.replace("_", ".")):
             found.append(
                 word.partition("=")[0] if "=" in word else "an address with a password" if has_password else word

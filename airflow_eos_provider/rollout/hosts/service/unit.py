@@ -56,7 +56,7 @@ PROPERTIES = (
 #: What ``DefaultTimeoutStartSec=`` and ``DefaultTimeoutStopSec=`` are unless set, seconds.
 _DEFAULT_TIMEOUT = 90.0
 
-_SPANS = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|min|h|d|w|month|y)\b")
+_SPANS = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)(us|ms|s|min|h|d|w|month|y)\b")
 _SECONDS = {
     "us": 1e-6,
     "ms": 1e-3,
@@ -69,13 +69,14 @@ _SECONDS = {
     "y": 31557600.0,
 }
 
-_COMMAND = re.compile(r"\{ path=(.*?) ; argv\[\]=(.*?) ; (?:ignore_errors|flags)=")
+#: The parts of a command as systemctl prints it: its path, its words, what follows them.
+_PATH, _WORDS, _REST = "{ path=", " ; argv[]=", re.compile(" ; (?:ignore_errors|flags)=")
 
 #: The form in which systemctl prints a file of variables.
 _FILE = re.compile(r"(.*?) \(ignore_errors=(?:yes|no)\)$")
 
 #: Sets variables in a unit's file.
-_ENVIRONMENT = re.compile(r"^\s*Environment\s*=(.*)$", re.MULTILINE)
+_ENVIRONMENT = re.compile(r"^[ \t]*Environment[ \t]*=(.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +217,7 @@ class Unit:
     @property
     def commands(self) -> tuple[tuple[str, ...], ...]:
         """The commands of ExecStart=; systemctl prints their words without quotes, so blanks in one divide it."""
-        return tuple(tuple(argv.split()) for _, argv in _COMMAND.findall(self._get("ExecStart")))
+        return tuple(tuple(argv.split()) for _, argv in _commands_in(self._get("ExecStart")))
 
     @property
     def main_started_at_boottime(self) -> float | None:
@@ -242,7 +243,7 @@ class Unit:
     @property
     def executes(self) -> tuple[str, ...]:
         """Everything that tells what a start of it executes, for a digest; no moment, no pid, no variable in it."""
-        commands = [_COMMAND.findall(self._get(name)) for name in ("ExecStartPre", "ExecStart")]
+        commands = [_commands_in(self._get(name)) for name in ("ExecStartPre", "ExecStart")]
         names = ("Id", "Type", "User", "Group", "WorkingDirectory", "Restart", "FragmentPath", "DropInPaths")
         return (*(f"{path} {argv}" for each in commands for path, argv in each), *(self._get(name) for name in names))
 
@@ -334,6 +335,20 @@ def seconds_of(span: str) -> float | None:
         return None
     found = _SPANS.findall(span)
     return sum(float(number) * _SECONDS[unit] for number, unit in found) if found else _DEFAULT_TIMEOUT
+
+
+def _commands_in(text: str) -> list[tuple[str, str]]:
+    """Path and words of each command, a line at a time and from left to right."""
+    found = []
+    for line in text.split("\n"):
+        begin = line.find(_PATH)
+        while begin >= 0 and (words := line.find(_WORDS, begin)) >= 0:
+            rest = _REST.search(line, words + len(_WORDS))
+            if rest is None:
+                break
+            found.append((line[begin + len(_PATH) : words], line[words + len(_WORDS) : rest.start()]))
+            begin = line.find(_PATH, rest.end())
+    return found
 
 
 def _unquoted(value: str) -> str:
