@@ -40,7 +40,7 @@ BY_PATH: Mapping[str, frozenset[str]] = {
     "system": frozenset({"airflow", "postgres"}),
     "system/test_demo.py": frozenset({"broker", "workers", "spark"}),
     "system/test_interval_dag.py": frozenset({"spark"}),
-    "upstream": frozenset({"broker", "workers"}),
+    "upstream": frozenset({"airflow", "broker", "postgres", "spark", "workers"}),
     "unit/test_packaging.py": frozenset({"wheel"}),
 }
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.read import LogRecord, read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.teardown import take_down
@@ -25,7 +26,7 @@ SECONDS = 90.0
 StartLab = Callable[..., Lab]
 
 #: Of this folder, what is no script.
-_NO_SCRIPTS = ("__init__", "__main__", "shown", "test_upstream")
+_NO_SCRIPTS = ("__init__", "__main__", "own_airflow", "own_spark", "shown", "test_upstream")
 
 
 def names() -> list[str]:
@@ -88,7 +89,8 @@ def offsets_topic(lab: Lab) -> str:
 
 def delivered(lab: Lab, topic: str) -> list[str]:
     """The values of a topic's committed records, in its order."""
-    return [(record.value or b"").decode() for record in read_to_end(lab.cluster().kafka, topic).records]
+    records = read_to_end(KafkaSettings.of(lab.bootstrap_servers), topic).records
+    return [(record.value or b"").decode() for record in records]
 
 
 def offsets(lab: Lab, topic: str, connector: str) -> list[LogRecord]:
