@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_eos_provider.data_text import LINE_CHARACTERS, code_span, counted, one_line
 from airflow_eos_provider.operators import shown_plan
+from airflow_eos_provider.operators.shown_plan import MOST_LINES
 
 if TYPE_CHECKING:
     from airflow_eos_provider.connect.topic_checks import TopicPlan
@@ -15,20 +16,14 @@ if TYPE_CHECKING:
     from airflow_eos_provider.offsets.verbs.plan import OffsetsPlan
     from airflow_eos_provider.rollout.plan.plan import Plan
 
-#: So many offsets are shown above the buttons; all of them are in the task's log.
-SHOWN_OFFSETS = 6
-
-#: So many lines of a fencing, or of changes of topics.
-SHOWN_LINES = 12
-
 
 @dataclass(frozen=True, slots=True)
 class Approvable:
     """A plan as it is put to a person.
 
     :param question: one line.
-    :param summary: lines of Markdown; for the buttons come below them, they do not grow with the plan, or are limited.
-    :param in_the_log: a sentence on what only the task's log has.
+    :param summary: lines of Markdown, above the buttons: of a roll a few, of any other plan all of it, up to a bound.
+    :param in_the_log: a sentence on what only the task's log has, or that there is no more.
     :param whole: the whole plan, for the log.
     """
 
@@ -65,13 +60,13 @@ def approvable(document: Mapping[str, Any]) -> Approvable:
 
 def of_shown(plan: shown_plan.ShownDocument) -> Approvable:
     """A plan that is made anew before it is carried out; all of it, for an approver has nothing else to go by."""
-    shown = [f"- {code_span(line.lstrip(), LINE_CHARACTERS)}" for line in plan.lines]
+    shown, in_the_log = _shown(plan.lines)
     return Approvable(
         hash=plan.hash,
         short_hash=plan.short_hash,
         question=f"{one_line(plan.question)} (plan {plan.short_hash})",
         summary=tuple(shown),
-        in_the_log="These are all its lines.",
+        in_the_log=in_the_log,
         whole="\n".join(plan.lines),
     )
 
@@ -93,9 +88,8 @@ def of_roll(plan: Plan) -> Approvable:
 
 def of_offsets(plan: OffsetsPlan) -> Approvable:
     """A change of a connector's source offsets."""
-    look = plan.look
-    shown = [f"{code_span(line.strip())}" for line in plan.lines()[1 + len(plan.steps()) :][:SHOWN_OFFSETS]]
-    more = len(plan.writes) - len(shown)
+    look, steps = plan.look, plan.steps()
+    shown, in_the_log = _shown(plan.lines()[1 + len(steps) :])
     return Approvable(
         hash=plan.hash,
         short_hash=plan.short_hash,
@@ -105,12 +99,11 @@ def of_offsets(plan: OffsetsPlan) -> Approvable:
             f"**{str(plan.verb).capitalize()} the source offsets of {code_span(look.connector)}** in group "
             f"{code_span(look.group_id)}: {counted(len(plan.writes), 'record')}.",
             "",
-            *(f"{number}. {one_line(step)}" for number, step in enumerate(plan.steps(), start=1)),
+            *(f"{number}. {one_line(step)}" for number, step in enumerate(steps, start=1)),
             "",
-            *(f"- {line}" for line in shown),
-            *([f"- and {more:,} more"] if more > 0 else []),
+            *shown,
         ),
-        in_the_log="Each offset, before and after, is in this task's log (tab Logs).",
+        in_the_log=in_the_log,
         whole="\n".join(plan.lines()),
     )
 
@@ -118,20 +111,14 @@ def of_offsets(plan: OffsetsPlan) -> Approvable:
 def of_fencing(plan: FencePlan) -> Approvable:
     """Fencing rounds."""
     lines = plan.lines()
-    shown = [f"- {code_span(line.strip())}" for line in lines[:SHOWN_LINES]]
-    more = len(lines) - len(shown)
+    shown, in_the_log = _shown(lines)
     return Approvable(
         hash=plan.hash,
         short_hash=plan.short_hash,
         question=f"Fence {counted(len(plan.rounds), 'connector')} of Kafka Connect group "
         f"{one_line(plan.group_id)}? (plan {plan.short_hash})",
-        summary=(
-            f"**Fence connectors of group {code_span(plan.group_id)}**:",
-            "",
-            *shown,
-            *([f"- and {more:,} more lines"] if more > 0 else []),
-        ),
-        in_the_log="What is done for each connector is in this task's log (tab Logs).",
+        summary=(f"**Fence connectors of group {code_span(plan.group_id)}**:", "", *shown),
+        in_the_log=in_the_log,
         whole="\n".join(lines),
     )
 
@@ -139,19 +126,25 @@ def of_fencing(plan: FencePlan) -> Approvable:
 def of_topics(plan: TopicPlan) -> Approvable:
     """Internal topics that are created or mended."""
     lines = plan.diff()
-    shown = [f"- {code_span(line)}" for line in lines[:SHOWN_LINES]]
-    more = len(lines) - len(shown)
+    shown, in_the_log = _shown(lines)
     return Approvable(
         hash=plan.hash,
         short_hash=plan.short_hash,
         question=f"Create or mend {counted(len(plan.changes), 'internal topic')} of Kafka Connect group "
         f"{one_line(plan.group_id)}? (plan {plan.short_hash})",
-        summary=(
-            f"**Create or mend internal topics of group {code_span(plan.group_id)}**:",
-            "",
-            *shown,
-            *([f"- and {more:,} more lines"] if more > 0 else []),
-        ),
-        in_the_log="All lines are in this task's log (tab Logs).",
+        summary=(f"**Create or mend internal topics of group {code_span(plan.group_id)}**:", "", *shown),
+        in_the_log=in_the_log,
         whole="\n".join(lines),
+    )
+
+
+def _shown(lines: Sequence[str]) -> tuple[list[str], str]:
+    """A plan's lines as a list in Markdown, as many as have room above the buttons; and a sentence on the rest."""
+    shown = [f"- {code_span(line.strip(), LINE_CHARACTERS)}" for line in lines[:MOST_LINES]]
+    more = len(lines) - len(shown)
+    if more <= 0:
+        return shown, "These are all its lines."
+    return (
+        [*shown, f"- and {counted(more, 'more line')}, **which are not shown here**"],
+        f"These are {MOST_LINES} of its {len(lines):,} lines; this task's log (tab Logs) has every one.",
     )

@@ -233,8 +233,10 @@ def asked_for(asked: Mapping[str, Any], plan_hash: str, clear_number: int) -> bo
 
 
 def approval_body(plan: Approvable, reason: str, requester: str | None = None, *, take_over: bool = False) -> str:
-    """What the person sees: the plan in a few lines, the whole hash; below all that, what others have given: who asks,
-    and why. The buttons come below this text, so it does not grow with the workers; the whole plan is in the log.
+    """What the person sees: the plan, the whole hash; below all that, what others have given: who asks, and why.
+
+    The buttons come below this text. A roll is shown in a few lines that do not grow with its workers; any other plan
+    in full up to a bound. The whole plan is in the log.
 
     It depends on nothing else, so the same plan shows the same text.
 

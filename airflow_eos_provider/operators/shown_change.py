@@ -10,16 +10,13 @@ from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.operators.approved import NOBODY_ASKED, actor_of, require_approved
 from airflow_eos_provider.operators.failures import no_retry_where_pointless
-from airflow_eos_provider.operators.shown_plan import ShownDocument
+from airflow_eos_provider.operators.shown_plan import MOST_LINES, ShownDocument
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 #: What such an operator has besides what its plan was asked with; to be added to its ``template_fields``.
 APPROVED_FIELDS = ("plan", "approval", "reason")
-
-#: All lines of such a plan are shown above the buttons of its approval, so there may not be more.
-MOST_LINES = 300
 
 
 class ShownPlanOperator(BaseOperator):

@@ -23,7 +23,7 @@ from airflow_eos_provider.operators import connect_rights
 from airflow_eos_provider.operators.approvable import approvable
 from airflow_eos_provider.operators.approval import approval_body
 from airflow_eos_provider.operators.connect_rights import ConnectRightsOperator, ConnectRightsPlanOperator
-from airflow_eos_provider.operators.shown_change import MOST_LINES
+from airflow_eos_provider.operators.shown_plan import MOST_LINES
 
 WRITER = [
     Acl("User:writer", operation, Resource.TRANSACTIONAL_ID, f"g-orders-{task}")
