@@ -217,6 +217,7 @@ INTERNALS: dict[str, Callable[[SparkSession, DataFrame], object]] = {
     "DataFrame._jdf.queryExecution().sparkPlan().collectLeaves": lambda _, frame: (
         frame._jdf.queryExecution().sparkPlan().collectLeaves().size()
     ),
+    "SparkContext.conf": lambda spark, _: spark.sparkContext._jsc.sc().conf().get("spark.speculation", "false"),
     "LiveListenerBus.waitUntilEmpty": lambda spark, _: (
         spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(10_000) or True
     ),

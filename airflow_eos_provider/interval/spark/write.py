@@ -602,7 +602,8 @@ def _last_words(text: str) -> str:
 
 def speculates(spark: SparkSession) -> bool:
     """Whether Spark may start copies of slow tasks."""
-    settings: Any = spark.conf if is_remote(spark) else spark.sparkContext.getConf()
+    # Not getConf(), which asks the JVM for each setting that there is.
+    settings: Any = spark.conf if is_remote(spark) else spark.sparkContext._jsc.sc().conf()
     return str(settings.get("spark.speculation", "false")).lower() == "true"
 
 
