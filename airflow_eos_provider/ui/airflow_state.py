@@ -5,10 +5,12 @@ Read from Airflow's database, which the API server has at hand, and only of DAGs
 
 from __future__ import annotations
 
-from collections import Counter
+import threading
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -162,8 +164,33 @@ def _runs_of(dag_ids: Sequence[str], session: Session) -> dict[Interval, DagRunS
     return found
 
 
+#: What is known of timetables, by the DAG and the hash of its version: a page asks again and again, Airflow takes a
+#: millisecond for each interval of a timetable, and longer to make a DAG of what it has stored.
+_schedules: OrderedDict[tuple[str, str], Schedule | None] = OrderedDict()
+_schedules_lock = threading.Lock()
+_MOST_SCHEDULES = 1_000
+
+#: So many gaps of one timetable are remembered.
+_MOST_GAPS = 20_000
+
+
 def _schedule_of(dag_id: str, session: Session) -> Schedule | None:
     """The intervals of a DAG's timetable; None if it has none of any width."""
+    newest = select(SerializedDagModel.dag_hash).where(SerializedDagModel.dag_id == dag_id)
+    key = (dag_id, session.scalar(newest.order_by(SerializedDagModel.created_at.desc()).limit(1)) or "")
+    with _schedules_lock:
+        if key in _schedules:
+            _schedules.move_to_end(key)
+            return _schedules[key]
+    found = _read_schedule(dag_id, session)
+    with _schedules_lock:
+        _schedules[key] = found
+        while len(_schedules) > _MOST_SCHEDULES:
+            _schedules.popitem(last=False)
+    return found
+
+
+def _read_schedule(dag_id: str, session: Session) -> Schedule | None:
     try:
         dag = SerializedDagModel.get_dag(dag_id, session=session)
     except Exception:  # another version's DAG, or a timetable of a plugin that is not here
@@ -171,7 +198,11 @@ def _schedule_of(dag_id: str, session: Session) -> Schedule | None:
     if dag is None or not dag.timetable.can_be_scheduled or dag.timetable.partitioned:
         return None
 
-    def between(start: datetime, end: datetime) -> Iterator[Interval]:
+    @lru_cache(_MOST_GAPS)
+    def between(start: datetime, end: datetime) -> tuple[Interval, ...]:
+        return tuple(intervals(start, end))
+
+    def intervals(start: datetime, end: datetime) -> Iterator[Interval]:
         for info in dag.iter_dagrun_infos_between(pendulum.instance(start), pendulum.instance(end)):
             interval = info.data_interval
             if interval is None or interval.start >= interval.end:
@@ -179,6 +210,8 @@ def _schedule_of(dag_id: str, session: Session) -> Schedule | None:
             if interval.end > end:
                 return
             yield Interval(interval.start, interval.end)
+            if interval.end == end:
+                return
 
     return between
 

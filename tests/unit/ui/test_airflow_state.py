@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
@@ -14,8 +16,10 @@ from airflow.models.serialized_dag import SerializedDagModel
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunTriggeredByType, DagRunType
+from sqlalchemy.orm import Session
 
 from airflow_eos_provider.interval.interval import Interval
+from airflow_eos_provider.ui import airflow_state
 from airflow_eos_provider.ui.airflow_state import approvals_of, dags_of
 from tests.page import auth_manager
 
@@ -100,6 +104,23 @@ def test_its_schedule_names_the_intervals_between_two_moments() -> None:
     assert list(schedule(FIRST + 3 * DAY, FIRST + 5 * DAY)) == [
         Interval(FIRST + number * DAY, FIRST + (number + 1) * DAY) for number in (3, 4)
     ]
+
+
+def test_a_dag_is_not_read_and_its_timetable_not_asked_again_at_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(airflow_state, "_schedules", OrderedDict())
+    read = list[str]()
+
+    def get_dag(dag_id: str, session: Session) -> Any:
+        read.append(dag_id)
+        return whole(dag_id, session=session)
+
+    whole = SerializedDagModel.get_dag
+    monkeypatch.setattr(SerializedDagModel, "get_dag", get_dag)
+    first, second = (dags_of("page-flights", "etl", ADMIN).schedule for _ in range(2))
+    assert first is second is not None
+    assert read == ["page_flights"]
+    gap = (FIRST + 3 * DAY, FIRST + 5 * DAY)
+    assert first(*gap) is first(*gap)
 
 
 def test_where_a_backfill_stands() -> None:
