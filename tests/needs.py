@@ -34,6 +34,7 @@ BY_PATH: Mapping[str, frozenset[str]] = {
     "integration/test_lab_machines.py": frozenset({"broker", "workers", "machines"}),
     "integration/test_lab_postgres.py": frozenset({"postgres"}),
     "integration/test_ssh_roll.py": frozenset({"airflow"}),
+    "integration/test_start_here.py": frozenset({"broker", "workers"}),
     "integration/test_systemd_host.py": frozenset({"machines"}),
     "integration/test_spark_cluster.py": frozenset({"spark"}),
     "integration/test_spark_connect.py": frozenset({"spark"}),

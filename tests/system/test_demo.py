@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from airflow_eos_provider.lab.airflow import AirflowLab, AirflowRecord, database
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ownership import own_processes
 from airflow_eos_provider.processes import from_pid_file
+from tests.reference import DOCS
 from tests.secret_search import (
     CommandLines,
     Found,
@@ -41,6 +43,17 @@ END_SECONDS = 900
 DAYS = 3
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(DEMO_SECONDS + 60)]
+
+
+#: What ``docs/start-here.md`` says that is seen, by its numbers, and the demo's parts of which each is seen.
+SAID = {
+    "1": ("lab", "load"),
+    "2": ("Airflow", "upgrade"),
+    "3": ("upgrade",),
+    "4": ("killed worker", "fencing", "offsets"),
+    "5": ("intervals",),
+    "6": ("end of the load", "comparison"),
+}
 
 
 def start_demo(folder: Path, *options: str) -> subprocess.Popen[bytes]:
@@ -116,6 +129,7 @@ def test_the_demo_holds_every_promise_shows_no_secret_and_leaves_nothing_running
     subprocess.run(down, check=True, timeout=END_SECONDS)
     report: dict[str, Any] = json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
+    require_what_start_here_says(report)
     assert report["ok"] is True
     assert all(report["checks"].values()), report["checks"]
     assert (report["upgrade"]["from"], report["upgrade"]["to"]) == ("disabled", "enabled")
@@ -146,6 +160,16 @@ def test_the_demo_holds_every_promise_shows_no_secret_and_leaves_nothing_running
     assert report["airflow"]["url"].startswith("http://127.0.0.1:")
     assert AirflowRecord.read(folder / "airflow") is not None  # so the next line has something to look for
     assert processes_of(folder) == []
+
+
+def require_what_start_here_says(report: dict[str, Any]) -> None:
+    """The demo has the parts that a fresh reader is told of, and the command that is read there starts it."""
+    page = (DOCS / "start-here.md").read_text(encoding="utf-8")
+    first = page.partition("## The first command")[2].partition("## The second command")[0]
+    assert "```\nuv run eos demo\n```" in first
+    assert re.findall(r"^(\d)\. ", first, re.MULTILINE) == list(SAID)
+    done = {part["name"] for part in report["parts"] if part["outcome"] == "done"}
+    assert {part for parts in SAID.values() for part in parts} <= done
 
 
 def require_no_secret(folder: Path, lab: Lab, found: Found) -> None:
