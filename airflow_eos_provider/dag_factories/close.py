@@ -32,7 +32,9 @@ stopped, workers stay in the modes that they have. Look at both before, on the p
 
 * Only to look: start a run and reject its plan.
 * Nothing is open: the run skips the rest.
-* A controller still carries it out: the run fails and names it. *Mark failed* on a roll's task stops a roll.
+* A roll is still carried out: it is asked to stop before its next action, for good, as `eos rollout abort` does.
+* A change is still carried out: the run fails and names it. Changes are short; start another run.
+* **Take over** asks nobody: who carries it out is fenced. It is for a controller that hangs.
 """
 
 

@@ -61,12 +61,17 @@ def request(
     :raises LeaseHeldError: another controller has just begun to carry it out.
     """
     with Session(cluster.kafka) as kafka:
-        return _request(kafka, cluster.group_id, wanted, journal, wait_seconds)
+        return request_within(kafka, cluster.group_id, wanted, journal, wait_seconds)
 
 
-def _request(
-    kafka: Session, group_id: str, wanted: Request, journal: Callable[[], Journal], wait_seconds: float
+def request_within(
+    kafka: Session,
+    group_id: str,
+    wanted: Request,
+    journal: Callable[[], Journal],
+    wait_seconds: float = ANSWER_SECONDS,
 ) -> Answer:
+    """:func:`request` within a session that is there already."""
     content = read_journal(kafka, group_id)
     content.require_understood(content.rollouts[wanted.rollout_id])
     _require_open(content.rollouts[wanted.rollout_id])

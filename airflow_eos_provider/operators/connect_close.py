@@ -24,8 +24,8 @@ class _CloseOperator(BaseOperator):
     """What both operators share.
 
     :param which: the id of the roll or change, or its beginning; empty: the only one that is open.
-    :param take_over: also one that a controller still carries out, which is fenced then; a template gives the words
-        ``True`` or ``False``.
+    :param take_over: fence a controller that carries it out, rather than ask its roll to stop; a template gives the
+        words ``True`` or ``False``.
     :param conn_id: a connection of type ``kafka_connect``.
     """
 
@@ -47,14 +47,14 @@ class _CloseOperator(BaseOperator):
 
 
 class ConnectClosePlanOperator(ShownPlanOperator, _CloseOperator):
-    """Plan to close what was left open. Nothing is changed.
+    """Plan to close what was left open, or to stop a roll for good that is carried out. Nothing is changed.
 
     Of a roll, the workers that are half done are asked whether they answer, for whoever approves.
 
     :returns: the plan, as :class:`~airflow_eos_provider.operators.shown_plan.ShownDocument` gives it.
     :raises AirflowSkipException: nothing of the group is open.
     :raises AirflowFailException: several are open, or another version has written it; with the reason.
-    :raises LeaseHeldError: a controller carries it out.
+    :raises LeaseHeldError: a controller carries a change out.
     """
 
     def shown(self, context: Context) -> ShownDocument:
@@ -75,12 +75,14 @@ class ConnectClosePlanOperator(ShownPlanOperator, _CloseOperator):
 class ConnectCloseOperator(ShownChangeOperator, _CloseOperator):
     """Close it as approved. It is never taken up again; no worker and no connector is touched.
 
+    A roll that is carried out stops before its next action, which is waited for.
+
     :param plan: the plan as :class:`ConnectClosePlanOperator` returns it. The other parameters are those it had.
     :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`; if given, its
         hash must be the plan's, and an approval without a result, as one that was marked as success, is none.
     :param reason: why, for the journal.
     :returns: ``closed`` (its id) and ``half_done``, the workers that have not passed their gate.
-    :raises AirflowFailException: it has gone on since it was planned, or is closed; nothing was closed then.
+    :raises AirflowFailException: it has gone on since it was planned, is closed, or does not stop; nothing was closed.
     """
 
     template_fields: Sequence[str] = (*_CloseOperator.template_fields, *APPROVED_FIELDS)
@@ -102,6 +104,7 @@ class ConnectCloseOperator(ShownChangeOperator, _CloseOperator):
                     kafka, cluster.group_id, actor=actor, reason=self.reason, report=self.report
                 ),
                 note=self.reason or "closed",
+                actor=actor,
                 take_over=is_true(self.take_over),
             )
         return {"closed": plan.name, "half_done": list(plan.half_done)}

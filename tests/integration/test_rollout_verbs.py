@@ -7,7 +7,9 @@ import re
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,10 +17,12 @@ import pytest
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.journal.journal import read_journal
+from airflow_eos_provider.journal.records import RolloutState
 from airflow_eos_provider.journal.topic import journal_topic, prepare_journal
 from airflow_eos_provider.kafka.clients import ClientErrors, quiet_producer
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions
+from airflow_eos_provider.operators.connect_close import ConnectCloseOperator, ConnectClosePlanOperator
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.integration.offsets_cluster import FILE_SOURCE
@@ -131,11 +135,22 @@ def test_a_roll_is_paused_resumed_and_taken_back_and_its_history_shows_it(lab: L
 
 
 @from_disabled
-def test_an_aborted_roll_stops_where_it_is_and_is_never_taken_up(lab: Lab, eos: Any) -> None:
+def test_a_roll_aborted_from_airflow_stops_where_it_is_and_is_never_taken_up(
+    lab: Lab, eos: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers = [{"url": url} for url in lab.connect_urls]
+    extra = {"bootstrap_servers": lab.bootstrap_servers, "group_id": lab.group_id, "workers": workers}
+    connection = json.dumps({"conn_type": "kafka_connect", "extra": extra})
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_CONNECT_DEFAULT", connection)
     first = eos.start("apply", eos.plan(Mode.PREPARING))
-    answer, errors = answer_in_the_first_restart(eos, first, "abort", "wrong cluster")
-    assert (first.returncode, answer["state"]) == (PAUSED, "aborted"), errors
+    closed, errors = closed_in_the_first_restart(eos, first)
+    assert first.returncode == PAUSED, errors
+    assert "asked for abort: wrong cluster" in errors
+    rollout = read_journal(lab.cluster().kafka, lab.group_id).rollouts[closed["closed"]]
+    assert rollout.state is RolloutState.ABORTED
     whole = once_whole(lab)
+    through = [worker.worker_id for worker in whole.workers if worker.mode.verdict.mode is Mode.PREPARING]
+    assert closed["half_done"] == through
     assert {worker.mode.verdict.mode for worker in whole.workers} == {Mode.DISABLED, Mode.PREPARING}
     before = pids(lab)
     assert "cannot be resumed" in eos.run("rollout", "resume", expect=REFUSED).stderr
@@ -207,6 +222,30 @@ def answer_in_the_first_restart(eos: Any, roll: Any, verb: str, reason: str) -> 
         assert asking.returncode == 0, errors
         _, progress = roll.communicate(timeout=300)
     return json.loads(output), progress
+
+
+def closed_in_the_first_restart(eos: Any, roll: Any) -> tuple[dict[str, Any], str]:
+    """The same by the DAG that closes what is open, without taking over.
+
+    :returns: the result of its last task, and the progress of the roll until its end.
+    """
+    lab = eos.lab
+    dag_run = SimpleNamespace(dag_id="connect_close", run_id="manual", triggering_user_name="ada")
+    context: Any = {"dag_run": dag_run}
+    with eos.line_in_log(roll, r"stopping pid"), ThreadPoolExecutor(1) as tasks:
+        with eos.suspended(roll):
+            plan = ConnectClosePlanOperator(task_id="plan").execute(context)
+            approval = {"plan_hash": plan["hash"], "approved_by": "grace"}
+            close = ConnectCloseOperator(task_id="close", plan=plan, approval=approval, reason="wrong cluster")
+            closing = tasks.submit(close.execute, context)
+            until(
+                lambda: read_journal(lab.cluster().kafka, lab.group_id).requests or closing.done(),
+                "the request to be on record",
+                seconds=150,
+            )
+        closed = closing.result(timeout=600)
+        _, progress = roll.communicate(timeout=300)
+    return closed, progress
 
 
 def no_other_change_begins(lab: Lab, eos: Any, rollout_id: str) -> None:

@@ -17,12 +17,15 @@ from airflow_eos_provider.journal.records import (
     JournalContent,
     Lease,
     Owner,
+    Request,
+    RequestKind,
     RolloutRecord,
     RolloutState,
     Step,
     StepStatus,
     Unreadable,
 )
+from airflow_eos_provider.journal.stop_requests import Answer
 
 CHANGE = ChangeRecord(
     "20260101-reset", "offsets reset", "c", {"hash": "h"}, RolloutState.PAUSED, 1.0, "write", ("stop",), actor="ada"
@@ -169,12 +172,88 @@ def test_what_was_closed_meanwhile_is_not_closed_again(journals: Journals, shown
     assert journals.ended == []
 
 
-def test_a_controller_that_works_is_left_alone_or_named_and_fenced(
+def test_a_change_or_another_roll_that_is_carried_out_is_left_alone(shown: Callable[..., Any]) -> None:
+    of_change = replace(LEASE, rollout_id=CHANGE.change_id)
+    of_another = replace(LEASE, rollout_id="20260103-preparing")
+    for content in (replace(OF_CHANGE, lease=of_change), replace(OF_ROLL, lease=of_another)):
+        with pytest.raises(LeaseHeldError, match="upgrade/run/roll"):
+            shown(content)
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch, journals: Journals) -> Callable[[RolloutState], list[Request]]:
+    """Stands in for the controller that a roll's request reaches; a real one: tests/integration/test_rollout_verbs.py.
+
+    :returns: comes to this state when it is asked, and gives what it was asked.
+    """
+
+    def answer_by(state: RolloutState) -> list[Request]:
+        asked = []
+
+        def request_within(kafka: Any, group_id: str, wanted: Request, journal: Any) -> Answer:
+            asked.append(wanted)
+            record = replace(ROLLOUT, state=state)
+            journals.content = replace(OF_ROLL, rollouts={ROLLOUT.rollout_id: record})
+            return Answer(wanted.rollout_id, wanted.kind, state, answered=not state.is_open)
+
+        monkeypatch.setattr(closing, "request_within", request_within)
+        return asked
+
+    return answer_by
+
+
+CARRIED_OUT = replace(OF_ROLL, lease=LEASE)
+
+
+def test_a_roll_that_is_carried_out_is_asked_to_stop_wherever_it_is_by_then(
+    journals: Journals, shown: Callable[..., Any], answers: Callable[[RolloutState], list[Request]]
+) -> None:
+    plan = shown(CARRIED_OUT)
+    assert "upgrade/run/roll for ada" in plan.lines()[-2]
+    assert "goes on until it is asked to stop" in plan.lines()[-2]
+    asked = answers(RolloutState.ABORTED)
+    further = {**STEPS, "w2:8083": Step("w2:8083", StepStatus.PASSED, 3.0)}
+    elsewhere = replace(LEASE, owner=Owner.deferred_task("upgrade/run/roll_enabled"))
+    journals.content = replace(CARRIED_OUT, steps={ROLLOUT.rollout_id: further}, lease=elsewhere)
+    closed = close_it(journals, plan.hash, actor="grace")
+    (request,) = asked
+    assert (request.kind, request.actor, request.reason) == (RequestKind.ABORT, "grace", "not wanted")
+    assert (closed.record.state, closed.half_done) == (RolloutState.ABORTED, ("w2:8083",))
+    assert (journals.ended, journals.taken_over) == ([], None)  # its own controller has ended it
+
+
+@pytest.mark.parametrize(
+    ("state", "words"), [(RolloutState.RUNNING, "has not answered"), (RolloutState.DONE, "it came to its end before")]
+)
+def test_a_roll_that_does_not_stop_is_not_said_to_be_closed(
+    journals: Journals,
+    shown: Callable[..., Any],
+    answers: Callable[[RolloutState], list[Request]],
+    state: RolloutState,
+    words: str,
+) -> None:
+    plan = shown(CARRIED_OUT)
+    answers(state)
+    with pytest.raises(RefusedError, match=words):
+        close_it(journals, plan.hash)
+    assert journals.ended == []
+
+
+def test_a_roll_that_nobody_carries_out_any_more_is_shown_again_before_it_is_closed(
+    journals: Journals, shown: Callable[..., Any], answers: Callable[[RolloutState], list[Request]]
+) -> None:
+    plan = shown(CARRIED_OUT)
+    asked = answers(RolloutState.ABORTED)
+    journals.content = OF_ROLL
+    with pytest.raises(PlanMovedError):
+        close_it(journals, plan.hash)
+    assert (asked, journals.ended) == ([], [])
+
+
+def test_a_controller_that_is_taken_over_from_is_named_and_fenced(
     journals: Journals, shown: Callable[..., Any]
 ) -> None:
     carried_out = replace(OF_ROLL, lease=LEASE)
-    with pytest.raises(LeaseHeldError, match="upgrade/run/roll"):
-        shown(carried_out)
     plan = shown(carried_out, take_over=True)
     assert "upgrade/run/roll for ada" in plan.lines()[-1]
     assert "is fenced, though its lease still runs" in plan.lines()[-1]
