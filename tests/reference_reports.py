@@ -62,8 +62,8 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     "eos changes list": [("[].", "cli/changes.py:list_")],
     "eos changes abandon": [("", "cli/changes.py:abandon_")],
     "eos fence": [
-        ("", "cli/fence.py:to_document"),
-        ("connectors[].ids[].", "cli/fence.py:_id_document"),
+        ("", "offsets/fencing/documents.py:fence_document"),
+        ("connectors[].ids[].", "offsets/fencing/documents.py:_id_document"),
         ("afterwards: [].", "offsets/fencing/round.py:RoundReport.to_dict"),
     ],
     "eos transactions list": [_KNOWN_ID],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -30,6 +30,7 @@ from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.journal.change import change_journal
+from airflow_eos_provider.offsets.fencing.documents import fence_document
 from airflow_eos_provider.offsets.fencing.look import ConnectorLook, FenceId, FenceLook
 from airflow_eos_provider.offsets.fencing.plan import Decision, FencePlan
 from airflow_eos_provider.offsets.fencing.round import WAIT_SECONDS, Fencer, RoundReport, combined_problem
@@ -106,7 +107,7 @@ def _print(
     *,
     as_json: bool,
 ) -> None:
-    document = to_document(seen, decision, unfinished)
+    document = fence_document(seen, decision, unfinished)
     names = [round_.connector for round_ in decision.plan.rounds]
     if print_document(document, names, output, as_json=as_json):
         return
@@ -125,55 +126,6 @@ def apply_command(names: Sequence[str], cluster: Path | None, plan: FencePlan, *
     """The command that carries a plan out, with what this one was given."""
     words = ["eos", "fence", *names, *(["--pending"] if pending else []), "--hash", plan.short_hash]
     return shlex.join([*words, *(["--cluster", str(cluster)] if cluster is not None else [])])
-
-
-def to_document(seen: FenceLook, decision: Decision, unfinished: FencePlan | None = None) -> dict[str, Any]:
-    """A look and its plan as JSON. Scripts rely on the names."""
-    rounds = {round_.connector: round_ for round_ in decision.rounds}
-    return {
-        "group_id": seen.group_id,
-        "kafka_cluster_id": seen.kafka_cluster_id,
-        "at": seen.at,
-        "workers_enabled": dict(seen.enabled),
-        "unused": decision.unused or None,
-        "connectors": [
-            {
-                "connector": each.name,
-                "target_state": each.state.target_state,
-                "pending_fencing": each.state.pending_fencing,
-                "task_count_record": each.state.task_count_record,
-                "task_count_record_offset": each.state.task_count_record_offset,
-                "tasks": each.state.task_count,
-                "task_configs_offset": each.state.commit_offset,
-                "why": rounds[each.name].why,
-                "fence": list(rounds[each.name].fence),
-                "restart": list(rounds[each.name].restart),
-                "running": list(rounds[each.name].running),
-                "awaits_record": rounds[each.name].awaits_record,
-                "ids": [_id_document(one) for one in each.ids],
-            }
-            for each in seen.connectors
-            if each.name in rounds
-        ],
-        "nothing_to_do": decision.plan.nothing_to_do,
-        "hash": None if decision.plan.nothing_to_do else decision.plan.hash,
-        "unfinished": unfinished and unfinished.hash,
-    }
-
-
-def _id_document(one: FenceId) -> dict[str, Any]:
-    known = one.known
-    return {
-        "id": one.transactional_id,
-        "task": one.number,
-        "state": str(known.state) if known else None,
-        "producer_id": known.producer_id if known else None,
-        "producer_epoch": known.producer_epoch if known else None,
-        "timeout_ms": known.timeout_ms if known else None,
-        "open_since_ms": known.started_at_ms if known else None,
-        "partitions": [f"{topic}-{partition}" for topic, partition in known.partitions] if known else [],
-        "held": one.held,
-    }
 
 
 def show(seen: FenceLook, decision: Decision, command: str, *, wide: bool) -> None:

@@ -38,6 +38,7 @@ from airflow_eos_provider.kafka.transactions import TransactionDescription, Tran
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.offsets.fencing.plan import FencePlan
 from airflow_eos_provider.offsets.fencing.round import Fencer, RoundReport
+from airflow_eos_provider.ui.fencing import look_at_fencing
 from tests.integration.named_listener import NamedListener
 from tests.integration.offsets_cluster import killed
 from tests.waiting import until
@@ -303,7 +304,12 @@ def test_a_zombie_is_fenced_and_the_task_that_it_stood_in_for_goes_on(lab: Lab) 
     assert plan is not None
     everything = json.loads(_eos(lab, "fence", "--json")[0])  # not named, so the task that runs is left alone
     assert everything["nothing_to_do"] is True
-    assert "left alone" in next(c["why"] for c in everything["connectors"] if c["connector"] == IDLE)
+    (printed,) = (each for each in everything["connectors"] if each["connector"] == IDLE)
+    assert "left alone" in printed["why"]
+    page = look_at_fencing(lab.cluster())
+    assert page.head["nothing_to_do"] is True
+    assert [each for each in page.connectors.items if each["connector"] == IDLE] == [printed]
+    assert printed["ids"][0]["producer_epoch"] is not None
 
     _reconfigure(lab, "1000")
     assert "does not fit any more" in _eos(lab, "fence", IDLE, "--hash", plan[1], expect=3)[1]

@@ -86,7 +86,7 @@ def test_cards_come_at_once_and_a_dead_cluster_holds_nobody_up(page: TestClient)
 
 
 def test_connectors_tasks_and_transactions_are_lists(page: TestClient) -> None:
-    for what in ("connectors", "tasks", "transactions", "rolls"):
+    for what in ("connectors", "tasks", "transactions", "rolls", "fencing"):
         found = until(page, f"/api/clusters/prod/{what}", is_looked_at)
         assert (found["errors"], found["page"], found["page_size"]) == ([], 1, 50)
         assert len(found["items"]) == found["found"] == found["total"]

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from airflow_eos_provider.cli import fence
-from airflow_eos_provider.cli.fence import apply_command, show, to_document
+from airflow_eos_provider.cli.fence import apply_command, show
 from airflow_eos_provider.connect.config_topic import ConnectorConfigState, TaskCountRecord, TaskSet
 from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionDescription
+from airflow_eos_provider.offsets.fencing.documents import fence_document
 from airflow_eos_provider.offsets.fencing.look import ConnectorLook, FenceId, FenceLook
 from airflow_eos_provider.offsets.fencing.plan import decide
 from airflow_eos_provider.terminal import DataConsole
@@ -73,7 +74,7 @@ def test_workers_below_enabled_have_nothing_to_fence_and_that_is_said(capsys: py
 
 def test_the_document_has_every_id_and_no_configuration() -> None:
     seen = look()
-    document = to_document(seen, decide(seen))
+    document = fence_document(seen, decide(seen))
     (one,) = document["connectors"]
     assert [each["task"] for each in one["ids"] if each["held"]] == [5]
     assert len(one["ids"]) == IDS
