@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import cycle
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import Receive, Scope, Send
 
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.ui.plugin import URL_PREFIX, ExactlyOnceApp
@@ -15,13 +17,29 @@ from tests.page import auth_manager
 from tests.waiting import until
 
 
+class InTurn:
+    """Applications that answer in turn, as processes of one API server may: each has looks of its own.
+
+    :param number: how many.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._next = cycle([ExactlyOnceApp() for _ in range(number)])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await next(self._next)(scope, receive, send)
+
+
 @contextmanager
-def page_server() -> Iterator[str]:
-    """:returns: the page's address."""
+def page_server(processes: int = 1) -> Iterator[str]:
+    """The page, answered by so many applications in turn.
+
+    :returns: its address.
+    """
     auth_manager()
     (port,) = free_ports(1)
     site = FastAPI()
-    site.mount(URL_PREFIX, ExactlyOnceApp())
+    site.mount(URL_PREFIX, InTurn(processes))
     server = uvicorn.Server(uvicorn.Config(site, host="127.0.0.1", port=port, log_level="error"))
     thread = threading.Thread(target=server.run, name="page", daemon=True)
     thread.start()

@@ -179,7 +179,7 @@ class Step:
         where that is not known. It identifies the restart, whichever clock has written the rest.
     :param appended_at_ms: the broker's time of this record, milliseconds since the epoch; not in the record itself.
     :param conditions_after: by condition of its gate, after how many seconds from the announced restart it came true
-        and stayed so. Empty before the gate has passed, and in records of versions that did not keep it.
+        and stayed so; of a gate that is waited for, so far. Empty in records of versions that did not keep it.
     :param extra: fields that another version has written, to be written back.
     """
 

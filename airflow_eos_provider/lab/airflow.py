@@ -121,6 +121,7 @@ class AirflowOptions:
     :param connections: JSON by connection id; may hold secrets.
     :param environment: further variables.
     :param components: of :data:`COMPONENTS` those that are started; pages and REST API need the ``api-server`` alone.
+    :param path: of its address, as behind a proxy that serves more: ``/tools/air``.
     :param limits: how long the database's migration, and then the components, are waited for.
     """
 
@@ -130,6 +131,7 @@ class AirflowOptions:
     connections: Mapping[str, str] = field(default_factory=dict, repr=False)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     components: Sequence[str] = COMPONENTS
+    path: str = ""
     limits: StartupLimits = STARTUP_LIMITS
 
 
@@ -173,7 +175,7 @@ class AirflowLab:
         folder.mkdir(parents=True, exist_ok=True)
         cls.clear(folder)
         port, worker_log_port, trigger_log_port = free_ports(3)
-        record = AirflowRecord(marker=secrets.token_hex(16), url=f"http://127.0.0.1:{port}")
+        record = AirflowRecord(marker=secrets.token_hex(16), url=f"http://127.0.0.1:{port}{options.path}")
         record.write(folder)
         lab = cls(folder, record)
         lab._write_password()
@@ -239,7 +241,6 @@ class AirflowLab:
     def _environment(
         self, options: AirflowOptions, port: int, worker_log_port: int, trigger_log_port: int
     ) -> dict[str, str]:
-        url = f"http://127.0.0.1:{port}"
         binaries = str(Path(sys.executable).parent)
         return {
             "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
@@ -250,12 +251,12 @@ class AirflowLab:
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.password_file),
-            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
             # One process per task that runs at once; the demo runs one.
             "AIRFLOW__CORE__PARALLELISM": "4",
             "AIRFLOW__API__HOST": "127.0.0.1",
             "AIRFLOW__API__PORT": str(port),
-            "AIRFLOW__API__BASE_URL": url,
+            "AIRFLOW__API__BASE_URL": self.url,
             "AIRFLOW__API__WORKERS": "1",
             # New and changed files are looked for, and parsed at once; others need not be parsed every half minute.
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",

@@ -47,14 +47,15 @@ class ExactlyOncePlugin(AirflowPlugin):
     fastapi_apps: list[dict[str, Any]] = [  # noqa: RUF012  Airflow's own declaration
         {"app": ExactlyOnceApp(), "url_prefix": URL_PREFIX, "name": "Exactly once"}
     ]
+    #: Its addresses are relative: Airflow's pages name their base, which has the path of ``[api] base_url``.
     external_views: list[dict[str, Any]] = [  # noqa: RUF012
         {
             "name": "Exactly once",
-            "href": f"{URL_PREFIX}/",
+            "href": f"{URL_PREFIX[1:]}/",
             "destination": "nav",
             "url_route": "exactly-once",
             "category": "browse",
-            "icon": f"{URL_PREFIX}/icon.svg",
-            "icon_dark_mode": f"{URL_PREFIX}/icon-dark.svg",
+            "icon": f"{URL_PREFIX[1:]}/icon.svg",
+            "icon_dark_mode": f"{URL_PREFIX[1:]}/icon-dark.svg",
         }
     ]

@@ -38,6 +38,9 @@ _SPANS = {
 #: What comes after a restart that was carried out. After any other record the worker may never have been stopped.
 _RESTARTED = (StepStatus.RESTARTED, StepStatus.FAILED)
 
+#: A step's evidence is of conditions that hold; otherwise of what has failed.
+_HOLDING = (StepStatus.RESTARTED, StepStatus.PASSED)
+
 #: What a record of a step says has happened.
 _MOMENTS = {
     StepStatus.INTENT: "announced",
@@ -152,9 +155,9 @@ def _lane(worker_id: str, roll: Rollout, steps: Sequence[Step]) -> dict[str, Any
     """What has happened to one worker, in the order of the log."""
     prediction = next((each for each in roll.plan.task_downtime if each.worker_id == worker_id), None)
     last = roll.steps.get(worker_id)
-    passed = [step for step in steps if step.status is StepStatus.PASSED]
-    conditions = last.evidence if last else ()
-    spans = _spans(steps, is_live=roll.lease is not None)
+    turns = _turns(steps)
+    passed = [step for step in turns if step.status is StepStatus.PASSED]
+    spans = _spans(turns, is_live=roll.lease is not None)
     return {
         "worker": worker_id,
         "predicted": prediction
@@ -167,9 +170,28 @@ def _lane(worker_id: str, roll: Rollout, steps: Sequence[Step]) -> dict[str, Any
         "restart_seconds": _length(spans, "restarting"),
         "gate_seconds": _length(spans, "gate"),
         "spans": spans,
-        "moments": [{"at": _at(step), "what": _MOMENTS[step.status], "note": ""} for step in steps],
-        "conditions": [{"at": last and _true_at(last, text), "text": text} for text in conditions],
+        "moments": [{"at": _at(step), "what": _MOMENTS[step.status], "note": ""} for step in turns],
+        "conditions": [] if last is None else _conditions(last),
     }
+
+
+def _conditions(step: Step) -> list[dict[str, Any]]:
+    """What is known of the gate: the conditions that hold, or why the worker has failed."""
+    holds = step.status in _HOLDING
+    return [{"at": _true_at(step, text) if holds else None, "text": text, "holds": holds} for text in step.evidence]
+
+
+def _turns(steps: Iterable[Step]) -> list[Step]:
+    """Without what only says which further conditions of a gate hold."""
+    found = list[Step]()
+    for step in steps:
+        if not (found and step.status is StepStatus.RESTARTED and _is_of_one_restart(found[-1], step)):
+            found.append(step)
+    return found
+
+
+def _is_of_one_restart(one: Step, other: Step) -> bool:
+    return (one.worker_id, one.status, one.restart_id) == (other.worker_id, other.status, other.restart_id)
 
 
 def _spans(steps: Sequence[Step], *, is_live: bool) -> list[dict[str, Any]]:
@@ -207,7 +229,7 @@ def _journal(roll: Rollout, past: Past) -> list[dict[str, Any]]:
     steps = [
         {"at": _at(one), "kind": "step", "worker": one.worker_id, "what": str(one.status), "who": "", "why": ""}
         | {"note": "", "evidence": list(one.evidence)}
-        for one in past.steps or roll.steps.values()
+        for one in _turns(past.steps or roll.steps.values())
     ]
     leases = [
         {"at": one.appended_at_ms / 1000, "kind": "lease", "worker": "", "what": one.step, "who": one.actor, "why": ""}

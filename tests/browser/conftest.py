@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,9 +47,14 @@ class Site:
     airflow: AirflowLab
 
     @property
+    def root(self) -> str:
+        """Airflow's address."""
+        return self.airflow.url
+
+    @property
     def url(self) -> str:
         """The page's address, without Airflow around it."""
-        return f"{self.airflow.url}{URL_PREFIX}/"
+        return f"{self.root}{URL_PREFIX}/"
 
     def password(self, user: str) -> str:
         return str(json.loads(self.airflow.password_file.read_text(encoding="utf-8"))[user])
@@ -56,7 +62,7 @@ class Site:
     def token(self, user: str) -> str:
         """What a user is signed in with."""
         login = {"username": user, "password": self.password(user)}
-        answer = httpx.post(f"{self.airflow.url}/auth/token", json=login, timeout=LONG)
+        answer = httpx.post(f"{self.root}/auth/token", json=login, timeout=LONG)
         answer.raise_for_status()
         return str(answer.json()["access_token"])
 
@@ -79,9 +85,18 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """The server of Airflow's pages alone: the page asks nothing of the other components."""
+    with airflow_site(postgres, tmp_path_factory.mktemp("page")) as site:
+        yield site
+
+
+@contextmanager
+def airflow_site(postgres: Postgres, folder: Path, *, path: str = "", processes: int = 1) -> Iterator[Site]:
+    """The server of Airflow's pages alone: the page asks nothing of the other components.
+
+    :param path: of Airflow's address.
+    :param processes: of that server.
+    """
     need_chromium()
-    folder = tmp_path_factory.mktemp("page")
     (dags := folder / "dags").mkdir()
     airflow = AirflowLab.start(
         AirflowOptions(
@@ -89,8 +104,12 @@ def site(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             dags_folder=dags,
             postgres=postgres,
             connections={"unnamed": json.dumps({"conn_type": "kafka_connect", "extra": _extra(HOSTILE)})},
-            environment={"AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{role}:{role}" for role in ROLES)},
+            environment={
+                "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{role}:{role}" for role in ROLES),
+                "AIRFLOW__API__WORKERS": str(processes),
+            },
             components=("api-server",),
+            path=path,
         )
     )
     try:
@@ -149,7 +168,7 @@ class Visit:
             self.problems.append(f"console: {message.text} ({place})")
 
     def _on_request(self, url: str) -> None:
-        if not url.startswith((self.site.airflow.url, "data:", "blob:", "about:")):
+        if not url.startswith((self.site.root, "data:", "blob:", "about:")):
             self.problems.append(f"foreign request: {url}")
 
     def _on_response(self, response: Response) -> None:
@@ -168,7 +187,7 @@ class Visit:
 
     def inside(self, view: str = "") -> FrameLocator:
         """A view inside Airflow, by the address that its address bar shows."""
-        self.page.goto(f"{self.site.airflow.url}/plugin{URL_PREFIX}{view}", wait_until="commit")
+        self.page.goto(f"{self.site.root}/plugin{URL_PREFIX}{view}", wait_until="commit")
         return self.frame
 
     @property
@@ -194,7 +213,7 @@ class Visitors:
         )
         context.set_default_timeout(LONG_MS)
         if user is not None:
-            context.add_cookies([{"name": "_token", "value": self.site.token(user), "url": self.site.airflow.url}])
+            context.add_cookies([{"name": "_token", "value": self.site.token(user), "url": self.site.root}])
         visit = Visit(self.site, context, context.new_page())
         self.visits.append(visit)
         visit.watch()

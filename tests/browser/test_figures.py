@@ -1,7 +1,6 @@
 """What the page shows of real clusters, in a real browser, beside what ``eos`` prints of them.
 
-The application is the real one, with Airflow's auth manager, on a port of this process; ``test_page.py`` has it in a
-real Airflow. ``EOS_PICTURES=docs/pictures`` has the pictures of the documents made anew.
+``EOS_PICTURES=docs/pictures`` has the pictures of the documents made anew.
 """
 
 from __future__ import annotations
@@ -10,15 +9,13 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, expect
 
 from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, read_worker_files
 from airflow_eos_provider.connect.mode import Mode
@@ -35,11 +32,10 @@ from airflow_eos_provider.offsets.verbs.changes import Wanted
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.settings import RolloutSettings
-from tests.browser.conftest import CANARY, HOSTILE, LONG, LONG_MS, Visit, Visitors, axe
+from tests.browser.cluster_site import ClusterSite, card, cell, cluster_site, fact, rows, title
+from tests.browser.conftest import CANARY, HOSTILE, LONG_MS, Visit, Visitors, axe
 from tests.chromium import need_chromium
 from tests.faults.local_runner import plan_files, write_slices
-from tests.forked import COLUMNS, FORKS
-from tests.page import token_of
 from tests.page_server import page_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -80,40 +76,8 @@ VIEWS = {
 }
 
 
-@dataclass(frozen=True)
-class Site:
-    """The page with a connection to a real cluster, ``production``.
-
-    :ivar airflow: has the address of what is around the page, which is nothing here.
-    :ivar folder: where commands are run.
-    """
-
-    url: str
-    lab: Lab
-    folder: Path
-
-    @property
-    def airflow(self) -> SimpleNamespace:
-        return SimpleNamespace(url=self.url)
-
-    def token(self, user: str) -> str:
-        """What a user is signed in with."""
-        return token_of(user)
-
-    def eos(self, *arguments: str) -> Any:
-        """What ``eos … --json`` prints of the real cluster."""
-        done = FORKS.run(
-            "airflow_eos_provider.cli",
-            (*arguments, "--json"),
-            folder=self.folder,
-            environment={**os.environ, "COLUMNS": COLUMNS, "EOS_CLUSTER": str(self.lab.cluster_file)},
-            seconds=LONG,
-        )
-        return json.loads(done.stdout)
-
-
 @pytest.fixture(scope="module")
-def site(lab_factory: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(lab_factory: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSite]:
     need_chromium()
     folder = tmp_path_factory.mktemp("page")
     lab = lab_factory(LabOptions(name="page", workers=2, mode=Mode.PREPARING, rebalance_delay_ms=500))
@@ -122,16 +86,8 @@ def site(lab_factory: Callable[..., Lab], tmp_path_factory: pytest.TempPathFacto
     _leave_offsets(lab)
     with Controller(lab.cluster(), settings=SETTINGS, actor=ACTOR, reason=REASON) as controller:
         controller.apply(controller.plan(Mode.ENABLED))
-    described = {
-        "conn_type": "kafka_connect",
-        "login": "connect",
-        "password": CANARY,
-        "extra": {"cluster_file": str(lab.cluster_file)},
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AIRFLOW_CONN_PRODUCTION", json.dumps(described))
-        with page_server() as url:
-            yield Site(url, lab, folder)
+    with cluster_site(lab, folder) as site:
+        yield site
 
 
 def _create_connectors(lab: Lab) -> None:
@@ -179,28 +135,7 @@ def _leave_offsets(lab: Lab) -> None:
         offsets.apply(offsets.plan(OffsetsRequest(Verb.ALTER, GONE, wanted=wanted)), journal)
 
 
-def card(place: Page, connection: str) -> Locator:
-    return place.get_by_role("article", name=connection, exact=True)
-
-
-def fact(place: Locator | Page, name: str) -> Locator:
-    """What is said beside a name."""
-    return place.locator(f".facts > div:has(> dt:text-is('{name}')) > dd")
-
-
-def rows(place: Page, table: str) -> Locator:
-    return place.get_by_role("table", name=table).locator("tbody tr")
-
-
-def cell(row: Locator, column: str) -> Locator:
-    return row.locator(f"td[data-label='{column}']")
-
-
-def title(place: Page) -> Locator:
-    return place.get_by_role("heading", level=1)
-
-
-def test_a_card_shows_what_status_prints(visit: Visit, site: Site) -> None:
+def test_a_card_shows_what_status_prints(visit: Visit, site: ClusterSite) -> None:
     status = site.eos("status")
     page = visit.alone("#/clusters")
     production = card(page, "production")
@@ -220,7 +155,7 @@ def test_a_card_shows_what_status_prints(visit: Visit, site: Site) -> None:
     expect(production.locator(".age")).to_contain_text("ago")
 
 
-def test_an_overview_names_each_worker_with_its_evidence(visit: Visit, site: Site) -> None:
+def test_an_overview_names_each_worker_with_its_evidence(visit: Visit, site: ClusterSite) -> None:
     status = site.eos("status")
     page = visit.alone("#/clusters/production")
     expect(rows(page, "Workers of the group")).to_have_count(len(status["workers"]))
@@ -235,7 +170,9 @@ def test_an_overview_names_each_worker_with_its_evidence(visit: Visit, site: Sit
             expect(fact(evidence, name)).to_contain_text(worker[source]["detail"])
 
 
-def test_connectors_and_tasks_are_what_status_prints_and_a_hostile_name_is_text(visit: Visit, site: Site) -> None:
+def test_connectors_and_tasks_are_what_status_prints_and_a_hostile_name_is_text(
+    visit: Visit, site: ClusterSite
+) -> None:
     connectors = {each["connector"]: each for each in site.eos("status")["connectors"]}
     assert connectors.keys() == {*CONNECTORS, HOSTILE}
     page = visit.alone("#/clusters/production/connectors")
@@ -263,7 +200,9 @@ def test_connectors_and_tasks_are_what_status_prints_and_a_hostile_name_is_text(
         expect(cell(row, "State")).to_contain_text("RUNNING")
 
 
-def test_offsets_are_what_the_command_prints_paged_searched_and_without_secrets(visit: Visit, site: Site) -> None:
+def test_offsets_are_what_the_command_prints_paged_searched_and_without_secrets(
+    visit: Visit, site: ClusterSite
+) -> None:
     page = visit.alone("#/clusters/production/offsets")
     expect(rows(page, "Source offsets")).to_have_count(len(CONNECTORS))
     for name in CONNECTORS:
@@ -290,7 +229,7 @@ def test_offsets_are_what_the_command_prints_paged_searched_and_without_secrets(
     expect(page.locator(".empty")).to_contain_text("No offset matches")
 
 
-def test_transactions_topics_and_rights_are_what_the_commands_print(visit: Visit, site: Site) -> None:
+def test_transactions_topics_and_rights_are_what_the_commands_print(visit: Visit, site: ClusterSite) -> None:
     page = visit.alone("#/clusters/production/transactions")
     ids = site.eos("transactions", "list")
     expect(rows(page, "Transactional ids")).to_have_count(len(ids))
@@ -313,7 +252,7 @@ def test_transactions_topics_and_rights_are_what_the_commands_print(visit: Visit
     expect(rows(page, "Rights that exactly-once needs").first).to_contain_text("TransactionalId")
 
 
-def test_history_and_roll_are_what_the_journal_has(visit: Visit, site: Site) -> None:
+def test_history_and_roll_are_what_the_journal_has(visit: Visit, site: ClusterSite) -> None:
     roll = site.eos("rollout", "show")
     (change,) = site.eos("changes", "list")
     page = visit.alone("#/clusters/production/history")
@@ -345,7 +284,9 @@ def test_history_and_roll_are_what_the_journal_has(visit: Visit, site: Site) -> 
     expect(page.locator("pre.plan")).to_contain_text("exactly.once.source.support=enabled")
 
 
-def test_intervals_are_what_the_command_prints_and_the_arrow_keys_walk_through_them(visit: Visit, site: Site) -> None:
+def test_intervals_are_what_the_command_prints_and_the_arrow_keys_walk_through_them(
+    visit: Visit, site: ClusterSite
+) -> None:
     runs = site.eos("intervals", "list", "--group", PIPELINE_GROUP, "--pipeline", PIPELINE)["runs"]
     page = visit.alone("#/intervals")
     row = rows(page, "Pipelines").filter(has_text="production")
@@ -382,6 +323,33 @@ def test_every_view_fits_the_screen_can_be_used_by_everybody_and_keeps_secrets(
         assert not violations, f"{name}, {theme}, {size}: {json.dumps(violations, indent=1)}"
 
 
+def test_what_one_process_has_shown_is_not_taken_away_by_another_that_has_not_looked(
+    site: ClusterSite, browser: Browser
+) -> None:
+    """Of an API server with two processes each looks by itself, and here they answer in turn."""
+    with page_server(processes=2) as url:
+        visit = Visitors(replace(site, url=url), browser).visit()
+        page = visit.alone("#/clusters")
+        expect(fact(card(page, "production"), "Drift")).to_contain_text("none")
+        page.evaluate(
+            """() => {
+                window.less = [];
+                const look = () => {
+                    const shown = document.querySelector("article")?.textContent ?? "no card";
+                    if (!shown.includes("workers") || shown.includes("looking …")) window.less.push(shown);
+                };
+                const all = { subtree: true, childList: true, characterData: true };
+                new MutationObserver(look).observe(document.body, all);
+            }"""
+        )
+        for _ in range(6):
+            with page.expect_response(lambda response: response.url.endswith("/api/clusters")):
+                pass
+        assert page.evaluate("window.less") == []
+        visit.context.close()
+    assert visit.problems == []
+
+
 PICTURES = {
     "clusters": ("wide", "#/clusters", "preparing → enabled"),
     "connectors": ("wide", "#/clusters/production/connectors?state=RUNNING", "RUNNING"),
@@ -397,6 +365,7 @@ def test_pictures_of_the_documents_are_of_the_page_as_it_is(visitors: Visitors, 
     page = visitors.visit(size).alone(view)
     expect(page.locator("main")).to_contain_text(shown)
     expect(page.locator(".age:visible").first).to_contain_text("ago")
+    expect(page.locator(".age.old")).to_have_count(0)
     for chart in page.locator(".chart > div").all():
         expect(chart).to_have_attribute("data-drawn", "true")
     folder = Path(os.environ.get("EOS_PICTURES") or tmp_path)

@@ -75,7 +75,7 @@ def title(place: FrameLocator | Page) -> Locator:
 
 def test_who_signs_in_finds_the_page_in_airflows_navigation(visitors: Visitors, site: Site) -> None:
     page = visitors.visit(user=None).page
-    page.goto(site.airflow.url)
+    page.goto(site.root)
     page.get_by_label("Username").fill("op")
     page.get_by_label("Password").fill(site.password("op"))
     page.get_by_role("button", name="Sign in").click()

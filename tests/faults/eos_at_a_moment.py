@@ -87,7 +87,8 @@ def hook(moments: Moments) -> None:
     }
 
     def recorded(_journal: Journal, step: Step) -> None:
-        moments.come(steps[step.status])
+        if step.status is not StepStatus.RESTARTED or not step.evidence:  # no further condition at its gate
+            moments.come(steps[step.status])
 
     def looked(gate: GateState, *_: Any) -> None:
         if gate.worker_id is not None:

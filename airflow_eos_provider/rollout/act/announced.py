@@ -63,7 +63,7 @@ class AnnouncedActs:
         """
         process = self.acts.observer.hosts[worker_id].observe().start_token
         step = replace(self.steps[worker_id], status=StepStatus.FAILED, at=time.time(), evidence=evidence)
-        self.announce(replace(step, failed_process=process))
+        self.announce(replace(step, failed_process=process, conditions_after={}))
         self.restore(worker_id, evidence)
 
     def restore(self, worker_id: str, evidence: tuple[str, ...]) -> NoReturn:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from airflow_eos_provider.errors import PlanMovedError, RolloutPausedError, StopRequestedError
+from airflow_eos_provider.errors import PlanMovedError, RolloutPausedError, StopRequestedError, UnreachableError
 from airflow_eos_provider.journal.journal import Journal
 from airflow_eos_provider.journal.records import RequestKind, RolloutState, Step, StepStatus
 from airflow_eos_provider.rollout.act import at_gate
@@ -18,7 +19,7 @@ from airflow_eos_provider.rollout.act.acts import Acts
 from airflow_eos_provider.rollout.act.announced import AnnouncedActs
 from airflow_eos_provider.rollout.act.at_gate import AtGate
 from airflow_eos_provider.rollout.act.decision import Action, ActionKind, decide, expectation
-from airflow_eos_provider.rollout.act.steps import announced_restart, further_restart, passed_gate
+from airflow_eos_provider.rollout.act.steps import announced_restart, at_its_gate, further_restart, passed_gate
 from airflow_eos_provider.rollout.check import Verdict, overall
 from airflow_eos_provider.rollout.gate.ended import ended_elsewhere, reported_changes
 from airflow_eos_provider.rollout.gate.expectation import Baseline
@@ -151,6 +152,7 @@ class Roll:
         worker_id, now = action.worker_id, time.time()
         if self._is_half_done(worker_id, observation):
             step = replace(self.steps[worker_id], status=StepStatus.INTENT, at=now, restarted_after=now)
+            step = replace(step, evidence=(), conditions_after={})
         elif self._may_begin(worker_id, observation):
             step = announced_restart(worker_id, self.plan.target, observation, now)
         else:
@@ -242,6 +244,7 @@ class Roll:
         while True:
             self.journal.renew()
             gate, seen = at_gate.look_at(gate, self.plan, self.steps, self.baseline, observation)
+            self._note_what_holds(gate, seen, observation)
             self._report_what_is_awaited(gate, seen, observation)
             needs_a_second_look = not seen.answer.refused_by <= refused_before
             refused_before = seen.answer.refused_by
@@ -269,6 +272,20 @@ class Roll:
             return waited.taken_up(now).with_time_for_a_look(now), self.hands_over and now < waited.deadline
         gate = at_gate.begin(self.rollout_id, worker_id, self.steps, observation, self.settings, now)
         return replace(gate, delay_ended_for=tuple(sorted(self._delay_ended_for))), self.hands_over
+
+    def _note_what_holds(self, gate: GateState, seen: AtGate, observation: Observation) -> None:
+        """Write down which conditions of a worker's gate hold, where others do than before, for whoever follows.
+
+        A look that the broker did not answer is no moment to write; nor is a write that fails a reason to stop: the
+        next look writes it.
+        """
+        step = self.steps.get(gate.worker_id or "")
+        if step is None or step.status is not StepStatus.RESTARTED or observation.group is None:
+            return
+        now_at = at_its_gate(step, gate, seen.answer.checks)
+        if now_at.conditions_after != step.conditions_after:
+            with suppress(UnreachableError):
+                self._acts.announce(now_at)
 
     def _report_what_is_awaited(self, gate: GateState, seen: AtGate, observation: Observation) -> None:
         """What is awaited when it changes, and at once which worker has ended or is back: the gate waits for it."""

@@ -43,9 +43,17 @@ def further_restart(before: Step, observation: Observation, now: float, *, at_it
         restarted_after=now,
         tasks=tasks_on(before.worker_id, observation),
         replaces=observation.worker(before.worker_id).facts.start_token,
+        evidence=(),
+        conditions_after={},
         seconds=before.seconds + waited,
         task_downtime_seconds=before.task_downtime_seconds + (waited if before.tasks else 0.0),
     )
+
+
+def at_its_gate(step: Step, gate: GateState, checks: tuple[Check, ...]) -> Step:
+    """A restart whose gate is waited for, with the conditions that hold by now."""
+    holding = tuple(check for check in checks if check.passed)
+    return replace(step, evidence=_evidence(holding), conditions_after=_came_true(step, gate, holding))
 
 
 def passed_gate(step: Step, gate: GateState, checks: tuple[Check, ...], now: float) -> Step:
@@ -56,10 +64,19 @@ def passed_gate(step: Step, gate: GateState, checks: tuple[Check, ...], now: flo
         at=now,
         seconds=step.seconds + now - step.restarted_after,
         task_downtime_seconds=step.task_downtime_seconds + gate.downtime_seconds(step.restarted_after),
-        evidence=tuple(str(check) for check in checks),
-        conditions_after={
-            check.name: round(max(0.0, gate.true_since[check.name] - step.restarted_after), 1)
-            for check in checks
-            if check.name in gate.true_since
-        },
+        evidence=_evidence(checks),
+        conditions_after=_came_true(step, gate, checks),
     )
+
+
+def _evidence(checks: tuple[Check, ...]) -> tuple[str, ...]:
+    return tuple(str(check) for check in checks)
+
+
+def _came_true(step: Step, gate: GateState, checks: tuple[Check, ...]) -> dict[str, float]:
+    """By condition, after how many seconds from the announced restart it came true and stayed so."""
+    return {
+        check.name: round(max(0.0, gate.true_since[check.name] - step.restarted_after), 1)
+        for check in checks
+        if check.name in gate.true_since
+    }

@@ -121,7 +121,7 @@ function Page() {
       ${airflowWindow() === null && html`<a class="airflow" href="../">Airflow</a>`}
     </header>
     <main ref=${main} key=${area}>${view(route)}</main>
-    <footer>This page changes nothing. Times are in ${zone()}; the ends of intervals are in UTC.</footer>`;
+    <footer>This page changes nothing. Times are in ${zone() === "UTC" ? "UTC." : `${zone()}; the ends of intervals are in UTC.`}</footer>`;
 }
 
 followTheme();

@@ -1,4 +1,5 @@
 // The documents of the API: fetched, asked for again while the page is seen, and kept while a newer one is awaited.
+import { newest } from "./newest.js";
 import { useEffect, useRef, useState } from "./vendor/preact.js";
 
 /** Answers of which asking again makes no sense; what to do instead. */
@@ -34,6 +35,20 @@ async function ask(url, signal) {
       ? body.errors
       : [{ found: `Airflow answered ${response.status}.`, remedy: "Read the log of Airflow's API server." }];
   return { answer: null, failures, isFinal: response.status >= 400 && response.status < 500 };
+}
+
+/** What is shown after an answer, and since when; no answer leaves what is there, unless that is over. */
+function shownAfter(answer, before, { path, url, isFinal }) {
+  if (!answer) return { answer: before.path === path && !isFinal ? before.answer : null, receivedAt: before.receivedAt };
+  const now = performance.now();
+  const shown = before.url === url ? before.answer : null;
+  return { answer: newest(answer, shown, (now - before.receivedAt) / 1000), receivedAt: now };
+}
+
+/** The rows of a list as a table takes them: undefined while it is looked for, null if that has failed. */
+export function foundRows(look, name = "items") {
+  if (look.answer?.looked_at) return look.answer[name];
+  return look.failures.length || look.answer?.errors?.length ? null : undefined;
 }
 
 /** The URL of a document below `api/`: its parts are quoted, empty parameters left out. */
@@ -72,13 +87,7 @@ export function useDocument(url, { every = REFRESH_MS } = {}) {
       try {
         const { answer, failures, isFinal } = await ask(url, leaving.signal);
         isOver = isFinal;
-        setState((before) => ({
-          path,
-          url,
-          answer: answer ?? (before.path === path && !isFinal ? before.answer : null),
-          failures,
-          receivedAt: answer ? performance.now() : before.receivedAt,
-        }));
+        setState((before) => ({ path, url, failures, ...shownAfter(answer, before, { path, url, isFinal }) }));
         if (answer) next = isLooking(answer) ? LOOKING_AGAIN_MS : pace.current(answer);
       } catch (error) {
         if (leaving.signal.aborted) return;

@@ -91,9 +91,11 @@ export function Findings({ findings, none = "Nothing was found." }) {
 /**
  * A table; on a narrow screen each row becomes a card whose values carry their column's name.
  *
- * The roles repeat what the elements mean, for their display changes on a narrow screen, and with it their meaning.
+ * Without rows they are looked for; with null there is nothing to show, and a failure says why. The roles repeat what
+ * the elements mean, for their display changes on a narrow screen, and with it their meaning.
  */
 export function Table({ caption, columns, rows, id, empty, isLoading = false, isCaptionHidden = true }) {
+  if (rows === null) return null;
   if (!rows) return html`<p class="quiet" role="status">Looking …</p>`;
   if (!rows.length) return html`<p class="empty" role="status">${empty}</p>`;
   return html`<table role="table" aria-busy=${isLoading ? "true" : "false"}>
@@ -123,7 +125,7 @@ export function Pager({ answer }) {
   const found = answer?.found ?? 0;
   const last = Math.max(1, Math.ceil(found / size));
   const go = (page) => () => replaceParameters({ page: page === 1 ? "" : page });
-  if (!answer || answer.found === undefined) return null;
+  if (!answer?.total) return null;
   const of = found === answer.total ? count(found) : `${count(found)} found of ${count(answer.total)}`;
   return html`<nav class="pager" aria-label="Pages">
     <button type="button" disabled=${one <= 1} onClick=${go(1)} aria-label="First page">«</button>

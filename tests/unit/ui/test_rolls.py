@@ -100,6 +100,23 @@ def test_a_lane_has_what_happened_when_and_the_downtime_beside_its_prediction() 
     assert (pending["worker"], pending["spans"], pending["moments"]) == (WORKERS[1], [], [])
 
 
+def test_at_a_gate_each_further_condition_is_no_further_start_and_no_further_line() -> None:
+    began, restarted, passed = STEPS
+    one = replace(restarted, evidence=("process: it is new",), conditions_after={"process": 6.5}, appended_at_ms=17_000)
+    document = roll_document(roll(), seen(Past((began, restarted, one, passed))), [])
+    lane = document["lanes"][0]
+    assert [(span["from"], span["to"]) for span in lane["spans"]] == [(10.0, 15.0), (15.0, 30.0)]
+    assert [moment["what"] for moment in lane["moments"]] == ["announced", "started", "passed"]
+    assert [line["what"] for line in document["journal"]] == ["begun", "intent", "restarted", "passed"]
+
+
+def test_what_has_failed_is_no_condition_that_holds() -> None:
+    failed = replace(PASSED, status=StepStatus.RESTORED, evidence=("process: fail - it has ended",))
+    content_of_failed = replace(content(), steps={"r1": {WORKERS[0]: failed}})
+    lane = roll_document(find_rollout(content_of_failed, None), seen(Past((failed,))), [])["lanes"][0]
+    assert lane["conditions"] == [{"at": None, "text": "process: fail - it has ended", "holds": False}]
+
+
 def test_of_a_restart_under_way_the_last_span_has_no_end() -> None:
     document = roll_document(roll(), seen(Past(STEPS[:2])), [])
     lane = document["lanes"][0]

@@ -2,7 +2,7 @@
 import { html } from "../vendor/preact.js";
 import { count } from "../format.js";
 import { ByState, Facts, Failures, Head, Pager, Same, State, Table } from "../parts.js";
-import { api, useDocument } from "../look.js";
+import { api, foundRows, useDocument } from "../look.js";
 import { Fencing, Placed, taskColumns, Trace } from "./connectors.js";
 import { OFFSETS } from "./offsets.js";
 
@@ -32,14 +32,14 @@ export function Connector({ connection, one, parameters }) {
       <${Trace} text=${connector.trace} />`}
     <h2>Tasks</h2>
     <${Failures} failures=${[...tasks.failures, ...(tasks.answer?.errors ?? [])]} />
-    <${Table} caption=${`Tasks of ${one}`} columns=${taskColumns(connection, true)} rows=${tasks.answer?.items} id=${(row) => row.task} isLoading=${tasks.isLoading}
+    <${Table} caption=${`Tasks of ${one}`} columns=${taskColumns(connection, true)} rows=${foundRows(tasks)} id=${(row) => row.task} isLoading=${tasks.isLoading}
       empty="The connector has no tasks now." />
     ${tasks.answer?.found > tasks.answer?.page_size && html`<${Pager} answer=${tasks.answer} />`}
     ${connector &&
     isSource &&
     html`<h2>Source offsets</h2>
       <${Failures} failures=${[...offsets.failures, ...(offsets.answer?.errors ?? [])]} />
-      <${Table} caption=${`Source offsets of ${one}`} columns=${OFFSETS.slice(1)} rows=${offsets.answer?.items} empty="No source offset was committed yet." />
+      <${Table} caption=${`Source offsets of ${one}`} columns=${OFFSETS.slice(1)} rows=${foundRows(offsets)} empty="No source offset was committed yet." />
       ${offsets.answer?.found > OFFSETS_SHOWN && html`<p class="quiet">The first ${OFFSETS_SHOWN} of ${count(offsets.answer.found)}; the view “Offsets” has all.</p>`}`}
     <${Same} command=${`eos offsets list --connector ${/^[\w.-]+$/.test(one) ? one : `'${one}'`}`} />`;
 }

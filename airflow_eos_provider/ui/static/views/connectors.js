@@ -2,7 +2,7 @@
 import { html } from "../vendor/preact.js";
 import { count, duration } from "../format.js";
 import { ByState, Check, Choice, Folded, Head, Names, Pager, Same, Search, State, Table, To } from "../parts.js";
-import { api, useDocument } from "../look.js";
+import { api, foundRows, useDocument } from "../look.js";
 
 const STATES = ["RUNNING", "FAILED", "PAUSED", "STOPPED", "UNASSIGNED", "RESTARTING"];
 
@@ -45,7 +45,7 @@ export function Connectors({ connection, parameters }) {
       <${Check} label="fencing pending" name="pending" value=${pending} />
       <${Pager} answer=${look.answer} />
     </div>
-    <${Table} caption="Connectors" columns=${columns} rows=${look.answer?.items} id=${(row) => row.connector} isLoading=${look.isLoading}
+    <${Table} caption="Connectors" columns=${columns} rows=${foundRows(look)} id=${(row) => row.connector} isLoading=${look.isLoading}
       empty=${search || state || type || pending ? "No connector matches. Take a filter away." : "The group has no connectors."} />
     <${Same} command="eos status --json" />`;
 }
@@ -79,7 +79,7 @@ export function Tasks({ connection, parameters }) {
       ${connector && html`<span>of <code>${connector}</code></span>`}
       <${Pager} answer=${look.answer} />
     </div>
-    <${Table} caption="Tasks" columns=${taskColumns(connection)} rows=${look.answer?.items} id=${(row) => `${row.connector}-${row.task}`} isLoading=${look.isLoading}
+    <${Table} caption="Tasks" columns=${taskColumns(connection)} rows=${foundRows(look)} id=${(row) => `${row.connector}-${row.task}`} isLoading=${look.isLoading}
       empty=${search || state || connector || worker ? "No task matches. Take a filter away." : "The group has no tasks. A connector without tasks is paused, stopped or has failed: its state shows which."} />
     <${Same} command="eos status --json" />`;
 }

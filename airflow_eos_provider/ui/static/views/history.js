@@ -1,7 +1,7 @@
 // The journal as a history: rolls and changes, who, when, why, and what was done.
 import { html } from "../vendor/preact.js";
 import { Findings, Folded, Head, Names, Pager, Same, Search, State, Table, To, When } from "../parts.js";
-import { api, useDocument } from "../look.js";
+import { api, foundRows, useDocument } from "../look.js";
 
 function columns(connection) {
   return [
@@ -22,7 +22,7 @@ export function History({ connection, parameters }) {
       <${Search} label="Search history" value=${search} />
     </${Head}>
     <div class="filters"><${Pager} answer=${look.answer} /></div>
-    <${Table} caption="Rolls and changes, the newest first" columns=${columns(connection)} rows=${look.answer?.items} id=${(row) => `${row.kind} ${row.id}`} isLoading=${look.isLoading}
+    <${Table} caption="Rolls and changes, the newest first" columns=${columns(connection)} rows=${foundRows(look)} id=${(row) => `${row.kind} ${row.id}`} isLoading=${look.isLoading}
       empty=${search ? "Nothing in the journal matches." : "The journal is empty: this group was never rolled, fenced or changed by eos."} />
     <${Same} command="eos rollout list" />`;
 }

@@ -43,7 +43,7 @@ export function Pipelines({ parameters }) {
       <${Search} label="Search pipelines" value=${parameters.search} />
     </${Head}>
     <div class="filters"><${Pager} answer=${look.answer} />${Array.isArray(waiting) && waiting.length > 0 && html`<span class="quiet" role="status">still looking: ${waiting.join(", ")}</span>`}</div>
-    <${Table} caption="Pipelines" columns=${PIPELINES} rows=${waiting?.length && !look.answer.items.length ? null : look.answer?.items} id=${(row) => `${row.connection_id} ${row.group_id} ${row.pipeline}`} isLoading=${look.isLoading}
+    <${Table} caption="Pipelines" columns=${PIPELINES} rows=${waiting?.length && !look.answer.items.length ? undefined : look.answer?.items} id=${(row) => `${row.connection_id} ${row.group_id} ${row.pipeline}`} isLoading=${look.isLoading}
       empty=${parameters.search ? "No pipeline matches." : "No interval was written yet. A DAG with the interval operator writes the first; the provider's documents begin with one."} />
     <${Same} command="eos intervals list" />`;
 }

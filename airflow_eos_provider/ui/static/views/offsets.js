@@ -2,7 +2,7 @@
 import { html } from "../vendor/preact.js";
 import { compact, dash } from "../format.js";
 import { Check, Failures, Folded, Head, Pager, Same, Search, State, Table, When } from "../parts.js";
-import { api, useDocument } from "../look.js";
+import { api, foundRows, useDocument } from "../look.js";
 
 export const OFFSETS = [
   { name: "Connector", cell: (row) => row.connector },
@@ -33,7 +33,7 @@ export function Offsets({ connection, parameters }) {
       <${Pager} answer=${look.answer} />
     </div>
     <${Failures} title="Not read" failures=${(look.answer?.not_read ?? []).map((each) => ({ ...each, found: `${each.connector}: ${each.found}` }))} />
-    <${Table} caption="Source offsets" columns=${OFFSETS} rows=${look.answer?.items} isLoading=${look.isLoading}
+    <${Table} caption="Source offsets" columns=${OFFSETS} rows=${foundRows(look)} isLoading=${look.isLoading}
       empty=${search || connector || leftovers ? "No offset matches. Take a filter away." : "No source connector has committed an offset yet."} />
     <${Same} command="eos offsets list" />`;
 }

@@ -25,6 +25,12 @@ function statusOf(roll, worker) {
   return roll.workers?.find((each) => each.worker === worker)?.status ?? null;
 }
 
+/** Lanes in the order in which workers had their turn; those that wait for theirs last. */
+function inTurn(lanes) {
+  const first = (lane) => lane.moments?.[0]?.at ?? Infinity;
+  return [...lanes].sort((one, other) => (first(one) < first(other) ? -1 : first(one) > first(other) ? 1 : 0));
+}
+
 function stoppedAt(lane) {
   return lane.spans?.findLast((span) => span.what === "restarting")?.from ?? null;
 }
@@ -127,9 +133,12 @@ function Timeline({ roll }) {
   return html`<${Chart} option=${option} label=${label} height=${AXIS_HEIGHT + roll.lanes.length * LANE_HEIGHT} /><${Legend} />`;
 }
 
+/** Between the announced restart and the passed gate. */
+const UNDER_WAY = new Set(["intent", "restarted"]);
+
 const LANES = [
   { name: "Worker", cell: ({ lane }) => html`<code>${lane.worker}</code>` },
-  { name: "Status", cell: ({ worker }) => html`<${State} value=${worker?.status ?? "waiting"} />` },
+  { name: "Status", cell: ({ worker }) => html`<${State} value=${worker?.status ?? "waiting"} as=${UNDER_WAY.has(worker?.status) ? "busy" : undefined} />` },
   { name: "Restarted in", isNumber: true, cell: ({ lane }) => duration(lane.restart_seconds) },
   { name: "Gate", isNumber: true, cell: ({ lane }) => duration(lane.gate_seconds) },
   { name: "Downtime predicted", isNumber: true, cell: ({ lane }) => (lane.predicted ? `${duration(lane.predicted.best_seconds)} to ${duration(lane.predicted.worst_seconds)}` : dash) },
@@ -140,7 +149,7 @@ const LANES = [
     cell: ({ lane }) =>
       lane.conditions?.length
         ? html`<${Folded} title=${count(lane.conditions.length)}><ul class="conditions">
-            ${lane.conditions.map((each, index) => html`<li key=${index}><${State} as="good" value="holds" /> ${typeof each.at === "number" && html`<time>${clock(each.at)}</time>`} ${each.text}</li>`)}
+            ${lane.conditions.map((each, index) => html`<li key=${index}>${each.holds ? html`<${State} as="good" value="holds" />` : html`<${State} as="bad" value="failed" />`} ${typeof each.at === "number" && html`<time>${clock(each.at)}</time>`} ${each.text}</li>`)}
           </ul></${Folded}>`
         : html`<span class="quiet">none yet</span>`,
   },
@@ -163,7 +172,7 @@ const APPROVALS = [
 
 export function Roll({ connection, one }) {
   const look = useDocument(api(["clusters", connection, "rolls", one ?? "newest"]), { every: (answer) => (answer.live ? LIVE_MS : AT_REST_MS) });
-  const roll = look.answer?.rollout_id ? look.answer : null;
+  const roll = useMemo(() => (look.answer?.rollout_id ? { ...look.answer, lanes: inTurn(look.answer.lanes ?? []) } : null), [look.answer]);
   const lanes = (roll?.lanes ?? []).map((lane) => ({ lane, worker: roll.workers?.find((each) => each.worker === lane.worker) }));
   return html`<${Head} title=${roll ? `Roll ${roll.from} → ${roll.to}` : "Roll"} look=${look} />
     ${!roll && !look.failures.length && !look.answer?.errors?.length && html`<p class="quiet" role="status">Looking …</p>`}

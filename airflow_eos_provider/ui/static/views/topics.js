@@ -2,7 +2,7 @@
 import { html } from "../vendor/preact.js";
 import { compact, count } from "../format.js";
 import { Failures, Findings, Folded, Head, Names, Same, State, Table } from "../parts.js";
-import { api, useDocument } from "../look.js";
+import { api, foundRows, useDocument } from "../look.js";
 
 function columns(findings) {
   const wrong = new Set(findings.map((finding) => finding.topic));
@@ -20,11 +20,10 @@ function columns(findings) {
 export function Topics({ connection }) {
   const look = useDocument(api(["clusters", connection, "topics"]), { every: 15_000 });
   const { topics, findings = [], not_checked: notChecked, unknown = [] } = look.answer ?? {};
-  const isKnown = topics || !look.answer?.errors?.length;
   return html`<${Head} title="Topics" look=${look} />
     ${topics && html`<${Findings} findings=${findings} none="Every topic is as exactly-once needs it." />`}
     <${Failures} title="Not known" failures=${unknown.map((each) => ({ ...each, found: `${each.connector}: ${each.found}` }))} />
     ${notChecked?.length > 0 && html`<p>Not checked: <${Names} names=${notChecked.map(compact)} /></p>`}
-    ${isKnown && html`<${Table} caption="Topics of the group" columns=${columns(findings)} rows=${topics} id=${(row) => `${row.topic} ${row.role}`} empty="The group needs no topics yet." />`}
+    <${Table} caption="Topics of the group" columns=${columns(findings)} rows=${foundRows(look, "topics")} id=${(row) => `${row.topic} ${row.role}`} empty="The group needs no topics yet." />
     <${Same} command="eos topics check" />`;
 }

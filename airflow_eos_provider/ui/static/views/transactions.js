@@ -2,7 +2,7 @@
 import { html } from "../vendor/preact.js";
 import { compact, count, duration } from "../format.js";
 import { Check, Failures, Findings, Folded, Head, Names, Pager, Same, Search, State, Table, To } from "../parts.js";
-import { api, useDocument } from "../look.js";
+import { api, foundRows, useDocument } from "../look.js";
 
 /** How many records readers of committed data wait for. */
 function Lag({ partitions }) {
@@ -53,15 +53,13 @@ export function Transactions({ connection, parameters }) {
       <${Pager} answer=${look.answer} />
     </div>
     ${look.answer?.findings?.length > 0 && html`<${Findings} findings=${look.answer.findings} />`}
-    <${Table} caption="Transactional ids" columns=${columns(connection)} rows=${look.answer?.items} id=${(row) => row.id} isLoading=${look.isLoading}
+    <${Table} caption="Transactional ids" columns=${columns(connection)} rows=${foundRows(look)} id=${(row) => row.id} isLoading=${look.isLoading}
       empty=${search || open ? "No transactional id matches. Take a filter away." : "The group has no transactional ids: no worker runs exactly-once, or no source task has written yet."} />
     ${typeof look.answer?.expiration_seconds === "number" && html`<p class="quiet">The broker forgets an id that was idle for ${duration(look.answer.expiration_seconds)}.</p>`}
     <h2>Hanging</h2>
     <${Failures} failures=${[...slow.failures, ...(slow.answer?.errors ?? [])]} />
     ${slow.answer?.hidden && html`<p>${slow.answer.hidden}</p>`}
     ${unknown.length > 0 && html`<${Failures} title="Not known" failures=${unknown.map(([place, why]) => ({ found: `${place}: ${why}` }))} />`}
-    ${slow.answer?.hanging || !slow.answer?.errors?.length
-      ? html`<${Table} caption="Hanging transactions" columns=${HANGING} rows=${slow.answer?.hanging} empty="No transaction hangs." />`
-      : null}
+    <${Table} caption="Hanging transactions" columns=${HANGING} rows=${foundRows(slow, "hanging")} empty="No transaction hangs." />
     <${Same} command="eos transactions list; eos transactions hanging" />`;
 }
