@@ -2,7 +2,7 @@
 import { html } from "../vendor/preact.js";
 import { count } from "../format.js";
 import { Choice, Findings, Head, Pager, Same, Search, State, Table } from "../parts.js";
-import { api, useDocument } from "../look.js";
+import { api, foundRows, useDocument } from "../look.js";
 
 const COLUMNS = [
   { name: "Right", cell: (row) => html`<span>${row.operation} on ${row.resource} <code>${row.name}</code>${row.pattern && !/literal/i.test(row.pattern) && html` <span class="quiet">${row.pattern}</span>`}</span>` },
@@ -21,13 +21,13 @@ export function Rights({ connection, parameters }) {
       <${Search} label="Search rights" value=${search} />
     </${Head}>
     ${found?.authorizer === false && html`<p>The brokers have no authorizer: everybody may do everything. The table shows what is needed once they have one.</p>`}
-    ${found?.looked_at && html`<p class="row">${found.missing ? html`<${State} as="bad" value=${`${count(found.missing)} missing`} />` : html`<${State} as="good" value="none missing" />`}${found.unknown > 0 && html`<${State} as="warn" value=${`${count(found.unknown)} unknown`} />`}</p>`}
+    ${found?.looked_at && html`<p class="row">${found.missing ? html`<${State} as="bad" value=${`${count(found.missing)} missing`} />` : html`<${State} as="good" value="none missing" />`}${found.unknown > 0 && html`<${State} as="warn" value=${`${count(found.unknown)} not known`} />`}</p>`}
     ${found?.notes?.length > 0 && html`<${Findings} findings=${found.notes} />`}
     <div class="filters">
-      <${Choice} label="Answer" name="answer" value=${answer} options=${["missing", "unknown", "allowed"]} />
+      <${Choice} label="Answer" name="answer" value=${answer} options=${["missing", "not known", "allowed"]} />
       <${Pager} answer=${found} />
     </div>
-    <${Table} caption="Rights that exactly-once needs" columns=${COLUMNS} rows=${found?.items} isLoading=${look.isLoading}
+    <${Table} caption="Rights that exactly-once needs" columns=${COLUMNS} rows=${foundRows(look)} isLoading=${look.isLoading}
       empty=${search || answer ? "No right matches. Take a filter away." : "No rights are known yet."} />
     <${Same} command="eos acl plan" />`;
 }
