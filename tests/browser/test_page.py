@@ -51,6 +51,7 @@ ROUTES = {
     "/api/clusters/{connection_id}/offsets": "api/clusters/nowhere/offsets?leftovers=true&page_size=500",
     "/api/clusters/{connection_id}/transactions": "api/clusters/nowhere/transactions?all=true",
     "/api/clusters/{connection_id}/hanging": "api/clusters/nowhere/hanging",
+    "/api/clusters/{connection_id}/fencing": "api/clusters/nowhere/fencing",
     "/api/clusters/{connection_id}/topics": "api/clusters/nowhere/topics",
     "/api/clusters/{connection_id}/rights": "api/clusters/nowhere/rights?page_size=500",
     "/api/clusters/{connection_id}/rolls": "api/clusters/nowhere/rolls",
