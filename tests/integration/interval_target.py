@@ -14,6 +14,7 @@ from airflow_eos_provider.demo.oracle import Comparison, compare, drain, expecte
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.kafka.transactions import TransactionsClient
+from tests.waiting import until
 
 #: The file of the jobs, as ``spark-submit`` gets it.
 JOBS = Path(__file__).with_name("interval_jobs.py")
@@ -60,3 +61,40 @@ class Target:
                     return writing[0]
                 time.sleep(0.02)  # it is open for a moment only
         raise AssertionError("no task began a transaction")
+
+
+@dataclass(frozen=True)
+class HeldFiles:
+    """Three files of an interval; whoever reads the second one is held up until :meth:`go`."""
+
+    folder: Path
+    lines: list[bytes]
+
+    @classmethod
+    def make(cls, root: Path) -> HeldFiles:
+        folder = root / "source"
+        folder.mkdir()
+        (root / "marks").mkdir()
+        lines = []
+        for file in range(3):
+            content = [f'{{"file":{file},"line":{n}}}'.encode() for n in range(50)]
+            (folder / f"2013-{file}.json").write_bytes(b"\n".join(content) + b"\n")
+            lines += content
+        return cls(folder, lines)
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        return {"folder": str(self.folder)}
+
+    def wait_for_readers(self, count: int) -> list[int]:
+        """The processes that are held, of which there are that many."""
+        marks = self.folder.parent / "marks"
+        until(lambda: len(list(marks.iterdir())) >= count, "readers of the second file", seconds=240, pause=0.02)
+        return [int(mark.name) for mark in marks.iterdir()]
+
+    def go(self) -> None:
+        """Hold up nobody any more."""
+        (self.folder.parent / "go").touch()
+
+    def let_go(self, reader: int) -> None:
+        (self.folder.parent / "marks" / str(reader)).unlink()

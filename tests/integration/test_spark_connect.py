@@ -31,8 +31,7 @@ from airflow_eos_provider.interval.spark.write import write_interval
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 from tests.connect_server import ConnectServer
-from tests.integration.interval_target import DAY, JOBS, Target, day, jobs
-from tests.waiting import until
+from tests.integration.interval_target import DAY, JOBS, HeldFiles, Target, day, jobs
 
 pytestmark = pytest.mark.slow
 
@@ -111,43 +110,6 @@ def start_client(tmp_path: Path, server: ConnectServer) -> Iterator[Callable[...
     for client in started:
         client.process.kill()
         client.process.wait(timeout=60)
-
-
-@dataclass(frozen=True)
-class HeldFiles:
-    """Three files of an interval; whoever reads the second one is held up until :meth:`go`."""
-
-    folder: Path
-    lines: list[bytes]
-
-    @classmethod
-    def make(cls, root: Path) -> HeldFiles:
-        folder = root / "source"
-        folder.mkdir()
-        (root / "marks").mkdir()
-        lines = []
-        for file in range(3):
-            content = [f'{{"file":{file},"line":{n}}}'.encode() for n in range(50)]
-            (folder / f"2013-{file}.json").write_bytes(b"\n".join(content) + b"\n")
-            lines += content
-        return cls(folder, lines)
-
-    @property
-    def arguments(self) -> dict[str, str]:
-        return {"folder": str(self.folder)}
-
-    def wait_for_readers(self, count: int) -> list[int]:
-        """The processes that are held, of which there are that many."""
-        marks = self.folder.parent / "marks"
-        until(lambda: len(list(marks.iterdir())) >= count, "readers of the second file", seconds=60, pause=0.02)
-        return [int(mark.name) for mark in marks.iterdir()]
-
-    def go(self) -> None:
-        """Hold up nobody any more."""
-        (self.folder.parent / "go").touch()
-
-    def let_go(self, reader: int) -> None:
-        (self.folder.parent / "marks" / str(reader)).unlink()
 
 
 def parquet(remote: Any, folder: Path, interval: Interval, rows: int = 1000) -> Any:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator, IncompleteError
 from airflow_eos_provider.interval.protocol.input_check import InputChangedError
 from airflow_eos_provider.interval.protocol.summary import rounded
-from airflow_eos_provider.interval.spark import by_slice, register, write_interval
+from airflow_eos_provider.interval.spark import by_slice, register, write_interval, write_intervals
 from airflow_eos_provider.interval.spark import write as spark_front
 from airflow_eos_provider.interval.spark.file_listing import files_source
 from airflow_eos_provider.interval.spark.job import JobSpec
@@ -34,7 +35,8 @@ from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.spark_class_data import spark_jvm_options
-from tests.integration.interval_target import DAY, JOBS, Target, day, jobs
+from tests.integration.interval_target import DAY, JOBS, HeldFiles, Target, day, jobs
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -441,8 +443,6 @@ def test_a_killed_python_worker_costs_an_attempt_and_no_record(spark: SparkSessi
 
 
 def _kill_a_worker_that_writes(target: Target, killed: list[str]) -> Any:
-    import threading
-
     def kill() -> None:
         writing = target.wait_for_open_transaction(Run(target.pipeline.name, DAY))
         for process in psutil.Process().children(recursive=True):
@@ -455,6 +455,54 @@ def _kill_a_worker_that_writes(target: Target, killed: list[str]) -> Any:
     thread = threading.Thread(target=kill, daemon=True)
     thread.start()
     return thread
+
+
+class GivenUpError(BaseException):
+    """As Airflow raises it out of a signal when a task's time is over."""
+
+
+@contextlib.contextmanager
+def given_up_when_held(held: HeldFiles) -> Iterator[list[int]]:
+    """Raise an error out of a signal of this thread as soon as a reader is held; the reader's process."""
+
+    def give_up(*_: Any) -> None:
+        raise GivenUpError
+
+    def signal_when_held() -> None:
+        readers.extend(held.wait_for_readers(1))
+        signal.pthread_kill(here, signal.SIGUSR1)
+
+    here, readers = threading.get_ident(), list[int]()
+    before = signal.signal(signal.SIGUSR1, give_up)
+    waiting = threading.Thread(target=signal_when_held, daemon=True)
+    waiting.start()
+    try:
+        with pytest.raises(GivenUpError):
+            yield readers
+        waiting.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_the_tasks_of_a_session_in_this_process_end_with_whoever_waits_for_them(
+    spark: SparkSession, target: Target, tmp_path: Path, several: bool
+) -> None:
+    """They would hold the session's cores else, for as long as their source holds them."""
+    held = HeldFiles.make(tmp_path)
+
+    def source_of(interval: Interval) -> Any:
+        return jobs.held_files(spark, interval, **held.arguments)
+
+    with given_up_when_held(held) as readers:
+        if several:
+            write_intervals(source_of, target.pipeline, [DAY], spark=spark)
+        else:
+            write_interval(source_of(DAY), target.pipeline, DAY, spark=spark)
+    until(lambda: not any(map(psutil.pid_exists, readers)), "the end of the readers", seconds=240)
+    held.go()
+    assert write_interval(source_of(DAY), target.pipeline, DAY, spark=spark).records == len(held.lines)
+    target.require_exactly_once(held.lines)
 
 
 @pytest.mark.slow

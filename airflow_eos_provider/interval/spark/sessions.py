@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future, wait
+from contextvars import copy_context
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.errors import PySparkException
 
@@ -22,6 +25,12 @@ _SERVER_LOST = ("INVALID_HANDLE.SESSION", "SESSION_CHANGED", "RETRIES_EXCEEDED",
 
 #: Rows that are spread over as many partitions as Spark makes by itself.
 _SPREAD_ROWS = 1 << 20
+
+T = TypeVar("T")
+
+#: How long an act gets to end whose wait was given up, seconds, and how often it is asked.
+_END_SECONDS = 60.0
+_ASK_SECONDS = 0.5
 
 #: How long the end of an action is asked for, seconds; a server that is gone does not answer.
 _INTERRUPT_SECONDS = 10.0
@@ -105,6 +114,39 @@ def interruptible(spark: Any) -> Iterator[None]:
             _running.pop(tag, None)
         with contextlib.suppress(Exception):  # the session may have been stopped
             unmark(tag)
+
+
+def awaited(spark: Any, act: Callable[[], T]) -> T:
+    """What an act returns whose Spark jobs end with this thread's wait for them.
+
+    An error out of a signal, as of a time-out, comes up in the main thread. There pyspark asks Spark's JVM something
+    before it passes the error on, by the very connection that waits for the job, and so waits for the job's end. So
+    there an act of a classic session has a thread of its own, with the local properties of this one.
+
+    :param act: runs its jobs within :func:`interruptible`.
+    """
+    if is_remote(spark) or threading.current_thread() is not threading.main_thread():
+        return act()
+    context, outcome = spark.sparkContext._jsc.sc(), Future[T]()
+    properties = context.getLocalProperties().clone()
+
+    def run() -> None:
+        try:
+            context.setLocalProperties(properties)
+            outcome.set_result(act())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    thread = threading.Thread(target=copy_context().run, args=(run,), name="eos-interval", daemon=True)
+    thread.start()
+    try:
+        return outcome.result()
+    except BaseException:
+        deadline = time.monotonic() + _END_SECONDS
+        while not outcome.done() and time.monotonic() < deadline:
+            interrupt({thread.ident or 0})  # again, where it was between two actions
+            wait([outcome], timeout=_ASK_SECONDS)
+        raise
 
 
 def interrupt(threads: Collection[int] | None = None) -> None:

@@ -44,7 +44,7 @@ from airflow_eos_provider.interval.spark.proof import figures_of_files, figures_
 from airflow_eos_provider.interval.spark.python_refusals import refusal_within, require_pandas
 from airflow_eos_provider.interval.spark.remote_plan import refuse_unstable_remote
 from airflow_eos_provider.interval.spark.reruns import StageWatch
-from airflow_eos_provider.interval.spark.sessions import functions_of, interruptible, is_remote, parallelism
+from airflow_eos_provider.interval.spark.sessions import awaited, functions_of, interruptible, is_remote, parallelism
 
 Report = Callable[[str], None]
 
@@ -113,6 +113,11 @@ def write_interval(
         work = _FileRows(frame, slices, pin_inputs)
     else:
         work = _Rows(frame, [key] if isinstance(key, str) else list(key), slices, pin_inputs)
+    return awaited(work.spark, partial(_write, work, pipeline, run, tasks, report))
+
+
+def _write(work: _Work, pipeline: Pipeline, run: Run, tasks: int | None, report: Report) -> Completed:
+    """Write one run."""
     work.check()
     wanted = work.tasks(tasks)
     with interruptible(work.spark), Coordinator(pipeline, run, report=report) as coordinator:
