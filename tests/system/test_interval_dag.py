@@ -22,6 +22,7 @@ from airflow_eos_provider.demo.oracle import Drained, drain
 from airflow_eos_provider.demo.screen import Screen
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.verify import statuses
+from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.lab.airflow import AirflowLab, AirflowOptions, wait_for_dag
 from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
 from airflow_eos_provider.lab.lab import Lab
@@ -39,8 +40,16 @@ EXTRA_DAGS = Path(__file__).parent / "dags"
 DAG_ID = "flights_daily"
 DOWNSTREAM_ID = "flights_daily_ready"
 EXTRAS_ID = "interval_extras"
+LEDGER = "eos-intervals-flights.daily-offsets"
+
+#: Type and job of an event behind a day that was written, and what its facet has of the task's result.
+COMPLETED = ("COMPLETE", f"{DAG_ID}.write")
+SAID = ("records", "digest", "slices", "already")
 DAYS = 2
 DEADLINE_SECONDS = 300.0
+
+#: Beside Airflow's folder: a line for each event that OpenLineage's transport has sent.
+LINEAGE = "lineage.jsonl"
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +81,9 @@ def airflow(lab: Lab, postgres: Postgres, tmp_path_factory: pytest.TempPathFacto
             # Of the drivers. A folder with spark-defaults.conf would change their class path, which the archive is for.
             "SPARK_SUBMIT_OPTS": spark_jvm_options(),
             "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+            "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
+                {"type": "file", "log_file_path": str(folder / LINEAGE), "append": True}
+            ),
         },
     )
     running = AirflowLab.start(options)
@@ -196,6 +208,37 @@ def test_the_command_line_lists_the_days_and_finds_every_record_once(lab: Lab) -
     assert verified["holds"] is True
     assert verified["found"]["records"] == sum(r["records"] for r in runs if r["run"].startswith("flights.daily@"))
     assert verified["found"]["records"] > 1000
+
+
+def test_openlineage_receives_what_each_day_has_read_and_where_it_is_complete(
+    backfilled: Backfilled, airflow: AirflowLab, lab: Lab
+) -> None:
+    """A process of its own sends an event behind the task's end, so the last one comes later than the run."""
+    file = airflow.folder.parent / LINEAGE
+
+    def completed() -> dict[str, dict[str, Any]]:
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        whole = text[: text.rfind("\n") + 1]  # the last line may be half written
+        events = [json.loads(line) for line in whole.splitlines()]
+        of_days = [event for event in events if (event["eventType"], event["job"]["name"]) == COMPLETED]
+        return {event["run"]["facets"]["eos_interval"]["interval_run"]: event for event in reversed(of_days)}
+
+    until(lambda: len(completed()) == DAYS, "an event for each day", seconds=DEADLINE_SECONDS, pause=0.5)
+    ledger = {record.key: record.value for record in read_to_end(lab.cluster().kafka, LEDGER).records}
+    read = 0
+    for summary in backfilled.summaries.values():
+        event = completed()[summary["run"]]
+        facet = event["run"]["facets"]["eos_interval"]
+        assert {name: facet[name] for name in SAID} == {name: summary[name] for name in SAID}
+        assert (facet["group_id"], facet["ledger_topic"]) == ("eos-intervals", LEDGER)
+        assert ledger[facet["ledger_key"].encode()]
+        assert [(one["namespace"], one["name"]) for one in event["outputs"]] == [
+            (f"kafka://{lab.bootstrap_servers}", "flights.daily")
+        ]
+        for folder in event["inputs"]:  # none where the driver of a killed task had completed the day
+            assert (folder["namespace"], folder["name"]) == ("file", str(airflow.folder.parent / "flights"))
+            read += 1
+    assert read >= DAYS - 1
 
 
 def test_clearing_a_finished_day_is_a_quick_no_op(backfilled: Backfilled, rest: AirflowRest) -> None:
