@@ -84,6 +84,8 @@ def airflow(lab: Lab, postgres: Postgres, tmp_path_factory: pytest.TempPathFacto
             "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
                 {"type": "file", "log_file_path": str(folder / LINEAGE), "append": True}
             ),
+            # Of an event that is not made within ten seconds, which is the default, nothing is sent.
+            "AIRFLOW__OPENLINEAGE__EXECUTION_TIMEOUT": "240",
         },
     )
     running = AirflowLab.start(options)
