@@ -12,8 +12,8 @@ afterwards from the old rows; if none has, it runs the stage again in full. The 
 ``complete``. The latter does not protect: a task that has not finished may have committed slices, and its next attempt
 skips them.
 
-Spark Connect does not report which stages were run again, and the client itself sends a plan once more to a server
-that has come back. So there is always a doubt there.
+Spark Connect does not report which stages were run again. By its source the client sends a plan once more to a server
+that has come back before the first answer. So there is always a doubt there.
 """
 
 from __future__ import annotations
