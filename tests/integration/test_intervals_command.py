@@ -156,15 +156,15 @@ def test_pipelines_are_on_record_with_the_topics_that_they_write(
     """By which a revocation for one of them knows what the others need."""
     group = "on-record"
     assert pipelines_on_record(lab.cluster().kafka, group) == []
-    for name, only in (("whole", SLICES), ("begun", 1)):
+    for name, only in (("done", SLICES), ("open", 1)):
         pipeline = replace(make_pipeline(name), group_id=group, ledger_topic="", control_topic="")
         write(pipeline, Run(name, day(1)), only=only)
     lab.create_topic(f"{group}-bare-offsets", 1)
-    bare, begun, whole = sorted(pipelines_on_record(lab.cluster().kafka, group), key=lambda each: each.name)
-    assert (whole.name, whole.topics, whole.writes_elsewhere) == ("whole", ("topic-of-whole",), False)
-    assert (begun.name, begun.topics, begun.writes_elsewhere) == ("begun", ("topic-of-begun",), False)
+    bare, done, open_ = sorted(pipelines_on_record(lab.cluster().kafka, group), key=lambda each: each.name)
+    assert (done.name, done.topics, done.writes_elsewhere) == ("done", ("topic-of-done",), False)
+    assert (open_.name, open_.topics, open_.writes_elsewhere) == ("open", ("topic-of-open",), False)
     assert (bare.name, bare.topics, bare.writes_elsewhere) == ("bare", (), True)
-    assert whole.ledger_topic == f"{group}-whole-offsets"
+    assert done.ledger_topic == f"{group}-done-offsets"
 
 
 def test_a_run_that_nobody_knows_is_an_error(lab: Lab, make_pipeline: Callable[[str], Pipeline]) -> None:
