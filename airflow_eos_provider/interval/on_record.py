@@ -13,10 +13,8 @@ from airflow_eos_provider.interval.protocol.control_topic import ControlState
 from airflow_eos_provider.interval.protocol.ledger import LedgerState
 from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.topic_ids import Pins
-from airflow_eos_provider.interval.verify import topics
+from airflow_eos_provider.interval.verify import pipelines_among, topics
 from airflow_eos_provider.kafka.config import KafkaSettings
-
-_SUFFIX = "-offsets"
 
 
 def pipelines_on_record(kafka: KafkaSettings, group_id: str) -> list[IntervalFacts]:
@@ -29,9 +27,7 @@ def pipelines_on_record(kafka: KafkaSettings, group_id: str) -> list[IntervalFac
     topic = f"{group_id}-configs"
     if topic in there:
         control.apply(TopicReader(kafka, topic).read_stable())
-    usual = (name for name in there if name.startswith(f"{group_id}-") and name.endswith(_SUFFIX))
-    names = (name.removeprefix(f"{group_id}-").removesuffix(_SUFFIX) for name in usual)
-    ledgers = {name: f"{group_id}-{name}{_SUFFIX}" for name in names if name}
+    ledgers = {name: f"{group_id}-{name}-offsets" for name in pipelines_among(there, group_id)}
     ledgers |= {name: pins.ledger.name for name, pins in control.pipelines.items() if pins is not None}
     return [_facts(kafka, group_id, name, ledger, control, there) for name, ledger in sorted(ledgers.items())]
 

@@ -5,7 +5,7 @@ Everything here only reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -333,11 +333,13 @@ class _Drained:
 
 def pipelines(kafka: KafkaSettings, group_id: str) -> list[str]:
     """The pipelines of a group that have a ledger of the usual name."""
+    return pipelines_among(topics(kafka), group_id)
+
+
+def pipelines_among(names: Iterable[str], group_id: str) -> list[str]:
+    """As :func:`pipelines`, by the names of all topics."""
     prefix, suffix = f"{group_id}-", "-offsets"
-    names = [
-        topic.removeprefix(prefix).removesuffix(suffix) for topic in topics(kafka) if _between(topic, prefix, suffix)
-    ]
-    return sorted(names)
+    return sorted(topic.removeprefix(prefix).removesuffix(suffix) for topic in names if _between(topic, prefix, suffix))
 
 
 def topics(kafka: KafkaSettings) -> frozenset[str]:

@@ -27,7 +27,16 @@ from airflow_eos_provider.ui.answers import (
     see_cluster,
 )
 from airflow_eos_provider.ui.connections import CLUSTER_TYPES, Known, known_connections
-from airflow_eos_provider.ui.documents import Item, Paging, PagingDep, Table, keep_where, redacted, to_json
+from airflow_eos_provider.ui.documents import (
+    ConnectorName,
+    Item,
+    Paging,
+    PagingDep,
+    Table,
+    keep_where,
+    redacted,
+    to_json,
+)
 from airflow_eos_provider.ui.looks import Looks, Seen
 from airflow_eos_provider.ui.rolls import newest_roll, see_journal
 from airflow_eos_provider.ui.transactions import see_hanging
@@ -42,9 +51,6 @@ NAMED_TASKS = 20
 _DRIFT_STABLE_SECONDS = 0.0
 
 Words = Annotated[str, Query(max_length=300)]
-
-#: Of a connector, which may have any name.
-Name = Annotated[str, Query(max_length=4_000)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +136,7 @@ def routes(looks: Looks) -> APIRouter:
     async def connectors(
         connection_id: str,
         paging: PagingDep,
-        connector: Name = "",
+        connector: ConnectorName = "",
         state: Words = "",
         type: Words = "",
         pending: bool = False,
@@ -141,7 +147,7 @@ def routes(looks: Looks) -> APIRouter:
 
     @router.get("/api/clusters/{connection_id}/tasks")
     async def tasks(
-        connection_id: str, paging: PagingDep, connector: Name = "", state: Words = "", worker: Words = ""
+        connection_id: str, paging: PagingDep, connector: ConnectorName = "", state: Words = "", worker: Words = ""
     ) -> Response:
         seen = await see_cluster(looks, connection_id, "status", look_at)
         keep = keep_where(connector=connector, state=state, reported_by=worker)

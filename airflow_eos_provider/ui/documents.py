@@ -14,6 +14,9 @@ from airflow_eos_provider.redaction import HIDDEN, is_secret_itself, redact
 #: Of a longer list no more is kept and shown.
 MOST_ITEMS = 100_000
 
+#: What a connector is asked for by: it may have any name.
+ConnectorName = Annotated[str, Query(max_length=4_000)]
+
 #: An item of a list, as JSON.
 Item = Mapping[str, Any]
 

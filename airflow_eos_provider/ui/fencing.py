@@ -14,7 +14,7 @@ from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.offsets.fencing.documents import fence_document
 from airflow_eos_provider.offsets.fencing.round import Fencer
 from airflow_eos_provider.ui.answers import NO_ITEMS, answer, see_cluster
-from airflow_eos_provider.ui.documents import PagingDep, Table, redacted
+from airflow_eos_provider.ui.documents import ConnectorName, PagingDep, Table, keep_where, redacted
 from airflow_eos_provider.ui.looks import Looks
 
 #: A look waits a second to see which transactions stay open.
@@ -48,12 +48,11 @@ def routes(looks: Looks) -> APIRouter:
     router = APIRouter()
 
     @router.get("/api/clusters/{connection_id}/fencing")
-    async def fencing(connection_id: str, paging: PagingDep, pending: bool = False, connector: str = "") -> Response:
+    async def fencing(
+        connection_id: str, paging: PagingDep, pending: bool = False, connector: ConnectorName = ""
+    ) -> Response:
         seen = await see_cluster(looks, connection_id, "fencing", look_at_fencing, kept_seconds=KEPT_SECONDS)
-
-        def keep(item: Mapping[str, Any]) -> bool:
-            return (not pending or item["pending_fencing"]) and connector in ("", item["connector"])
-
+        keep = keep_where(connector=connector, pending_fencing="True" if pending else "")
         return await answer(seen, lambda found: {**found.head, **found.connectors.page(paging, keep)}, NO_ITEMS)
 
     return router

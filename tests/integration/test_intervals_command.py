@@ -160,6 +160,7 @@ def test_pipelines_are_on_record_with_the_topics_that_they_write(
         pipeline = replace(make_pipeline(name), group_id=group, ledger_topic="", control_topic="")
         write(pipeline, Run(name, day(1)), only=only)
     lab.create_topic(f"{group}-bare-offsets", 1)
+    lab.create_topic(f"{group}-offsets", 1)  # as a Connect group has it: no pipeline's ledger
     bare, done, open_ = sorted(pipelines_on_record(lab.cluster().kafka, group), key=lambda each: each.name)
     assert (done.name, done.topics, done.writes_elsewhere) == ("done", ("topic-of-done",), False)
     assert (open_.name, open_.topics, open_.writes_elsewhere) == ("open", ("topic-of-open",), False)

@@ -8,9 +8,8 @@ session finds the finished intervals complete and goes on with the rest.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,15 +20,11 @@ from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.stage import Completed
 from airflow_eos_provider.interval.spark.file_listing import FilesSource
-from airflow_eos_provider.interval.spark.sessions import interrupt, is_remote, is_server_lost
+from airflow_eos_provider.interval.spark.sessions import end, is_remote, is_server_lost
 from airflow_eos_provider.interval.spark.write import Report, write_interval
 from airflow_eos_provider.interval.verify import ledger
 
 __all__ = ["IntervalOutcome", "require_all_complete", "write_intervals"]
-
-#: How long those that write get to end when the call is given up, seconds, and how often they are asked.
-_END_SECONDS = 60.0
-_ASK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +144,7 @@ class _Crew:
         try:
             wait(futures)
         except BaseException:
-            self._end(futures)
+            end([future for future in futures if not future.cancel()], self._threads)  # and begin none any more
             raise
         finally:
             pool.shutdown(wait=False)
@@ -169,14 +164,6 @@ class _Crew:
             if self._is_lost(error):
                 self._lost = error
             return IntervalOutcome(interval, error=error)
-
-    def _end(self, futures: Sequence[Future[IntervalOutcome]]) -> None:
-        """Begin none any more, and end those that run; one that is between two actions is asked again."""
-        left = {future for future in futures if not future.cancel()}
-        deadline = time.monotonic() + _END_SECONDS
-        while left and time.monotonic() < deadline:
-            interrupt(self._threads)
-            _, left = wait(left, timeout=_ASK_SECONDS, return_when=FIRST_COMPLETED)
 
     def _is_lost(self, error: BaseException) -> bool:
         """Whether the session, or the driver behind it, is gone."""

@@ -10,8 +10,8 @@ import contextlib
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextvars import copy_context
 from types import ModuleType
 from typing import Any, TypeVar
@@ -28,7 +28,7 @@ _SPREAD_ROWS = 1 << 20
 
 T = TypeVar("T")
 
-#: How long an act gets to end whose wait was given up, seconds, and how often it is asked.
+#: How long acts get to end whose wait was given up, seconds, and how often they are asked.
 _END_SECONDS = 60.0
 _ASK_SECONDS = 0.5
 
@@ -142,11 +142,21 @@ def awaited(spark: Any, act: Callable[[], T]) -> T:
     try:
         return outcome.result()
     except BaseException:
-        deadline = time.monotonic() + _END_SECONDS
-        while not outcome.done() and time.monotonic() < deadline:
-            interrupt({thread.ident or 0})  # again, where it was between two actions
-            wait([outcome], timeout=_ASK_SECONDS)
+        end([outcome], {thread.ident or 0})
         raise
+
+
+def end(acts: Iterable[Future[Any]], threads: Collection[int]) -> None:
+    """Interrupt acts until they have ended; one that is between two actions is asked again. Bounded.
+
+    :param acts: what is waited for.
+    :param threads: identities of those that carry them out.
+    """
+    left = {act for act in acts if not act.done()}
+    deadline = time.monotonic() + _END_SECONDS
+    while left and time.monotonic() < deadline:
+        interrupt(threads)
+        _, left = wait(left, timeout=_ASK_SECONDS, return_when=FIRST_COMPLETED)
 
 
 def interrupt(threads: Collection[int] | None = None) -> None:
