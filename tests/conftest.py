@@ -35,6 +35,7 @@ from tests import airflow_home as airflow_home  # before any import of Airflow
 from tests.forked import FORKS
 from tests.machines import need_machines
 from tests.needs import mark, require_needs
+from tests.spark_session import spark_session
 
 LabFactory = Callable[..., Lab]
 Guard = Callable[[Path], None]
@@ -319,21 +320,5 @@ def spark_properties(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]
 @pytest.fixture(scope="session")
 def spark(nothing_is_left_running: None, spark_properties: dict[str, str]) -> Iterator[Any]:
     """A Spark session in this process; its JVM ends with the tests."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        builder: Any = SparkSession.builder
-        for name, value in spark_properties.items():
-            builder = builder.config(name, value)
-        session = builder.getOrCreate()
-        session.sparkContext.setLogLevel("OFF")
-        gateway: Any = SparkContext._gateway
+    with spark_session(spark_properties) as session:
         yield session
-        session.stop()
-        gateway.shutdown()
-        gateway.proc.stdin.close()  # the JVM ends with its standard input
-        assert gateway.proc.wait(timeout=120) is not None
-        SparkContext._gateway = SparkContext._jvm = None

@@ -35,9 +35,6 @@ DAY = Interval(datetime(2013, 1, 1, tzinfo=UTC), datetime(2013, 1, 2, tzinfo=UTC
 #: Each way is tried so often, in turn; the best of each counts, for what disturbs only ever slows down.
 TRIALS = 4
 
-#: As the interval writer's own, so that the peers are not slowed by librdkafka's defaults.
-TUNED = {"linger.ms": "20", "batch.size": "1000000", "queue.buffering.max.messages": "50000"}
-
 #: The sink's producer, tuned.
 SINK_TUNED = {"linger_ms": "20", "batch_size": "131072"}
 
@@ -207,7 +204,10 @@ def write_plainly(pipeline: dict[str, Any], batches: Iterable[Any]) -> Iterator[
 
 
 def _for_each_partition(lab: Lab, frame: Any, topic: str) -> None:
-    settings = {"bootstrap.servers": lab.bootstrap_servers, "enable.idempotence": "true", **TUNED}
+    from airflow_eos_provider.interval.protocol.slice_writer import producer_properties
+
+    own = producer_properties(_pipeline(lab, topic))  # ours, so that the peer is not slowed by librdkafka's defaults
+    settings = {"bootstrap.servers": lab.bootstrap_servers, "enable.idempotence": "true", **own}
 
     def write(rows: Iterable[Any]) -> None:
         from confluent_kafka import Producer

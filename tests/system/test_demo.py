@@ -163,7 +163,7 @@ def test_the_demo_holds_every_promise_shows_no_secret_and_leaves_nothing_running
 
 
 def require_what_start_here_says(report: dict[str, Any]) -> None:
-    """The demo has the parts that a fresh reader is told of, and the command that is read there starts it."""
+    """The demo has the parts that docs/start-here.md names, and is started by the command there."""
     page = (DOCS / "start-here.md").read_text(encoding="utf-8")
     first = page.partition("## The first command")[2].partition("## The second command")[0]
     assert "```\nuv run eos demo\n```" in first

@@ -1,4 +1,4 @@
-"""No regular expression of the package takes long over a text that somebody has made for that.
+"""No regular expression of the package is slow on hostile text.
 
 They see files, logs, properties and answers that others have written. Each is tried, in the way in which its module
 uses it, with long repetitions of what it looks for: where the work grows with the square of the text, fifty thousand

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from airflow_eos_provider.lab.spark_class_data import ensure_spark_archive
 from tests.spark_cluster import jvm_properties
+from tests.spark_session import spark_session
 
 #: The executors' Python finds the scripts' functions here.
 _ROOT = str(Path(__file__).parents[2])
@@ -47,24 +45,6 @@ def own_spark(folder: Path, properties: dict[str, str] | None = None) -> Iterato
 
     :param properties: further ones, or others than :func:`properties_in` gives.
     """
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("PYTHONPATH", _ROOT)  # of the processes beside the driver, in which data sources are planned
-        builder: Any = SparkSession.builder
-        for name, value in {**properties_in(folder), **(properties or {})}.items():
-            builder = builder.config(name, value)
-        session = builder.getOrCreate()
-        session.sparkContext.setLogLevel("OFF")
-        gateway: Any = SparkContext._gateway
-        try:
-            yield session
-        finally:
-            session.stop()
-            gateway.shutdown()
-            gateway.proc.stdin.close()  # the JVM ends with its standard input
-            gateway.proc.wait(timeout=120)
-            SparkContext._gateway = SparkContext._jvm = None
+    # The path is also that of the processes beside the driver, in which data sources are planned.
+    with spark_session({**properties_in(folder), **(properties or {})}, {"PYTHONPATH": _ROOT}) as session:
+        yield session

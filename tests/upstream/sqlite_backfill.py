@@ -8,7 +8,6 @@ cannot be made.
 from __future__ import annotations
 
 import tempfile
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from airflow_eos_provider.lab.airflow import COMPONENTS, AirflowLab
 from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRestError
 from tests.upstream.own_airflow import SECONDS, own_airflow
 from tests.upstream.shown import StartLab
+from tests.waiting import wait_for
 
 DAG_ID = "days"
 DAG = f"""
@@ -56,13 +56,16 @@ def show(start: StartLab) -> str:
                 if LOCKED not in error.found.lower():
                     raise
                 return f"a backfill of {DAYS} days was refused: {error.found}"
-            deadline = time.monotonic() + SECONDS
-            while not (where := _locked(airflow)):
+
+            def is_locked() -> bool:
+                if _locked(airflow):
+                    return True
                 states = rest.run_states(DAG_ID).values()
                 assert len(states) < DAYS or not FINAL_STATES.issuperset(states), f"all days have ended: {states}"
-                assert time.monotonic() < deadline, f"no lock in {SECONDS} s: {states}"
-                time.sleep(0.5)
-            return f'{DAYS} days, {AT_ONCE} at once: "{LOCKED}" in the log of {", ".join(where)}'
+                return False
+
+            wait_for("the database to be locked", is_locked, SECONDS)
+            return f'{DAYS} days, {AT_ONCE} at once: "{LOCKED}" in the log of {", ".join(_locked(airflow))}'
 
 
 def _locked(airflow: AirflowLab) -> list[str]:

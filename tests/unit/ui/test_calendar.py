@@ -93,7 +93,7 @@ def test_an_outage_that_later_intervals_follow_was_due() -> None:
 
 
 def test_a_run_that_airflow_has_ended_does_not_go_on() -> None:
-    """Somebody has marked it as success, say; a revision may be written by something else than a DAG."""
+    """As after *mark success*. A revision is running all the same: it may be written outside Airflow."""
     begun = replace(running(1), run=Run("flights", day(1), 2))
     assert states(calendar([running(0), complete(1), begun], {0: "success", 1: "success"})) == ["missing", "running"]
 

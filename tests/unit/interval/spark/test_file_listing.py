@@ -196,7 +196,7 @@ def test_rows_without_a_value_become_json() -> None:
 
 
 def test_of_a_parquet_file_no_more_than_a_batch_is_in_memory(tmp_path: Path) -> None:
-    """A task's memory does not grow with the row groups that somebody else has written."""
+    """A task's memory does not grow with the file's row groups."""
     rows = 100_000
     values = pa.array([f"{number:0200}" for number in range(rows)])
     pyarrow.parquet.write_table(pa.table({"value": values}), tmp_path / "rows", row_group_size=rows)

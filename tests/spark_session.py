@@ -1,0 +1,43 @@
+"""A Spark session of this process, whose JVM ends with it, so that the next one has its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+
+@contextmanager
+def spark_session(properties: Mapping[str, str], environment: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """A classic session on the loopback interface.
+
+    :param properties: of Spark.
+    :param environment: more variables of Spark's processes.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            **(environment or {}),
+        }.items():
+            patch.setenv(name, value)
+        builder: Any = SparkSession.builder
+        for name, value in properties.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        gateway: Any = SparkContext._gateway
+        try:
+            yield session
+        finally:
+            session.stop()
+            gateway.shutdown()
+            gateway.proc.stdin.close()  # the JVM ends with its standard input
+            gateway.proc.wait(timeout=120)
+            SparkContext._gateway = SparkContext._jvm = None
