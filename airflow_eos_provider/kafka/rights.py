@@ -10,6 +10,7 @@ The ACLs are read here because confluent-kafka 2.16 returns none of them, and no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -48,6 +49,9 @@ _OPERATIONS = {
 _RESOURCES = {2: Resource.TOPIC, 3: Resource.GROUP, 4: Resource.CLUSTER, 5: Resource.TRANSACTIONAL_ID}
 _PATTERNS = {3: Pattern.LITERAL, 4: Pattern.PREFIXED}
 
+#: How a broker begins when it refuses: with Java's text of our request, addresses of its objects included.
+_REQUEST = re.compile(r"Request Request\(.*\) (?=needs )", re.DOTALL)
+
 _IDS_REFUSED = kafka.errors.TransactionalIdAuthorizationFailedError
 _GROUP_REFUSED = kafka.errors.GroupAuthorizationFailedError
 
@@ -71,7 +75,7 @@ async def acls(admin: Any) -> tuple[Acl, ...] | None:
     if answer.error_code == kafka.errors.SecurityDisabledError.errno:
         return None
     if answer.error_code:
-        raise kafka.errors.for_code(answer.error_code)(answer.error_message)
+        raise kafka.errors.for_code(answer.error_code)(_REQUEST.sub("it ", answer.error_message or ""))
     return tuple(
         sorted(
             Acl(

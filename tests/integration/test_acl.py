@@ -254,6 +254,8 @@ def test_who_may_not_read_the_acls_is_told_so(named: NamedListener, lab: Lab) ->
         found = read_authorizer(nobody)
     assert found.acls is None
     assert f"User:{NOBODY} may not read the ACLs" in found.problem
+    assert "needs DESCRIBE permission" in found.problem
+    assert "Request(" not in found.problem
 
 
 def _topics(kafka: Session) -> set[str]:

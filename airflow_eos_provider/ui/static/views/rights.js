@@ -8,7 +8,7 @@ const COLUMNS = [
   { name: "Right", cell: (row) => html`<span>${row.operation} on ${row.resource} <code>${row.name}</code>${row.pattern && !/literal/i.test(row.pattern) && html` <span class="quiet">${row.pattern}</span>`}</span>` },
   { name: "Principal", cell: (row) => (row.principal ? html`<code>${row.principal}</code>` : html`<span class="quiet">unknown</span>`) },
   { name: "For", cell: (row) => html`<span>${row.role}${row.connector && html` <code>${row.connector}</code>`}</span>` },
-  { name: "Answer", cell: (row) => html`<${State} value=${row.answer} as=${row.answer === "missing" ? (row.required ? "bad" : "warn") : undefined} />${!row.required && html` <span class="quiet">optional</span>`}` },
+  { name: "Answer", cell: (row) => html`<${State} value=${row.answer} as=${row.answer === "allowed" ? undefined : row.answer === "missing" && row.required ? "bad" : "warn"} />${!row.required && html` <span class="quiet">optional</span>`}` },
   { name: "Known by", cell: (row) => html`<span>${row.by}${row.because && html`: <span class="quiet">${row.because}</span>`}</span>` },
   { name: "Why", cell: (row) => html`<span>${row.why}${row.answer !== "allowed" && row.without && html` <span class="remedy">Without: ${row.without}</span>`}</span>` },
 ];
