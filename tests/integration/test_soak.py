@@ -1,7 +1,7 @@
 """Rolls there and back under load, with whoever takes part killed at random.
 
-A few rolls by default; the soak is ``EOS_SOAK_ROLLS=20 pytest -n0 -s tests/integration/test_soak.py``, and
-``EOS_TEST_SEED`` repeats one.
+Minutes, so only on request: ``EOS_SOAK_ROLLS=20 pytest -n0 -s tests/integration/test_soak.py``; ``EOS_TEST_SEED``
+repeats one. Kills at chosen points are in ``test_roll.py`` and ``tests/faults/test_roll_steps.py``.
 """
 
 from __future__ import annotations
@@ -30,9 +30,13 @@ from airflow_eos_provider.rollout.hosts.process.restart_act import read_record, 
 from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.seen import modes
 
-pytestmark = pytest.mark.slow
+ROLLS = int(os.environ.get("EOS_SOAK_ROLLS", "0"))
 
-ROLLS = int(os.environ.get("EOS_SOAK_ROLLS", "2"))
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not ROLLS, reason="EOS_SOAK_ROLLS is not set"),
+    pytest.mark.timeout(600 + 300 * ROLLS),
+]
 
 #: Up in two rolls, back in one.
 WAY = (Mode.PREPARING, Mode.ENABLED, Mode.DISABLED)
