@@ -78,12 +78,14 @@ class TopicRead:
     :param beginning_offsets: by partition where the read began.
     :param end_offsets: by partition where it ended: the offset after the last record or marker, by uncommitted
         ListOffsets. Records that came later are left out; a next read may start here.
+    :param topic_id: the topic's id, for a next read; None if it could not be asked for.
     """
 
     topic: str
     records: tuple[LogRecord, ...] = field(repr=False)
     beginning_offsets: Mapping[int, int]
     end_offsets: Mapping[int, int]
+    topic_id: str | None = None
 
 
 #: All of a topic.
@@ -102,7 +104,7 @@ def read_to_end(
     """The records of a topic. Parameters and errors as in :func:`scan_to_end`."""
     records: list[LogRecord] = []
     scan = _scan(kafka, topic, reach, records.extend, _ReadOptions(isolation, timeout_seconds), progress)
-    return TopicRead(topic, tuple(records), scan.beginnings, scan.ends)
+    return TopicRead(topic, tuple(records), scan.beginnings, scan.ends, scan.topic_id)
 
 
 def scan_to_end(
@@ -165,6 +167,7 @@ def _scan(
     with session_of(kafka) as session, contextlib.ExitStack() as lent:
         ends = Ends(lent.enter_context(session.admin()), topic, reach, min(options.timeout_seconds, CONNECT_SECONDS))
         scan = _Scan(session, lent, topic, ends.beginnings(), options)
+        scan.topic_id = ends.topic_id
         while True:
             scan.run(ends.now(), on_records, progress)
             if reach.compaction_lag_seconds is None or clock.seconds() <= reach.compaction_lag_seconds:
@@ -196,6 +199,7 @@ class _Scan:
         self._session = session
         self._lent = lent
         self.topic = topic
+        self.topic_id: str | None = None
         self.beginnings = beginnings
         self.ends: dict[int, int] = {}
         self.options = options

@@ -18,6 +18,7 @@ import time
 from airflow_eos_provider.errors import FencedError, RefusedError, UnreachableError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.control_reader import ControlReader
 from airflow_eos_provider.interval.protocol.control_topic import ControlState, pipeline_record, plan_record
 from airflow_eos_provider.interval.protocol.ledger import CompleteRecord, LedgerState
 from airflow_eos_provider.interval.protocol.same_topics import SameTopics
@@ -25,7 +26,6 @@ from airflow_eos_provider.interval.protocol.stage import OnStep, Report, silent
 from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.kafka.producer import TransactionalProducer, TransactionExpiredError, UndecidedError
-from airflow_eos_provider.kafka.session import Kafka
 
 #: The steps in their order.
 STEPS = ("planner init", "planner read control", "planner read ledger", "planner write plan", "planner commit plan")
@@ -95,7 +95,7 @@ class Planner:
     :param ledger: what is known of the ledger so far; it is brought up to date.
     :param ledger_topic: reads it from where ``ledger`` ends.
     :param topics: the run's topics, as its coordinator has looked at them.
-    :param kafka: a session with the pipeline's cluster, whose clients are used.
+    :param control_topic: the control topic as it has been read so far.
     """
 
     def __init__(
@@ -104,16 +104,16 @@ class Planner:
         ledger: LedgerState,
         ledger_topic: TopicReader,
         topics: SameTopics,
+        control_topic: ControlReader,
         *,
-        kafka: Kafka | None = None,
         report: Report = silent,
         on_step: OnStep = silent,
     ) -> None:
         self._pipeline = pipeline
-        self._kafka = kafka or pipeline.kafka
         self._ledger = ledger
         self._ledger_topic = ledger_topic
         self._topics = topics
+        self._control_topic = control_topic
         self._report = report
         self._step = on_step
 
@@ -171,9 +171,7 @@ class Planner:
 
     def _read_control(self) -> ControlState:
         self._step("planner read control")
-        control = ControlState(self._pipeline.control_topic)
-        control.apply(TopicReader(self._kafka, self._pipeline.control_topic, report=self._report).read())
-        return control
+        return self._control_topic.read()
 
     def _read_ledger(self) -> None:
         self._step("planner read ledger")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from airflow_eos_provider.connect.jackson import Json, encode, hash_map_order
@@ -159,6 +159,10 @@ class RunState:
             )
         return plan
 
+    def copy(self) -> RunState:
+        """The same, whatever is replayed later."""
+        return replace(self, assignment=dict(self.assignment), keys=set(self.keys))
+
     @property
     def pins(self) -> Pins | None:
         """The topics that are beside its plan; None without a plan, or in one of a version that pinned none."""
@@ -187,8 +191,9 @@ class ControlState:
             self._apply(record)
 
     def run(self, run: Run) -> RunState:
-        """What is there of one run; empty if nothing does."""
-        return self.runs.get(run.name, RunState())
+        """What is there of one run at this moment; empty if nothing is."""
+        found = self.runs.get(run.name)
+        return RunState() if found is None else found.copy()
 
     def planned(self, pipeline: str) -> list[Run]:
         """The runs of a pipeline that have a plan and are not complete."""
@@ -243,21 +248,21 @@ class ControlState:
     def _apply_to_run(self, name: str, prefix: str, task: int, record: LogRecord) -> None:
         state = self.runs.setdefault(name, RunState())
         assert record.key is not None
-        value = None if record.value is None else json.loads(record.value)
+        value = record.value
         if value is None:
             state.keys.discard(record.key)
         else:
             state.keys.add(record.key)
         if prefix == _PLAN:
-            state.plan_value = record.value
+            state.plan_value = value  # read when asked for: it may list thousands of files
         elif prefix == _COMMIT:
             state.generation = None if value is None else record.offset
         elif prefix == _TASK_COUNT:
-            state.task_count = None if value is None else value["task-count"]
+            state.task_count = None if value is None else json.loads(value)["task-count"]
         elif value is None:
             state.assignment.pop(task, None)
         else:
-            numbers = value["properties"][_SLICES_PROPERTY]
+            numbers = json.loads(value)["properties"][_SLICES_PROPERTY]
             state.assignment[task] = tuple(int(n) for n in numbers.split(",") if n)
         if not state.keys:
             del self.runs[name]

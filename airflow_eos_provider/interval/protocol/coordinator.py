@@ -87,8 +87,8 @@ from airflow_eos_provider.errors import EosError, FencedError, RefusedError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.admission import CONTROL, TRANSACTION_TIMEOUT_MS, Planner
+from airflow_eos_provider.interval.protocol.control_reader import ControlReader
 from airflow_eos_provider.interval.protocol.control_topic import (
-    ControlState,
     Outgoing,
     RunState,
     generation_records,
@@ -190,7 +190,9 @@ class Coordinator:
         self._ledger = LedgerState(pipeline.name)
         self._ledger_topic = TopicReader(self._session, pipeline.ledger_topic, report=report)
         self._control_keys: set[bytes] = set()
-        self._topics = SameTopics(pipeline, run, report=report, kafka=self._session)
+        self._ledgers: Mapping[str, str] = {}
+        self._control_topic = ControlReader(self._session, pipeline.control_topic, report=report)
+        self._topics = self._topics_of(pipeline)
         self.plan_source: Mapping[str, Any] = {}
 
     def __enter__(self) -> Self:
@@ -355,9 +357,7 @@ class Coordinator:
         :raises FencedError: another coordinator has taken over.
         """
         # What of it is in the target is for the ledger to say, so a target that is not there any more is no hindrance.
-        self._topics = SameTopics(
-            replace(self._pipeline, topic=None), self._run, report=self._report, kafka=self._session
-        )
+        self._topics = self._topics_of(replace(self._pipeline, topic=None))
         self._topics.prepare()
         self._init()
         state = self._read_control("read control")
@@ -411,6 +411,7 @@ class Coordinator:
             slices=plan.slices,
             assignment=tuple(tuple(n for n in task if n not in done) for task in assignment),
             ledger_positions=dict(self._ledger_topic.positions),
+            ledgers=self._ledgers,
             committed={number: SliceFigures.of(record) for number, record in done.items()},
         )
         self._report(f"{self._run}: {len(stage.unfinished)} of {len(numbers)} slices to write by {stage.tasks} tasks")
@@ -432,6 +433,9 @@ class Coordinator:
 
     # The steps
 
+    def _topics_of(self, pipeline: Pipeline) -> SameTopics:
+        return SameTopics(pipeline, self._run, report=self._report, kafka=self._session, control=self._control_topic)
+
     def _init(self) -> None:
         self._step("init")
         self._producer = TransactionalProducer(
@@ -446,9 +450,9 @@ class Coordinator:
 
     def _read_control(self, step: str) -> RunState:
         self._step(step)
-        control = ControlState(self._pipeline.control_topic)
-        control.apply(TopicReader(self._session, self._pipeline.control_topic, report=self._report).read())
+        control = self._control_topic.read()
         self._topics.compare(control)
+        self._ledgers = control.ledgers
         state = control.run(self._run)
         self._control_keys |= state.keys
         return state
@@ -471,7 +475,7 @@ class Coordinator:
             self._ledger,
             self._ledger_topic,
             self._topics,
-            kafka=self._session,
+            self._control_topic,
             report=self._report,
             on_step=self._step,
         )

@@ -9,18 +9,15 @@ the stage, and again right before ``complete`` is written: one that was made ane
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.control_reader import ControlReader
 from airflow_eos_provider.interval.protocol.control_topic import ControlState
 from airflow_eos_provider.interval.protocol.ledger import CompleteRecord
 from airflow_eos_provider.interval.protocol.reserved_topics import ReservedTopics
 from airflow_eos_provider.interval.protocol.stage import Report, silent
-from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.protocol.topics import find_topics, prepare_topics
 from airflow_eos_provider.interval.topic_ids import Pinned, Pins, TopicChangedError, require_same
-from airflow_eos_provider.kafka.read import LogRecord
 from airflow_eos_provider.kafka.session import Kafka
 from airflow_eos_provider.kafka.topics import Topics
 
@@ -32,11 +29,21 @@ class SameTopics:
     :param run: the run.
     :param report: receives a line where a record pins nothing.
     :param kafka: a session with the pipeline's cluster, whose clients are used.
+    :param control: the control topic as it has been read so far; by default this reads it from its beginning.
     """
 
-    def __init__(self, pipeline: Pipeline, run: Run, *, report: Report = silent, kafka: Kafka | None = None) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        run: Run,
+        *,
+        report: Report = silent,
+        kafka: Kafka | None = None,
+        control: ControlReader | None = None,
+    ) -> None:
         self._pipeline = pipeline
         self._kafka = kafka or pipeline.kafka
+        self._control = control or ControlReader(self._kafka, pipeline.control_topic, report=report)
         self._run = run
         self._report = report
         self._found: Pins | None = None
@@ -60,7 +67,7 @@ class SameTopics:
         self._found, control_was_there = prepare_topics(self._pipeline, self._require_new_pipeline, self._kafka)
         if control_was_there:
             # As far as is stable: only the init that is to follow ends what this run's last driver may have left open.
-            control = self._control(self._reader().read_stable())
+            control = self._control.read_stable()
             self.compare(control)
             if self._pipeline.topic is not None:
                 ReservedTopics(self._pipeline, control.ledgers).require_data(self._pipeline.topic)
@@ -95,18 +102,10 @@ class SameTopics:
                     "they are not compared"
                 )
 
-    def _reader(self) -> TopicReader:
-        return TopicReader(self._kafka, self._pipeline.control_topic, report=self._report)
-
-    def _control(self, records: Iterable[LogRecord]) -> ControlState:
-        control = ControlState(self._pipeline.control_topic)
-        control.apply(records)
-        return control
-
     def _require_new_pipeline(self) -> None:
         """Check, before a ledger is made, that none was lost; the control topic knows each pipeline that had one."""
         pipeline = self._pipeline
-        control = self._control(self._reader().read())
+        control = self._control.read()
         planned = control.planned(pipeline.name)
         if pipeline.name not in control.pipelines and not planned:
             return

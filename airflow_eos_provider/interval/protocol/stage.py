@@ -88,6 +88,7 @@ class Stage:
     :param committed: what the ledger says of the slices that earlier generations have committed, by number.
     :param compared: whether the input of this attempt was found to have the same rows in these slices. Without it
         nothing is written and nothing completed, unless nothing is committed.
+    :param ledgers: by topic, the pipeline of the group whose ledger it is, as the generation's coordinator has read.
     """
 
     run: Run
@@ -98,6 +99,7 @@ class Stage:
     ledger_positions: Mapping[int, int]
     committed: Mapping[int, SliceFigures] = field(default_factory=dict)
     compared: bool = False
+    ledgers: Mapping[str, str] = field(default_factory=dict)
 
     def require_compared(self) -> None:
         """
@@ -130,6 +132,7 @@ class Stage:
             "slices": [dict(s.source) for s in self.slices],
             "assignment": [list(numbers) for numbers in self.assignment],
             "ledger_positions": {str(p): offset for p, offset in self.ledger_positions.items()},
+            "ledgers": dict(self.ledgers),
             "committed": {str(number): figures.to_list() for number, figures in self.committed.items()},
             "compared": self.compared,
         }
@@ -143,6 +146,7 @@ class Stage:
             slices=tuple(Slice(number, source) for number, source in enumerate(document["slices"])),
             assignment=tuple(tuple(numbers) for numbers in document["assignment"]),
             ledger_positions={int(p): offset for p, offset in document["ledger_positions"].items()},
+            ledgers=dict(document["ledgers"]),
             committed={int(n): SliceFigures.from_list(figures) for n, figures in document["committed"].items()},
             compared=document["compared"],
         )

@@ -15,7 +15,7 @@ The order of the steps is the protocol's, and each of them is a method of its ow
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from airflow_eos_provider.errors import EosError, FencedError
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.control_topic import ControlState
+from airflow_eos_provider.interval.protocol.control_reader import ControlReader
 from airflow_eos_provider.interval.protocol.ledger import LedgerState, SliceRecord, complete_key, slice_key
 from airflow_eos_provider.interval.protocol.slice_writer import SliceWriter, open_producer
 from airflow_eos_provider.interval.protocol.stage import OnStep, Report, SliceResult, Stage, silent
@@ -78,11 +78,12 @@ class Task:
         self._report = report
         self._step = on_step
         self._session = Session(pipeline.kafka)  # one client of each kind for the whole attempt
+        self._control = ControlReader(self._session, pipeline.control_topic, stage.generation, report=report)
         self._attempt = attempt
         self._producer: TransactionalProducer | None = None
         self._writer: SliceWriter | None = None
         self._to_do: set[int] = set()
-        self._ledgers: dict[str, str] = {}
+        self._ledgers: Mapping[str, str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -157,11 +158,10 @@ class Task:
         )
 
     def _require_own_generation(self, step: str) -> None:
-        """Read the control topic from its beginning, which holds running runs only."""
+        """Read the control topic on from the record that is the generation: what outdates it stands behind."""
         self._step(step)
-        state = ControlState(self._pipeline.control_topic)
-        state.apply(self._reader(self._pipeline.control_topic).read())
-        self._ledgers = state.ledgers
+        state = self._control.read()
+        self._ledgers = {**self._stage.ledgers, **state.ledgers}
         generation = state.run(self._stage.run).generation
         if generation is None:
             raise self._outdated("is complete or abandoned")

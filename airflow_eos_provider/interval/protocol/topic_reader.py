@@ -89,12 +89,14 @@ class TopicReader:
         self._topic = topic
         self._report = report
         self._partitions = None if starts is None else tuple(starts)
+        self._topic_id: str | None = None
         self.positions: dict[int, int] = dict(starts or {})
 
     def read(self) -> tuple[LogRecord, ...]:
         """All committed records up to the uncommitted end of this moment; waits for open transactions before it.
 
         :raises ReadTimeoutError: a transaction stays open, or its end never came.
+        :raises ReplacedTopicError: the topic is not the one that was read before.
         :raises UnreachableError: no broker answered for a minute.
         """
         began = time.monotonic()
@@ -110,7 +112,10 @@ class TopicReader:
                 limit *= 2
 
     def read_stable(self) -> tuple[LogRecord, ...]:
-        """The committed records before the first open transaction. There may be more behind it."""
+        """The committed records before the first open transaction. There may be more behind it.
+
+        :raises ReplacedTopicError: the topic is not the one that was read before.
+        """
         return self._read(stable_only=True, timeout_seconds=_LONGEST_WAIT_SECONDS)
 
     def _read(self, *, stable_only: bool, timeout_seconds: float) -> tuple[LogRecord, ...]:
@@ -122,9 +127,11 @@ class TopicReader:
             partitions=self._partitions,
             stable_only=stable_only,
             compaction_lag_seconds=COMPACTION_LAG_MS / 1000,
+            topic_id=self._topic_id,
         )
         read = read_to_end(self._kafka, self._topic, reach, timeout_seconds=timeout_seconds)
         self.positions.update(read.end_offsets)
+        self._topic_id = read.topic_id or self._topic_id
         return read.records
 
     def _who_holds_it(self) -> str:
