@@ -52,6 +52,8 @@ _BARRIER = "tests/faults/test_barrier.py"
 _TOPICS = "tests/faults/test_topics.py"
 _MATRIX = "tests/faults/test_failure_matrix.py"
 _INPUTS = "tests/integration/test_spark_inputs.py"
+_READING = "tests/integration/test_reading.py"
+_ERRORS = "tests/faults/test_errors.py"
 _WRITE = "tests/integration/test_spark_write.py"
 _FILES = "tests/unit/interval/spark/test_file_listing.py"
 _GROUPS = "tests/unit/interval/spark/test_file_groups.py"
@@ -307,6 +309,30 @@ _TASK = (
         '        if generation is None:\n            raise self._outdated("is complete or abandoned")\n',
         "        if generation is None:\n            return\n",
         f"{_STORIES}::test_m10_a_task_that_does_not_find_its_generation_writes_nothing[as it is]",
+    ),
+    _mutant(
+        "replaced-control-topic-read-on",
+        "a control topic that was made anew is read from its own beginning",
+        "interval/protocol/control_reader.py",
+        "            self._from(0)\n",
+        "            return self._state\n",
+        f"{_READING}::test_a_control_topic_that_was_made_anew_is_read_from_its_beginning",
+    ),
+    _mutant(
+        "topic-id-not-compared",
+        "a topic of the same name that is as long is another one",
+        "interval/protocol/topic_reader.py",
+        "            topic_id=self._topic_id,\n",
+        "",
+        f"{_READING}::test_a_control_topic_that_was_made_anew_is_read_from_its_beginning",
+    ),
+    _mutant(
+        "ledgers-of-the-stage-not-known",
+        "a task that reads only what came since knows the other pipelines' ledgers all the same",
+        "interval/protocol/task.py",
+        "{**self._stage.ledgers, **state.ledgers}",
+        "state.ledgers",
+        f"{_ERRORS}::test_a_row_that_names_an_internal_topic_is_refused_and_the_group_stays_readable",
     ),
     _mutant(
         "newer-generation-allowed",

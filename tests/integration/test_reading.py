@@ -10,8 +10,12 @@ import pytest
 from confluent_kafka import Producer
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError
+from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.protocol.control_reader import ControlReader
+from airflow_eos_provider.interval.protocol.control_topic import ControlState, generation_records
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.read import LogRecord, Reach, read_to_end, scan_to_end
+from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 
 pytestmark = pytest.mark.slow
@@ -178,3 +182,62 @@ def test_a_limit_of_stalls_lets_a_long_read_go_on_and_ends_one_that_is_held_up(
     send(transactional, topic, "open")
     with pytest.raises(ReadTimeoutError, match=r"nothing more to read for 4 s.* open transaction"):
         scan_to_end(settings, topic, lambda batch: None, timeout_seconds=HELD_UP_SECONDS, stall_only=True)
+
+
+RUNS = [Run.parse(f"p@2013-01-0{day}T00:00:00Z/2013-01-0{day + 1}T00:00:00Z") for day in (1, 2, 3)]
+
+
+def send_generation(producer: Producer, topic: str, run: Run) -> None:
+    for key, value in generation_records(run, [(0,), (1,)]):
+        producer.produce(topic, value, key, partition=0)
+    assert producer.flush(30) == 0
+
+
+def test_each_read_of_the_control_topic_goes_on_where_the_one_before_ended(
+    settings: KafkaSettings, topic: str, plain: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applied: list[int] = []
+    apply = ControlState.apply
+
+    def counted(state: ControlState, records: Sequence[LogRecord]) -> None:
+        applied.append(len(records))
+        apply(state, records)
+
+    monkeypatch.setattr(ControlState, "apply", counted)
+    first, second, third = RUNS
+    reader = ControlReader(settings, topic)
+    send_generation(plain, topic, first)
+    early = reader.read_stable().run(first)
+    send_generation(plain, topic, second)
+    send_generation(plain, topic, first)
+    state = reader.read()
+    assert [state.run(run).generation for run in RUNS] == [8, 5, None]
+    assert (early.generation, early.assignment) == (2, {0: (0,), 1: (1,)})  # as it was read
+    assert reader.read().run(first).generation == 8
+    assert applied == [3, 6, 0]
+
+    late = ControlReader(settings, topic, 5)
+    state = late.read()
+    assert [state.run(run).generation for run in RUNS] == [8, 5, None]
+    plain.produce(topic, None, f"commit-{second.name}", partition=0)
+    send_generation(plain, topic, third)
+    state = late.read()
+    assert [state.run(run).generation for run in RUNS] == [8, None, 12]
+
+
+def test_a_control_topic_that_was_made_anew_is_read_from_its_beginning(
+    settings: KafkaSettings, broker_lab: Lab, topic: str, plain: Producer
+) -> None:
+    first, second, _ = RUNS
+    reader, far = ControlReader(settings, topic), ControlReader(settings, topic, 2)
+    send_generation(plain, topic, first)
+    assert [each.read().run(first).generation for each in (reader, far)] == [2, 2]
+
+    assert Topics(settings).delete(topic)
+    broker_lab.create_topic(topic, 3)
+    for run in (second, second, second):
+        send_generation(plain, topic, run)
+
+    for each in (reader, far, ControlReader(settings, topic, 20)):
+        state = each.read()
+        assert [state.run(run).generation for run in (first, second)] == [None, 8]
