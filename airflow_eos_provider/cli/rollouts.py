@@ -55,6 +55,7 @@ from airflow_eos_provider.rollout.history import (
     Rollout,
     find_rollout,
     former_mode,
+    restart_moments,
     restores_files,
     whole_history,
 )
@@ -361,6 +362,8 @@ def _show(rollout: Rollout) -> None:
         shown.add_row(*_row(step, WorkerOutcome.of(step, rollout.plan)))
     console.print(shown)
     for step in rollout.steps.values():
+        if restart := _restart(step):
+            console.print(f"{step.worker_id}: {restart}", soft_wrap=True)
         for line in step.evidence:
             after = step.conditions_after.get(line.partition(":")[0])
             when = "" if after is None else f", {after:.1f} s after the restart was announced"
@@ -368,6 +371,15 @@ def _show(rollout: Rollout) -> None:
     for event in rollout.events:
         words = [event.what, f"by {event.actor or 'unknown'} ({event.owner})", event.reason, event.note]
         console.print(f"{_moment(event.at)}  {'; '.join(filter(None, words))}", soft_wrap=True)
+
+
+def _restart(step: Step) -> str:
+    """In words, the moments of the worker's last restart; empty where none is known yet."""
+    moments = restart_moments(step)
+    if step.announced_at is None or not moments:
+        return ""
+    words = [f"{what} {'at a time not known' if at is None else _moment(at)}" for what, at in moments.items()]
+    return f"restart announced {_moment(step.announced_at)}, {', '.join(words)}"
 
 
 def _row(step: Step, outcome: WorkerOutcome) -> list[str]:

@@ -180,6 +180,10 @@ class Step:
     :param appended_at_ms: the broker's time of this record, milliseconds since the epoch; not in the record itself.
     :param conditions_after: by condition of its gate, after how many seconds from the announced restart it came true
         and stayed so; of a gate that is waited for, so far. Empty in records of versions that did not keep it.
+    :param stopped_after: after how many seconds from the announced restart the process that it replaces was seen to
+        have ended; less than none where an earlier controller had announced the same restart. None where none ran, or
+        its host does not know, and in records of versions that did not keep it.
+    :param started_after: likewise, when the process was started that has come instead.
     :param extra: fields that another version has written, to be written back.
     """
 
@@ -198,6 +202,8 @@ class Step:
     replaces: str = ""
     failed_process: str = ""
     conditions_after: Mapping[str, float] = field(default_factory=dict)
+    stopped_after: float | None = None
+    started_after: float | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def appended(self, at_ms: int) -> Step:
@@ -205,13 +211,29 @@ class Step:
 
         :param at_ms: the broker's time of the record, milliseconds since the epoch.
         """
-        announced_at_ms = at_ms if self.status is StepStatus.INTENT else self.announced_at_ms
-        return replace(self, appended_at_ms=at_ms, announced_at_ms=announced_at_ms)
+        is_under_way = self.stopped_after is not None or self.started_after is not None
+        announces = self.status is StepStatus.INTENT and not is_under_way
+        return replace(self, appended_at_ms=at_ms, announced_at_ms=at_ms if announces else self.announced_at_ms)
 
     @property
     def restart_id(self) -> float:
         """Identifies this restart among those of the worker; the same for every process that reads it."""
         return self.announced_at_ms / 1000 if self.announced_at_ms else self.restarted_after
+
+    @property
+    def announced_at(self) -> float | None:
+        """When its restart was announced, seconds since the epoch, by the broker's clock; None if none was."""
+        return self.restart_id if self.restarted_after else None
+
+    @property
+    def stopped_at(self) -> float | None:
+        """When the process that the restart replaces was seen to have ended, as :attr:`announced_at`."""
+        return None if self.stopped_after is None else self.restart_id + self.stopped_after
+
+    @property
+    def started_at(self) -> float | None:
+        """When the process that has come instead was started, as :attr:`announced_at`."""
+        return None if self.started_after is None else self.restart_id + self.started_after
 
 
 class RolloutState(StrEnum):

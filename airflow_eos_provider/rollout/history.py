@@ -21,6 +21,7 @@ from airflow_eos_provider.journal.records import (
     RolloutRecord,
     RolloutState,
     Step,
+    StepStatus,
     Unreadable,
     not_understood,
 )
@@ -126,7 +127,8 @@ class Rollout:
             return {**planned, **files, "status": None}
         outcome = asdict(WorkerOutcome.of(step, self.plan))
         evidence = {"status": str(step.status), "at": step.at, "tasks": step.tasks, "evidence": step.evidence}
-        return {**planned, **files, **outcome, **evidence, "conditions_after": dict(step.conditions_after)}
+        moments = {"announced_at": step.announced_at, "stopped_at": step.stopped_at, "started_at": step.started_at}
+        return {**planned, **files, **outcome, **evidence, **moments, "conditions_after": dict(step.conditions_after)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,18 @@ class ForeignRollout:
 
     def to_dict(self) -> dict[str, Any]:
         return {"rollout_id": self.rollout_id, "state": "not understood", "note": f"it {self.found.why}"}
+
+
+def restart_moments(step: Step) -> dict[str, float | None]:
+    """When the process that a restart replaces had ended and the new one was started, seconds since the epoch.
+
+    :returns: by name of the moment, in this order; None where that is not known, and nothing of what is to come, or of
+        a worker that did not run.
+    """
+    is_over = step.status in (StepStatus.RESTARTED, StepStatus.PASSED) and step.announced_at is not None
+    moments = {"stopped": step.stopped_at, "started": step.started_at}
+    due = {"stopped": is_over and bool(step.replaces), "started": is_over}
+    return {what: at for what, at in moments.items() if at is not None or due[what]}
 
 
 def history(content: JournalContent) -> tuple[Rollout, ...]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any
 
 from airflow.api_fastapi.core_api.security import GetUserDep
@@ -16,7 +17,7 @@ from airflow_eos_provider.journal.past import Past, read_past
 from airflow_eos_provider.journal.records import JournalContent, Step, StepStatus
 from airflow_eos_provider.journal.topic import read_journal
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.rollout.history import ForeignRollout, Rollout, find_rollout, whole_history
+from airflow_eos_provider.rollout.history import ForeignRollout, Rollout, find_rollout, restart_moments, whole_history
 from airflow_eos_provider.ui.airflow_state import approvals_of
 from airflow_eos_provider.ui.answers import NO_ITEMS, NotThereError, answer, errors_of, in_thread, see_cluster
 from airflow_eos_provider.ui.documents import PagingDep, Table, keep_where, redacted
@@ -38,13 +39,16 @@ _SPANS = {
 #: What comes after a restart that was carried out. After any other record the worker may never have been stopped.
 _RESTARTED = (StepStatus.RESTARTED, StepStatus.FAILED)
 
+#: Records of the restart that gives a failed worker its former configuration back.
+_RESTORING = (StepStatus.FAILED, StepStatus.RESTORED)
+
 #: A step's evidence is of conditions that hold; otherwise of what has failed.
 _HOLDING = (StepStatus.RESTARTED, StepStatus.PASSED)
 
 #: What a record of a step says has happened.
 _MOMENTS = {
     StepStatus.INTENT: "announced",
-    StepStatus.RESTARTED: "started",
+    StepStatus.RESTARTED: "restarted",
     StepStatus.PASSED: "passed",
     StepStatus.FAILED: "failed",
     StepStatus.RESTORED: "restored",
@@ -155,9 +159,9 @@ def _lane(worker_id: str, roll: Rollout, steps: Sequence[Step]) -> dict[str, Any
     """What has happened to one worker, in the order of the log."""
     prediction = next((each for each in roll.plan.task_downtime if each.worker_id == worker_id), None)
     last = roll.steps.get(worker_id)
-    turns = _turns(steps)
-    passed = [step for step in turns if step.status is StepStatus.PASSED]
-    spans = _spans(turns, is_live=roll.lease is not None)
+    passed = [step for step in steps if step.status is StepStatus.PASSED]
+    is_live = roll.lease is not None
+    spans = [*_spans(steps, is_live=is_live), *_down(steps, is_live=is_live)]
     return {
         "worker": worker_id,
         "predicted": prediction
@@ -170,7 +174,7 @@ def _lane(worker_id: str, roll: Rollout, steps: Sequence[Step]) -> dict[str, Any
         "restart_seconds": _length(spans, "restarting"),
         "gate_seconds": _length(spans, "gate"),
         "spans": spans,
-        "moments": [{"at": _at(step), "what": _MOMENTS[step.status], "note": ""} for step in turns],
+        "moments": _moments(steps),
         "conditions": [] if last is None else _conditions(last),
     }
 
@@ -182,16 +186,46 @@ def _conditions(step: Step) -> list[dict[str, Any]]:
 
 
 def _turns(steps: Iterable[Step]) -> list[Step]:
-    """Without what only says which further conditions of a gate hold."""
-    found = list[Step]()
-    for step in steps:
-        if not (found and step.status is StepStatus.RESTARTED and _is_of_one_restart(found[-1], step)):
-            found.append(step)
-    return found
+    """Without what only says how far a restart has come, and which further conditions of its gate hold."""
+    return [next(same) for _, same in groupby(steps, lambda step: (step.worker_id, step.status, step.restart_id))]
 
 
-def _is_of_one_restart(one: Step, other: Step) -> bool:
-    return (one.worker_id, one.status, one.restart_id) == (other.worker_id, other.status, other.restart_id)
+def _restarts(steps: Iterable[Step]) -> list[list[Step]]:
+    """One worker's records by the act that they tell of: a restart that was announced, or the restart that restores."""
+    return [list(same) for _, same in groupby(steps, lambda step: (step.restart_id, step.status in _RESTORING))]
+
+
+def _moments(steps: Sequence[Step]) -> list[dict[str, Any]]:
+    """What has happened to a worker, in its order; without a time where that is not known.
+
+    A controller that takes a restart up finds in its host's record what the one before may have noted already.
+    """
+    found = list[tuple[float, dict[str, Any]]]()
+    noted = set[tuple[str, str]]()
+    for restart in _restarts(steps):
+        last, announced_at = restart[-1], restart[-1].restart_id
+        turns = [(_MOMENTS[step.status], _at(step)) for step in _turns(restart)]
+        told = [
+            (what, at)
+            for what, at in restart_moments(last).items()
+            if at is None or at > announced_at or (what, last.replaces) not in noted
+        ]
+        noted.update((what, last.replaces) for what, at in told if at is not None)
+        for what, at in (*turns[:1], *told, *turns[1:]):
+            found.append((announced_at if at is None else at, {"at": at, "what": what, "note": ""}))
+    return [moment for _, moment in sorted(found, key=itemgetter(0))]
+
+
+def _down(steps: Sequence[Step], *, is_live: bool) -> Iterator[dict[str, Any]]:
+    """From when to when no process of the worker ran, as far as that is known.
+
+    :param is_live: whether a controller carries the roll out.
+    """
+    for restart in _restarts(steps):
+        last = restart[-1]
+        is_open = is_live and last is steps[-1] and last.status.announces_an_act
+        if last.stopped_at is not None and (last.started_at is not None or is_open):
+            yield {"from": last.stopped_at, "to": last.started_at, "what": "down"}
 
 
 def _spans(steps: Sequence[Step], *, is_live: bool) -> list[dict[str, Any]]:
@@ -199,18 +233,23 @@ def _spans(steps: Sequence[Step], *, is_live: bool) -> list[dict[str, Any]]:
 
     :param is_live: whether a controller carries the roll out.
     """
-    ends: Iterable[tuple[Step, Step | None]] = [*pairwise(steps), *((step, None) for step in steps[-1:])]
+    turns = _turns(steps)
+    was_stopped = {step.restart_id for step in steps if step.stopped_at is not None}
+    ends: Iterable[tuple[Step, Step | None]] = [*pairwise(turns), *((step, None) for step in turns[-1:])]
     return [
-        {"from": _at(step), "to": following and _at(following), "what": _span(step, following, is_live=is_live)}
+        {
+            "from": _at(step),
+            "to": following and _at(following),
+            "what": _span(step, following, may_be_stopped=is_live, was_stopped=step.restart_id in was_stopped),
+        }
         for step, following in ends
         if step.status in _SPANS
     ]
 
 
-def _span(step: Step, following: Step | None, *, is_live: bool) -> str:
-    if step.status is StepStatus.INTENT and not (is_live if following is None else following.status in _RESTARTED):
-        return "announced"
-    return _SPANS[step.status]
+def _span(step: Step, following: Step | None, *, may_be_stopped: bool, was_stopped: bool) -> str:
+    is_restarting = was_stopped or (may_be_stopped if following is None else following.status in _RESTARTED)
+    return "announced" if step.status is StepStatus.INTENT and not is_restarting else _SPANS[step.status]
 
 
 def _length(spans: Sequence[Mapping[str, Any]], what: str) -> float | None:

@@ -42,8 +42,9 @@ SETTINGS = RolloutSettings(
     lease_seconds=1700.0,
 )
 
-#: Lines of a roll's progress: a restart is under way, its gate is looked at, all holds there, it is passed.
-RESTARTS, LOOKED = r": stopping pid \d+$", r"conditions hold"
+#: Lines of a roll's progress: a restart is under way, the old process has ended, the gate is looked at.
+RESTARTS, STOPPED, LOOKED = r": stopping pid \d+$", r": pid \d+ has ended$", r"conditions hold"
+#: All holds at the gate, it is passed.
 ALL_HOLD, PASSED = r": all \d+ conditions hold", r": gate passed"
 
 
@@ -199,10 +200,20 @@ def the_first_is_restarted(page: Page, roll: Roll, worker: str) -> None:
     expect(page.locator(".chart > div")).to_have_attribute("data-drawn", "true")
     before = picture(page)
     draws_anew(page, before)  # it grows while the restart goes on
+    moments = cell(row, "Moments")
+    expect(moments).to_contain_text(re.compile(r"\d:\d\d:\d\d announced"))
+    expect(moments).not_to_contain_text("stopped")
+
+    assert roll.goes_on_to(STOPPED) == worker
+    expect(moments).to_contain_text(re.compile(r"\d:\d\d:\d\d stopped"))
+    expect(moments).not_to_contain_text("started")
+    expect(cell(row, "Status")).to_contain_text("intent")
 
     assert roll.goes_on_to(LOOKED) == worker
     expect(cell(row, "Status")).to_contain_text("restarted")
     expect(cell(row, "Restarted in")).to_contain_text(re.compile(r"\d s"))
+    expect(moments).to_contain_text(re.compile(r"\d:\d\d:\d\d started"))
+    expect(moments).to_contain_text("restarted")
     expect(cell(row, "Gate")).to_have_text("–")
 
     assert roll.goes_on_to(ALL_HOLD) == worker
@@ -249,6 +260,9 @@ def it_has_ended_as_the_command_prints(page: Page, site: ClusterSite) -> None:
         expect(cell(row, "Status")).to_contain_text(worker["status"])
         expect(cell(row, "Downtime measured")).to_have_text(duration(worker["task_downtime_seconds"]))
         expect(cell(row, "Gate's conditions").locator("li")).to_have_count(len(worker["evidence"]))
+        assert worker["announced_at"] <= worker["stopped_at"] <= worker["started_at"]
+        for what in ("announced", "stopped", "started", "restarted", "passed"):
+            expect(cell(row, "Moments").locator("li", has_text=re.compile(rf"\d {what}$")).last).to_be_visible()
         for line in worker["evidence"]:
             expect(cell(row, "Gate's conditions")).to_contain_text(line)
         for task in worker["tasks"]:

@@ -30,6 +30,7 @@ from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.waiting import is_healthy, wait_for_group
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.hosts.host import Edit, HostFacts, Permit, StartToken
+from airflow_eos_provider.rollout.hosts.restart_event import OnEvent
 from airflow_eos_provider.rollout.settings import STOP_GRACE_SECONDS, RolloutSettings
 from tests.integration import supervisor as program
 from tests.waiting import until
@@ -126,7 +127,7 @@ class SupervisedHost:
         self,
         *,
         stop_grace_seconds: float = STOP_GRACE_SECONDS,
-        on_event: Callable[[str], None] = lambda _event: None,
+        on_event: OnEvent = lambda _event: None,
         permit: Permit = lambda _act: None,
         rollout: str = "",
         replaces: str = "",

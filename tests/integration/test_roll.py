@@ -247,6 +247,12 @@ def test_a_killed_roll_goes_on_where_it_was_and_a_second_controller_is_refused_m
     assert pids(lab)[through[0]] == restarted_once, "a finished step was repeated"
     journal = read_journal(lab.cluster().kafka, lab.group_id)
     assert journal.rollouts[rollout.rollout_id].state is RolloutState.DONE
+    shown = json.loads(eos.run("rollout", "show", rollout.rollout_id, "--json").stdout)
+    for worker in shown["workers"]:
+        assert worker["stopped_at"] <= worker["started_at"], "also of the restart that was taken up"
+    text = eos.run("rollout", "show", rollout.rollout_id).stdout
+    assert text.count(": restart announced ") == len(before)
+    assert "not known" not in text
 
 
 def test_a_failing_gate_puts_the_workers_file_back_and_stops(

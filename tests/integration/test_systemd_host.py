@@ -33,6 +33,7 @@ from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.rollout.hosts.host import NotRestartedError, RestartPendingError, WorkerStartError
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
+from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
 from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService, UnitFacts
 from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 from tests.integration import systemd_worker
@@ -171,7 +172,7 @@ class Unit:
     port: int
     config: str = CONFIG
     machine: InMachine = field(init=False)
-    events: list[str] = field(default_factory=list)
+    events: list[RestartEvent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.machine = InMachine(self.booted)
@@ -311,10 +312,19 @@ def test_the_mode_of_a_start_is_read_from_its_own_lines_of_the_journal(unit: Uni
 def test_a_restart_is_one_job_and_gives_another_start(unit: Unit) -> None:
     service, asked = unit.service(), list[str]()
     before, launch = look(service).token, service.launch_now(look(service))
+    began = time.time()
     unit.restart(service, rollout="r1", replaces=before, changed_at=0.0, asked=asked)
+    over = time.time()
     after = look(service)
     assert after.token not in ("", before)
     assert asked == ["stop"]
+    (stopped, started) = moments_of(unit.events)
+    assert (stopped.moment, started.moment) == (Moment.STOPPED, Moment.STARTED)
+    assert began - 1.0 < stopped.at < over + 1.0
+    assert began - 1.0 < started.at < over + 1.0
+    assert after.process is not None
+    assert started.words == f"started as pid {after.process.pid}"
+    assert abs(started.at - after.process.started_at - after.clock_offset) < 1.0
     assert unit.machine.given == 1
     assert service.launch_now(after) == launch  # no moment and no pid is part of it
 
@@ -340,13 +350,13 @@ def test_an_answer_that_is_lost_after_the_job_was_given_is_looked_for_and_nothin
     after = look(service)
     assert after.token != before
     assert unit.machine.given == 1
-    assert any("was lost" in event for event in unit.events)
+    assert any("was lost" in event.words for event in unit.events)
     # The next controller, which knows no more than that the restart was announced:
     other, asked = unit.service(), list[str]()
     unit.restart(other, rollout="r1", replaces=before, changed_at=0.0, asked=asked)
     assert look(other).token == after.token
     assert (unit.machine.given, asked) == (0, [])
-    assert any("restarted already" in event for event in unit.events)
+    assert any("restarted already" in event.words for event in unit.events)
 
 
 def test_a_connection_that_dies_between_stop_and_start_is_mended_and_the_machine_has_finished(
@@ -410,7 +420,7 @@ def test_a_restart_that_another_controller_has_begun_is_waited_for_and_reported(
     unit.restart(service, rollout="r1", replaces=before, changed_at=0.0, asked=asked)
     assert look(service).token != before
     assert (unit.machine.given, asked) == (0, [])
-    assert any("waiting for its end" in event for event in unit.events)
+    assert any("waiting for its end" in event.words for event in unit.events)
 
 
 def test_a_start_before_the_last_change_of_the_file_is_not_taken_for_the_restart(unit: Unit) -> None:
@@ -631,7 +641,7 @@ def test_a_host_judges_the_file_and_the_process_of_its_machine(unit: Unit) -> No
     facts = host.observe()
     verdict = judge(facts.worker_id, facts.declared, facts.running, Observed(None, "not asked"))
     assert (verdict.verdict, verdict.joins_as) == (ModeVerdict.DISABLED, Mode.PREPARING)
-    events: list[str] = []
+    events: list[RestartEvent] = []
     host.restart(stop_grace_seconds=20.0, on_event=events.append, rollout="r1", replaces=facts.start_token)
     until(lambda: host.observe().running.mode is Mode.PREPARING, "the new mode", seconds=10)
     # Once more, by a controller that only knows that this restart was announced:
@@ -713,7 +723,7 @@ def test_a_start_of_systemds_own_since_the_announcement_is_reported_as_the_resta
     assert look(service).details["restarts_by_systemd"] == 1
     unit.restart(service, rollout="r1", replaces=before.token, changed_at=0.0)
     assert unit.machine.given == 0
-    assert any("restarted already" in event for event in unit.events)
+    assert any("restarted already" in event.words for event in unit.events)
 
 
 def test_a_unit_that_systemd_is_about_to_start_again_is_restarted_by_the_roll(unit: Unit, booted: Booted) -> None:

@@ -13,6 +13,7 @@ from typing import Literal
 from airflow_eos_provider.errors import EosError, PlanMovedError, RolloutPausedError, UnreachableError
 from airflow_eos_provider.journal.journal import Journal
 from airflow_eos_provider.rollout.hosts.host import NotRestartedError, RestartPendingError, WorkerStartError
+from airflow_eos_provider.rollout.hosts.restart_event import OnEvent, RestartEvent
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.plan.plan import Plan
@@ -59,20 +60,26 @@ class Acts:
         if written != change.config_after:
             raise PlanMovedError(f"The {facts.edit} did not become what the plan says.", remedy="Plan again.")
 
-    def restart(self, worker_id: str, *, replaces: str) -> None:
+    def restart(self, worker_id: str, *, replaces: str, on_event: OnEvent) -> None:
         """Stop a worker and start it by its owner's command; once begun, it ends without this process.
 
         :param replaces: start token of the process that is to be replaced.
+        :param on_event: receives what happens, before it is reported.
         :raises FencedError: another controller has taken over.
         :raises RolloutPausedError: its host cannot be reached, and a restart that was begun there ends there; or the
             host refuses it before anything is stopped, or takes longer for it than is waited.
         :raises EosError: it could not be stopped, or it ended at once.
         """
+
+        def hear(event: RestartEvent) -> None:
+            on_event(event)
+            self.report(f"{worker_id}: {event}")
+
         self.observer.session.hang_up()
         try:
             self.observer.hosts[worker_id].restart(
                 stop_grace_seconds=self.settings.stop_grace_seconds,
-                on_event=lambda event: self.report(f"{worker_id}: {event}"),
+                on_event=hear,
                 permit=lambda act: self._permit(worker_id, act),
                 rollout=self.rollout_id,
                 replaces=replaces,

@@ -6,13 +6,17 @@ A worker that fails gets its former configuration back and runs with it before t
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from airflow_eos_provider.errors import EosError, FencedError, GateFailedError, RolloutPausedError
+from airflow_eos_provider.errors import EosError, FencedError, GateFailedError, RolloutPausedError, UnreachableError
 from airflow_eos_provider.journal.records import RolloutState, Step, StepStatus
 from airflow_eos_provider.rollout.act.acts import Acts
 from airflow_eos_provider.rollout.act.decision import others_after_restore
+from airflow_eos_provider.rollout.act.steps import failed, with_moment
+from airflow_eos_provider.rollout.hosts.host import HostFacts
+from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
 
 
 @dataclass
@@ -49,11 +53,18 @@ class AnnouncedActs:
         self.announce(step)
         self.acts.write_edit(worker_id)
         try:
-            self.acts.restart(worker_id, replaces=step.replaces)
+            self._restart(worker_id, replaces=step.replaces)
         except (FencedError, RolloutPausedError):
             raise  # the worker is not to blame
         except EosError as error:
             self.fail(worker_id, (error.found,))
+        self._announce_status(worker_id, StepStatus.RESTARTED)
+
+    def found_restarted(self, worker_id: str, facts: HostFacts) -> None:
+        """Announce that a restart has come to its end whose controller did not, with what is left to know of it."""
+        own = [RestartEvent("", Moment.STARTED, facts.started_at)] if facts.started_at is not None else []
+        for event in (*own, *facts.restarted):
+            self._take(worker_id, event)
         self._announce_status(worker_id, StepStatus.RESTARTED)
 
     def fail(self, worker_id: str, evidence: tuple[str, ...]) -> NoReturn:
@@ -62,8 +73,7 @@ class AnnouncedActs:
         :raises GateFailedError: always.
         """
         process = self.acts.observer.hosts[worker_id].observe().start_token
-        step = replace(self.steps[worker_id], status=StepStatus.FAILED, at=time.time(), evidence=evidence)
-        self.announce(replace(step, failed_process=process, conditions_after={}))
+        self.announce(failed(self.steps[worker_id], evidence, process, time.time()))
         self.restore(worker_id, evidence)
 
     def restore(self, worker_id: str, evidence: tuple[str, ...]) -> NoReturn:
@@ -100,7 +110,7 @@ class AnnouncedActs:
         if worker.is_running and worker.facts.start_token == step.replaces:
             self._announce_status(worker_id, StepStatus.RESTORED)
             return "its former configuration is back; its process was never touched"
-        self.acts.restart(worker_id, replaces=step.failed_process)
+        self._restart(worker_id, replaces=step.failed_process)
         self._announce_status(worker_id, StepStatus.RESTORED)
         deadline = time.monotonic() + settings.startup_seconds
         while time.monotonic() < deadline:
@@ -113,6 +123,26 @@ class AnnouncedActs:
             "its former configuration is back and it was restarted with it, "
             f"but it was not healthy within {settings.startup_seconds:.0f} s"
         )
+
+    def _restart(self, worker_id: str, *, replaces: str) -> None:
+        """Restart, and write down each of its moments as it comes, for whoever follows.
+
+        A write that fails is no reason to stop: the next one writes it, too.
+        """
+
+        def note(event: RestartEvent) -> None:
+            if self._take(worker_id, event):
+                with suppress(UnreachableError):
+                    self.announce(self.steps[worker_id])
+
+        self.acts.restart(worker_id, replaces=replaces, on_event=note)
+
+    def _take(self, worker_id: str, event: RestartEvent) -> bool:
+        """Take an event into the worker's step; returns whether that says more now."""
+        before = self.steps[worker_id]
+        if event.moment is not None:
+            self.steps[worker_id] = with_moment(before, event.moment, event.at)
+        return self.steps[worker_id] != before
 
     def _announce_status(self, worker_id: str, status: StepStatus) -> None:
         self.announce(replace(self.steps[worker_id], status=status, at=time.time()))

@@ -19,7 +19,13 @@ from airflow_eos_provider.rollout.act.acts import Acts
 from airflow_eos_provider.rollout.act.announced import AnnouncedActs
 from airflow_eos_provider.rollout.act.at_gate import AtGate
 from airflow_eos_provider.rollout.act.decision import Action, ActionKind, decide, expectation
-from airflow_eos_provider.rollout.act.steps import announced_restart, at_its_gate, further_restart, passed_gate
+from airflow_eos_provider.rollout.act.steps import (
+    announced_again,
+    announced_restart,
+    at_its_gate,
+    further_restart,
+    passed_gate,
+)
 from airflow_eos_provider.rollout.check import Verdict, overall
 from airflow_eos_provider.rollout.gate.ended import ended_elsewhere, reported_changes
 from airflow_eos_provider.rollout.gate.expectation import Baseline
@@ -124,6 +130,8 @@ class Roll:
             case ActionKind.ROLL | ActionKind.RESTART:
                 return self._restart_in_a_stable_group(action, observation)
             case ActionKind.GATE:
+                if self.steps[worker_id].status is StepStatus.INTENT:
+                    self._acts.found_restarted(worker_id, observation.worker(worker_id).facts)
                 return self._pass_gate(worker_id, observation)
             case ActionKind.RESTORE:
                 self._acts.restore(worker_id, (action.reason,))
@@ -151,8 +159,7 @@ class Roll:
     def _restart_in_a_stable_group(self, action: Action, observation: Observation) -> GateState | None:
         worker_id, now = action.worker_id, time.time()
         if self._is_half_done(worker_id, observation):
-            step = replace(self.steps[worker_id], status=StepStatus.INTENT, at=now, restarted_after=now)
-            step = replace(step, evidence=(), conditions_after={})
+            step = announced_again(self.steps[worker_id], now)
         elif self._may_begin(worker_id, observation):
             step = announced_restart(worker_id, self.plan.target, observation, now)
         else:

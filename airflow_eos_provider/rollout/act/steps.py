@@ -8,6 +8,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.journal.records import Step, StepStatus
 from airflow_eos_provider.rollout.check import Check
 from airflow_eos_provider.rollout.gate.state import GateState
+from airflow_eos_provider.rollout.hosts.restart_event import Moment
 from airflow_eos_provider.rollout.observe.observation import Observation
 
 
@@ -30,6 +31,34 @@ def announced_restart(worker_id: str, target: Mode, observation: Observation, no
     )
 
 
+def announced_again(before: Step, now: float) -> Step:
+    """A restart that is announced once more, since it was not finished."""
+    return replace(_with_nothing_known(before), status=StepStatus.INTENT, at=now, restarted_after=now)
+
+
+def failed(before: Step, evidence: tuple[str, ...], process: str, now: float) -> Step:
+    """A worker that has failed, and is about to be restored.
+
+    :param process: start token of what has failed; empty if nothing runs.
+    """
+    anew = _with_nothing_known(before)
+    return replace(anew, status=StepStatus.FAILED, at=now, evidence=evidence, failed_process=process)
+
+
+def with_moment(step: Step, moment: Moment, at: float) -> Step:
+    """A step with a moment of its restart.
+
+    What is replaced ends once, whatever ends later; what has come instead may itself be replaced, before its gate. It
+    was started after that end, though the times of another machine are known to within an answer of its alone.
+
+    :param at: seconds since the epoch, by the clock that has announced the restart.
+    """
+    after = round(at - step.restarted_after, 3)
+    if moment is Moment.STARTED:
+        return replace(step, started_after=max(after, after if step.stopped_after is None else step.stopped_after))
+    return replace(step, stopped_after=after) if step.stopped_after is None else step
+
+
 def further_restart(before: Step, observation: Observation, now: float, *, at_its_own_gate: bool) -> Step:
     """The leader's further restart, which ends a rebalance delay.
 
@@ -37,14 +66,9 @@ def further_restart(before: Step, observation: Observation, now: float, *, at_it
     """
     waited = now - before.restarted_after if at_its_own_gate else 0.0
     return replace(
-        before,
-        status=StepStatus.INTENT,
-        at=now,
-        restarted_after=now,
+        announced_again(before, now),
         tasks=tasks_on(before.worker_id, observation),
         replaces=observation.worker(before.worker_id).facts.start_token,
-        evidence=(),
-        conditions_after={},
         seconds=before.seconds + waited,
         task_downtime_seconds=before.task_downtime_seconds + (waited if before.tasks else 0.0),
     )
@@ -67,6 +91,11 @@ def passed_gate(step: Step, gate: GateState, checks: tuple[Check, ...], now: flo
         evidence=_evidence(checks),
         conditions_after=_came_true(step, gate, checks),
     )
+
+
+def _with_nothing_known(step: Step) -> Step:
+    """A step without what came of its act, before another one."""
+    return replace(step, evidence=(), conditions_after={}, stopped_after=None, started_after=None)
 
 
 def _evidence(checks: tuple[Check, ...]) -> tuple[str, ...]:

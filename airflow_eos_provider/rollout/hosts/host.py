@@ -13,6 +13,7 @@ from typing import Literal, NewType, Protocol
 from airflow_eos_provider.connect.mode_evidence import Declared, Running
 from airflow_eos_provider.errors import RefusedError, UnreachableError
 from airflow_eos_provider.rollout.hosts.launch import Launch
+from airflow_eos_provider.rollout.hosts.restart_event import OnEvent, RestartEvent
 from airflow_eos_provider.rollout.settings import STOP_GRACE_SECONDS
 
 #: One start of one worker, in a form of its host's own. Two are equal if and only if they name the same start; nothing
@@ -91,6 +92,7 @@ class HostFacts:
     :param problem_remedy: what to do about that; empty where the description has to be corrected.
     :param obstacles: why it may not be restarted, or its settings not be changed, from here, or why it is silent.
     :param restart: in words, a restart of it that is under way; None if none is.
+    :param restarted: the moments of the restart that has started what runs, where no controller has reported it yet.
     :param launch: what a restart of it executes.
     :param how_to_start: in words, how it is started again where it has ended.
     :param log: where its log is to be read; empty if that is not known.
@@ -112,6 +114,7 @@ class HostFacts:
     problem_remedy: str = ""
     obstacles: tuple[Obstacle, ...] = ()
     restart: str | None = None
+    restarted: tuple[RestartEvent, ...] = ()
     launch: Launch = Launch()  # noqa: RUF009 (frozen)
     how_to_start: str = ""
     log: str = ""
@@ -175,7 +178,7 @@ class Host(Protocol):
         self,
         *,
         stop_grace_seconds: float = STOP_GRACE_SECONDS,
-        on_event: Callable[[str], None] = lambda _event: None,
+        on_event: OnEvent = lambda _event: None,
         permit: Permit = lambda _act: None,
         rollout: str = "",
         replaces: str = "",
@@ -185,7 +188,7 @@ class Host(Protocol):
         An act of this very rollout that another controller has begun is waited for and reported, not done again.
 
         :param stop_grace_seconds: how long the worker may take to stop by itself before it is killed.
-        :param on_event: receives in words what happens.
+        :param on_event: receives what happens; of an act that another controller has begun, all that has happened.
         :param permit: see :data:`Permit`.
         :param rollout: the rollout that asks; empty if none does.
         :param replaces: start token of what is to be replaced, as that rollout has announced it.

@@ -7,7 +7,7 @@ offset that the same look has measured, so that machines whose clocks are wrong 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -33,6 +33,7 @@ from airflow_eos_provider.rollout.hosts.machine.far_file import FarContent, FarF
 from airflow_eos_provider.rollout.hosts.machine.far_log import startup_mode, zone_at
 from airflow_eos_provider.rollout.hosts.machine.far_process import FarProcess
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine, MachineLostError
+from airflow_eos_provider.rollout.hosts.restart_event import OnEvent
 from airflow_eos_provider.rollout.hosts.service.service import Service, ServiceFacts
 from airflow_eos_provider.rollout.settings import STOP_GRACE_SECONDS
 
@@ -97,6 +98,7 @@ class ServicedHost:
             problem_remedy=file.remedy if problems == [file.problem] else "",
             obstacles=(*service.obstacles, *file.obstacles, *self._supplied_elsewhere(file, service)),
             restart=service.restart,
+            restarted=service.restarted,
             launch=self._service.launch_now(service),
             how_to_start=self._service.how_to_start,
             log=self._log,
@@ -140,7 +142,7 @@ class ServicedHost:
         self,
         *,
         stop_grace_seconds: float = STOP_GRACE_SECONDS,
-        on_event: Callable[[str], None] = lambda _event: None,
+        on_event: OnEvent = lambda _event: None,
         permit: Permit = lambda _act: None,
         rollout: str = "",
         replaces: str = "",

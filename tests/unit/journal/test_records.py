@@ -62,6 +62,8 @@ def test_every_kind_of_record_survives_being_written_down(rollout: RolloutRecord
         tasks=("a/0",),
         evidence=("fine",),
         conditions_after={"REST": 4.5},
+        stopped_after=1.5,
+        started_after=2.0,
         appended_at_ms=5_000,
     )
     event = Event("r1", NOW, "begun", "ann")
@@ -124,13 +126,15 @@ def written_by_another(document: Any, **fields: Any) -> bytes:
     return json.dumps({**json.loads(encode(document)), **fields}).encode()
 
 
-def test_a_step_of_a_version_that_did_not_keep_when_conditions_came_true_is_read() -> None:
+def test_a_step_of_a_version_that_did_not_keep_how_a_restart_went_on_is_read() -> None:
     step = Step("w1:8083", StepStatus.PASSED, NOW)
     document = json.loads(encode(step))
-    del document["conditions_after"]
+    for name in ("conditions_after", "stopped_after", "started_after"):
+        del document[name]
     content = content_of([record(STEP_KEY + "r1/w1:8083", json.dumps(document).encode())])
     assert content.unreadable == {}
-    assert content.steps["r1"]["w1:8083"].conditions_after == {}
+    read = content.steps["r1"]["w1:8083"]
+    assert (read.conditions_after, read.stopped_at, read.started_at) == ({}, None, None)
 
 
 def test_fields_that_another_version_has_written_are_kept(rollout: RolloutRecord) -> None:
@@ -219,6 +223,23 @@ def test_a_restart_is_known_by_when_the_broker_has_its_announcement(lease: Lease
     assert (passed.announced_at_ms, passed.appended_at_ms) == (5_000, 9_000)
     of_an_earlier_version = replace(announced, status=StepStatus.RESTARTED)
     assert of_an_earlier_version.restart_id == NOW
+
+
+def test_what_says_how_far_a_restart_has_come_is_no_announcement_of_another_one() -> None:
+    key = (STEP_KEY + "r1/w1:8083").encode()
+    announced = Step("w1:8083", StepStatus.INTENT, NOW, restarted_after=NOW, announced_at_ms=3_000)  # of the one before
+    steps = [announced.appended(5_000)]
+    steps.append(replace(steps[0], stopped_after=1.5).appended(7_000))
+    steps.append(replace(steps[1], started_after=2.0).appended(8_000))
+    documents = [encode(announced), *map(encode, steps[1:])]
+    read = [content_of([LogRecord("j", 0, 1, 5_000, key, documents[0])]).steps["r1"]["w1:8083"]]
+    read += [content_of([LogRecord("j", 0, 1, 7_500, key, each)]).steps["r1"]["w1:8083"] for each in documents[1:]]
+    assert [step.restart_id for step in (*steps, *read)] == [5.0] * 6
+    assert (read[-1].announced_at, read[-1].stopped_at, read[-1].started_at) == (5.0, 6.5, 7.0)
+
+
+def test_a_change_of_a_file_alone_announces_no_restart() -> None:
+    assert Step("w1:8083", StepStatus.INTENT, NOW).appended(5_000).announced_at is None
 
 
 def test_the_broker_has_reached_the_time_of_its_last_record() -> None:

@@ -8,7 +8,7 @@ the roll asks for nothing else. (``tests/integration/test_another_host.py`` roll
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from airflow_eos_provider.rollout.hosts.host import (
     WorkerStartError,
 )
 from airflow_eos_provider.rollout.hosts.launch import Launch
+from airflow_eos_provider.rollout.hosts.restart_event import Moment, OnEvent, RestartEvent
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.rollout.settings import STOP_GRACE_SECONDS, RolloutSettings
@@ -128,7 +129,7 @@ class SupervisedHost:
         self,
         *,
         stop_grace_seconds: float = STOP_GRACE_SECONDS,
-        on_event: Callable[[str], None] = lambda _event: None,
+        on_event: OnEvent = lambda _event: None,
         permit: Permit = lambda _act: None,
         rollout: str = "",
         replaces: str = "",
@@ -140,9 +141,12 @@ class SupervisedHost:
             raise UnreachableError("the supervisor does not answer", remedy="Start it.")
         if self.worker_id in self.supervisor.forbidden:
             raise NotRestartedError("the supervisor does not let this login restart it", remedy="Allow it.")
-        permit("stop" if self.observe().is_running else "start")
+        ran = self.observe().runs_as
+        permit("stop" if ran else "start")
+        if ran:
+            on_event(RestartEvent(f"{ran} has ended", Moment.STOPPED, time.time()))
         self.supervisor.run(self.worker_id)
-        on_event(f"{self.observe().runs_as} was started")
+        on_event(RestartEvent(f"{self.observe().runs_as} was started", Moment.STARTED, time.time()))
 
 
 class World:

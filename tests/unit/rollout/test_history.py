@@ -79,7 +79,8 @@ def test_workers_that_are_through_are_counted_among_those_to_roll(record: Rollou
 
 
 def test_a_rollout_as_json_tells_who_when_why_and_each_workers_evidence(record: RolloutRecord) -> None:
-    steps = {W1: Step(W1, StepStatus.PASSED, NOW + 9, seconds=9.0, evidence=("group: stable",))}
+    went_on = Step(W1, StepStatus.PASSED, NOW + 9, restarted_after=NOW, stopped_after=2.5, started_after=3.0)
+    steps = {W1: replace(went_on, seconds=9.0, evidence=("group: stable",))}
     events = (Event(record.rollout_id, NOW, "begun", "ann"), Event(record.rollout_id, NOW + 10, "paused", "bob"))
     paused = replace(record, state=RolloutState.PAUSED)
     (found,) = history(content(paused, steps={paused.rollout_id: steps}, events={paused.rollout_id: events}))
@@ -88,6 +89,7 @@ def test_a_rollout_as_json_tells_who_when_why_and_each_workers_evidence(record: 
     assert document["ended_at"] == NOW + 10
     first, second, _ = document["workers"]
     assert (first["status"], first["evidence"]) == ("passed", ("group: stable",))
+    assert (first["announced_at"], first["stopped_at"], first["started_at"]) == (NOW, NOW + 2.5, NOW + 3.0)
     assert (second["worker"], second["status"]) == (W2, None)
 
 

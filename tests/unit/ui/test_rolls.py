@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -85,9 +87,10 @@ def test_a_lane_has_what_happened_when_and_the_downtime_beside_its_prediction() 
         {"from": 10.0, "to": 15.0, "what": "restarting"},
         {"from": 15.0, "to": 30.0, "what": "gate"},
     ]
-    assert [(one["at"], one["what"]) for one in done["moments"]] == [
+    assert moments_in(done) == [
         (10.0, "announced"),
-        (15.0, "started"),
+        (None, "started"),  # as of a version that did not keep it
+        (15.0, "restarted"),
         (30.0, "passed"),
     ]
     assert (done["restart_seconds"], done["gate_seconds"]) == (5.0, 15.0)
@@ -106,7 +109,7 @@ def test_at_a_gate_each_further_condition_is_no_further_start_and_no_further_lin
     document = roll_document(roll(), seen(Past((began, restarted, one, passed))), [])
     lane = document["lanes"][0]
     assert [(span["from"], span["to"]) for span in lane["spans"]] == [(10.0, 15.0), (15.0, 30.0)]
-    assert [moment["what"] for moment in lane["moments"]] == ["announced", "started", "passed"]
+    assert [moment["what"] for moment in lane["moments"]] == ["announced", "started", "restarted", "passed"]
     assert [line["what"] for line in document["journal"]] == ["begun", "intent", "restarted", "passed"]
 
 
@@ -125,6 +128,78 @@ def test_of_a_restart_under_way_the_last_span_has_no_end() -> None:
 
 
 INTENT = STEPS[0]
+EARLIER = replace(INTENT, at=5.0, restarted_after=5.0, announced_at_ms=5_000, appended_at_ms=5_000)
+STOPPED = replace(INTENT, replaces="token", stopped_after=2.0, appended_at_ms=12_100)
+STARTED = replace(STOPPED, started_after=2.5, appended_at_ms=12_600)
+
+
+def told(step: Step) -> Step:
+    """With the moments of the restart."""
+    return replace(step, replaces="token", stopped_after=2.0, started_after=2.5)
+
+
+def moments_in(lane: Mapping[str, Any]) -> list[tuple[float | None, str]]:
+    return [(one["at"], one["what"]) for one in lane["moments"]]
+
+
+def test_a_lane_has_when_the_old_process_had_ended_and_when_the_new_one_was_started() -> None:
+    steps = (INTENT, STOPPED, STARTED, *map(told, STEPS[1:]))
+    document = roll_document(roll(), seen(Past(steps)), [])
+    lane = document["lanes"][0]
+    assert moments_in(lane) == [
+        (10.0, "announced"),
+        (12.0, "stopped"),
+        (12.5, "started"),
+        (15.0, "restarted"),
+        (30.0, "passed"),
+    ]
+    assert [(span["from"], span["to"], span["what"]) for span in lane["spans"]] == [
+        (10.0, 15.0, "restarting"),
+        (15.0, 30.0, "gate"),
+        (12.0, 12.5, "down"),
+    ]
+    assert (lane["restart_seconds"], lane["gate_seconds"]) == (5.0, 15.0)
+    assert [line["what"] for line in document["journal"]] == ["begun", "intent", "restarted", "passed"]
+
+
+def test_what_a_host_does_not_know_of_a_restart_is_shown_as_not_known() -> None:
+    steps = tuple(replace(step, replaces="token") for step in STEPS)
+    lane = roll_document(roll(), seen(Past(steps)), [])["lanes"][0]
+    assert moments_in(lane)[:3] == [(10.0, "announced"), (None, "stopped"), (None, "started")]
+    assert "down" not in [span["what"] for span in lane["spans"]]
+
+
+def test_a_restart_that_is_taken_up_has_each_moment_once() -> None:
+    """Its controller has ended after it noted the stop; the next one announces it again, and finds both moments."""
+    again = replace(INTENT, at=20.0, restarted_after=20.0, announced_at_ms=20_000, appended_at_ms=20_000)
+    found = replace(again, replaces="token", stopped_after=-7.9, started_after=-7.0, appended_at_ms=20_500)
+    over = replace(found, status=StepStatus.RESTARTED, at=21.0, appended_at_ms=21_000)
+    lane = roll_document(roll(), seen(Past((INTENT, STOPPED, again, found, over))), [])["lanes"][0]
+    assert moments_in(lane) == [
+        (10.0, "announced"),
+        (12.0, "stopped"),
+        (13.0, "started"),
+        (20.0, "announced"),
+        (21.0, "restarted"),
+    ]
+
+
+def test_a_worker_that_was_restored_has_the_moments_of_both_restarts() -> None:
+    failed = replace(INTENT, status=StepStatus.FAILED, at=20.0, appended_at_ms=20_000, replaces="token")
+    back = replace(failed, stopped_after=11.0, started_after=12.0, appended_at_ms=22_100)
+    restored = replace(back, status=StepStatus.RESTORED, at=25.0, appended_at_ms=25_000)
+    steps = (INTENT, STARTED, told(STEPS[1]), failed, back, restored)
+    lane = roll_document(roll(), seen(Past(steps)), [])["lanes"][0]
+    assert moments_in(lane) == [
+        (10.0, "announced"),
+        (12.0, "stopped"),
+        (12.5, "started"),
+        (15.0, "restarted"),
+        (20.0, "failed"),
+        (21.0, "stopped"),
+        (22.0, "started"),
+        (25.0, "restored"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +207,9 @@ INTENT = STEPS[0]
     [
         ([INTENT], True, ["restarting"]),
         ([INTENT], False, ["announced"]),
-        ([INTENT, INTENT, *STEPS[1:]], False, ["announced", "restarting", "gate"]),
+        ([EARLIER, *STEPS], False, ["announced", "restarting", "gate"]),
+        ([INTENT, STOPPED], False, ["restarting"]),
+        ([INTENT, STOPPED], True, ["restarting", "down"]),
         ([INTENT, PASSED], False, ["announced"]),
         ([INTENT, replace(PASSED, status=StepStatus.RESTORED)], False, ["announced"]),
         ([INTENT, replace(PASSED, status=StepStatus.FAILED)], False, ["restarting", "restoring"]),
@@ -149,7 +226,7 @@ def test_a_worker_that_was_only_announced_is_not_drawn_as_restarting(
 
 def test_what_compaction_has_left_is_shown_where_the_log_has_no_more() -> None:
     document = roll_document(roll(), seen(Past()), [])
-    assert [one["what"] for one in document["lanes"][0]["moments"]] == ["passed"]
+    assert moments_in(document["lanes"][0]) == [(None, "started"), (30.0, "passed")]
     assert [line["kind"] for line in document["journal"]] == ["event", "step"]
 
 

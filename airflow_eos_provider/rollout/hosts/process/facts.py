@@ -25,6 +25,8 @@ from airflow_eos_provider.rollout.hosts.launch import how_to_start, launch_of
 from airflow_eos_provider.rollout.hosts.ownership import user_name
 from airflow_eos_provider.rollout.hosts.process import files, restart_act, worker_process
 from airflow_eos_provider.rollout.hosts.process.discovery import suspended_pid
+from airflow_eos_provider.rollout.hosts.process.restart_act import RestartRecord
+from airflow_eos_provider.rollout.hosts.restart_event import RestartEvent, moments_of
 
 #: Option of ``connect-distributed.sh`` to end at once and let the worker run on.
 _DAEMON = "-daemon"
@@ -69,6 +71,7 @@ class FactGatherer:
         family = process.family() if process else []
         java = worker_process.java_of(family, worker) if family else None
         running = self._running(java)
+        record = restart_act.read_record(restart_act.record_path(worker.pid_file)) if worker.pid_file else None
         unreadable = Declared(None, problems[0] if problems else "", content.modified_at if content else None)
         return ProcessFacts(
             worker_id=worker.worker_id,
@@ -84,7 +87,8 @@ class FactGatherer:
             details={"pid": process.pid if process else None},
             problem="; ".join(problems) or None,
             obstacles=self._obstacles(family),
-            restart=_restart_under_way(worker),
+            restart=_under_way(record),
+            restarted=_restarted_by(record, process),
             launch=launch_of(worker),
             how_to_start=how_to_start(worker),
             log=str(worker.log or ""),
@@ -219,12 +223,15 @@ def _declared(
     )
 
 
-def _restart_under_way(worker: WorkerDescription) -> str | None:
-    pid_file = worker.pid_file
-    record = restart_act.read_record(restart_act.record_path(pid_file)) if pid_file else None
+def _under_way(record: RestartRecord | None) -> str | None:
     if record is None or not record.is_in_flight:
         return None
     return f"a restart{f' of rollout {record.key.rollout}' if record.key.rollout else ''} is {record.phase}"
+
+
+def _restarted_by(record: RestartRecord | None, process: ProcessIdentity | None) -> tuple[RestartEvent, ...]:
+    is_its = record is not None and process is not None and record.process == str(ProcessStart.of(process.pid))
+    return moments_of(record.events) if record is not None and is_its else ()
 
 
 def _mode_remedy(worker: WorkerDescription, running: Running, process: ProcessIdentity | None) -> str:

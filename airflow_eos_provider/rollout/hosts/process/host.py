@@ -5,7 +5,7 @@ Its edit is its properties file; its restart is its owner's start command, carri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.rollout.hosts.edited_file import digest, with_properties
@@ -13,6 +13,7 @@ from airflow_eos_provider.rollout.hosts.host import Permit
 from airflow_eos_provider.rollout.hosts.process import files
 from airflow_eos_provider.rollout.hosts.process.facts import FactGatherer, ProcessFacts, config_of
 from airflow_eos_provider.rollout.hosts.process.restart import ProcessRestart
+from airflow_eos_provider.rollout.hosts.restart_event import OnEvent
 from airflow_eos_provider.rollout.settings import STOP_GRACE_SECONDS
 
 
@@ -69,7 +70,7 @@ class ProcessHost:
         self,
         *,
         stop_grace_seconds: float = STOP_GRACE_SECONDS,
-        on_event: Callable[[str], None] = lambda _event: None,
+        on_event: OnEvent = lambda _event: None,
         permit: Permit = lambda _act: None,
         rollout: str = "",
         replaces: str = "",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,6 +17,7 @@ from airflow_eos_provider.rollout.hosts.process import files, restart_act, worke
 from airflow_eos_provider.rollout.hosts.process.detached_restart import hand_over
 from airflow_eos_provider.rollout.hosts.process.facts import config_of, gaps, live_process, start_token
 from airflow_eos_provider.rollout.hosts.process.restart_act import ActKey, Failure, Phase, RestartRecord, RestartSpec
+from airflow_eos_provider.rollout.hosts.restart_event import OnEvent, RestartEvent, without_moments
 
 #: A started worker is watched until it listens, at most this many seconds; one that ends meanwhile has refused its
 #: configuration. A JVM on a busy machine needs some seconds to get there.
@@ -49,7 +49,7 @@ class ProcessRestart:
         self,
         *,
         stop_grace_seconds: float,
-        on_event: Callable[[str], None],
+        on_event: OnEvent,
         permit: Permit,
         rollout: str,
         replaces: str,
@@ -67,7 +67,7 @@ class ProcessRestart:
             permit("stop" if process else "start")
             warning = hand_over(spec)
             if warning:
-                on_event(warning)
+                on_event(RestartEvent(warning))
             record = restart_act.wait_for_end(path, spec.act_seconds + HELPER_SECONDS, on_event)
         if record is None:
             record = self._seen(key)
@@ -83,9 +83,7 @@ class ProcessRestart:
             return None
         return RestartRecord(key, "", Phase.DONE, process.pid, token)
 
-    def _earlier_act(
-        self, path: Path, key: ActKey, grace_seconds: float, on_event: Callable[[str], None]
-    ) -> RestartRecord | None:
+    def _earlier_act(self, path: Path, key: ActKey, grace_seconds: float, on_event: OnEvent) -> RestartRecord | None:
         """An act that was begun before and not reported: the same one, over by now; None if there is none.
 
         One of another rollout, or before another change of the file, is waited for and then forgotten: it started the
@@ -94,9 +92,12 @@ class ProcessRestart:
         record = restart_act.read_record(path)
         if record is None:
             return None
+        is_same = bool(key.rollout) and record.key == key
+        heard = on_event if is_same else without_moments(on_event)
         if record.is_in_flight:
-            on_event("a restart that was begun before is under way; waiting for its end")
-            record = restart_act.wait_for_end(path, grace_seconds + RESTART_SECONDS + HELPER_SECONDS, on_event)
+            heard(RestartEvent("a restart that was begun before is under way; waiting for its end"))
+        if record.is_in_flight or is_same:
+            record = restart_act.wait_for_end(path, grace_seconds + RESTART_SECONDS + HELPER_SECONDS, heard)
         else:  # its helper may have written the end of the act, and ended, since the record was read
             record = restart_act.read_record(path)
         is_same = record is not None and bool(key.rollout) and record.key == key

@@ -12,13 +12,15 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from airflow_eos_provider.process_start import ProcessStart
+from airflow_eos_provider.rollout.hosts.restart_event import Moment, OnEvent, RestartEvent
 
 #: The record of an act stands beside the pid file under this suffix. Renaming it breaks restarts in flight.
 RECORD_SUFFIX = ".eos-restart"
@@ -141,7 +143,7 @@ class RestartRecord:
     :param process: its start token.
     :param failure: why it has failed, as :class:`Failure`; empty if it has not.
     :param detail: the same in words.
-    :param events: what has happened, in words, in order.
+    :param events: what has happened, in order.
     :param log_from: size of the worker's log, in bytes, before the new process wrote to it.
     """
 
@@ -152,7 +154,7 @@ class RestartRecord:
     process: str = ""
     failure: str = ""
     detail: str = ""
-    events: tuple[str, ...] = ()
+    events: tuple[RestartEvent, ...] = ()
     log_from: int = 0
 
     @property
@@ -161,15 +163,17 @@ class RestartRecord:
         token = ProcessStart.parse(self.helper)
         return not self.phase.is_end and token is not None and token.is_alive
 
-    def with_event(self, event: str) -> RestartRecord:
-        return replace(self, events=(*self.events, event))
+    def with_event(self, words: str, moment: Moment | None = None) -> RestartRecord:
+        """The record with one more event, which has happened just now."""
+        return replace(self, events=(*self.events, RestartEvent(words, moment, time.time() if moment else 0.0)))
 
     def write(self, path: Path) -> None:
         """Replace the record on the disk in one step.
 
         :raises OSError: it cannot be written.
         """
-        document = {"schema": SCHEMA, **asdict(self)}
+        events = {"events": [event.words for event in self.events], "moments": [_moment_of(e) for e in self.events]}
+        document = {"schema": SCHEMA, **asdict(self), **events}
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
@@ -196,11 +200,21 @@ def read_record(path: Path) -> RestartRecord | None:
                 **known,
                 "key": ActKey(**document["key"]),
                 "phase": Phase(document["phase"]),
-                "events": tuple(document["events"]),
+                "events": tuple(_events(document)),
             }
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _moment_of(event: RestartEvent) -> list[str | float] | None:
+    return [event.moment, event.at] if event.moment else None
+
+
+def _events(document: Mapping[str, Any]) -> Iterator[RestartEvent]:
+    """The events of a record; an earlier version has their words alone."""
+    for words, moment in zip_longest(document["events"], document.get("moments", ())):
+        yield RestartEvent(words, Moment(moment[0]), moment[1]) if moment else RestartEvent(words)
 
 
 def forget(path: Path) -> None:
@@ -220,7 +234,7 @@ def only_one(path: Path) -> Iterator[None]:
         os.close(folder)
 
 
-def wait_for_end(path: Path, seconds: float, on_event: Callable[[str], None]) -> RestartRecord | None:
+def wait_for_end(path: Path, seconds: float, on_event: OnEvent) -> RestartRecord | None:
     """Follow an act until it is over.
 
     :param seconds: how long at most.

@@ -33,6 +33,7 @@ from airflow_eos_provider.rollout.hosts.process.restart_act import (
     only_one,
     read_record,
 )
+from airflow_eos_provider.rollout.hosts.restart_event import Moment
 
 #: No other program ends with these, so that a failed ``systemd-run`` is not taken for the helper.
 BEGUN, NO_RECORD, NOT_WHOLE, IN_FLIGHT = 0, 91, 92, 93
@@ -109,6 +110,7 @@ class RestartAct:
             if result.left:
                 pids = ", ".join(map(str, result.left))
                 raise _ActError(Failure.DOES_NOT_END, f"process {pids} does not end, not even by SIGKILL")
+            self._note(self._record.with_event(f"pid {top.pid} has ended", Moment.STOPPED))
         self._wait_for_port()
         self._note(replace(self._record, phase=Phase.STARTING))
 
@@ -140,7 +142,7 @@ class RestartAct:
         token = ProcessStart.of(new.pid)
         self._note(
             replace(
-                self._record.with_event(f"started as pid {new.pid}"),
+                self._record.with_event(f"started as pid {new.pid}", Moment.STARTED),
                 phase=Phase.STARTED,
                 pid=new.pid,
                 process=str(token) if token else "",

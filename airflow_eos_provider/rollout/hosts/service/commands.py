@@ -10,7 +10,7 @@ import json
 import posixpath
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
@@ -29,8 +29,9 @@ from airflow_eos_provider.rollout.hosts.machine.far_process import (
 )
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, Machine
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
+from airflow_eos_provider.rollout.hosts.restart_event import OnEvent
 from airflow_eos_provider.rollout.hosts.service.far_act import ActKey, FarTask
-from airflow_eos_provider.rollout.hosts.service.far_restart import FarRestart
+from airflow_eos_provider.rollout.hosts.service.far_restart import FarRestart, restarted_by, under_way
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
 
 #: A status command that does not answer within this many seconds is ended.
@@ -160,6 +161,7 @@ class CommandService:
                 break
         family = processes.family(status.pid) if status.pid is not None else ()
         process, reads_file = self._command_lines.reader(family, self._names)
+        top, record = family[0] if family else None, self._restart.record()
         return CommandFacts(
             process=process,
             token=StartToken(process.start) if process else NOT_RUNNING,
@@ -170,9 +172,10 @@ class CommandService:
             details=self._details(process),
             problem=self._problem(status, process, reads_file, processes),
             obstacles=(*self._missing_right(), *_suspended(family)),
-            restart=self._restart.under_way(),
+            restart=under_way(record),
+            restarted=restarted_by(record, top),
             clock_offset=processes.clock_offset,
-            top=family[0] if family else None,
+            top=top,
         )
 
     def launch_now(self, facts: ServiceFacts) -> Launch:
@@ -189,7 +192,7 @@ class CommandService:
         config_sha256: str,
         changed_at: float | None,
         stop_grace_seconds: float,
-        on_event: Callable[[str], None],
+        on_event: OnEvent,
         permit: Permit,
         rollout: str,
         replaces: str,

@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer, Machine, MachineLostError
+from airflow_eos_provider.rollout.hosts.restart_event import Moment, OnEvent, RestartEvent
 
 #: Schema of the record; one of another schema is not this version's act. Changing it breaks restarts in flight.
 SCHEMA = 1
@@ -211,7 +212,7 @@ class FarRecord:
     :param failure: why it has failed, as :class:`Failure`; empty if it has not.
     :param code: exit code of a supervisor's restart command; empty while it has none.
     :param detail: in words, why it has failed, or the last line of that command. It may hold secrets.
-    :param events: what has happened, in words, in order. They may hold secrets.
+    :param events: what has happened, in order. Their words may hold secrets.
     :param log_from: size of the worker's log, in bytes, before the new process wrote to it.
     :param is_in_flight: whether its helper is still at it.
     """
@@ -224,7 +225,7 @@ class FarRecord:
     failure: str = ""
     code: str = ""
     detail: str = ""
-    events: tuple[str, ...] = ()
+    events: tuple[RestartEvent, ...] = ()
     log_from: int = 0
     is_in_flight: bool = False
 
@@ -263,7 +264,7 @@ class FarActs:
         """
         return self._parsed(self._machine.run(self._words("show"), stdin=_script()))
 
-    def begin(self, task: FarTask, on_event: Callable[[str], None]) -> Beginning:
+    def begin(self, task: FarTask, on_event: OnEvent) -> Beginning:
         """Let the machine begin an act, which ends without this process.
 
         :returns: whether it has begun, or was done already by another controller of the rollout.
@@ -278,7 +279,7 @@ class FarActs:
         except MachineLostError as error:
             if not error.may_have_run:
                 raise
-            on_event(f"the connection to {self._where} was lost; looking what has happened there")
+            on_event(RestartEvent(f"the connection to {self._where} was lost; looking what has happened there"))
             record = self._patiently(self.look, time.monotonic() + LOST_SECONDS).record
             if record is not None and record.act == task.act:
                 return Beginning.BEGUN
@@ -289,7 +290,7 @@ class FarActs:
             raise self._refusal(said, answer)
         return Beginning(said)
 
-    def follow(self, seconds: float, on_event: Callable[[str], None]) -> RecordLook:
+    def follow(self, seconds: float, on_event: OnEvent) -> RecordLook:
         """Follow an act until it is over, also over connections that are lost.
 
         :param seconds: how long at most.
@@ -346,7 +347,7 @@ class FarActs:
                 f"The record {path} on {self._where} may not be read by this login.",
                 remedy="Look whose it is; a restart by another user may be under way.",
             )
-        return RecordLook(parse_record(lines), path, fields.get("seen", ""))
+        return RecordLook(parse_record(lines, answered_at=time.time()), path, fields.get("seen", ""))
 
     def _refusal(self, said: str, answer: Answer) -> RefusedError:
         match said.partition(" ")[0]:
@@ -361,14 +362,16 @@ class FarActs:
         return RefusedError(f"The restart on {self._where} has not begun: {why}. Nothing was stopped.", remedy=remedy)
 
 
-def parse_record(lines: list[str]) -> FarRecord | None:
+def parse_record(lines: list[str], *, answered_at: float) -> FarRecord | None:
     """A record as ``far_act.sh`` writes and shows it; None if it is not whole, or of another schema.
 
-    :param lines: its lines up to ``end``; behind the last one, whether its helper is at it.
+    :param lines: its lines up to ``end``; behind the last one, whether its helper is at it, and the machine's uptime.
+    :param answered_at: when they came, seconds since the epoch.
     """
     if "end" not in lines or lines[0] != f"schema {SCHEMA}":
         return None
-    own = [line.partition(" ") for line in lines[: lines.index("end")]]
+    end = lines.index("end")
+    own = [line.partition(" ") for line in lines[:end]]
     fields = {key: value for key, _, value in own if key != "event"}
     try:
         boot = fields["helper"].split()[2]
@@ -381,12 +384,40 @@ def parse_record(lines: list[str]) -> FarRecord | None:
             failure=fields["failure"],
             code=fields["code"],
             detail=fields["detail"],
-            events=tuple(value for key, _, value in own if key == "event"),
+            events=tuple(_events(lines[:end], _booted_at(lines[end:], boot, answered_at))),
             log_from=int(fields["log_from"]),
             is_in_flight="at_work yes" in lines and not Phase(fields["phase"]).is_end,
         )
     except (KeyError, ValueError, IndexError):
         return None
+
+
+def _events(lines: list[str], booted_at: float | None) -> Iterator[RestartEvent]:
+    """The events of a record. Where one is a moment, the line before it says which, in hundredths of the uptime.
+
+    :param booted_at: when the uptime began that the record counts, seconds since the epoch; None if that is not known.
+    """
+    moment, at = "", ""
+    for key, _, value in (line.partition(" ") for line in lines):
+        if key == "moment":
+            moment, _, at = value.partition(" ")
+        elif key == "event":
+            if booted_at is not None and moment in set(Moment) and at.isdigit():
+                yield RestartEvent(value, Moment(moment), booted_at + int(at) / 100)
+            else:
+                yield RestartEvent(value)
+            moment, at = "", ""
+
+
+def _booted_at(lines: list[str], boot: str, answered_at: float) -> float | None:
+    """When the uptime of a record began, by this machine's clock; None where its machine has booted since.
+
+    :param lines: behind the record.
+    :param boot: names the record's boot.
+    """
+    told = (line.removeprefix("uptime ") for line in lines if line.startswith("uptime "))
+    now, _, boot_now = next(told, "").partition(" ")
+    return answered_at - int(now) / 100 if now.isdigit() and boot_now == boot else None
 
 
 def record_name(worker: WorkerDescription) -> str:

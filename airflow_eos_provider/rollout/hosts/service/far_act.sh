@@ -65,7 +65,8 @@ show() {
   if [ -e "$record" ] && [ ! -r "$record" ]; then echo closed; fi
   look_at_record
   [ $at_work = yes ] || look_at_record
-  printf '%sat_work %s\nrecord %s\nseen %s\n' "$text" "$at_work" "$record" "$seen"
+  look_at_clock
+  printf '%sat_work %s\nrecord %s\nseen %s\nuptime %s %s\n' "$text" "$at_work" "$record" "$seen" "$now" "$boot_id"
 }
 
 # The same once something is to be said: the record is another one, its helper has ended, or the time is over.
@@ -144,6 +145,13 @@ ${events}end"
 say() {
   events="${events}event $1$newline"
   write_record
+}
+
+# The same of a moment of the restart, with the time: say_moment stopped|started WORDS
+say_moment() {
+  look_at_clock
+  events="${events}moment $1 $now$newline"
+  say "$2"
 }
 
 move_on() {
@@ -267,7 +275,7 @@ watch_worker() {
 }
 
 started_as() {
-  say "started as pid $new_pid"
+  say_moment started "started as pid $new_pid"
   move_on started
   watch_worker
   move_on done
@@ -349,6 +357,7 @@ restart_by_command() {
     if [ "$stop_pid" -eq 0 ] || ! is_same "$stop_pid" "$stop_ticks"; then
       if [ "$phase" = stopping ]; then
         gone_at=$now
+        [ "$stop_pid" -eq 0 ] || say_moment stopped "pid $stop_pid has ended"
         move_on starting
       fi
       if is_replaced; then
@@ -449,6 +458,7 @@ stop_and_start() {
       done
       end_family KILL "$kill" || fail 'does not end' "process$alive does not end, not even by SIGKILL"
     fi
+    say_moment stopped "pid $stop_pid has ended"
   fi
   look_at_clock
   until_then=$now

@@ -6,6 +6,7 @@ It says the same, and in the same words, as the restart of a process of this mac
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
@@ -13,7 +14,9 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedErr
 from airflow_eos_provider.redaction import redact, secrets_of
 from airflow_eos_provider.rollout.hosts.host import CLOCK_TICK_SECONDS, NOT_RUNNING, Permit, WorkerStartError
 from airflow_eos_provider.rollout.hosts.machine.far_log import FarLog
+from airflow_eos_provider.rollout.hosts.machine.far_process import FarProcess
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
+from airflow_eos_provider.rollout.hosts.restart_event import OnEvent, RestartEvent, moments_of, without_moments
 from airflow_eos_provider.rollout.hosts.service.far_act import (
     HELPER_SECONDS,
     RESTART_SECONDS,
@@ -60,12 +63,9 @@ class FarRestart:
     def _where(self) -> str:
         return self._machine.name or "this machine"
 
-    def under_way(self) -> str | None:
-        """In words, a restart that is under way; None if none is."""
-        record = self._acts.look().record
-        if record is None or not record.is_in_flight:
-            return None
-        return f"a restart{f' of rollout {record.key.rollout}' if record.key.rollout else ''} is {record.phase}"
+    def record(self) -> FarRecord | None:
+        """The record of the last restart that no controller has reported yet; None if there is none."""
+        return self._acts.look().record
 
     def run(
         self,
@@ -73,15 +73,15 @@ class FarRestart:
         config_sha256: str,
         changed_at: float | None,
         stop_grace_seconds: float,
-        on_event: Callable[[str], None],
+        on_event: OnEvent,
         permit: Permit,
         rollout: str,
         replaces: str,
     ) -> None:
         """See :meth:`~airflow_eos_provider.rollout.hosts.service.service.Service.restart`."""
 
-        def shown(event: str) -> None:
-            on_event(self._shown(event))
+        def shown(event: RestartEvent) -> None:
+            on_event(replace(event, words=self._shown(event.words)))
 
         key = ActKey(rollout, replaces, config_sha256)
         for _ in range(_ATTEMPTS):
@@ -90,7 +90,7 @@ class FarRestart:
                 break
             facts = self._look()
             if _is_done(facts, key, changed_at):
-                on_event(f"it was restarted already: {facts.runs_as}")
+                on_event(facts.restarted_already)
                 return
             task = self._task(facts, key, stop_grace_seconds)
             permit("stop" if task.stop_pid else "start")
@@ -124,7 +124,7 @@ class FarRestart:
             )
         return record
 
-    def _earlier_act(self, key: ActKey, grace_seconds: float, on_event: Callable[[str], None]) -> RecordLook | None:
+    def _earlier_act(self, key: ActKey, grace_seconds: float, on_event: OnEvent) -> RecordLook | None:
         """An act that was begun before and not reported: the same one, over by now; None if there is none.
 
         One of another rollout, or before another change of the file, is waited for and then forgotten: it started the
@@ -133,9 +133,12 @@ class FarRestart:
         look = self._acts.look()
         if look.record is None:
             return None
+        is_same = bool(key.rollout) and look.record.key == key
+        heard = on_event if is_same else without_moments(on_event)
         if look.record.is_in_flight:
-            on_event("a restart that was begun before is under way; waiting for its end")
-            look = self._acts.follow(grace_seconds + RESTART_SECONDS + HELPER_SECONDS, on_event)
+            heard(RestartEvent("a restart that was begun before is under way; waiting for its end"))
+        if look.record.is_in_flight or is_same:
+            look = self._acts.follow(grace_seconds + RESTART_SECONDS + HELPER_SECONDS, heard)
         record = look.record
         if record is None:
             return None
@@ -237,6 +240,21 @@ class FarRestart:
         for secret in self._secrets():
             text = text.replace(secret, _WITHHELD)
         return redact(text)
+
+
+def under_way(record: FarRecord | None) -> str | None:
+    """In words, a restart that is under way; None if none is."""
+    if record is None or not record.is_in_flight:
+        return None
+    return f"a restart{f' of rollout {record.key.rollout}' if record.key.rollout else ''} is {record.phase}"
+
+
+def restarted_by(record: FarRecord | None, top: FarProcess | None) -> tuple[RestartEvent, ...]:
+    """The moments of the restart that has started what runs; none where something else has started it.
+
+    :param top: the first process of what runs.
+    """
+    return moments_of(record.events) if record is not None and top is not None and record.start == top.start else ()
 
 
 def _is_done(facts: ServiceFacts, key: ActKey, changed_at: float | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -11,6 +11,7 @@ from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, Permi
 from airflow_eos_provider.rollout.hosts.launch import Launch
 from airflow_eos_provider.rollout.hosts.machine.far_process import FarProcess
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command
+from airflow_eos_provider.rollout.hosts.restart_event import Moment, OnEvent, RestartEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class ServiceFacts:
     :param problem: in words, what the description has wrong: there is no such unit; None if nothing.
     :param obstacles: why it may not be restarted, or does not answer.
     :param restart: in words, a restart of it that is under way; None if none is.
+    :param restarted: see :attr:`~airflow_eos_provider.rollout.hosts.host.HostFacts.restarted`.
     :param variables: variables that it is started with, as far as they can be known; may hold secrets.
     :param variable_sources: by name of a variable, what sets it: a file, a drop-in.
     :param variables_changed_at: when one of those was last changed, seconds since the epoch, by its machine's clock.
@@ -44,10 +46,19 @@ class ServiceFacts:
     problem: str | None = None
     obstacles: tuple[Obstacle, ...] = ()
     restart: str | None = None
+    restarted: tuple[RestartEvent, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     variable_sources: Mapping[str, str] = field(default_factory=dict)
     variables_changed_at: float | None = None
     clock_offset: float = 0.0
+
+    @property
+    def restarted_already(self) -> RestartEvent:
+        """The event that what runs has come since the restart was asked for, whoever has started it."""
+        words = f"it was restarted already: {self.runs_as}"
+        if self.process is None:
+            return RestartEvent(words)
+        return RestartEvent(words, Moment.STARTED, self.process.started_at + self.clock_offset)
 
 
 class Service(Protocol):
@@ -102,7 +113,7 @@ class Service(Protocol):
         config_sha256: str,
         changed_at: float | None,
         stop_grace_seconds: float,
-        on_event: Callable[[str], None],
+        on_event: OnEvent,
         permit: Permit,
         rollout: str,
         replaces: str,

@@ -7,7 +7,7 @@ shell of its machine that outlives the connection; see ``far_act.py``.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -32,8 +32,9 @@ from airflow_eos_provider.rollout.hosts.machine.far_process import (
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command
 from airflow_eos_provider.rollout.hosts.ownership import SHELLS, ProcessView, obstacles
+from airflow_eos_provider.rollout.hosts.restart_event import OnEvent
 from airflow_eos_provider.rollout.hosts.service.far_act import ActKey, FarTask, listening_at
-from airflow_eos_provider.rollout.hosts.service.far_restart import FarRestart
+from airflow_eos_provider.rollout.hosts.service.far_restart import FarRestart, restarted_by, under_way
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
 
 #: Option of ``connect-distributed.sh`` to end at once and let the worker run on.
@@ -185,6 +186,7 @@ class StartedService:
         views = dict(_views(parts))
         listens = bool(parts.get("listens", b"").strip())
         top = self._top(family[0], processes, views) if family else None
+        record = self._restart.record()
         return StartedFacts(
             process=process,
             token=StartToken(process.start) if process else NOT_RUNNING,
@@ -195,7 +197,8 @@ class StartedService:
             details={"pid": process.pid if process else None, "machine": self._where},
             problem="; ".join(self._gaps(parts)) or None,
             obstacles=tuple(self._obstacles(parts, family, top, views)),
-            restart=self._restart.under_way(),
+            restart=under_way(record),
+            restarted=restarted_by(record, top),
             variables=worker.env,
             variable_sources=dict.fromkeys(worker.env, "the cluster description"),
             clock_offset=processes.clock_offset,
@@ -219,7 +222,7 @@ class StartedService:
         config_sha256: str,
         changed_at: float | None,
         stop_grace_seconds: float,
-        on_event: Callable[[str], None],
+        on_event: OnEvent,
         permit: Permit,
         rollout: str,
         replaces: str,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
@@ -34,6 +34,7 @@ from airflow_eos_provider.rollout.hosts.machine.far_process import (
 )
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
+from airflow_eos_provider.rollout.hosts.restart_event import OnEvent
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
 from airflow_eos_provider.rollout.hosts.service.unit import PROPERTIES, Unit, files_of
 
@@ -108,9 +109,15 @@ class UnitFacts(ServiceFacts):
     """The facts of a worker that is a systemd unit.
 
     :param unit: the unit as systemd shows it; None if systemd could not be asked.
+    :param booted_at: when its machine's uptime began, seconds since the epoch, by this machine's clock.
     """
 
     unit: Unit | None = field(default=None, repr=False)
+    booted_at: float = 0.0
+
+    def at_uptime(self, seconds: float) -> float:
+        """A moment that is known in seconds since the boot, by this machine's clock."""
+        return self.booted_at + seconds
 
 
 class SystemdService:
@@ -196,6 +203,7 @@ class SystemdService:
             variables_changed_at=unit.variables_changed_at,
             clock_offset=processes.clock_offset,
             unit=unit,
+            booted_at=processes.at_uptime(0.0) + processes.clock_offset,
         )
 
     def launch_now(self, facts: ServiceFacts) -> Launch:
@@ -236,7 +244,7 @@ class SystemdService:
         config_sha256: str,
         changed_at: float | None,
         stop_grace_seconds: float,
-        on_event: Callable[[str], None],
+        on_event: OnEvent,
         permit: Permit,
         rollout: str,
         replaces: str,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NoReturn
 
 from airflow_eos_provider.connect.startup_log import StartupLog
@@ -12,6 +11,7 @@ from airflow_eos_provider.rollout.hosts.host import Permit
 from airflow_eos_provider.rollout.hosts.launch import Launch
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command
+from airflow_eos_provider.rollout.hosts.restart_event import OnEvent
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
 
 _PROBLEM = "it has no 'service'"
@@ -48,7 +48,7 @@ class UndescribedService:
         config_sha256: str,
         changed_at: float | None,
         stop_grace_seconds: float,
-        on_event: Callable[[str], None],
+        on_event: OnEvent,
         permit: Permit,
         rollout: str,
         replaces: str,

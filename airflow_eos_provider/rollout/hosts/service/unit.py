@@ -39,6 +39,7 @@ PROPERTIES = (
     "RestartUSec",
     "StateChangeTimestampMonotonic",
     "ExecMainExitTimestampMonotonic",
+    "InactiveEnterTimestampMonotonic",
     "TimeoutStartUSec",
     "TimeoutStopUSec",
     "KillMode",
@@ -223,6 +224,15 @@ class Unit:
     def main_started_at_boottime(self) -> float | None:
         """When its main process was started, seconds since the boot; None if that is not known."""
         microseconds = _number(self._get("ExecMainStartTimestampMonotonic"))
+        return microseconds / 1e6 if microseconds else None
+
+    @property
+    def ended_at_boottime(self) -> float | None:
+        """When all of it had ended the last time, seconds since the boot; None if it never has, or is forgotten since.
+
+        A restart keeps that, while it clears when the main process has ended (``ExecMainExitTimestamp``).
+        """
+        microseconds = _number(self._get("InactiveEnterTimestampMonotonic"))
         return microseconds / 1e6 if microseconds else None
 
     @property

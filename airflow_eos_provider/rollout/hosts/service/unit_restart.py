@@ -26,6 +26,7 @@ from airflow_eos_provider.rollout.hosts.host import (
 from airflow_eos_provider.rollout.hosts.log_tail import shown_lines
 from airflow_eos_provider.rollout.hosts.machine.far_process import as_word
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, MachineLostError
+from airflow_eos_provider.rollout.hosts.restart_event import Moment, OnEvent, RestartEvent
 from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService, UnitFacts
 from airflow_eos_provider.rollout.hosts.service.unit import Unit
 
@@ -76,13 +77,14 @@ class UnitRestart:
 
     :param service: the unit.
     :param stop_grace_seconds: how long the worker should have to stop by itself; the unit's own limit governs.
-    :param on_event: receives in words what happens.
+    :param on_event: receives what happens; when the unit has ended and was started is as systemd has it.
     """
 
-    def __init__(self, service: SystemdService, stop_grace_seconds: float, on_event: Callable[[str], None]) -> None:
+    def __init__(self, service: SystemdService, stop_grace_seconds: float, on_event: OnEvent) -> None:
         self._service = service
         self._grace = stop_grace_seconds
         self._on_event = on_event
+        self._told: Unit | None = None  # whose moments were told last; None before this act has begun
 
     def run(self, *, changed_at: float | None, permit: Permit, rollout: str, replaces: str) -> None:
         """Restart it, unless this very act was done already.
@@ -95,15 +97,18 @@ class UnitRestart:
             return bool(rollout) and _is_done(facts, replaces, changed_at)
 
         facts, unit = self._startable(self._service.look())
+        before = unit
         if unit.job:
-            self._on_event("a restart that was begun before is under way; waiting for its end")
+            self._say("a restart that was begun before is under way; waiting for its end")
             facts, unit = self._startable(self._wait_for_job(facts, unit)[0])
         if is_done(facts):
-            self._on_event(f"it was restarted already: {facts.runs_as}")
+            self._tell_end(before, facts, unit)
+            self._on_event(facts.restarted_already)
             self._watch(unit, unit.restarts)
             return
         self._say_stop_limit(unit)
         permit("stop" if facts.process else "start")
+        self._told = unit
         if unit.active_state == "failed":
             self._run_checked(self._service.reset_words(), "systemd could not be made to forget its failure")
         self._watch(*self._restart(unit, is_done))
@@ -160,7 +165,7 @@ class UnitRestart:
         except MachineLostError as error:
             if not error.may_have_run:
                 raise
-            self._on_event(f"the connection to {self._service.where} was lost; looking what has happened there")
+            self._say(f"the connection to {self._service.where} was lost; looking what has happened there")
             return None
 
     def _look_again(self, give_up_at: float | None = None) -> tuple[UnitFacts, Unit]:
@@ -176,6 +181,7 @@ class UnitRestart:
             try:
                 facts = self._service.look()
                 if facts.unit is not None:
+                    self._tell(facts, facts.unit)
                     return facts, facts.unit
                 lost = MachineLostError(f"{facts.problem}.", may_have_run=True)
             except EosError as error:
@@ -253,7 +259,7 @@ class UnitRestart:
     def _run_checked(self, words: tuple[str, ...], otherwise: str) -> None:
         answer = self._service.machine.run(words)
         if not answer.ok:
-            self._on_event(f"{otherwise}: {answer.problem}")
+            self._say(f"{otherwise}: {answer.problem}")
 
     def _refusal(self, answer: Answer) -> NotRestartedError:
         words = " ".join(self._service.restart_words())
@@ -270,13 +276,33 @@ class UnitRestart:
             remedy=f"Look at it on {self._service.where}: systemctl status {self._service.unit}.",
         )
 
+    def _say(self, words: str) -> None:
+        self._on_event(RestartEvent(words))
+
+    def _tell(self, facts: UnitFacts, unit: Unit) -> None:
+        """Report the moments of this act that are known by now, each once."""
+        if self._told is None:
+            return
+        before, self._told = self._told, unit
+        self._tell_end(before, facts, unit)
+        started = unit.main_started_at_boottime
+        if started not in (None, before.main_started_at_boottime):
+            words = f"started as pid {unit.main_pid}" if unit.main_pid else "started"
+            self._on_event(RestartEvent(words, Moment.STARTED, facts.at_uptime(started)))
+
+    def _tell_end(self, before: Unit, facts: UnitFacts, unit: Unit) -> None:
+        """Report when the unit has ended, if it has since it was seen before."""
+        ended = unit.ended_at_boottime
+        if ended not in (None, before.ended_at_boottime):
+            self._on_event(RestartEvent(f"unit {unit.name} has ended", Moment.STOPPED, facts.at_uptime(ended)))
+
     def _say_stop_limit(self, unit: Unit) -> None:
         """Which limit the stop has, where it is not the one that the roll was given."""
         limit = unit.stop_seconds
         if limit is None:
-            self._on_event(f"unit {unit.name} may take for ever to stop (TimeoutStopSec=infinity)")
+            self._say(f"unit {unit.name} may take for ever to stop (TimeoutStopSec=infinity)")
         elif abs(limit - self._grace) > 1.0:
-            self._on_event(
+            self._say(
                 f"systemd kills it {limit:.0f} s after its stop begins (TimeoutStopSec=), not after {self._grace:.0f} s"
             )
 

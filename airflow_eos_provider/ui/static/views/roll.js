@@ -14,6 +14,7 @@ const AXIS_HEIGHT = 46;
 const SPANS = {
   announced: { tone: "none", words: "announced, not known to be stopped" },
   restarting: { tone: "amber", words: "restarting" },
+  down: { tone: "text", words: "stopped, not started yet" },
   gate: { tone: "busy", words: "waits for its gate" },
   restoring: { tone: "bad", words: "being restored" },
 };
@@ -31,20 +32,24 @@ function inTurn(lanes) {
   return [...lanes].sort((one, other) => (first(one) < first(other) ? -1 : first(one) > first(other) ? 1 : 0));
 }
 
-function stoppedAt(lane) {
+/** From when task downtime counts. */
+function restartedFrom(lane) {
   return lane.spans?.findLast((span) => span.what === "restarting")?.from ?? null;
 }
+
+/** Those whose time is known. */
+const known = (moments) => (moments ?? []).filter((each) => typeof each.at === "number");
 
 /** From when to when the timeline goes: all that happened, and a little room; until now while the roll runs. */
 function extent(roll, now) {
   const times = (roll.lanes ?? []).flatMap((lane) => [
     ...(lane.spans ?? []).flatMap((span) => [span.from, span.to ?? now]),
-    ...(lane.moments ?? []).map((each) => each.at),
-    ...(stoppedAt(lane) === null ? [] : [stoppedAt(lane) + Math.max(lane.predicted?.worst_seconds ?? 0, lane.measured_downtime_seconds ?? 0)]),
+    ...known(lane.moments).map((each) => each.at),
+    ...(restartedFrom(lane) === null ? [] : [restartedFrom(lane) + Math.max(lane.predicted?.worst_seconds ?? 0, lane.measured_downtime_seconds ?? 0)]),
   ]);
-  const known = [...times, roll.started_at, roll.ended_at ?? (roll.live ? now : null)].filter((time) => typeof time === "number");
-  if (!known.length) return null;
-  const [from, to] = [Math.min(...known), Math.max(...known)];
+  const all = [...times, roll.started_at, roll.ended_at ?? (roll.live ? now : null)].filter((time) => typeof time === "number");
+  if (!all.length) return null;
+  const [from, to] = [Math.min(...all), Math.max(...all)];
   const room = Math.max(1, (to - from) * 0.02);
   return { from: from - room, to: to + room };
 }
@@ -55,16 +60,14 @@ function timeline(roll, range, now) {
     const left = Math.min(240, Math.max(90, width * 0.2));
     const bars = roll.lanes.flatMap((lane, index) => [
       ...(lane.spans ?? []).map((span) => ({ kind: "span", value: [span.from * 1000, index, (span.to ?? now) * 1000], what: span.what })),
-      ...(lane.predicted && stoppedAt(lane) !== null
-        ? [{ kind: "predicted", value: [stoppedAt(lane) * 1000, index, (stoppedAt(lane) + lane.predicted.worst_seconds) * 1000], best: lane.predicted.best_seconds, worst: lane.predicted.worst_seconds }]
+      ...(lane.predicted && restartedFrom(lane) !== null
+        ? [{ kind: "predicted", value: [restartedFrom(lane) * 1000, index, (restartedFrom(lane) + lane.predicted.worst_seconds) * 1000], best: lane.predicted.best_seconds, worst: lane.predicted.worst_seconds }]
         : []),
-      ...(typeof lane.measured_downtime_seconds === "number" && stoppedAt(lane) !== null
-        ? [{ kind: "measured", value: [stoppedAt(lane) * 1000, index, (stoppedAt(lane) + lane.measured_downtime_seconds) * 1000], seconds: lane.measured_downtime_seconds }]
+      ...(typeof lane.measured_downtime_seconds === "number" && restartedFrom(lane) !== null
+        ? [{ kind: "measured", value: [restartedFrom(lane) * 1000, index, (restartedFrom(lane) + lane.measured_downtime_seconds) * 1000], seconds: lane.measured_downtime_seconds }]
         : []),
-      ...(lane.moments ?? []).map((each) => ({ kind: "moment", value: [each.at * 1000, index, each.at * 1000], what: each.what, note: each.note })),
-      ...(lane.conditions ?? [])
-        .filter((each) => typeof each.at === "number")
-        .map((each) => ({ kind: "condition", value: [each.at * 1000, index, each.at * 1000], text: each.text })),
+      ...known(lane.moments).map((each) => ({ kind: "moment", value: [each.at * 1000, index, each.at * 1000], what: each.what, note: each.note })),
+      ...known(lane.conditions).map((each) => ({ kind: "condition", value: [each.at * 1000, index, each.at * 1000], text: each.text })),
     ]);
     const tip = ({ data }) =>
       ({
@@ -100,7 +103,7 @@ function shape(bar, place, colour) {
   const fill = colour[SPANS[bar.what]?.tone ?? "none"];
   switch (bar.kind) {
     case "span":
-      return rect(middle - 16, 16, { fill, opacity: 0.85 });
+      return bar.what === "down" ? rect(middle - 10, 4, { fill }) : rect(middle - 16, 16, { fill, opacity: 0.85 });
     case "predicted":
       return rect(middle + 4, 6, { fill: "transparent", stroke: colour.quiet, lineDash: [3, 2] });
     case "measured":
@@ -115,7 +118,7 @@ function shape(bar, place, colour) {
 function Legend() {
   return html`<ul class="legend" aria-hidden="true">
     ${Object.keys(SPANS).map((what) => html`<li key=${what}><span class=${`swatch ${SPANS[what].tone}`}></span>${SPANS[what].words}</li>`)}
-    <li><span class="swatch moment"></span>announced, started, passed</li>
+    <li><span class="swatch moment"></span>announced, stopped, started, passed</li>
     <li><span class="swatch condition"></span>conditions of the gate hold</li>
     <li><span class="swatch predicted"></span>downtime, predicted</li>
     <li><span class="swatch measured"></span>downtime, measured</li>
@@ -139,6 +142,15 @@ const UNDER_WAY = new Set(["intent", "restarted"]);
 const LANES = [
   { name: "Worker", cell: ({ lane }) => html`<code>${lane.worker}</code>` },
   { name: "Status", cell: ({ worker }) => html`<${State} value=${worker?.status ?? "waiting"} as=${UNDER_WAY.has(worker?.status) ? "busy" : undefined} />` },
+  {
+    name: "Moments",
+    cell: ({ lane }) =>
+      lane.moments?.length
+        ? html`<ol class="moments">
+            ${lane.moments.map((each, index) => html`<li key=${index}>${typeof each.at === "number" ? html`<time>${clock(each.at)}</time>` : html`<span class="quiet">not known</span>`} ${each.what}</li>`)}
+          </ol>`
+        : html`<span class="quiet">none yet</span>`,
+  },
   { name: "Restarted in", isNumber: true, cell: ({ lane }) => duration(lane.restart_seconds) },
   { name: "Gate", isNumber: true, cell: ({ lane }) => duration(lane.gate_seconds) },
   { name: "Downtime predicted", isNumber: true, cell: ({ lane }) => (lane.predicted ? `${duration(lane.predicted.best_seconds)} to ${duration(lane.predicted.worst_seconds)}` : dash) },

@@ -45,6 +45,7 @@ from airflow_eos_provider.rollout.hosts.process import (
 from airflow_eos_provider.rollout.hosts.process import restart as process_restart
 from airflow_eos_provider.rollout.hosts.process.detached_restart import HELPER
 from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
+from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
 from tests.waiting import until
 
 #: Reads its properties file, prints its settings as Connect does, listens, and ends on SIGTERM unless set otherwise.
@@ -468,13 +469,22 @@ class TestRestarting:
     def test_the_old_process_ends_before_the_new_one_starts(self, worker: WorkerDescription) -> None:
         host = started(worker)
         old = host.observe().process
-        events: list[str] = []
-        new = restarted(host, on_event=events.append)
+        heard: list[RestartEvent] = []
+        began = time.time()
+        new = restarted(host, on_event=heard.append)
         assert old is not None
         assert not old.is_alive()
         assert new.is_alive()
         assert host.observe().process == new
-        assert events == [f"stopping pid {old.pid}", f"started as pid {new.pid}"]
+        assert [event.words for event in heard] == [
+            f"stopping pid {old.pid}",
+            f"pid {old.pid} has ended",
+            f"started as pid {new.pid}",
+        ]
+        stopped, started_again = moments_of(heard)
+        assert (stopped.moment, started_again.moment) == (Moment.STOPPED, Moment.STARTED)
+        assert began <= stopped.at <= started_again.at <= time.time()
+        assert abs(started_again.at - new.started_at) < 1.0
 
     def test_a_worker_with_a_stale_pid_file_is_not_started_a_second_time(self, worker: WorkerDescription) -> None:
         host = started(worker)
@@ -494,7 +504,7 @@ class TestRestarting:
         host = started(replace(worker, start=(*worker.start, "deaf")))
         old = host.observe().process
         events: list[str] = []
-        host.restart(stop_grace_seconds=0.3, on_event=events.append)
+        host.restart(stop_grace_seconds=0.3, on_event=lambda event: events.append(event.words))
         assert old is not None
         assert not old.is_alive()
         assert f"pid {old.pid} did not stop within 0.3 s and was killed" in events
@@ -663,8 +673,8 @@ host.ProcessHost(worker).restart(
         assert host.observe().restart == f"a restart of rollout {self.ROLLOUT} is stopping"
         events: list[str] = []
 
-        def heard(event: str) -> None:
-            events.append(event)
+        def heard(event: RestartEvent) -> None:
+            events.append(event.words)
             old.stop(kill=True)  # the act goes on once it is waited for
 
         new = restarted(host, rollout=self.ROLLOUT, replaces=token, on_event=heard, permit=forbid)
@@ -677,8 +687,13 @@ host.ProcessHost(worker).restart(
         token = host.observe().start_token
         self.killed_controller(worker, token)
         wait_for(lambda: self.record(worker).phase is restart_act.Phase.DONE)
-        new = host.observe().process
-        assert restarted(host, rollout=self.ROLLOUT, replaces=token, permit=forbid) == new
+        facts = host.observe()
+        heard: list[RestartEvent] = []
+        new = restarted(host, rollout=self.ROLLOUT, replaces=token, permit=forbid, on_event=heard.append)
+        assert new == facts.process
+        assert [event.moment for event in moments_of(heard)] == [Moment.STOPPED, Moment.STARTED]
+        assert facts.restarted == moments_of(heard)
+        assert host.observe().restarted == ()
         with pytest.raises(FencedError):
             host.restart(rollout=self.ROLLOUT, replaces=token, permit=forbid)
 
@@ -693,6 +708,21 @@ host.ProcessHost(worker).restart(
         rollout = "another" if change == "another rollout" else self.ROLLOUT
         with pytest.raises(FencedError):
             host.restart(rollout=rollout, replaces="" if change == "another process" else token, permit=forbid)
+
+    def test_a_record_of_an_earlier_version_has_its_events_in_words_alone(self, worker: WorkerDescription) -> None:
+        host = started(worker)
+        self.killed_controller(worker, host.observe().start_token)
+        wait_for(lambda: self.record(worker).phase is restart_act.Phase.DONE)
+        now = self.record(worker)
+        assert worker.pid_file is not None
+        path = restart_act.record_path(worker.pid_file)
+        document = json.loads(path.read_text())
+        assert document["events"] == [event.words for event in now.events], "an earlier version reads them as words"
+        del document["moments"]
+        path.write_text(json.dumps(document))
+        earlier = self.record(worker)
+        assert earlier.events == tuple(RestartEvent(event.words) for event in now.events)
+        assert host.observe().restarted == ()
 
     def test_a_start_that_failed_unseen_is_reported_to_who_comes_later(self, worker: WorkerDescription) -> None:
         host = started(worker)
@@ -765,7 +795,7 @@ host.ProcessHost(worker).restart(
         denied = Way((sys.executable, "-c", "import sys; sys.exit('Failed to start transient scope unit: denied')"))
         monkeypatch.setattr(detached_restart, "_ways_here", lambda: [denied, Way(HELPER, "the restart stays within")])
         events: list[str] = []
-        assert restarted(ProcessHost(worker), on_event=events.append).is_alive()
+        assert restarted(ProcessHost(worker), on_event=lambda event: events.append(event.words)).is_alive()
         assert events[0] == "the restart stays within"
 
     def test_a_helper_that_cannot_be_started_stops_nothing(

@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -21,6 +22,7 @@ from airflow_eos_provider.rollout.hosts.host import WorkerStartError
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
+from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
 from airflow_eos_provider.rollout.hosts.service import commands as commands_module
 from airflow_eos_provider.rollout.hosts.service import far_act
 from airflow_eos_provider.rollout.hosts.service.commands import CommandFacts, CommandService
@@ -48,8 +50,8 @@ def restart(service: CommandService, facts: CommandFacts | None = None, **argume
     events: list[str] = []
     replaces = "" if facts is None else facts.token
     settings: dict[str, Any] = {"config_sha256": "c", "changed_at": None, "stop_grace_seconds": 20.0, "rollout": "r"}
-    settings |= {"on_event": events.append, "permit": events.append, "replaces": replaces, **arguments}
-    service.restart(**settings)
+    settings |= {"on_event": lambda event: events.append(event.words), "permit": events.append, "replaces": replaces}
+    service.restart(**(settings | arguments))
     return events
 
 
@@ -65,13 +67,18 @@ def test_a_supervisors_command_restarts_the_worker_and_the_new_process_is_known(
     before = service.look()
     assert before.process is not None
     assert (before.problem, before.reads_file) == (None, True)
-    events = restart(service, before)
+    heard: list[RestartEvent] = []
+    began = time.time()
+    assert restart(service, before, on_event=heard.append) == ["stop"]
+    over = time.time()
     after = service.look()
     assert after.process is not None
     assert after.token != before.token
-    assert events == [
-        "stop",
+    assert [event.moment for event in moments_of(heard)] == [Moment.STOPPED, Moment.STARTED]
+    assert all(began - 1.0 < event.at < over + 1.0 for event in moments_of(heard))
+    assert [event.words for event in heard] == [
         f"restarting pid {before.process.pid} by its supervisor's command",
+        f"pid {before.process.pid} has ended",
         f"started as pid {after.process.pid}",
     ]
     assert records(tmp_path) == []
@@ -205,9 +212,9 @@ def test_a_controller_that_dies_while_the_client_stops_the_worker_leaves_it_runn
     before = service.look()
     events: list[str] = []
 
-    def cut(event: str) -> None:
-        events.append(event)
-        if event.startswith("restarting"):
+    def cut(event: RestartEvent) -> None:
+        events.append(event.words)
+        if event.words.startswith("restarting"):
             assert sshd.kill_sessions()
             connect.release()
 
@@ -227,8 +234,8 @@ def test_a_helper_that_is_killed_leaves_the_client_to_finish_and_is_said_to_be_c
     restart(service)
     before = service.look()
 
-    def kill(event: str) -> None:
-        if event.startswith("restarting"):
+    def kill(event: RestartEvent) -> None:
+        if event.words.startswith("restarting"):
             record = next(tmp_path.glob(".local/state/airflow_eos_provider/*.restart"))
             line = next(line for line in record.read_text().splitlines() if line.startswith("helper "))
             os.kill(int(line.split()[1]), signal.SIGKILL)
@@ -252,9 +259,9 @@ def test_an_act_goes_on_where_the_disk_of_its_record_is_full(
         before = service.look()
         events: list[str] = []
 
-        def fill(event: str) -> None:
-            events.append(event)
-            if event.startswith("restarting"):
+        def fill(event: RestartEvent) -> None:
+            events.append(event.words)
+            if event.words.startswith("restarting"):
                 fill_up(state)
                 connect.release()
 

@@ -22,6 +22,7 @@ from airflow_eos_provider.errors import ConfigurationError, FencedError, Refused
 from airflow_eos_provider.processes import identify
 from airflow_eos_provider.rollout.hosts.host import WorkerStartError
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
+from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
 from airflow_eos_provider.rollout.hosts.service import far_act
 from airflow_eos_provider.rollout.hosts.service.started import StartedFacts, StartedService
 from tests.sshd import Sshd
@@ -64,8 +65,8 @@ class Far:
             "stop_grace_seconds": 20.0,
             "rollout": "r",
         }
-        settings |= {"on_event": events.append, "permit": events.append, "replaces": "", **arguments}
-        service.restart(**settings)
+        settings |= {"on_event": lambda event: events.append(event.words), "permit": events.append, "replaces": ""}
+        service.restart(**(settings | arguments))
         return events
 
     def helper(self) -> int:
@@ -123,7 +124,12 @@ def test_a_worker_is_started_and_restarted(
     first = far.pid()
     assert before.process is not None
     assert (before.process.pid, before.reads_file, before.obstacles, before.problem) == (first, True, (), None)
-    assert far.restart(replaces=before.token) == ["stop", f"stopping pid {first}", f"started as pid {far.pid()}"]
+    assert far.restart(replaces=before.token) == [
+        "stop",
+        f"stopping pid {first}",
+        f"pid {first} has ended",
+        f"started as pid {far.pid()}",
+    ]
     after = far.service.look()
     assert after.process is not None
     assert after.process.pid == far.pid() != first
@@ -156,7 +162,7 @@ def test_a_secret_is_on_no_command_line_and_in_no_record(far: Far) -> None:
     act = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     seen: list[str] = []
 
-    def look(_event: str) -> None:
+    def look(_event: RestartEvent) -> None:
         seen.append(far.record.read_text())
         for line in Path("/proc").glob("[0-9]*/cmdline"):
             try:
@@ -348,9 +354,9 @@ def test_a_connection_that_is_cut_between_stop_and_start_is_mended_and_the_machi
     first = far.pid()
     events: list[str] = []
 
-    def cut(event: str) -> None:
-        events.append(event)
-        if event.startswith("stopping"):
+    def cut(event: RestartEvent) -> None:
+        events.append(event.words)
+        if event.words.startswith("stopping"):
             assert sshd.kill_sessions()
             far.release()
 
@@ -370,18 +376,38 @@ def test_a_controller_that_is_killed_leaves_an_act_that_ends_and_that_the_next_o
     controller.kill()
     controller.wait()
     assert far.service.look().restart == "a restart of rollout r is stopping"
-    events: list[str] = []
+    heard: list[RestartEvent] = []
 
-    def hear(event: str) -> None:
-        events.append(event)
+    def hear(event: RestartEvent) -> None:
+        heard.append(event)
         far.release()
 
     far.restart(replaces=before.token, on_event=hear)
-    assert events == [
+    assert [event.moment for event in moments_of(heard)] == [Moment.STOPPED, Moment.STARTED]
+    assert [event.words for event in heard] == [
         "a restart that was begun before is under way; waiting for its end",
         f"stopping pid {before.process.pid if before.process else 0}",
+        f"pid {before.process.pid if before.process else 0} has ended",
         f"started as pid {far.pid()}",
     ]
+    assert far.left() == []
+
+
+def test_what_nobody_has_reported_has_its_moments_for_who_comes_after_its_end(far: Far) -> None:
+    far.let("held")
+    far.restart()
+    before = far.service.look()
+    controller = act_in_background(far, replaces=before.token)
+    until(lambda: phase(far) == "stopping", "the act", seconds=60, pause=0.01)
+    controller.kill()
+    controller.wait()
+    far.release()
+    until(lambda: phase(far) == "done", "the end of the act", seconds=240)
+    facts = far.service.look()
+    assert [event.moment for event in facts.restarted] == [Moment.STOPPED, Moment.STARTED]
+    heard: list[RestartEvent] = []
+    far.restart(replaces=before.token, on_event=heard.append)
+    assert [event.moment for event in moments_of(heard)] == [Moment.STOPPED, Moment.STARTED]
     assert far.left() == []
 
 
@@ -395,13 +421,17 @@ def test_an_act_of_another_rollout_is_waited_for_and_then_forgotten(far: Far) ->
     controller.wait()
     events: list[str] = []
 
-    def hear(event: str) -> None:
-        events.append(event)
+    moments: list[Moment] = []
+
+    def hear(event: RestartEvent) -> None:
+        events.append(event.words)
+        moments.extend(each.moment for each in moments_of([event]) if each.moment)
         far.release()
 
-    far.restart(on_event=hear, permit=hear)
+    far.restart(on_event=hear, permit=events.append)
     started = [event for event in events if event.startswith("started as")]
     assert len(started) == 2
+    assert moments == [Moment.STOPPED, Moment.STARTED], "those of another act are none of this restart"
     assert "stop" in events
     assert far.pid() != first
     assert far.left() == []
@@ -431,10 +461,10 @@ def test_a_helper_that_is_killed_is_said_to_be_cut_off_and_the_next_restart_goes
     far.restart()
     before = far.service.look()
 
-    def kill(event: str) -> None:
-        if event.startswith(when):
+    def kill(event: RestartEvent) -> None:
+        if event.words.startswith(when):
             os.kill(far.helper(), signal.SIGKILL)
-        if not event.startswith("stopping") or when == "stopping":
+        if not event.words.startswith("stopping") or when == "stopping":
             far.release()
 
     if when == "started":
@@ -454,8 +484,8 @@ def test_requests_to_end_are_put_off_until_the_act_is_over(far: Far) -> None:
     far.let("held")
     far.restart()
 
-    def ask(event: str) -> None:
-        if event.startswith("stopping"):
+    def ask(event: RestartEvent) -> None:
+        if event.words.startswith("stopping"):
             for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
                 os.kill(far.helper(), number)
             far.release()

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.connect.placement import MachineDescription, SystemdUnit
+from airflow_eos_provider.rollout.hosts.host import StartToken
+from airflow_eos_provider.rollout.hosts.machine.far_process import FarProcess
 from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
-from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService
+from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
+from airflow_eos_provider.rollout.hosts.service import unit_restart
+from airflow_eos_provider.rollout.hosts.service.systemd import SystemdService, UnitFacts
 from airflow_eos_provider.rollout.hosts.service.unit import Unit
 from airflow_eos_provider.rollout.hosts.service.unit_restart import UnitRestart
 
@@ -47,3 +53,69 @@ def test_the_last_lines_of_a_worker_that_has_ended_are_waited_for() -> None:
     unit = Unit.parse("Id=connect.service\nActiveState=failed\nSubState=failed\n")
     restart = UnitRestart(LateJournal(ThisMachine(), worker), 20.0, lambda _event: None)
     assert "the end of 4711" in restart._ended(unit, "4711").found
+
+
+def shown(invocation: str, *, job: str = "", started: float, ended: float) -> UnitFacts:
+    """A unit at one look, its moments in seconds since a boot at 1,000."""
+    lines = [
+        "Id=connect.service",
+        "ActiveState=active",
+        f"InvocationID={invocation}",
+        f"Job={job}",
+        "MainPID=12",
+        f"ExecMainStartTimestampMonotonic={started * 1e6:.0f}",
+        f"InactiveEnterTimestampMonotonic={ended * 1e6:.0f}",
+    ]
+    process = FarProcess(12, f"boot/12/{started}", 1000.0 + started)
+    return UnitFacts(unit=Unit.parse("\n".join(lines)), process=process, token=StartToken(invocation), booted_at=1000.0)
+
+
+class Shown(SystemdService):
+    """A unit that is shown as it is given."""
+
+    def __init__(self, *looks: UnitFacts) -> None:
+        super().__init__(Bare(), WorkerDescription("http://127.0.0.1:1", service=SystemdUnit("connect")))
+        self.looks = list(looks)
+
+    def look(self) -> UnitFacts:
+        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+
+
+def moments(service: Shown, *, changed_at: float = 1006.0) -> list[tuple[Moment | None, float]]:
+    heard: list[RestartEvent] = []
+    restart = UnitRestart(service, 90.0, heard.append)
+    restart.run(changed_at=changed_at, permit=lambda _act: None, rollout="r", replaces="i1")
+    return [(event.moment, event.at) for event in moments_of(heard)]
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing listens where these workers should; that is not waited for."""
+    monkeypatch.setattr(unit_restart, "EARLY_END_SECONDS", 0.0)
+
+
+BEFORE = shown("i1", started=5.0, ended=2.0)
+
+
+@pytest.mark.usefixtures("brief")
+def test_when_a_unit_has_ended_and_was_started_is_as_systemd_has_it() -> None:
+    stopping, done = shown("i1", job="7", started=5.0, ended=2.0), shown("i2", started=9.5, ended=9.25)
+    assert moments(Shown(BEFORE, stopping, done)) == [(Moment.STOPPED, 1009.25), (Moment.STARTED, 1009.5)]
+
+
+@pytest.mark.usefixtures("brief")
+def test_of_a_unit_that_was_restarted_already_its_start_is_known_and_its_end_only_if_it_was_seen() -> None:
+    done = shown("i2", started=9.5, ended=9.25)
+    assert moments(Shown(done)) == [(Moment.STARTED, 1009.5)]
+    assert moments(Shown(shown("i1", job="7", started=5.0, ended=2.0), done)) == [
+        (Moment.STOPPED, 1009.25),
+        (Moment.STARTED, 1009.5),
+    ]
+
+
+@pytest.mark.usefixtures("brief")
+def test_a_restart_that_is_none_of_this_roll_has_no_moments_of_it() -> None:
+    """It was under way, and the worker's file was changed since: what is asked for is yet to come."""
+    other = shown("i2", started=7.5, ended=7.25)
+    service = Shown(shown("i1", job="7", started=5.0, ended=2.0), other, other, shown("i3", started=9.5, ended=9.25))
+    assert moments(service, changed_at=1008.0) == [(Moment.STOPPED, 1009.25), (Moment.STARTED, 1009.5)]
