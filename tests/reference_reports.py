@@ -18,7 +18,7 @@ _PACKAGE = Path(airflow_eos_provider.__file__).parent
 
 _PLAN = ("", "rollout/plan/plan.py:Plan.to_dict")
 _ROLLED = [("", "rollout/outcome.py:RolloutReport.to_dict")]
-_ROLLOUT = [("", "rollout/history.py:Rollout.to_dict")]
+_ROLLOUT = [("", "rollout/history.py:Rollout.to_dict"), ("workers[].", "rollout/history.py:Rollout._worker")]
 _ASKED = [("", "cli/rollouts.py:_ask")]
 _OFFSETS = [
     ("", "offsets/verbs/plan.py:OffsetsPlan._content"),

@@ -121,14 +121,33 @@ class Rollout:
     def _worker(self, worker_id: str) -> dict[str, Any]:
         change = self.plan.change(worker_id)
         step = self.steps.get(worker_id)
-        planned = {"worker": worker_id, "change": str(change.kind), "from": change.mode}
-        files = {"config": change.config, "sha256_before": change.config_before, "sha256_after": change.config_after}
+        document = {
+            "worker": worker_id,
+            "change": str(change.kind),
+            "from": change.mode,
+            "config": change.config,
+            "sha256_before": change.config_before,
+            "sha256_after": change.config_after,
+        }
         if step is None:
-            return {**planned, **files, "status": None}
-        outcome = asdict(WorkerOutcome.of(step, self.plan))
-        evidence = {"status": str(step.status), "at": step.at, "tasks": step.tasks, "evidence": step.evidence}
-        moments = {"announced_at": step.announced_at, "stopped_at": step.stopped_at, "started_at": step.started_at}
-        return {**planned, **files, **outcome, **evidence, **moments, "conditions_after": dict(step.conditions_after)}
+            return {**document, "status": None}
+        outcome = WorkerOutcome.of(step, self.plan)
+        return {
+            **document,
+            "seconds": outcome.seconds,
+            "task_downtime_seconds": outcome.task_downtime_seconds,
+            "mode": outcome.mode,
+            "led": outcome.led,
+            "predicted_seconds": outcome.predicted_seconds,
+            "status": str(step.status),
+            "at": step.at,
+            "tasks": step.tasks,
+            "evidence": step.evidence,
+            "announced_at": step.announced_at,
+            "stopped_at": step.stopped_at,
+            "started_at": step.started_at,
+            "conditions_after": dict(step.conditions_after),
+        }
 
 
 @dataclass(frozen=True, slots=True)
