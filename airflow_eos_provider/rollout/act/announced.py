@@ -14,7 +14,7 @@ from airflow_eos_provider.errors import EosError, FencedError, GateFailedError, 
 from airflow_eos_provider.journal.records import RolloutState, Step, StepStatus
 from airflow_eos_provider.rollout.act.acts import Acts
 from airflow_eos_provider.rollout.act.decision import others_after_restore
-from airflow_eos_provider.rollout.act.steps import failed, with_moment
+from airflow_eos_provider.rollout.act.steps import failed, with_event, with_moment
 from airflow_eos_provider.rollout.hosts.host import HostFacts
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
 
@@ -37,6 +37,14 @@ class AnnouncedActs:
         :raises FencedError: another controller has taken over.
         """
         self.steps[step.worker_id] = step.appended(self.acts.journal.record(step))
+
+    def note(self, step: Step) -> None:
+        """Write down how far a step has come, for whoever follows; where that fails, it is no reason to stop.
+
+        :raises FencedError: another controller has taken over.
+        """
+        with suppress(UnreachableError):
+            self.announce(step)
 
     def edit_stopped(self, worker_id: str) -> None:
         """Change the configuration of a stopped worker, which is done with that."""
@@ -62,10 +70,12 @@ class AnnouncedActs:
 
     def found_restarted(self, worker_id: str, facts: HostFacts) -> None:
         """Announce that a restart has come to its end whose controller did not, with what is left to know of it."""
-        own = [RestartEvent("", Moment.STARTED, facts.started_at)] if facts.started_at is not None else []
-        for event in (*own, *facts.restarted):
-            self._take(worker_id, event)
-        self._announce_status(worker_id, StepStatus.RESTARTED)
+        step = self.steps[worker_id]
+        if facts.started_at is not None:
+            step = with_moment(step, Moment.STARTED, facts.started_at)
+        for event in facts.restarted:
+            step = with_event(step, event)
+        self.announce(replace(step, status=StepStatus.RESTARTED, at=time.time()))
 
     def fail(self, worker_id: str, evidence: tuple[str, ...]) -> NoReturn:
         """Announce that a worker has failed, and restore it.
@@ -125,24 +135,15 @@ class AnnouncedActs:
         )
 
     def _restart(self, worker_id: str, *, replaces: str) -> None:
-        """Restart, and write down each of its moments as it comes, for whoever follows.
+        """Restart, and write down each of its moments as it comes; one that is not written is in the next record."""
 
-        A write that fails is no reason to stop: the next one writes it, too.
-        """
+        def hear(event: RestartEvent) -> None:
+            step = with_event(self.steps[worker_id], event)
+            if step != self.steps[worker_id]:
+                self.steps[worker_id] = step
+                self.note(step)
 
-        def note(event: RestartEvent) -> None:
-            if self._take(worker_id, event):
-                with suppress(UnreachableError):
-                    self.announce(self.steps[worker_id])
-
-        self.acts.restart(worker_id, replaces=replaces, on_event=note)
-
-    def _take(self, worker_id: str, event: RestartEvent) -> bool:
-        """Take an event into the worker's step; returns whether that says more now."""
-        before = self.steps[worker_id]
-        if event.moment is not None:
-            self.steps[worker_id] = with_moment(before, event.moment, event.at)
-        return self.steps[worker_id] != before
+        self.acts.restart(worker_id, replaces=replaces, on_event=hear)
 
     def _announce_status(self, worker_id: str, status: StepStatus) -> None:
         self.announce(replace(self.steps[worker_id], status=status, at=time.time()))

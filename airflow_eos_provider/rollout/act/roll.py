@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from airflow_eos_provider.errors import PlanMovedError, RolloutPausedError, StopRequestedError, UnreachableError
+from airflow_eos_provider.errors import PlanMovedError, RolloutPausedError, StopRequestedError
 from airflow_eos_provider.journal.journal import Journal
 from airflow_eos_provider.journal.records import RequestKind, RolloutState, Step, StepStatus
 from airflow_eos_provider.rollout.act import at_gate
@@ -283,16 +282,14 @@ class Roll:
     def _note_what_holds(self, gate: GateState, seen: AtGate, observation: Observation) -> None:
         """Write down which conditions of a worker's gate hold, where others do than before, for whoever follows.
 
-        A look that the broker did not answer is no moment to write; nor is a write that fails a reason to stop: the
-        next look writes it.
+        A look that the broker did not answer is no moment to write. What is not written, the next look writes.
         """
         step = self.steps.get(gate.worker_id or "")
         if step is None or step.status is not StepStatus.RESTARTED or observation.group is None:
             return
         now_at = at_its_gate(step, gate, seen.answer.checks)
         if now_at.conditions_after != step.conditions_after:
-            with suppress(UnreachableError):
-                self._acts.announce(now_at)
+            self._acts.note(now_at)
 
     def _report_what_is_awaited(self, gate: GateState, seen: AtGate, observation: Observation) -> None:
         """What is awaited when it changes, and at once which worker has ended or is back: the gate waits for it."""

@@ -8,7 +8,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.journal.records import Step, StepStatus
 from airflow_eos_provider.rollout.check import Check
 from airflow_eos_provider.rollout.gate.state import GateState
-from airflow_eos_provider.rollout.hosts.restart_event import Moment
+from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
 from airflow_eos_provider.rollout.observe.observation import Observation
 
 
@@ -43,6 +43,11 @@ def failed(before: Step, evidence: tuple[str, ...], process: str, now: float) ->
     """
     anew = _with_nothing_known(before)
     return replace(anew, status=StepStatus.FAILED, at=now, evidence=evidence, failed_process=process)
+
+
+def with_event(step: Step, event: RestartEvent) -> Step:
+    """A step after an event of its restart."""
+    return step if event.moment is None else with_moment(step, event.moment, event.at)
 
 
 def with_moment(step: Step, moment: Moment, at: float) -> Step:

@@ -245,6 +245,7 @@ def wait_for_end(path: Path, seconds: float, on_event: OnEvent) -> RestartRecord
     deadline = time.monotonic() + seconds
     reported = 0
     while True:
+        is_last_look = time.monotonic() >= deadline
         record = read_record(path)
         is_over = record is None or not record.is_in_flight
         if is_over:
@@ -252,6 +253,6 @@ def wait_for_end(path: Path, seconds: float, on_event: OnEvent) -> RestartRecord
         for event in record.events[reported:] if record else ():
             on_event(event)
             reported += 1
-        if is_over or time.monotonic() >= deadline:
+        if is_over or is_last_look:
             return record
         time.sleep(_LOOK_SECONDS)

@@ -301,6 +301,7 @@ class FarActs:
         deadline = time.monotonic() + seconds
         reported, seen, act = 0, "", None
         while True:
+            is_last_look = time.monotonic() >= deadline
             look = self._patiently(functools.partial(self._watch, seen), deadline + LOST_SECONDS)
             record = look.record
             if record is not None and record.act != act:
@@ -309,7 +310,7 @@ class FarActs:
                 on_event(event)
                 reported += 1
             seen = look.seen
-            if record is None or not record.is_in_flight or time.monotonic() >= deadline:
+            if record is None or not record.is_in_flight or is_last_look:
                 return look
 
     def forget(self, record: FarRecord) -> None:
