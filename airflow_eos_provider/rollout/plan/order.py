@@ -48,9 +48,13 @@ class TaskDowntime:
     reason: str
 
     def __str__(self) -> str:
-        if self.best_seconds == self.worst_seconds:
-            return f"about {self.best_seconds:.0f} s: {self.reason}"
-        return f"about {self.best_seconds:.0f} s, at worst {self.worst_seconds:.0f} s: {self.reason}"
+        return f"{about(self.best_seconds, self.worst_seconds)}: {self.reason}"
+
+
+def about(best_seconds: float, worst_seconds: float) -> str:
+    """``about 15 s``, or ``about 15 s, at worst 30 s`` where the two differ as they are shown."""
+    best, worst = f"{best_seconds:.0f} s", f"{worst_seconds:.0f} s"
+    return f"about {best}" if best == worst else f"about {best}, at worst {worst}"
 
 
 def next_worker(pending: Iterable[str], observation: Observation) -> str | None:

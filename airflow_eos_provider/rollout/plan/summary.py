@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.data_text import code_span, one_line
+from airflow_eos_provider.rollout.plan.order import about
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan
 
 #: So many changed lines are shown. A roll changes two properties; more come only from configurations that differ.
@@ -38,8 +39,7 @@ def _downtime(plan: Plan) -> str:
     if not expected:
         return ""
     best, worst = max(p.best_seconds for p in expected), max(p.worst_seconds for p in expected)
-    at_worst = f", at worst {worst:.0f} s" if worst > best else ""
-    return f"While one restarts, its tasks are unassigned for about {best:.0f} s{at_worst}."
+    return f"While one restarts, its tasks are unassigned for {about(best, worst)}."
 
 
 def _changed_lines(plan: Plan) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_eos_provider.rollout.gate.delay import DelayClock
 from airflow_eos_provider.rollout.observe.observation import Observation
-from airflow_eos_provider.rollout.plan.order import leader_that_ends_delay, next_worker, predict
+from airflow_eos_provider.rollout.plan.order import TaskDowntime, about, leader_that_ends_delay, next_worker, predict
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
 ALL = (W1, W2, W3)
@@ -60,6 +60,11 @@ def test_anothers_tasks_stand_for_two_restarts_where_the_leader_is_restarted_to_
         "about 15 s, at worst 30 s: no delay if it leads when its turn comes, "
         "else the leader is restarted once more to end the rebalance delay of 300 s"
     )
+
+
+def test_bounds_that_read_alike_are_said_once() -> None:
+    assert [about(15.0, worst) for worst in (15.0, 15.4, 15.6)] == ["about 15 s"] * 2 + ["about 15 s, at worst 16 s"]
+    assert str(TaskDowntime(W1, 1, 15.0, 15.4, "it leads")) == "about 15 s: it leads"
 
 
 def delay(cluster: Any, worker_id: str, milliseconds: str) -> None:

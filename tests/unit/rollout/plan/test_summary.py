@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.rollout.plan.summary import CHANGED_LINES, summary
@@ -21,6 +23,13 @@ def test_an_upgrade_says_how_many_workers_how_long_and_which_lines(cluster: Any)
     assert "+exactly.once.source.support=preparing" in text
     assert "given up" not in text
     assert "several workers" not in text
+
+
+@pytest.mark.parametrize(("worst", "said"), [(15.3, "for about 15 s."), (45.0, "for about 15 s, at worst 45 s.")])
+def test_a_predicted_downtime_whose_bounds_read_alike_is_said_once(cluster: Any, worst: float, said: str) -> None:
+    plan = cluster.plan()
+    predicted = tuple(replace(each, best_seconds=15.0, worst_seconds=worst) for each in plan.task_downtime)
+    assert f"its tasks are unassigned {said}" in shown(replace(plan, task_downtime=predicted))
 
 
 def test_leaving_enabled_says_that_exactly_once_is_given_up(cluster_in: Any) -> None:
