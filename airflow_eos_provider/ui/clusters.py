@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -58,13 +58,18 @@ class ClusterLook:
     """One look, as the page shows it.
 
     :param status: the cluster without its lists.
-    :param counts: what the card says of connectors and tasks.
+    :param counts: what the card says of connectors and tasks; None where that is not known.
     """
 
     status: Mapping[str, Any]
     counts: Mapping[str, Any]
     connectors: Table
     tasks: Table
+
+    @property
+    def unseen(self) -> dict[str, Any]:
+        """What lists of connectors and tasks say of what they lack."""
+        return {"is_known": self.counts["connectors"] is not None, "problems": self.status["problems"]}
 
 
 def look_at(cluster: ConnectCluster) -> ClusterLook:
@@ -77,8 +82,8 @@ def look_at(cluster: ConnectCluster) -> ClusterLook:
 def cluster_look(observation: Observation) -> ClusterLook:
     """What the page shows of an observation."""
     document = to_document(observation, all_findings(observation))
-    connectors, transactions = document.pop("connectors"), document.pop("transactions") or ()
-    by_id = {each["transactional_id"]: each for each in transactions}
+    connectors, transactions = document.pop("connectors"), document.pop("transactions")
+    by_id = {each["transactional_id"]: each for each in transactions or ()}
     traces = {
         (name, task.number): task.trace for name, seen in (observation.statuses or {}).items() for task in seen.tasks
     }
@@ -92,16 +97,10 @@ def cluster_look(observation: Observation) -> ClusterLook:
         observation.transactions_problem,
     )
     document["problems"] = [problem for problem in problems if problem]
-    counts = {
-        **_modes(document["workers"]),
-        "connectors": _states(connectors),
-        "tasks": _states(tasks),
-        "pending_fencings": [each["connector"] for each in connectors if each["pending_fencing"]],
-        "open_transactions": sum(each["started_at_ms"] is not None for each in transactions),
-    }
+    counts = _counts(observation, connectors, tasks, transactions)
     return ClusterLook(
         redacted(document),
-        redacted(counts),
+        redacted({**_modes(document["workers"]), **counts}),
         Table.of(_connector(each, observation) for each in connectors),
         Table.of(tasks),
     )
@@ -143,7 +142,7 @@ def routes(looks: Looks) -> APIRouter:
     ) -> Response:
         seen = await see_cluster(looks, connection_id, "status", look_at)
         keep = keep_where(connector=connector, state=state, type=type, pending_fencing="True" if pending else "")
-        return await answer(seen, lambda found: found.connectors.page(paging, keep), NO_ITEMS)
+        return await answer(seen, lambda found: {**found.unseen, **found.connectors.page(paging, keep)}, NO_ITEMS)
 
     @router.get("/api/clusters/{connection_id}/tasks")
     async def tasks(
@@ -151,7 +150,7 @@ def routes(looks: Looks) -> APIRouter:
     ) -> Response:
         seen = await see_cluster(looks, connection_id, "status", look_at)
         keep = keep_where(connector=connector, state=state, reported_by=worker)
-        return await answer(seen, lambda found: found.tasks.page(paging, keep), NO_ITEMS)
+        return await answer(seen, lambda found: {**found.unseen, **found.tasks.page(paging, keep)}, NO_ITEMS)
 
     return router
 
@@ -202,6 +201,7 @@ def _made_card(head: Item, seen: Seen[ClusterLook], journal: Seen[Any], drift: S
         "hanging_looked_at": hanging.looked_at(),
         "hanging_errors": errors_of(hanging.problem),
         "roll": None if journal.value is None else newest_roll(journal.value),
+        "roll_looked_at": journal.looked_at(),
     }
     if seen.value is not None:
         card |= {**seen.value.status, **seen.value.counts}
@@ -211,6 +211,24 @@ def _made_card(head: Item, seen: Seen[ClusterLook], journal: Seen[Any], drift: S
 def _number_of_hanging(hanging: Seen[Any]) -> int | None:
     """How many transactions hang; None where the newest look does not tell: an older number is not shown as new."""
     return len(hanging.value["hanging"]) if hanging.value is not None and hanging.problem is None else None
+
+
+def _counts(
+    observation: Observation,
+    connectors: Sequence[Item],
+    tasks: Sequence[Item],
+    transactions: Sequence[Item] | None,
+) -> dict[str, Any]:
+    """What there is how many times; None where the look does not tell."""
+    are_known = observation.statuses is not None
+    pending = [each["connector"] for each in connectors if each["pending_fencing"]]
+    started = [each for each in transactions or () if each["started_at_ms"] is not None]
+    return {
+        "connectors": _states(connectors) if are_known else None,
+        "tasks": _states(tasks) if are_known else None,
+        "pending_fencings": pending if are_known and observation.config is not None else None,
+        "open_transactions": len(started) if transactions is not None else None,
+    }
 
 
 def _modes(workers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import { Clusters } from "./views/clusters.js";
 import { Cluster } from "./views/cluster.js";
 import { Connector } from "./views/connector.js";
 import { Connectors, Tasks } from "./views/connectors.js";
+import { Fencing } from "./views/fencing.js";
 import { History } from "./views/history.js";
 import { Calendar, Pipelines } from "./views/intervals.js";
 import { Interval } from "./views/interval.js";
@@ -24,6 +25,7 @@ const TABS = [
   { word: "tasks", name: "Tasks", View: Tasks },
   { word: "offsets", name: "Offsets", View: Offsets },
   { word: "transactions", name: "Transactions", View: Transactions },
+  { word: "fencing", name: "Fencing", View: Fencing },
   { word: "topics", name: "Topics", View: Topics },
   { word: "rights", name: "Rights", View: Rights },
   { word: "history", name: "History", View: History },

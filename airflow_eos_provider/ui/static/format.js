@@ -9,6 +9,11 @@ export function count(value) {
   return typeof value === "number" ? counts.format(value) : dash;
 }
 
+/** The same where a dash would leave it open whether there is one. */
+export function known(value) {
+  return typeof value === "number" ? counts.format(value) : "not known";
+}
+
 /** "1 task", "2 tasks". */
 export function many(value, one, several = `${one}s`) {
   return `${count(value)} ${value === 1 ? one : several}`;
@@ -24,6 +29,19 @@ export function duration(seconds) {
   if (whole < 3600) return two(Math.floor(whole / 60), "min", whole % 60, "s");
   if (whole < 86400) return two(Math.floor(whole / 3600), "h", Math.floor((whole % 3600) / 60), "min");
   return two(Math.floor(whole / 86400), "d", Math.floor((whole % 86400) / 3600), "h");
+}
+
+/** From the one to the other as durations, "15 s to 30 s"; once where both read alike. */
+export function between(least, most) {
+  const [one, other] = [duration(least), duration(most)];
+  return one === other ? one : `${one} to ${other}`;
+}
+
+/** "id 3", "tasks 0, 1", "ids 0 to 299"; as `eos fence` has it. */
+export function numbered(numbers, what) {
+  if (numbers.length === 1) return `${what} ${numbers[0]}`;
+  const isRow = numbers.length > 3 && numbers.every((number, index) => number === numbers[0] + index);
+  return `${what}s ${isRow ? `${numbers[0]} to ${numbers.at(-1)}` : numbers.join(", ")}`;
 }
 
 function two(large, largeUnit, small, smallUnit) {

@@ -45,9 +45,9 @@ function shownAfter(answer, before, { path, url, isFinal }) {
   return { answer: newest(answer, shown, (now - before.receivedAt) / 1000), receivedAt: now };
 }
 
-/** The rows of a list as a table takes them: undefined while it is looked for, null if that has failed. */
+/** The rows of a list as a table takes them: undefined while it is looked for, null if they could not be seen. */
 export function foundRows(look, name = "items") {
-  if (look.answer?.looked_at) return look.answer[name];
+  if (look.answer?.looked_at) return look.answer.is_known === false ? null : look.answer[name];
   return look.failures.length || look.answer?.errors?.length ? null : undefined;
 }
 

@@ -13,7 +13,7 @@ function isBehind(answer, shown) {
 }
 
 /** What is on a card by looks of their own, which end later, each with where their failures are. */
-const LOOKED_AT_BESIDE = { drift: "drift_errors", drift_looked_at: "drift_errors", hanging_transactions: "hanging_errors", hanging_looked_at: "hanging_errors", roll: "errors" };
+const LOOKED_AT_BESIDE = { drift: "drift_errors", drift_looked_at: "drift_errors", hanging_transactions: "hanging_errors", hanging_looked_at: "hanging_errors", roll: "errors", roll_looked_at: "errors" };
 
 function card(answer, shown, seconds) {
   if (!shown.looked_at) return answer;

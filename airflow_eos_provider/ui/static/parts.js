@@ -31,7 +31,8 @@ export function Mode({ value, text }) {
 
 /** "3 RUNNING, 1 FAILED" as states. */
 export function ByState({ counts }) {
-  const shown = Object.entries(counts ?? {}).filter(([name, value]) => name !== "total" && value > 0);
+  if (!counts) return html`<span class="quiet">not known</span>`;
+  const shown = Object.entries(counts).filter(([name, value]) => name !== "total" && value > 0);
   if (!shown.length) return html`<span class="quiet">none</span>`;
   return html`<span class="row">${shown.map(([name, value]) => html`<${State} key=${name} value=${name} text=${`${count(value)} ${name}`} />`)}</span>`;
 }
@@ -49,7 +50,7 @@ export function Age({ look, answer }) {
     const timer = setInterval(() => tick((value) => value + 1), 1000);
     return () => clearInterval(timer);
   }, []);
-  if (!lookedAt) return html`<span class="age quiet">${look.failures.length ? "not seen" : "looking …"}</span>`;
+  if (!lookedAt) return html`<span class="age quiet">${look.failures.length || look.answer?.errors?.length ? "not seen" : "looking …"}</span>`;
   const age = lookedAt.age_seconds + Math.max(0, performance.now() - look.receivedAt) / 1000;
   const isOld = age > Math.max(60, 6 * (lookedAt.kept_seconds ?? 10));
   const took = typeof lookedAt.took_seconds === "number" ? `, took ${duration(lookedAt.took_seconds)}` : "";
@@ -66,13 +67,18 @@ export function Failures({ failures, title }) {
     <ul>
       ${failures.map(
         (failure, index) => html`<li key=${index}>
-          <strong>${failure.found ?? failure.what}</strong>
+          ${failure.connection_id && html`<code>${failure.connection_id}</code> `}<strong>${failure.found ?? failure.what}</strong>
           ${failure.expected && html` <span>Expected: ${failure.expected}</span>`}
           ${failure.remedy && html` <span class="remedy">${failure.remedy}</span>`}
         </li>`,
       )}
     </ul>
   </div>`;
+}
+
+/** What a look could not see, though it saw the rest. */
+export function NotSeen({ problems }) {
+  return html`<${Failures} title="Not seen in this look" failures=${problems?.map((found) => ({ found }))} />`;
 }
 
 /** What a look found: each finding with its remedy. */

@@ -1,9 +1,10 @@
 // One cluster: its workers, and why each is taken to run in its mode.
 import { html } from "../vendor/preact.js";
-import { count, many } from "../format.js";
-import { ByState, Facts, Failures, Findings, Folded, Head, Mode, Names, Same, State, Table, When } from "../parts.js";
+import { count, known, many } from "../format.js";
+import { ByState, Facts, Failures, Findings, Folded, Head, Mode, Names, NotSeen, Same, State, Table, When } from "../parts.js";
 import { api, useDocument } from "../look.js";
-import { ClusterMode, Drift } from "./clusters.js";
+import { ClusterMode, Drift, Group } from "./clusters.js";
+import { PendingFencings } from "./fencing.js";
 
 /** What one kind of evidence says of a mode. */
 function Said({ said }) {
@@ -44,27 +45,28 @@ export function Cluster({ connection }) {
   const slow = useDocument(api(["clusters", connection, "drift"]), { every: 30_000 });
   const seen = look.answer?.group_id ? look.answer : null;
   const workers = seen?.workers ?? [];
+  const problems = seen?.problems ?? [];
   return html`<${Head} title=${connection} look=${look} />
     ${!seen && !look.failures.length && !look.answer?.errors?.length && html`<p class="quiet" role="status">Looking …</p>`}
     ${seen &&
     html`<${Facts}
         facts=${[
           ["Mode", html`<${ClusterMode} card=${seen} />`],
-          ["Group", html`<span class="row"><code>${seen.group_id}</code> <${State} value=${seen.state} /></span>`],
+          ["Group", html`<${Group} seen=${seen} />`],
           ["Leader", seen.leader ? html`<code>${seen.leader}</code>` : undefined],
-          ["Config topic", html`<span><code>${seen.config_topic}</code>, read up to ${count(seen.config_offset)}</span>`],
+          ["Config topic", seen.config_topic ? html`<span><code>${seen.config_topic}</code>, read up to ${known(seen.config_offset)}</span>` : known(null)],
           ["Connectors", html`<${ByState} counts=${seen.connectors} />`],
           ["Tasks", html`<${ByState} counts=${seen.tasks} />`],
-          ["Pending fencings", html`<${Names} names=${seen.pending_fencings} />`],
-          ["Open transactions", count(seen.open_transactions)],
+          ["Pending fencings", html`<${PendingFencings} connection=${connection} names=${seen.pending_fencings} />`],
+          ["Open transactions", known(seen.open_transactions)],
         ]}
       />
-      ${seen.problems?.length > 0 && html`<${Failures} title="Not seen in this look" failures=${seen.problems.map((problem) => (typeof problem === "string" ? { found: problem } : problem))} />`}
+      <${NotSeen} problems=${problems} />
       <h2>Workers</h2>
       <${Table} caption="Workers of the group" columns=${WORKERS} rows=${workers} id=${(row) => row.worker} empty="No worker was found. A worker shows up here once it has joined the group." />
       ${seen.unknown_members?.length > 0 && html`<p>Unknown members of the group: <${Names} names=${seen.unknown_members.map((each) => (typeof each === "string" ? each : JSON.stringify(each)))} /></p>`}
       <h2>Findings</h2>
-      <${Findings} findings=${seen.findings} />
+      <${Findings} findings=${seen.findings.filter((finding) => !problems.includes(finding.what))} none=${problems.length ? "Nothing else was found." : undefined} />
       <h2>Why each worker has its mode</h2>
       <div class="columns">${workers.map((worker) => html`<${Evidence} key=${worker.worker} worker=${worker} />`)}</div>`}
     <h2>Drift</h2>

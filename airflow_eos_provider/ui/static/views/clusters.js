@@ -1,8 +1,9 @@
 // The clusters: one card per connection.
 import { html } from "../vendor/preact.js";
-import { count, duration, many } from "../format.js";
-import { Age, Airflow, ByState, Facts, Failures, Findings, Folded, Head, Mode, Names, Pager, Same, Search, State, To } from "../parts.js";
+import { count, duration, known, many } from "../format.js";
+import { Age, Airflow, ByState, Facts, Failures, Findings, Folded, Head, Mode, Pager, Same, Search, State, To } from "../parts.js";
 import { api, useDocument } from "../look.js";
+import { PendingFencings } from "./fencing.js";
 
 /** "1 preparing, 2 enabled" of workers whose modes differ; the mode alone otherwise. */
 export function ClusterMode({ card }) {
@@ -32,15 +33,28 @@ export function Drift({ drift, isUnknown = false }) {
 }
 
 /** The newest roll of a group, as one line with a link. */
-export function RollLine({ connection, roll }) {
-  if (!roll) return html`<span class="quiet">never rolled</span>`;
+export function RollLine({ connection, card }) {
+  const { roll } = card;
+  if (!roll) return html`<span class="quiet">${card.roll_looked_at ? "never rolled" : card.errors?.length ? "not known" : "looking …"}</span>`;
   return html`<span class="row"><${State} value=${roll.state} as=${roll.state === "running" ? "busy" : undefined} />
     <${To} parts=${["clusters", connection, "rolls", roll.rollout_id]}>${roll.from} → ${roll.to}, ${roll.workers_done} of ${many(roll.workers_to_roll, "worker")}</${To}></span>`;
+}
+
+/** The group, and the state that its coordinator reports. */
+export function Group({ seen }) {
+  return html`<span class="row"><code>${seen.group_id}</code> ${seen.state ? html`<${State} value=${seen.state} />` : html`<span class="quiet">state not known</span>`}</span>`;
+}
+
+/** How many of something there are that should not be. */
+function Counted({ number, text, tone }) {
+  return number > 0 && html`<${State} as=${tone} value=${`${count(number)} ${text}`} />`;
 }
 
 function Card({ card, look }) {
   const isSeen = Boolean(card.looked_at);
   const workers = card.workers ?? [];
+  const dead = workers.filter((worker) => worker.dead).length;
+  const silent = workers.filter((worker) => !worker.dead && worker.rest_problem).length;
   return html`<article class="card" aria-labelledby=${`card-${card.connection_id}`}>
     <div class="head">
       <h2 id=${`card-${card.connection_id}`}><${To} parts=${["clusters", card.connection_id]}>${card.connection_id}</${To}></h2>
@@ -52,15 +66,15 @@ function Card({ card, look }) {
     html`<${Facts}
         facts=${[
           ["Mode", html`<${ClusterMode} card=${card} />`],
-          ["Group", html`<span class="row"><code>${card.group_id}</code> <${State} value=${card.state} /></span>`],
-          ["Workers", html`<span class="row">${many(workers.length, "worker")}${workers.some((worker) => worker.dead) && html` <${State} as="bad" value=${`${workers.filter((worker) => worker.dead).length} dead`} />`}</span>`],
+          ["Group", html`<${Group} seen=${card} />`],
+          ["Workers", html`<span class="row">${many(workers.length, "worker")}<${Counted} number=${dead} text="dead" tone="bad" /><${Counted} number=${silent} text="without an answer" tone="warn" /></span>`],
           ["Connectors", html`<${ByState} counts=${card.connectors} />`],
           ["Tasks", html`<${ByState} counts=${card.tasks} />`],
-          ["Pending fencings", card.pending_fencings?.length ? html`<${Names} names=${card.pending_fencings} limit=${5} />` : "none"],
-          ["Open transactions", count(card.open_transactions)],
+          ["Pending fencings", html`<${PendingFencings} connection=${card.connection_id} names=${card.pending_fencings} />`],
+          ["Open transactions", known(card.open_transactions)],
           ["Hanging", html`<${Hanging} card=${card} />`],
           ["Drift", html`<span><${Drift} drift=${card.drift} isUnknown=${card.drift_errors?.length > 0} /><${Older} look=${card.drift_looked_at} /></span>`],
-          ["Newest roll", html`<${RollLine} connection=${card.connection_id} roll=${card.roll} />`],
+          ["Newest roll", html`<${RollLine} connection=${card.connection_id} card=${card} />`],
         ]}
       />
       ${card.disagreements?.length > 0 && html`<${Failures} title="Evidence that disagrees" failures=${card.disagreements.map((found) => ({ found }))} />`}

@@ -1,9 +1,9 @@
 // One connector: its tasks with their transactional ids, and where its sources have been read up to.
 import { html } from "../vendor/preact.js";
 import { count } from "../format.js";
-import { ByState, Facts, Failures, Head, Pager, Same, State, Table } from "../parts.js";
+import { ByState, Facts, Failures, Head, NotSeen, Pager, Same, State, Table } from "../parts.js";
 import { api, foundRows, useDocument } from "../look.js";
-import { Fencing, Placed, taskColumns, Trace } from "./connectors.js";
+import { FencingState, Placed, taskColumns, Trace } from "./connectors.js";
 import { OFFSETS } from "./offsets.js";
 
 const OFFSETS_SHOWN = 100;
@@ -14,8 +14,9 @@ export function Connector({ connection, one, parameters }) {
   const connector = found.answer?.items?.find((item) => item.connector === one);
   const isSource = connector?.type !== "sink";
   const offsets = useDocument(connector && isSource ? api(["clusters", connection, "offsets"], { connector: one, page_size: OFFSETS_SHOWN }) : null);
-  const isGone = found.answer?.looked_at && !found.isLoading && !connector;
+  const isGone = found.answer?.looked_at && found.answer.is_known && !found.isLoading && !connector;
   return html`<${Head} title=${one} look=${found} />
+    <${NotSeen} problems=${found.answer?.problems} />
     ${isGone && html`<p class="empty" role="status">The group has no connector of this name. It may have been deleted; the history shows what was done.</p>`}
     ${connector &&
     html`<${Facts}
@@ -26,7 +27,7 @@ export function Connector({ connection, one, parameters }) {
           ["Tasks", html`<${ByState} counts=${connector.tasks_by_state} />`],
           ["Task count", count(connector.task_count)],
           ["Task count record", count(connector.task_count_record)],
-          ["Fencing", html`<${Fencing} pending=${connector.pending_fencing} />`],
+          ["Fencing", html`<${FencingState} pending=${connector.pending_fencing} />`],
         ]}
       />
       <${Trace} text=${connector.trace} />`}
@@ -41,5 +42,5 @@ export function Connector({ connection, one, parameters }) {
       <${Failures} failures=${[...offsets.failures, ...(offsets.answer?.errors ?? [])]} />
       <${Table} caption=${`Source offsets of ${one}`} columns=${OFFSETS.slice(1)} rows=${foundRows(offsets)} empty="No source offset was committed yet." />
       ${offsets.answer?.found > OFFSETS_SHOWN && html`<p class="quiet">The first ${OFFSETS_SHOWN} of ${count(offsets.answer.found)}; the view “Offsets” has all.</p>`}`}
-    <${Same} command=${`eos offsets list --connector ${/^[\w.-]+$/.test(one) ? one : `'${one}'`}`} />`;
+    <${Same} command=${`eos offsets list ${/^[\w.-]+$/.test(one) ? one : `'${one}'`}`} />`;
 }

@@ -1,7 +1,7 @@
 // Connectors and tasks: states, placement, records of the config topic, transactional ids; searched and paged.
 import { html } from "../vendor/preact.js";
 import { count, duration } from "../format.js";
-import { ByState, Check, Choice, Folded, Head, Names, Pager, Same, Search, State, Table, To } from "../parts.js";
+import { ByState, Check, Choice, Folded, Head, Names, NotSeen, Pager, Same, Search, State, Table, To } from "../parts.js";
 import { api, foundRows, useDocument } from "../look.js";
 
 const STATES = ["RUNNING", "FAILED", "PAUSED", "STOPPED", "UNASSIGNED", "RESTARTING"];
@@ -19,7 +19,7 @@ export function Placed({ on, lastWord }) {
 }
 
 /** A fencing that is due: without it no task of the connector starts. */
-export function Fencing({ pending }) {
+export function FencingState({ pending }) {
   if (pending === true) return html`<${State} as="warn" value="pending" />`;
   return html`<span class="quiet">${pending === false ? "none" : "not known"}</span>`;
 }
@@ -34,7 +34,7 @@ export function Connectors({ connection, parameters }) {
     { name: "Placed on", cell: (row) => html`<${Placed} on=${row.placed_on} lastWord=${row.last_word} />` },
     { name: "Tasks", cell: (row) => html`<${ByState} counts=${row.tasks_by_state} />` },
     { name: "Task count record", isNumber: true, cell: (row) => count(row.task_count_record) },
-    { name: "Fencing", cell: (row) => html`<${Fencing} pending=${row.pending_fencing} />` },
+    { name: "Fencing", cell: (row) => html`<${FencingState} pending=${row.pending_fencing} />` },
   ];
   return html`<${Head} title="Connectors" look=${look}>
       <${Search} label="Search connectors" value=${search} />
@@ -45,6 +45,7 @@ export function Connectors({ connection, parameters }) {
       <${Check} label="fencing pending" name="pending" value=${pending} />
       <${Pager} answer=${look.answer} />
     </div>
+    <${NotSeen} problems=${look.answer?.problems} />
     <${Table} caption="Connectors" columns=${columns} rows=${foundRows(look)} id=${(row) => row.connector} isLoading=${look.isLoading}
       empty=${search || state || type || pending ? "No connector matches. Take a filter away." : "The group has no connectors."} />
     <${Same} command="eos status --json" />`;
@@ -79,6 +80,7 @@ export function Tasks({ connection, parameters }) {
       ${connector && html`<span>of <code>${connector}</code></span>`}
       <${Pager} answer=${look.answer} />
     </div>
+    <${NotSeen} problems=${look.answer?.problems} />
     <${Table} caption="Tasks" columns=${taskColumns(connection)} rows=${foundRows(look)} id=${(row) => `${row.connector}-${row.task}`} isLoading=${look.isLoading}
       empty=${search || state || connector || worker ? "No task matches. Take a filter away." : "The group has no tasks. A connector without tasks is paused, stopped or has failed: its state shows which."} />
     <${Same} command="eos status --json" />`;

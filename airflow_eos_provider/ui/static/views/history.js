@@ -24,5 +24,5 @@ export function History({ connection, parameters }) {
     <div class="filters"><${Pager} answer=${look.answer} /></div>
     <${Table} caption="Rolls and changes, the newest first" columns=${columns(connection)} rows=${foundRows(look)} id=${(row) => `${row.kind} ${row.id}`} isLoading=${look.isLoading}
       empty=${search ? "Nothing in the journal matches." : "The journal is empty: this group was never rolled, fenced or changed by eos."} />
-    <${Same} command="eos rollout list" />`;
+    <${Same} command="eos rollout list; eos changes list" />`;
 }

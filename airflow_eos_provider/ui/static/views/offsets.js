@@ -4,6 +4,9 @@ import { compact, dash } from "../format.js";
 import { Check, Failures, Folded, Head, Pager, Same, Search, State, Table, When } from "../parts.js";
 import { api, foundRows, useDocument } from "../look.js";
 
+/** How an offset was written, where the word alone does not say it. */
+const OUTCOMES = { plain: "without a transaction" };
+
 export const OFFSETS = [
   { name: "Connector", cell: (row) => row.connector },
   { name: "Partition", cell: (row) => html`<code>${compact(row.partition)}</code>` },
@@ -11,13 +14,13 @@ export const OFFSETS = [
   { name: "Topic", cell: (row) => html`<code>${row.topic}</code> <span class="quiet">${row.own ? "own" : "the group's"}</span>` },
   { name: "Committed", cell: (row) => html`<${When} at=${typeof row.timestamp_ms === "number" ? row.timestamp_ms / 1000 : null} />` },
   {
-    name: "Seen",
+    name: "Written",
     cell: (row) =>
       row.hidden?.length
         ? html`<${Folded} title="hidden from REST"><ul>${row.hidden.map((why) => html`<li key=${why}>${why}</li>`)}</ul></${Folded}>`
         : row.leftover
           ? html`<${State} as="warn" value="leftover" />`
-          : row.outcome ?? (row.committed === false ? html`<${State} as="warn" value="not committed" />` : dash),
+          : OUTCOMES[row.outcome] ?? row.outcome ?? (row.committed === false ? html`<${State} as="warn" value="not committed" />` : dash),
   },
 ];
 

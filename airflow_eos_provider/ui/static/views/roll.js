@@ -1,7 +1,7 @@
 // A roll: a timeline with a lane a worker, the plan, who approved it, the journal; live while it runs.
 import { html, useMemo } from "../vendor/preact.js";
 import { axis, Chart } from "../chart.js";
-import { clock, count, dash, duration } from "../format.js";
+import { between, clock, count, dash, duration } from "../format.js";
 import { Airflow, Facts, Failures, Findings, Folded, Head, Names, Same, State, Table, When } from "../parts.js";
 import { api, useDocument } from "../look.js";
 
@@ -72,7 +72,7 @@ function timeline(roll, range, now) {
     const tip = ({ data }) =>
       ({
         span: () => `${SPANS[data.what]?.words ?? data.what}: ${duration((data.value[2] - data.value[0]) / 1000)}`,
-        predicted: () => `predicted downtime of its tasks: ${duration(data.best)} to ${duration(data.worst)}`,
+        predicted: () => `predicted downtime of its tasks: ${between(data.best, data.worst)}`,
         measured: () => `measured downtime of its tasks: ${duration(data.seconds)}`,
         moment: () => `${clock(data.value[0] / 1000)} ${data.what}${data.note ? `: ${data.note}` : ""}`,
         condition: () => `${clock(data.value[0] / 1000)} ${data.text}`,
@@ -153,7 +153,7 @@ const LANES = [
   },
   { name: "Restarted in", isNumber: true, cell: ({ lane }) => duration(lane.restart_seconds) },
   { name: "Gate", isNumber: true, cell: ({ lane }) => duration(lane.gate_seconds) },
-  { name: "Downtime predicted", isNumber: true, cell: ({ lane }) => (lane.predicted ? `${duration(lane.predicted.best_seconds)} to ${duration(lane.predicted.worst_seconds)}` : dash) },
+  { name: "Downtime predicted", isNumber: true, cell: ({ lane }) => (lane.predicted ? between(lane.predicted.best_seconds, lane.predicted.worst_seconds) : dash) },
   { name: "Downtime measured", isNumber: true, cell: ({ lane }) => duration(lane.measured_downtime_seconds) },
   { name: "Tasks", cell: ({ worker }) => html`<${Names} names=${worker?.tasks} limit=${6} />` },
   {
