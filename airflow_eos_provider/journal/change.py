@@ -15,8 +15,12 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_eos_provider.errors import EosError, FencedError, PlanMovedError, RefusedError
+from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.journal import Journal
-from airflow_eos_provider.journal.records import ChangeRecord, JournalContent, RolloutState
+from airflow_eos_provider.journal.records import (
+    ChangeRecord,
+    RolloutState,
+)
 from airflow_eos_provider.kafka.session import Kafka
 
 #: How long the group stays reserved after a controller dies, and within which time one act is over, seconds.

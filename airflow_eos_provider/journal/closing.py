@@ -12,17 +12,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from airflow_eos_provider.errors import RefusedError
+from airflow_eos_provider.journal.content import JournalContent, not_understood
 from airflow_eos_provider.journal.journal import Journal, read_journal, require_free
 from airflow_eos_provider.journal.records import (
     ChangeRecord,
-    JournalContent,
     Lease,
     Request,
     RequestKind,
     RolloutRecord,
     RolloutState,
     Step,
-    not_understood,
 )
 from airflow_eos_provider.journal.stop_requests import request_within
 from airflow_eos_provider.journal.topic import clock_of

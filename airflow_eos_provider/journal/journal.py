@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from airflow_eos_provider.errors import EosError, FencedError, LeaseHeldError, RefusedError, UnreachableError
+from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.records import (
     CHANGE_KEY,
     LEASE_KEY,
@@ -20,7 +21,6 @@ from airflow_eos_provider.journal.records import (
     STEP_KEY,
     ChangeRecord,
     Event,
-    JournalContent,
     Lease,
     Owner,
     Request,

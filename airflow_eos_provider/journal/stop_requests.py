@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.errors import RefusedError
+from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.journal import Journal, ask, read_journal
 from airflow_eos_provider.journal.records import (
-    JournalContent,
     Request,
     RequestKind,
     RolloutRecord,

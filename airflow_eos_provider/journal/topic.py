@@ -12,11 +12,10 @@ from confluent_kafka import KafkaError, Message
 
 from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.journal.broker_clock import BrokerClock
+from airflow_eos_provider.journal.content import JournalContent, JournalReplay
 from airflow_eos_provider.journal.records import (
     CLOCK_KEY,
     REQUEST_KEY,
-    JournalContent,
-    JournalReplay,
     Request,
     encode,
 )

@@ -17,9 +17,9 @@ from airflow_eos_provider.errors import (
     RefusedError,
     StopRequestedError,
 )
+from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.journal import Journal, read_journal, require_free
 from airflow_eos_provider.journal.records import (
-    JournalContent,
     RequestKind,
     RolloutRecord,
     RolloutState,

@@ -12,18 +12,16 @@ from typing import Any
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.journal.content import JournalContent, Unreadable, not_understood
 from airflow_eos_provider.journal.records import (
     LEASE_KEY,
     Event,
-    JournalContent,
     Lease,
     Request,
     RolloutRecord,
     RolloutState,
     Step,
     StepStatus,
-    Unreadable,
-    not_understood,
 )
 from airflow_eos_provider.rollout.outcome import WorkerOutcome
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan

@@ -12,8 +12,12 @@ from typing import Self
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
+from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.journal import read_journal
-from airflow_eos_provider.journal.records import JournalContent, RolloutRecord, RolloutState
+from airflow_eos_provider.journal.records import (
+    RolloutRecord,
+    RolloutState,
+)
 from airflow_eos_provider.preflight.look import Scope, look
 from airflow_eos_provider.preflight.report import Report
 from airflow_eos_provider.rollout.act.left_down import left_down

@@ -13,8 +13,12 @@ from fastapi import APIRouter, Response
 
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.past import Past, read_past
-from airflow_eos_provider.journal.records import JournalContent, Step, StepStatus
+from airflow_eos_provider.journal.records import (
+    Step,
+    StepStatus,
+)
 from airflow_eos_provider.journal.topic import read_journal
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.rollout.history import ForeignRollout, Rollout, find_rollout, restart_moments, whole_history

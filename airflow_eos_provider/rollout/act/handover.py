@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.journal import read_journal
-from airflow_eos_provider.journal.records import JournalContent
 from airflow_eos_provider.rollout.act.at_gate import AtGate, look_at
 from airflow_eos_provider.rollout.act.decision import no_longer_described, why_undescribed
 from airflow_eos_provider.rollout.gate.conditions import SEEN_REMOTELY

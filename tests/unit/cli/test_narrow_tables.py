@@ -14,7 +14,11 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.verify import RunStatus
-from airflow_eos_provider.journal.records import ChangeRecord, JournalContent, RolloutState
+from airflow_eos_provider.journal.content import JournalContent
+from airflow_eos_provider.journal.records import (
+    ChangeRecord,
+    RolloutState,
+)
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionDescription
 from airflow_eos_provider.offsets.fencing.look import ConnectorLook, FenceId, FenceLook

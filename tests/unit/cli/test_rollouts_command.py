@@ -13,7 +13,13 @@ from typer.testing import CliRunner, Result
 from airflow_eos_provider.cli import rollouts
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import UnreachableError
-from airflow_eos_provider.journal.records import JournalContent, Lease, Owner, RolloutRecord, RolloutState
+from airflow_eos_provider.journal.content import JournalContent
+from airflow_eos_provider.journal.records import (
+    Lease,
+    Owner,
+    RolloutRecord,
+    RolloutState,
+)
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.process_start import ProcessStart
 from airflow_eos_provider.terminal import DataConsole

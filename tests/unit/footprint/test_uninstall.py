@@ -13,9 +13,9 @@ from airflow_eos_provider.connect.placement import MachineDescription, SystemdUn
 from airflow_eos_provider.errors import LeaseHeldError, PlanMovedError, RefusedError
 from airflow_eos_provider.footprint import uninstall
 from airflow_eos_provider.footprint.uninstall import Item, UninstallPlan, require_at_rest
+from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.records import (
     ChangeRecord,
-    JournalContent,
     Lease,
     Owner,
     RolloutState,

@@ -9,13 +9,13 @@ import pytest
 
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.journal.change import require_no_open_rollout
+from airflow_eos_provider.journal.content import content_of
 from airflow_eos_provider.journal.records import (
     CHANGE_KEY,
     ROLLOUT_KEY,
     ChangeRecord,
     RolloutRecord,
     RolloutState,
-    content_of,
     encode,
 )
 from airflow_eos_provider.kafka.read import LogRecord

@@ -12,9 +12,9 @@ import pytest
 from airflow_eos_provider.errors import FencedError, LeaseHeldError, PlanMovedError, RefusedError
 from airflow_eos_provider.journal import closing
 from airflow_eos_provider.journal.closing import close, plan_close
+from airflow_eos_provider.journal.content import JournalContent, Unreadable
 from airflow_eos_provider.journal.records import (
     ChangeRecord,
-    JournalContent,
     Lease,
     Owner,
     Request,
@@ -23,7 +23,6 @@ from airflow_eos_provider.journal.records import (
     RolloutState,
     Step,
     StepStatus,
-    Unreadable,
 )
 from airflow_eos_provider.journal.stop_requests import Answer
 

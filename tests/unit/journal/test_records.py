@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.errors import RefusedError
+from airflow_eos_provider.journal.content import JournalReplay, content_of
 from airflow_eos_provider.journal.records import (
     CLOCK_KEY,
     EVENT_KEY,
@@ -17,7 +18,6 @@ from airflow_eos_provider.journal.records import (
     ROLLOUT_KEY,
     STEP_KEY,
     Event,
-    JournalReplay,
     Lease,
     Owner,
     Request,
@@ -26,7 +26,6 @@ from airflow_eos_provider.journal.records import (
     RolloutState,
     Step,
     StepStatus,
-    content_of,
     encode,
 )
 from airflow_eos_provider.kafka.read import LogRecord

@@ -14,7 +14,14 @@ import pytest
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError, FencedError, PlanMovedError, StopRequestedError
-from airflow_eos_provider.journal.records import JournalContent, Lease, Owner, RolloutRecord, RolloutState, Step
+from airflow_eos_provider.journal.content import JournalContent
+from airflow_eos_provider.journal.records import (
+    Lease,
+    Owner,
+    RolloutRecord,
+    RolloutState,
+    Step,
+)
 from airflow_eos_provider.rollout import controller as module
 from airflow_eos_provider.rollout import planner
 from airflow_eos_provider.rollout.act.checkpoint import CHECKPOINT_KEY, CHECKPOINT_SCHEMA, GATE_KEY, TaskMemory

@@ -11,16 +11,15 @@ import pytest
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.journal.content import JournalContent, content_of
 from airflow_eos_provider.journal.records import (
     Event,
-    JournalContent,
     Lease,
     Owner,
     RolloutRecord,
     RolloutState,
     Step,
     StepStatus,
-    content_of,
     encode,
 )
 from airflow_eos_provider.kafka.read import LogRecord

@@ -9,7 +9,13 @@ import pytest
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import ModeVerdict
-from airflow_eos_provider.journal.records import JournalContent, RolloutRecord, RolloutState, Step, StepStatus
+from airflow_eos_provider.journal.content import JournalContent
+from airflow_eos_provider.journal.records import (
+    RolloutRecord,
+    RolloutState,
+    Step,
+    StepStatus,
+)
 from airflow_eos_provider.rollout.act.decision import ActionKind, decide, expectation
 from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.drift.drift import DriftKind, Expected, find_drift

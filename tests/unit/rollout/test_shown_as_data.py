@@ -18,9 +18,9 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.demo import screen as demo_screen
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.verify import RunStatus, Verification
+from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.records import (
     Event,
-    JournalContent,
     Lease,
     Owner,
     Request,

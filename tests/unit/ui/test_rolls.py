@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.past import Past
 from airflow_eos_provider.journal.records import (
     ChangeRecord,
     Event,
-    JournalContent,
     Lease,
     Owner,
     RolloutRecord,

@@ -13,8 +13,8 @@ import pytest
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import ModeVerdict
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
+from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.records import (
-    JournalContent,
     Lease,
     Owner,
     Request,

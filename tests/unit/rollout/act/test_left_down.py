@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.journal.records import JournalContent, RolloutRecord, RolloutState, Step, StepStatus
+from airflow_eos_provider.journal.content import JournalContent
+from airflow_eos_provider.journal.records import (
+    RolloutRecord,
+    RolloutState,
+    Step,
+    StepStatus,
+)
 from airflow_eos_provider.rollout.act.left_down import left_down
 from airflow_eos_provider.rollout.drift.drift import DriftKind, Expected, find_drift
 from airflow_eos_provider.rollout.history import history

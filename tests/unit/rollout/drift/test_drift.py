@@ -11,13 +11,12 @@ import pytest
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import ModeVerdict, Observed
+from airflow_eos_provider.journal.content import JournalContent, Unreadable
 from airflow_eos_provider.journal.records import (
-    JournalContent,
     Lease,
     Owner,
     RolloutRecord,
     RolloutState,
-    Unreadable,
 )
 from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.drift import watch as drift_watch

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
-from airflow_eos_provider.journal.records import JournalContent, RolloutRecord, RolloutState, Step, StepStatus
+from airflow_eos_provider.journal.content import JournalContent
+from airflow_eos_provider.journal.records import (
+    RolloutRecord,
+    RolloutState,
+    Step,
+    StepStatus,
+)
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan, make_plan
 from airflow_eos_provider.rollout.plan.temporary_isolation import temporary_isolation
 from airflow_eos_provider.rollout.plan.worker_edits import Former, properties_to_set
