@@ -87,7 +87,9 @@ def hook(moments: Moments) -> None:
     }
 
     def recorded(_journal: Journal, step: Step) -> None:
-        if step.status is not StepStatus.RESTARTED or not step.evidence:  # no further condition at its gate
+        goes_on = step.status is StepStatus.INTENT and (step.stopped_after, step.started_after) != (None, None)
+        holds = step.status is StepStatus.RESTARTED and step.evidence
+        if not goes_on and not holds:  # no note of how far a restart, or its gate, has come
             moments.come(steps[step.status])
 
     def looked(gate: GateState, *_: Any) -> None:
