@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import FrameLocator, Locator, Page, expect
 
 from airflow_eos_provider.ui.app import STATIC, create_app
+from tests.browser.cluster_site import fact
 from tests.browser.conftest import CANARY, DESCRIPTION, HOSTILE, LONG_MS, ROLES, Site, Visit, Visitors, axe
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -27,6 +28,7 @@ VIEWS = (
     "#/clusters/staging/offsets",
     "#/clusters/staging/transactions",
     "#/clusters/staging/topics",
+    "#/clusters/staging/fencing",
     "#/clusters/staging/rights",
     "#/clusters/staging/history",
     "#/clusters/staging/rolls/newest",
@@ -121,6 +123,17 @@ def test_a_dead_cluster_has_a_card_that_says_what_to_do_and_names_from_elsewhere
     assert page.locator("main img").count() == 0
     assert CANARY not in page.content()
     assert page.title() == "Clusters · Exactly once"
+
+
+def test_what_was_not_seen_of_a_dead_cluster_is_not_known_and_not_nothing(visit: Visit) -> None:
+    page = visit.alone("#/clusters/staging/connectors")
+    expect(page.locator(".failures")).to_contain_text("No worker answers, so connectors and tasks are not known.")
+    expect(page.locator(".empty")).to_have_count(0)
+    page = visit.alone("#/clusters/staging/fencing")
+    expect(page.locator(".age")).to_have_text("not seen")  # and looks no more
+    page = visit.alone("#/clusters")
+    for name in ("Connectors", "Tasks", "Pending fencings", "Open transactions", "Hanging", "Drift", "Newest roll"):
+        expect(fact(card(page, "staging"), name)).to_have_text("not known")
 
 
 def test_the_keyboard_leads_to_the_search_and_from_view_to_view(visit: Visit, site: Site) -> None:
