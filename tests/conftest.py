@@ -59,6 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Each of these processes, with all that it starts, has a range of ports of its own: where one has stopped a worker
     for a moment, no lab of another takes its port.
     """
+    gc.disable()  # what is collected and imported stays
     os.environ.setdefault(SEED_VARIABLE, str(random.SystemRandom().randrange(1_000_000)))
     number = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
     if number.isdecimal():
@@ -66,6 +67,12 @@ def pytest_configure(config: pytest.Config) -> None:
         size = 12_000 // count
         first = 20_000 + size * (int(number) % count)  # one that follows a crashed process has a higher number
         os.environ[PORTS_VARIABLE] = f"{first}-{first + size - 1}"
+
+
+def pytest_collection_finish() -> None:
+    """From here on garbage is collected, without a look at all that is there already."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -9,9 +9,14 @@ from collections.abc import Callable
 #: ends with its event, so that costs nothing but where the event never comes.
 PATIENCE = 4
 
-#: Without a pause of its own, a wait looks less often the longer it has lasted, down to once in so many seconds: a look
-#: takes the CPU of what it waits for.
-_LONGEST_PAUSE_SECONDS = 0.3
+#: Without a pause of its own, a wait looks less often the longer it has lasted, down to once in so many seconds, and
+#: looks for a fifth of its time at most: a look takes the CPU of what it waits for. One of seconds waits itself.
+_LONGEST_PAUSE_SECONDS = 0.5
+_LOOKS_PAUSED_FOR = 4
+_PAUSE_AFTER_LONG_LOOK_SECONDS = 2.0
+
+#: Between two looks at Airflow's REST API, each question of which takes its api-server some 30 ms of CPU.
+API_PAUSE_SECONDS = 1.0
 
 
 def until(condition: Callable[[], object], what: str, *, seconds: float, pause: float | None = None) -> None:
@@ -20,8 +25,8 @@ def until(condition: Callable[[], object], what: str, *, seconds: float, pause: 
     :param condition: what is looked at; it holds once its result is true.
     :param what: what is waited for, for the message of a wait in vain.
     :param seconds: how long at most on a quiet machine; see :data:`PATIENCE`.
-    :param pause: between two looks at least, seconds; what holds for a moment only needs a short one. A pause is twice
-        as long as a look takes at least.
+    :param pause: between two looks at least, seconds; what holds for a moment only needs one. It is twice as long as a
+        look takes at least.
     """
     begun = time.monotonic()
     deadline = begun + PATIENCE * seconds
@@ -31,10 +36,13 @@ def until(condition: Callable[[], object], what: str, *, seconds: float, pause: 
             return
         now = time.monotonic()
         assert now < deadline, f"waited {now - begun:.0f} s in vain for {what}"
-        own = min(max(0.05, (now - begun) / 20), _LONGEST_PAUSE_SECONDS) if pause is None else pause
-        time.sleep(max(own, 2 * (now - look)))
+        if pause is None:
+            own = min(max(0.05, (now - begun) / 20), _LONGEST_PAUSE_SECONDS)
+            time.sleep(max(own, min(_LOOKS_PAUSED_FOR * (now - look), _PAUSE_AFTER_LONG_LOOK_SECONDS)))
+        else:
+            time.sleep(max(pause, 2 * (now - look)))
 
 
 def wait_for(what: str, condition: Callable[[], object], seconds: float = 180.0) -> None:
     """:func:`until` for what a cluster comes to by itself; a look at it takes some hundred milliseconds."""
-    until(condition, what, seconds=seconds, pause=0.2)
+    until(condition, what, seconds=seconds)

@@ -25,7 +25,8 @@ def numbered(spark: SparkSession, interval: Interval, rows: int = 1000) -> DataF
 
 def numbered_values(interval: Interval, rows: int = 1000) -> list[bytes]:
     """What :func:`numbered` gives, as bytes."""
-    return [f'{{"line":{n},"interval":"{interval.name}","text":"{PADDING}"}}'.encode() for n in range(rows)]
+    name = interval.name
+    return [f'{{"line":{n},"interval":"{name}","text":"{PADDING}"}}'.encode() for n in range(rows)]
 
 
 def slow_at_first(

@@ -432,7 +432,7 @@ def test_a_file_that_looks_the_same_and_has_other_rows_is_refused(
 
 @pytest.mark.slow
 def test_a_killed_python_worker_costs_an_attempt_and_no_record(spark: SparkSession, target: Target) -> None:
-    rows = 400_000
+    rows = 200_000
     killed: list[str] = []
     watch = _kill_a_worker_that_writes(target, killed)
     done = write_interval(jobs.numbered(spark, DAY, rows), target.pipeline, DAY, slices=2)
@@ -507,7 +507,7 @@ def test_the_tasks_of_a_session_in_this_process_end_with_whoever_waits_for_them(
 
 @pytest.mark.slow
 def test_a_killed_driver_is_followed_by_one_that_writes_the_rest(target: Target, start_job: Callable[..., Job]) -> None:
-    rows = 400_000
+    rows = 200_000
     first = start_job(target, DAY, slices=4, tasks=2, arguments={"rows": rows})
     target.wait_for_open_transaction(Run(target.pipeline.name, DAY))
     first.kill()

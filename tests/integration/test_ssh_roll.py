@@ -35,7 +35,7 @@ from tests.secret_search import CommandLines, Found, search_database, search_fil
 from tests.seen import modes
 from tests.system.components import has_heard_of_the_end
 from tests.system.modes import bring_to
-from tests.waiting import until
+from tests.waiting import API_PAUSE_SECONDS, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -147,7 +147,7 @@ def approve_until_it_ends(airflow: AirflowLab, rest: AirflowRest, run: str) -> l
                 rest.answer(DAG_ID, run, action, "Approve")
         return rest.run_state(DAG_ID, run) in FINAL_STATES
 
-    until(has_ended, "the end of the DAG's run", seconds=ROLL_SECONDS, pause=0.5)
+    until(has_ended, "the end of the DAG's run", seconds=ROLL_SECONDS, pause=API_PAUSE_SECONDS)
     return list(shown.values())
 
 

@@ -136,7 +136,7 @@ def rest(airflow: AirflowLab) -> Iterator[AirflowRest]:
 
 
 #: Each look at Airflow's API takes its server 40 ms of CPU.
-until = functools.partial(waiting.until, seconds=DEADLINE_SECONDS, pause=0.5)
+until = functools.partial(waiting.until, seconds=DEADLINE_SECONDS, pause=waiting.API_PAUSE_SECONDS)
 
 
 def state_of(rest: AirflowRest, run_id: str, task_id: str) -> str | None:

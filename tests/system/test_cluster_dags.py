@@ -37,7 +37,7 @@ from airflow_eos_provider.rollout.plan.plan import Plan
 from tests import seen
 from tests.system.components import copy_with_early_retries, has_heard_of_the_end, main_process, suspended
 from tests.system.modes import bring_to
-from tests.waiting import until
+from tests.waiting import API_PAUSE_SECONDS, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -573,7 +573,7 @@ def log_of(rest: AirflowRest, run_id: str) -> str:
     return "\n".join(line.text for line in rest.new_log_lines(cursor))
 
 
-def wait_for(what: str, condition: Callable[[], Any], pause: float = 0.5) -> Any:
+def wait_for(what: str, condition: Callable[[], Any], pause: float = API_PAUSE_SECONDS) -> Any:
     found: list[Any] = []
 
     def holds() -> bool:

@@ -30,7 +30,7 @@ from airflow_eos_provider.lab.postgres import Postgres
 from airflow_eos_provider.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
 from tests.broker_only import describe
 from tests.system.components import copy_with_early_retries
-from tests.waiting import until
+from tests.waiting import API_PAUSE_SECONDS, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -105,7 +105,12 @@ def rest(airflow: AirflowLab) -> Iterator[AirflowRest]:
 
 def ended(rest: AirflowRest, dag_id: str, run_id: str) -> str:
     """How a run has ended."""
-    until(lambda: rest.run_state(dag_id, run_id) in FINAL_STATES, run_id, seconds=DEADLINE_SECONDS, pause=0.5)
+    until(
+        lambda: rest.run_state(dag_id, run_id) in FINAL_STATES,
+        run_id,
+        seconds=DEADLINE_SECONDS,
+        pause=API_PAUSE_SECONDS,
+    )
     return rest.run_state(dag_id, run_id)
 
 
@@ -169,7 +174,12 @@ def run_whose_sensor_has_deferred(rest: AirflowRest) -> str:
         runs = rest.run_states(EXTRAS_ID)
         return {task.task_id: task.state for run_id in runs for task in rest.task_instances(EXTRAS_ID, run_id)}
 
-    until(lambda: states().get("wait") == "deferred", "the sensor to defer", seconds=DEADLINE_SECONDS, pause=0.5)
+    until(
+        lambda: states().get("wait") == "deferred",
+        "the sensor to defer",
+        seconds=DEADLINE_SECONDS,
+        pause=API_PAUSE_SECONDS,
+    )
     (run_id,) = rest.run_states(EXTRAS_ID)
     return run_id
 
@@ -225,7 +235,7 @@ def test_openlineage_receives_what_each_day_has_read_and_where_it_is_complete(
         of_days = [event for event in events if (event["eventType"], event["job"]["name"]) == COMPLETED]
         return {event["run"]["facets"]["eos_interval"]["interval_run"]: event for event in reversed(of_days)}
 
-    until(lambda: len(completed()) == DAYS, "an event for each day", seconds=DEADLINE_SECONDS, pause=0.5)
+    until(lambda: len(completed()) == DAYS, "an event for each day", seconds=DEADLINE_SECONDS, pause=API_PAUSE_SECONDS)
     ledger = {record.key: record.value for record in read_to_end(lab.cluster().kafka, LEDGER).records}
     read = 0
     for summary in backfilled.summaries.values():
