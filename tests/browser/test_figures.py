@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -113,8 +114,14 @@ def _create_connectors(lab: Lab) -> None:
 def _stop_one(site: ClusterSite) -> None:
     with ConnectRest(site.lab.connect_urls[0], retry_seconds=60) as rest:
         rest.stop(STOPPED)
-        wait_for("the tasks to end", lambda: not rest.statuses()[STOPPED].tasks)
+        wait_for("its task to end", lambda: not rest.statuses()[STOPPED].tasks)
     wait_for("the round to be due", lambda: site.eos("fence", "--pending")["connectors"])
+    wait_for("the other tasks to have their places", lambda: _is_placed(site.eos("status")))
+
+
+def _is_placed(status: dict[str, Any]) -> bool:
+    """What moves between two looks could not be compared."""
+    return status["state"] == "Stable" and sum(len(each["tasks"]) for each in status["workers"]) == len(CONNECTORS)
 
 
 def _write_intervals(lab: Lab, folder: Path) -> None:

@@ -46,7 +46,8 @@ class RestartPendingError(RefusedError):
 class Edit:
     """What one write changes.
 
-    :param name: the same for two workers if and only if one write changes the settings of both.
+    :param name: the same for two workers if and only if one write changes the settings of both; empty if the
+        description has none.
     :param kind: the noun for it.
     """
 
@@ -54,7 +55,7 @@ class Edit:
     kind: str = "file"
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
+        return f"{self.kind} {self.name}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)

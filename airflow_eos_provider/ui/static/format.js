@@ -9,11 +9,6 @@ export function count(value) {
   return typeof value === "number" ? counts.format(value) : dash;
 }
 
-/** The same where a dash would leave it open whether there is one. */
-export function known(value) {
-  return typeof value === "number" ? counts.format(value) : "not known";
-}
-
 /** "1 task", "2 tasks". */
 export function many(value, one, several = `${one}s`) {
   return `${count(value)} ${value === 1 ? one : several}`;

@@ -76,6 +76,11 @@ export function Failures({ failures, title }) {
   </div>`;
 }
 
+/** A number, or that it is not known, where a dash would leave open whether there is one. */
+export function Known({ value }) {
+  return typeof value === "number" ? html`<span>${count(value)}</span>` : html`<span class="quiet">not known</span>`;
+}
+
 /** What a look could not see, though it saw the rest. */
 export function NotSeen({ problems }) {
   return html`<${Failures} title="Not seen in this look" failures=${problems?.map((found) => ({ found }))} />`;

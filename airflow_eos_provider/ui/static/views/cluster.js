@@ -1,7 +1,7 @@
 // One cluster: its workers, and why each is taken to run in its mode.
 import { html } from "../vendor/preact.js";
-import { count, known, many } from "../format.js";
-import { ByState, Facts, Failures, Findings, Folded, Head, Mode, Names, NotSeen, Same, State, Table, When } from "../parts.js";
+import { count, many } from "../format.js";
+import { ByState, Facts, Failures, Findings, Folded, Head, Known, Mode, Names, NotSeen, Same, State, Table, When } from "../parts.js";
 import { api, useDocument } from "../look.js";
 import { ClusterMode, Drift, Group } from "./clusters.js";
 import { PendingFencings } from "./fencing.js";
@@ -31,7 +31,7 @@ function Evidence({ worker }) {
       facts=${[
         ["Its file says", html`<${Said} said=${worker.declared} />`],
         ["Its process runs", html`<${Said} said=${worker.running} />`],
-        ["The broker sees", html`<${Said} said=${worker.observed} />`],
+        ["It answers", html`<${Said} said=${worker.observed} />`],
         ["Runs as", worker.runs_as ?? undefined],
         ["Tasks", html`<${Names} names=${worker.tasks} all=${worker.tasks_count} />`],
       ]}
@@ -54,11 +54,11 @@ export function Cluster({ connection }) {
           ["Mode", html`<${ClusterMode} card=${seen} />`],
           ["Group", html`<${Group} seen=${seen} />`],
           ["Leader", seen.leader ? html`<code>${seen.leader}</code>` : undefined],
-          ["Config topic", seen.config_topic ? html`<span><code>${seen.config_topic}</code>, read up to ${known(seen.config_offset)}</span>` : known(null)],
+          ["Config topic", seen.config_topic ? html`<span><code>${seen.config_topic}</code>, read up to <${Known} value=${seen.config_offset} /></span>` : html`<${Known} />`],
           ["Connectors", html`<${ByState} counts=${seen.connectors} />`],
           ["Tasks", html`<${ByState} counts=${seen.tasks} />`],
           ["Pending fencings", html`<${PendingFencings} connection=${connection} names=${seen.pending_fencings} />`],
-          ["Open transactions", known(seen.open_transactions)],
+          ["Open transactions", html`<${Known} value=${seen.open_transactions} />`],
         ]}
       />
       <${NotSeen} problems=${problems} />

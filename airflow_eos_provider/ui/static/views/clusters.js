@@ -1,7 +1,7 @@
 // The clusters: one card per connection.
 import { html } from "../vendor/preact.js";
-import { count, duration, known, many } from "../format.js";
-import { Age, Airflow, ByState, Facts, Failures, Findings, Folded, Head, Mode, Pager, Same, Search, State, To } from "../parts.js";
+import { count, duration, many } from "../format.js";
+import { Age, Airflow, ByState, Facts, Failures, Findings, Folded, Head, Known, Mode, Pager, Same, Search, State, To } from "../parts.js";
 import { api, useDocument } from "../look.js";
 import { PendingFencings } from "./fencing.js";
 
@@ -71,7 +71,7 @@ function Card({ card, look }) {
           ["Connectors", html`<${ByState} counts=${card.connectors} />`],
           ["Tasks", html`<${ByState} counts=${card.tasks} />`],
           ["Pending fencings", html`<${PendingFencings} connection=${card.connection_id} names=${card.pending_fencings} />`],
-          ["Open transactions", known(card.open_transactions)],
+          ["Open transactions", html`<${Known} value=${card.open_transactions} />`],
           ["Hanging", html`<${Hanging} card=${card} />`],
           ["Drift", html`<span><${Drift} drift=${card.drift} isUnknown=${card.drift_errors?.length > 0} /><${Older} look=${card.drift_looked_at} /></span>`],
           ["Newest roll", html`<${RollLine} connection=${card.connection_id} card=${card} />`],

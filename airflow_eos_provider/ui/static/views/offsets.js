@@ -14,7 +14,7 @@ export const OFFSETS = [
   { name: "Topic", cell: (row) => html`<code>${row.topic}</code> <span class="quiet">${row.own ? "own" : "the group's"}</span>` },
   { name: "Committed", cell: (row) => html`<${When} at=${typeof row.timestamp_ms === "number" ? row.timestamp_ms / 1000 : null} />` },
   {
-    name: "Written",
+    name: "Note",
     cell: (row) =>
       row.hidden?.length
         ? html`<${Folded} title="hidden from REST"><ul>${row.hidden.map((why) => html`<li key=${why}>${why}</li>`)}</ul></${Folded}>`

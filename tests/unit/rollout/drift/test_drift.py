@@ -29,6 +29,7 @@ from airflow_eos_provider.rollout.drift.drift import (
     newest_rollout,
 )
 from airflow_eos_provider.rollout.history import Rollout, history
+from airflow_eos_provider.rollout.hosts.host import Edit
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
 NOW = 1_000_000.0
@@ -157,6 +158,8 @@ def test_a_worker_out_of_the_group_is_missing_but_one_that_just_starts_is_a_doub
 ) -> None:
     enabled.leave(W3)
     assert "is not a member" in only(find_drift(enabled.observe(), expected)).what
+    enabled.facts(W3, edit=Edit(""))
+    assert "bootstrap.servers in the file; " in only(find_drift(enabled.observe(), expected)).remedy
     enabled.start(W3, at=NOW - 5).leave(W3)
     assert find_drift(enabled.observe(), expected).verdict is Verdict.INCONCLUSIVE
 
