@@ -118,7 +118,7 @@ function shape(bar, place, colour) {
 function Legend() {
   return html`<ul class="legend" aria-hidden="true">
     ${Object.keys(SPANS).map((what) => html`<li key=${what}><span class=${`swatch ${SPANS[what].tone}`}></span>${SPANS[what].words}</li>`)}
-    <li><span class="swatch moment"></span>announced, stopped, started, passed</li>
+    <li><span class="swatch moment"></span>announced, stopped, started, restarted, passed</li>
     <li><span class="swatch condition"></span>conditions of the gate hold</li>
     <li><span class="swatch predicted"></span>downtime, predicted</li>
     <li><span class="swatch measured"></span>downtime, measured</li>
