@@ -222,6 +222,12 @@ def test_a_dag_that_is_not_there_is_reported_with_the_errors_of_the_dag_files(ai
         wait_for_dag(airflow, "no_such_dag", 2)
 
 
+def test_what_each_task_imports_is_imported_by_who_forks_for_them(airflow: AirflowLab) -> None:
+    for component in ("scheduler", "dag-processor"):
+        maps = Path(f"/proc/{main_process(airflow, component).pid}/maps").read_text(encoding="utf-8")
+        assert "/confluent_kafka/cimpl" in maps, component
+
+
 def test_an_answer_that_airflow_loses_is_read_by_the_next_try(airflow: AirflowLab, rest: AirflowRest) -> None:
     # Airflow loses it where the scheduler queues the task before it hears that the process which asked has ended. The
     # order within the scheduler's loop is its own, so an answer may survive: then another run is asked.
