@@ -341,6 +341,7 @@ def test_history_and_roll_are_what_the_journal_has(visit: Visit, site: ClusterSi
             expect(cell(row, took)).to_contain_text(re.compile(r"\d s"))
         row.locator("summary").click()
         expect(row.locator(".conditions li").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "opened, it is wider than the screen"
     passed = rows(page, "Journal of the roll").filter(has=page.locator("td[data-label='What']", has_text="passed"))
     for worker in roll["workers"]:
         of_worker = passed.filter(has=page.locator("td[data-label='Worker']", has_text=worker["worker"]))
