@@ -27,7 +27,7 @@ from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, ClientErrors, ex
 from airflow_eos_provider.kafka.ends import Ends, Reach, ReplacedTopicError
 from airflow_eos_provider.kafka.session import AssignedConsumer, Kafka, Session, session_of
 
-__all__ = ["WHOLE", "LogRecord", "Reach", "TopicRead", "read_to_end", "scan_to_end"]
+__all__ = ["WHOLE", "Elapsed", "LogRecord", "Reach", "TopicRead", "read_to_end", "scan_to_end"]
 
 #: Records handed over at once, at most. Larger batches fall out of the processor's cache and are slower.
 _BATCH = 500
@@ -163,7 +163,7 @@ def _scan(
     options: _ReadOptions,
     progress: Callable[[int, int], None] | None,
 ) -> _Scan:
-    clock = _Clock()
+    clock = Elapsed()
     with session_of(kafka) as session, contextlib.ExitStack() as lent:
         ends = Ends(lent.enter_context(session.admin()), topic, reach, min(options.timeout_seconds, CONNECT_SECONDS))
         scan = _Scan(session, lent, topic, ends.beginnings(), options)
@@ -172,10 +172,10 @@ def _scan(
             scan.run(ends.now(), on_records, progress)
             if reach.compaction_lag_seconds is None or clock.seconds() <= reach.compaction_lag_seconds:
                 return scan
-            clock = _Clock()  # before the ends are asked for: what comes after them is younger than the clock
+            clock = Elapsed()  # before the ends are asked for: what comes after them is younger than the clock
 
 
-class _Clock:
+class Elapsed:
     """Seconds since its making. The one clock does not see a suspended machine, the other may be set back."""
 
     def __init__(self) -> None:

@@ -8,9 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from airflow_eos_provider.journal.content import JournalContent
-from airflow_eos_provider.journal.records import (
-    ChangeRecord,
-)
+from airflow_eos_provider.journal.records import ChangeRecord
 from airflow_eos_provider.rollout.history import ForeignRollout, Rollout, whole_history
 from airflow_eos_provider.ui.answers import NO_ITEMS, answer
 from airflow_eos_provider.ui.documents import Paging, PagingDep, Table, keep_where

@@ -7,12 +7,14 @@ import uuid
 from collections.abc import Iterator, Sequence
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError
 from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.protocol import control_reader
 from airflow_eos_provider.interval.protocol.control_reader import ControlReader
 from airflow_eos_provider.interval.protocol.control_topic import ControlState, generation_records
+from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.read import LogRecord, Reach, read_to_end, scan_to_end
 from airflow_eos_provider.kafka.topics import Topics
@@ -223,6 +225,25 @@ def test_each_read_of_the_control_topic_goes_on_where_the_one_before_ended(
     send_generation(plain, topic, third)
     state = late.read()
     assert [state.run(run).generation for run in RUNS] == [8, None, 12]
+
+
+def test_who_has_not_read_the_control_topic_for_long_reads_it_from_its_beginning(
+    settings: KafkaSettings, topic: str, plain: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tombstone that came meanwhile may have been removed, as the records are here that it is about."""
+    first, second, _ = RUNS
+    reader = ControlReader(settings, topic)
+    send_generation(plain, topic, first)
+    assert reader.read().run(first).generation == 2
+    admin = QuietAdmin(settings)
+    ((place, gone),) = admin.client.delete_records([TopicPartition(topic, 0, 3)]).items()
+    admin.answer(gone, f"deleting the first records of {place.topic}")
+    send_generation(plain, topic, second)
+    assert [reader.read().run(run).generation for run in (first, second)] == [2, 5]
+
+    monkeypatch.setattr(control_reader, "FOLLOWED_SECONDS", -1.0)
+
+    assert [reader.read().run(run).generation for run in (first, second)] == [None, 5]
 
 
 def test_a_control_topic_that_was_made_anew_is_read_from_its_beginning(

@@ -1,8 +1,8 @@
 """Follows the control topic: each read goes on where the one before ended.
 
 What is replayed in parts is what would be replayed from the beginning: the log only grows, and compaction takes away
-nothing but records that a later one of their key replaces. A topic that was deleted and made anew is read from its own
-beginning, so a run that is not in it any more is seen to be gone.
+nothing but records that a later one of their key replaces. A tombstone goes, too, a day later; so whoever has not read
+for long reads from the beginning, where a run that is gone is not found. So does who finds a topic that was made anew.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from airflow_eos_provider.interval.protocol.control_topic import ControlState
 from airflow_eos_provider.interval.protocol.stage import Report, silent
 from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.kafka.ends import ReplacedTopicError
-from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.follow import FOLLOWED_SECONDS
+from airflow_eos_provider.kafka.read import Elapsed, LogRecord
 from airflow_eos_provider.kafka.session import Kafka
 
 
@@ -30,6 +31,7 @@ class ControlReader:
         self._kafka = kafka
         self._topic = topic
         self._report = report
+        self._since_read = Elapsed()
         self._from(start)
 
     def read(self) -> ControlState:
@@ -44,11 +46,15 @@ class ControlReader:
         return self._apply(lambda reader: reader.read_stable())
 
     def _apply(self, read: Callable[[TopicReader], tuple[LogRecord, ...]]) -> ControlState:
+        if self._since_read.seconds() > FOLLOWED_SECONDS:
+            self._from(0)
+        began = Elapsed()
         try:
             records = read(self._reader)
         except ReplacedTopicError:
             self._from(0)
             records = read(self._reader)
+        self._since_read = began
         self._state.apply(records)
         return self._state
 

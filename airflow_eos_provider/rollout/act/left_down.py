@@ -6,9 +6,7 @@ Such a worker looks like one that its owner has stopped. Only the journal shows 
 from __future__ import annotations
 
 from airflow_eos_provider.journal.content import JournalContent
-from airflow_eos_provider.journal.records import (
-    RolloutState,
-)
+from airflow_eos_provider.journal.records import RolloutState
 from airflow_eos_provider.rollout.observe.observation import Observation
 
 

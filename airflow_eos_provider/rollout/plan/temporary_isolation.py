@@ -9,9 +9,7 @@ was removed. A property that stays does no harm (``properties.py``).
 from __future__ import annotations
 
 from airflow_eos_provider.journal.content import JournalContent
-from airflow_eos_provider.journal.records import (
-    RolloutRecord,
-)
+from airflow_eos_provider.journal.records import RolloutRecord
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.plan.planned_edit import PlannedEdit
 from airflow_eos_provider.rollout.plan.recorded_plan import is_followed
