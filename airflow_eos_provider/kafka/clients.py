@@ -30,7 +30,21 @@ warnings.filterwarnings("ignore", r"list_groups\(\) is deprecated", DeprecationW
 
 T = TypeVar("T")
 
-_UNREACHABLE = frozenset(
+#: A partition's leader has just moved, and the client still knows the old one; who leads it now has not answered. The
+#: answer itself is no reason for librdkafka's admin calls to ask again.
+MOVED = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+    }
+)
+#: Who is asked does not know the topic or partition. Of a topic that another broker knows, it has not heard yet.
+NOT_KNOWN = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
+_UNREACHABLE = MOVED | frozenset(
     {
         KafkaError._TRANSPORT,
         KafkaError._TIMED_OUT,
@@ -39,7 +53,6 @@ _UNREACHABLE = frozenset(
         KafkaError._RESOLVE,
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError._DESTROY,
     }
 )

@@ -1,4 +1,8 @@
-"""Where a topic begins and ends."""
+"""Where a topic begins and ends.
+
+One broker may have described a topic of which the next has not heard: it was made a moment ago. Partitions that are not
+known to who is asked for their offsets are asked for again, as those are whose leader has just moved.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +14,8 @@ from dataclasses import dataclass, field
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from airflow_eos_provider.errors import ConfigurationError, EosError
-from airflow_eos_provider.kafka.clients import QuietAdmin, quiet_consumer
-
-#: A partition's leader has just moved, and the client still knows the old one. The answer itself is no reason for
-#: librdkafka's admin calls to ask again.
-MOVED = frozenset(
-    {
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-    }
-)
+from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.kafka.clients import MOVED, NOT_KNOWN, QuietAdmin, quiet_consumer
 
 _POLL_SECONDS = 0.1
 
@@ -153,18 +144,31 @@ class Ends:
             futures = admin.client.list_offsets(
                 dict.fromkeys(wanted, spec), isolation_level=isolation, request_timeout=self._limit
             )
+            codes = set()
             for tp, future in futures.items():
                 try:
                     found[tp.partition] = int(future.result().offset)
                 except KafkaException as error:
-                    if error.args[0].code() not in MOVED or time.monotonic() > deadline:
-                        raise admin.explain(error, what) from error
-            if len(found) < len(partitions):
+                    codes.add(code := error.args[0].code())
+                    if code not in MOVED | NOT_KNOWN or time.monotonic() > deadline:
+                        raise self._given_up(error, what) from error
+            if codes:
+                time.sleep(_POLL_SECONDS)
+            if codes & MOVED:
                 self._ask_for_leaders(what)
         return found
 
+    def _given_up(self, error: KafkaException, what: str) -> EosError:
+        if error.args[0].code() not in NOT_KNOWN:
+            return self._admin.explain(error, what)
+        self._known_partitions()  # raises where the topic is gone
+        return UnreachableError(
+            f"Not every broker of the Kafka cluster at {self._admin.settings.bootstrap_servers} knows topic "
+            f"{self._topic} after {self._limit:.0f} s ({what}).",
+            remedy="Check the brokers and the cluster's controller, and try again.",
+        )
+
     def _ask_for_leaders(self, what: str) -> None:
-        time.sleep(_POLL_SECONDS)
         try:
             self._admin.client.list_topics(self._topic, timeout=self._limit)
         except KafkaException as error:

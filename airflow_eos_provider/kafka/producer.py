@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
-from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, ClientErrors, explain, quiet_producer
+from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, NOT_KNOWN, ClientErrors, explain, quiet_producer
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.native_batches import NativeBatches
 
@@ -35,7 +35,6 @@ _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 _REJECTED = frozenset({KafkaError.INVALID_RECORD, KafkaError.POLICY_VIOLATION})
-_UNKNOWN = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 
 _COMMITTING = "committing"
 _NO_REASON = KafkaError(KafkaError._FAIL, "the client gave up and reported no reason")
@@ -424,7 +423,7 @@ class TransactionalProducer:
                 f"The brokers rejected a record for topic {topic}: {error.str()}.",
                 remedy="Correct the record, or the topic's settings: a compacted topic takes no record without a key.",
             )
-        if code in _UNKNOWN:
+        if code in NOT_KNOWN:
             return ConfigurationError(
                 f"There is no topic {topic}, or no such partition in it: {error.str()}.",
                 remedy="Create the topic, or correct its name.",

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, UnreachableError
-from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, ClientErrors, explain
+from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, NOT_KNOWN, ClientErrors, explain
 from airflow_eos_provider.kafka.ends import Ends, Reach, ReplacedTopicError
 from airflow_eos_provider.kafka.session import AssignedConsumer, Kafka, Session, session_of
 
@@ -45,8 +45,6 @@ _FETCH_WAIT_MS = 10
 #: For how long librdkafka stops fetching once enough records wait for us, milliseconds. Its default, a second, is what
 #: a large topic's read would mostly consist of: 2 million small records took 13 s, and 2 s with this.
 _FETCH_BACKOFF_MS = 10
-
-_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 _SECOND = itemgetter(1)
 
@@ -320,7 +318,7 @@ class _Scan:
                 self.reached_stable_end.add(partition)
         elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise explain(error, f"reading topic {self.topic}", self._session.settings)
-        elif error.code() in _GONE:
+        elif error.code() in NOT_KNOWN:
             raise EosError(f"The topic {self.topic} went away while it was read.")
         # Anything else is news of the coordinator (we have no group, so no right to it is needed) or of a broker that
         # librdkafka will try again; the deadline bounds that.

@@ -11,8 +11,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.kafka.clients import QuietAdmin
-from airflow_eos_provider.kafka.ends import MOVED
+from airflow_eos_provider.kafka.clients import MOVED, NOT_KNOWN, QuietAdmin
 from airflow_eos_provider.kafka.held_open import Place
 from airflow_eos_provider.kafka.session import Session
 
@@ -100,8 +99,8 @@ def _with_a_leader(admin: QuietAdmin, places: Collection[Place]) -> tuple[list[P
 
 
 def _offsets(admin: QuietAdmin, places: Collection[Place], isolation: IsolationLevel) -> dict[Place, int | str]:
-    """By partition its end for readers of one kind, or why it is not known. A leader that has just moved is asked
-    again."""
+    """By partition its end for readers of one kind, or why it is not known. Who has just become its
+    leader, or has not heard of it yet, is asked again."""
     found: dict[Place, int | str] = {}
     deadline = time.monotonic() + _ENDS_SECONDS
     left = set(places)
@@ -114,7 +113,7 @@ def _offsets(admin: QuietAdmin, places: Collection[Place], isolation: IsolationL
             try:
                 found[tp.topic, tp.partition] = int(future.result().offset)  # type: ignore[attr-defined]
             except KafkaException as error:
-                if error.args[0].code() in MOVED and time.monotonic() < deadline:
+                if error.args[0].code() in MOVED | NOT_KNOWN and time.monotonic() < deadline:
                     continue
                 found[tp.topic, tp.partition] = _reason(admin, error)
             left.discard((tp.topic, tp.partition))

@@ -21,10 +21,12 @@ from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.errors import UnreachableError
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.ledger import slice_key
+from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.protocol.topics import prepare_topics
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.lab import jars
 from airflow_eos_provider.lab.lab import Lab, LabOptions
@@ -219,6 +221,14 @@ def test_topics_that_are_made_take_no_acknowledgement_of_one_copy_alone(brokers:
         entry = future.result(60)["min.insync.replicas"]
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value  # not the brokers' default, which anybody may change
         assert (resource.name, entry.value, entry.source) == (resource.name, "2", own)
+
+
+def test_a_topic_that_was_just_made_is_read_whichever_broker_is_asked(kafka: KafkaSettings) -> None:
+    """A broker hears of a new topic a moment after the one that was asked when it was made."""
+    for number in range(40):
+        with Session(kafka) as session:
+            Topics(session).create(topic := f"new-{number}", 5, {})
+            assert TopicReader(session, topic).read_stable() == ()
 
 
 def test_fencing_by_several_coordinators_returns_only_after_all_markers(brokers: Brokers, kafka: KafkaSettings) -> None:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from airflow_eos_provider.errors import EosError, ReadTimeoutError, UnreachableError
 from airflow_eos_provider.interval.protocol.stage import Report, silent
 from airflow_eos_provider.interval.protocol.topics import COMPACTION_LAG_MS
+from airflow_eos_provider.kafka.ends import UnknownTopicError
 from airflow_eos_provider.kafka.read import LogRecord, Reach, read_to_end
 from airflow_eos_provider.kafka.session import Kafka, session_of
 from airflow_eos_provider.kafka.transactions import TransactionDescription
@@ -29,24 +30,42 @@ _LONGEST_WAIT_SECONDS = 960.0
 _ANSWER_SECONDS = 60.0
 _PAUSE_SECONDS = 0.2
 
+#: Every broker has heard of a topic within this time, seconds. The topics that are read here were seen before, by this
+#: process or by who wrote of them; the one that is asked may hear of them last.
+_NEWS_SECONDS = 10.0
+
 
 def ask_until_answered(ask: Callable[[], T], topic: str, report: Report = silent) -> T:
     """Ask again where the brokers did not answer: one late answer is no reason to give a run up.
 
     :param ask: a question that bounds its own wait.
-    :param topic: what it is about.
-    :param report: receives a line before each further question.
+    :param topic: what it is about, which was seen before: a broker that does not know it yet is asked again, too.
+    :param report: receives a line before each further question to brokers that did not answer.
     :raises UnreachableError: no broker answered for a minute.
+    :raises UnknownTopicError: a broker did not know the topic for ten seconds.
     """
+
+    def say(waited: float) -> None:
+        report(f"The brokers have not answered about topic {topic} for {waited:.0f} s; asking again")
+
+    def ask_until_known() -> T:
+        return _ask_again(ask, UnknownTopicError, _NEWS_SECONDS, lambda _: None)
+
+    return _ask_again(ask_until_known, UnreachableError, _ANSWER_SECONDS, say)
+
+
+def _ask_again(
+    ask: Callable[[], T], where: type[EosError], limit_seconds: float, on_wait: Callable[[float], object]
+) -> T:
     began = time.monotonic()
     while True:
         try:
             return ask()
-        except UnreachableError:
+        except where:
             waited = time.monotonic() - began
-            if waited > _ANSWER_SECONDS:
+            if waited > limit_seconds:
                 raise
-            report(f"The brokers have not answered about topic {topic} for {waited:.0f} s; asking again")
+            on_wait(waited)
             time.sleep(_PAUSE_SECONDS)
 
 
@@ -98,6 +117,7 @@ class TopicReader:
         :raises ReadTimeoutError: a transaction stays open, or its end never came.
         :raises ReplacedTopicError: the topic is not the one that was read before.
         :raises UnreachableError: no broker answered for a minute.
+        :raises UnknownTopicError: the topic is gone.
         """
         began = time.monotonic()
         limit = _FIRST_LIMIT_SECONDS

@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from airflow_eos_provider.errors import EosError, UnreachableError
-from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.kafka.clients import MOVED, NOT_KNOWN, QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.ends import Ends, Reach
+from airflow_eos_provider.kafka.ends import Ends, Reach, UnknownTopicError
 
 
 class Described:
@@ -75,8 +75,29 @@ def test_a_leader_that_moves_is_followed(code: int) -> None:
     assert broker.asked == ["describe", "list 0 1", "leaders", "list 1"]
 
 
-def test_a_leader_that_does_not_come_is_told() -> None:
-    broker = Broker([Described], [{0: Listed, 1: KafkaError.LEADER_NOT_AVAILABLE}])
+@pytest.mark.parametrize("code", NOT_KNOWN)
+def test_a_broker_that_has_not_heard_of_the_topic_yet_is_asked_again(code: int) -> None:
+    broker = Broker([Described], [{0: code, 1: Listed}, {0: code}, {0: Listed}])
+    assert ends_of(broker, limit=60).beginnings() == {0: 7, 1: 7}
+    # Not by its name, for which a broker would make the topic if it was deleted meanwhile.
+    assert broker.asked == ["describe", "list 0 1", "list 0", "list 0"]
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_unknown() -> None:
+    broker = Broker([Described, KafkaError.UNKNOWN_TOPIC_OR_PART], [{0: Listed, 1: KafkaError.UNKNOWN_TOPIC_OR_PART}])
+    with pytest.raises(UnknownTopicError):
+        ends_of(broker, limit=0.3).now()
+
+
+def test_a_broker_that_never_hears_of_the_topic_is_told() -> None:
+    broker = Broker([Described], [{0: Listed, 1: KafkaError.UNKNOWN_TOPIC_OR_PART}])
+    with pytest.raises(UnreachableError, match=r"Not every broker .* knows topic t"):
+        ends_of(broker, limit=0.3).now()
+
+
+@pytest.mark.parametrize("code", MOVED)
+def test_a_leader_that_does_not_come_is_told(code: int) -> None:
+    broker = Broker([Described], [{0: Listed, 1: code}])
     with pytest.raises(UnreachableError, match="listing the end offsets"):
         ends_of(broker, limit=0.3).now()
 
