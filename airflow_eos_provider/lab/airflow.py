@@ -273,6 +273,8 @@ class AirflowLab:
             "AIRFLOW__API__PORT": str(port),
             "AIRFLOW__API__BASE_URL": self.url,
             "AIRFLOW__API__WORKERS": "1",
+            # On a busy machine a call takes longer than the default of 5 s, and five in a row cost a task a try.
+            "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
             # New and changed files are looked for, and parsed at once; others need not be parsed every half minute.
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",
@@ -424,10 +426,12 @@ def database_name(folder: Path) -> str:
 def _unhealthy(rest: AirflowRest, components: Collection[str]) -> list[str]:
     """Whose health Airflow does not report; only the api-server while it does not answer: the rest is unknown then.
 
-    :param components: those that were started.
+    :param components: those that were started; with a scheduler, the api-server has to answer tasks as well.
     """
     try:
         health = rest.health()
+        if "scheduler" in components:
+            rest.execution_health()
     except EosError:
         return ["api-server"]
     asked = {"postgres", *components}

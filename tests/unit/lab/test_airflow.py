@@ -1,0 +1,63 @@
+"""When the lab's Airflow counts as up: by its own answer, and once its api-server answers tasks."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from airflow_eos_provider.lab.airflow import COMPONENTS, _unhealthy
+from airflow_eos_provider.lab.airflow_rest import AirflowRest
+
+HEALTHY = {"status": "healthy"}
+ALL_HEALTHY = dict.fromkeys(("metadatabase", "scheduler", "triggerer", "dag_processor"), HEALTHY)
+HEALTH, EXECUTION = "/api/v2/monitor/health", "/execution/health"
+
+
+@contextmanager
+def api_server(answers: dict[str, object]) -> Iterator[AirflowRest]:
+    """A server with these documents by path, and 503 for all else; a real one passes through these states too fast."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps(answers.get(self.path, {})).encode()
+            self.send_response(200 if self.path in answers else 503)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        with AirflowRest(f"http://127.0.0.1:{server.server_port}", "admin", "") as rest:
+            yield rest
+    finally:
+        server.shutdown()
+        thread.join(timeout=10)
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("answers", "components", "unhealthy"),
+    [
+        ({HEALTH: ALL_HEALTHY, EXECUTION: HEALTHY}, COMPONENTS, []),
+        ({HEALTH: ALL_HEALTHY}, COMPONENTS, ["api-server"]),
+        ({HEALTH: ALL_HEALTHY}, ("api-server",), []),
+        ({HEALTH: ALL_HEALTHY | {"triggerer": {}}, EXECUTION: HEALTHY}, COMPONENTS, ["triggerer"]),
+        ({}, COMPONENTS, ["api-server"]),
+    ],
+    ids=["all", "tasks-are-not-answered-yet", "no-tasks", "no-triggerer-yet", "nothing-answers-yet"],
+)
+def test_airflow_is_up_when_each_part_is_and_tasks_are_answered(
+    answers: dict[str, object], components: tuple[str, ...], unhealthy: list[str]
+) -> None:
+    with api_server(answers) as rest:
+        assert _unhealthy(rest, components) == unhealthy
