@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -16,6 +17,9 @@ MOST_ITEMS = 100_000
 
 #: What a connector is asked for by: it may have any name.
 ConnectorName = Annotated[str, Query(max_length=4_000)]
+
+#: Names of moments and durations.
+_TIMES = re.compile(r"(.*_)?(at|ms|seconds)")
 
 #: An item of a list, as JSON.
 Item = Mapping[str, Any]
@@ -90,7 +94,7 @@ class Table:
         for total, item in enumerate(items, 1):
             if total <= MOST_ITEMS:
                 kept.append(_redacted(item, known))
-        return cls(kept, ["\n".join(_leaves(item)).lower() for item in kept], total)
+        return cls(kept, ["\n".join(_leaves(_searched(item))).lower() for item in kept], total)
 
     def page(self, paging: Paging, keep: Callable[[Item], bool] | None = None) -> dict[str, Any]:
         """One page of those items that have the words, as JSON.
@@ -124,6 +128,13 @@ def keep_where(**wanted: str) -> Callable[[Item], bool]:
 def to_json(document: Any) -> bytes:
     """The document as it is sent."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"), default=str).encode()
+
+
+def _searched(item: Item) -> Item:
+    """Without its moments and durations: the page does not show them as numbers, which hold any short one by chance."""
+    return {
+        name: value for name, value in item.items() if not (isinstance(value, int | float) and _TIMES.fullmatch(name))
+    }
 
 
 def _leaves(value: Any) -> Iterator[str]:

@@ -147,7 +147,7 @@ def _write_intervals(lab: Lab, folder: Path) -> None:
 def _leave_offsets(lab: Lab) -> None:
     """Offsets of a connector that does not exist, with a password in the address that each was read from."""
     wanted = tuple(
-        Wanted({"url": f"mongodb://ada:{CANARY}@db/planes", "shard": number}, {"position": number})
+        Wanted({"url": f"mongodb://ada:{CANARY}@db/planes", "shard": f"s{number}"}, {"position": number})
         for number in range(LEFTOVERS)
     )
     files = read_worker_files(lab.cluster())
@@ -243,7 +243,7 @@ def test_offsets_are_what_the_command_prints_paged_searched_and_without_secrets(
 
     page.locator("body").press("/")
     expect(page.get_by_role("searchbox")).to_be_focused()
-    page.keyboard.type(f"{GONE} 59")
+    page.keyboard.type(f"{GONE} s59")
     expect(page.locator(".range")).to_contain_text("1–1 of 1 found")
     page.keyboard.type(" nothing-of-this")
     expect(page.locator(".empty")).to_contain_text("No offset matches")

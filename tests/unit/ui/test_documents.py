@@ -59,6 +59,12 @@ def test_every_word_of_a_search_has_to_be_there() -> None:
     assert table.page(Paging("orders-3"), keep_where(task="13", state=""))["items"] == [ITEMS[13]]
 
 
+def test_moments_and_durations_are_not_searched_for_they_are_not_shown_as_numbers() -> None:
+    item = {"connector": "orders", "timestamp_ms": 1_764_159_000_000, "at": 1_764_159_000.5, "took_seconds": 59.0}
+    table = Table.of([item, {**item, "position": 59}, {**item, "offset": {"ts_ms": 159}}])
+    assert table.page(Paging("orders 59"))["found"] == 2  # what a connector wrote is shown as it is
+
+
 def test_of_a_list_without_end_a_part_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_eos_provider.ui.documents.MOST_ITEMS", 10)
     page = Table.of(iter(ITEMS)).page(Paging())
