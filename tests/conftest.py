@@ -36,6 +36,7 @@ from tests.forked import FORKS
 from tests.machines import need_machines
 from tests.needs import mark, require_needs
 from tests.spark_session import spark_session
+from tests.variants import leave_out, require_reasons
 
 LabFactory = Callable[..., Lab]
 Guard = Callable[[Path], None]
@@ -119,14 +120,16 @@ def seed() -> int:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first, so that no long one is left over for a single process at the end of the run.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without variants, and the longest files first, so that no long one is left over for one process at the end.
 
     Within a file the order stays, or with ``EOS_TESTS_REVERSED`` set is turned round, which shows a test that relies on
     the one before. A file that is not in the table counts as half a minute. A slow test without a need ends the
     collection.
     """
     require_needs(items)
+    require_reasons(config.rootpath, items)
+    leave_out(config, items)
     seconds: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8"))
     root = Path(__file__).parent.parent
 

@@ -23,7 +23,11 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    "mutation", [pytest.param(None, id="as it is"), pytest.param("no question for markers", id="no question")]
+    "mutation",
+    [
+        pytest.param(None, id="as it is"),
+        pytest.param("no question for markers", id="no question", marks=pytest.mark.variant("a mutant, seen failing")),
+    ],
 )
 def test_a_marker_that_the_brokers_left_out_is_seen(
     story: Any, second_broker: SecondBroker, mutation: str | None

@@ -86,7 +86,7 @@ def _wait_for_markers(story: Any) -> None:
             time.sleep(0.02)
 
 
-@pytest.mark.parametrize("step", ["flush#2", "commit#2"])
+@pytest.mark.parametrize("step", ["flush#2", pytest.param("commit#2", marks=pytest.mark.variant("one more moment"))])
 def test_a_slice_is_written_once_though_the_broker_died_under_it(
     story: Any, broker: Broker, kill_broker: Any, step: str
 ) -> None:
@@ -104,7 +104,9 @@ def test_a_slice_is_written_once_though_the_broker_died_under_it(
     story.require_exactly_once()
 
 
-@pytest.mark.parametrize("step", ["commit generation", "commit complete"])
+@pytest.mark.parametrize(
+    "step", ["commit generation", pytest.param("commit complete", marks=pytest.mark.variant("one more moment"))]
+)
 def test_a_run_is_complete_once_though_the_broker_died_under_its_driver(
     story: Any, broker: Broker, kill_broker: Any, step: str
 ) -> None:

@@ -179,7 +179,7 @@ def rolls(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rolls]
         # The helper of the restart ends what it has begun, so each worker can be killed at once in the act.
         ("begun", "stopped", "gate polled", "passed", "cut off", "ended"),
         ("announced", "spawned", "started", "passed"),  # the last one with every worker through
-        ("file written", "restarted"),
+        pytest.param(("file written", "restarted"), marks=pytest.mark.variant("two more of these moments")),
     ],
     ids=lambda moments: ", ".join(moments),
 )
@@ -235,6 +235,7 @@ def test_rolls_that_were_suspended_past_their_leases_touch_nothing_more(rolls: R
     assert rolls.missing() == set()
 
 
+@pytest.mark.variant("the same by threads in tests/faults/test_two_controllers.py")
 def test_who_takes_over_by_force_waits_for_the_act_that_is_under_way(rolls: Rolls) -> None:
     _, plan = rolls.plan()
     with Controller(rolls.lab.cluster()) as other:
@@ -261,7 +262,7 @@ def test_who_takes_over_by_force_waits_for_the_act_that_is_under_way(rolls: Roll
     rolls.end_of(first, FENCED)
 
 
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.variant("the same once more"))])
 def test_of_two_rolls_that_begin_at_once_one_is_carried_out(rolls: Rolls, number: int) -> None:
     target, plan = rolls.plan()
     before = rolls.starts()

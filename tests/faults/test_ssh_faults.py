@@ -287,6 +287,7 @@ def test_what_reads_workers_files_works_for_files_of_other_machines(far: Far, la
         assert expected in done.stdout
 
 
+@pytest.mark.variant("one host at a time in tests/unit/rollout/hosts/machine")
 def test_connections_are_cut_at_every_step_and_each_worker_is_restarted_once(far: Far) -> None:
     rolling = Rolling(far)
     cuts = rolling.sabotage
@@ -346,6 +347,7 @@ def test_each_worker_meets_another_fault_of_its_machine_and_the_roll_goes_on_aft
     far.require_nothing_missing()
 
 
+@pytest.mark.variant("a killed roll of processes in tests/faults/test_roll_steps.py")
 def test_eos_apply_is_killed_and_units_restart_by_themselves(far: Far, seed: int, tmp_path: Path) -> None:
     rolling = Rolling(far)
     with subprocess.Popen(
@@ -464,6 +466,7 @@ def shared_cluster(lab: Lab) -> ConnectCluster:
     return cluster
 
 
+@pytest.mark.variant("a shared file in tests/integration/test_systemd_host.py")
 def test_units_of_a_template_share_a_file_and_one_that_hits_its_start_limit_is_put_back(far: Far, lab: Lab) -> None:
     cluster, machine = shared_cluster(lab), lab.machines[0]
     units = {worker.worker_id: unit_of(worker) for worker in cluster.workers}

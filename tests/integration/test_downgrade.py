@@ -299,7 +299,15 @@ def end(producers: list[Producer]) -> None:
 # the way back
 
 
-@pytest.mark.parametrize("way", [(Mode.PREPARING, Mode.DISABLED), (Mode.DISABLED,)], ids=["two-steps", "straight"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(
+            (Mode.PREPARING, Mode.DISABLED), id="two-steps", marks=pytest.mark.variant("the straight way below")
+        ),
+        pytest.param((Mode.DISABLED,), id="straight"),
+    ],
+)
 def test_a_roll_back_loses_nothing_under_load_although_the_offsets_end_in_an_abort(
     lab: Lab, eos_of: EosOf, load_on: Callable[[Lab, str], Any], tmp_path: Path, way: tuple[Mode, ...]
 ) -> None:

@@ -164,7 +164,13 @@ def restart(lab: Lab, index: int) -> None:
     lab.start_worker(index)
 
 
-@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize(
+    "kill",
+    [
+        pytest.param(False, id="stopped", marks=pytest.mark.variant("the killed one below")),
+        pytest.param(True, id="killed"),
+    ],
+)
 def test_a_worker_that_is_gone_is_noticed(lab: Lab, eos: Any, watch: Watch, kill: bool) -> None:
     worker_id = lab.cluster().workers[1].worker_id
     since = time.monotonic()

@@ -71,7 +71,7 @@ def begin_and_die(spark: SparkSession, folder: Path, pipeline: Pipeline, **optio
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tasks", [1, 2, None])
+@pytest.mark.parametrize("tasks", [1, pytest.param(2, marks=pytest.mark.variant("one more number")), None])
 def test_files_are_written_once_by_any_number_of_tasks(
     spark: SparkSession, pipeline: Pipeline, folder: Path, tasks: int | None
 ) -> None:
@@ -124,7 +124,13 @@ def test_a_run_that_was_begun_by_key_is_not_gone_on_with_by_files(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["begin", "flush", "commit", "after commit"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        *(pytest.param(m, marks=pytest.mark.variant("one more moment")) for m in ("begin", "flush", "commit")),
+        "after commit",
+    ],
+)
 def test_a_task_killed_at_its_second_slice_is_taken_up_again(
     spark: SparkSession, pipeline: Pipeline, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:

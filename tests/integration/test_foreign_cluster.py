@@ -267,6 +267,7 @@ def test_a_worker_comes_back_by_itself_when_eos_is_killed_between_stop_and_start
     assert foreign.starts() == [count + 1 for count in before]
 
 
+@pytest.mark.variant("a stopped worker in tests/integration/test_roll.py")
 def test_a_worker_that_a_roll_left_down_is_named_by_the_next_plan_and_started(foreign: Foreign) -> None:
     """The machine went down, or somebody has killed the helper as well."""
     target = foreign.other_mode()

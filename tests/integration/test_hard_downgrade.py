@@ -25,7 +25,7 @@ from airflow_eos_provider.lab.lab import Lab, LabOptions
 from tests.integration.older_worker import BEFORE_KIP_618, replace_by_older
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.variant("an older version of Kafka Connect takes over")]
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 

@@ -274,6 +274,7 @@ def test_a_worker_that_does_not_start_shows_the_end_of_its_log(lab: Lab) -> None
         lab.start_worker(1)
 
 
+@pytest.mark.variant("other files of the suite run labs side by side")
 @pytest.mark.slow
 def test_another_lab_runs_beside_it_and_takes_one_more_worker_that_may_stay_out_of_the_cluster_file(
     home: Path, lab: Lab
@@ -296,7 +297,17 @@ def test_another_lab_runs_beside_it_and_takes_one_more_worker_that_may_stay_out_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["lab.json", "data", "data/postgres", "postgres.pid", "w1.pid"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "lab.json",
+        *(
+            pytest.param(m, marks=pytest.mark.variant("one more moment"))
+            for m in ("data", "data/postgres", "postgres.pid")
+        ),
+        "w1.pid",
+    ],
+)
 def test_what_a_killed_up_left_behind_is_gone_after_down(moment: str, root: Path) -> None:
     folder = root / "default"
     kill_up_when(lambda: (folder / moment).exists(), root)

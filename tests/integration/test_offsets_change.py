@@ -285,6 +285,7 @@ KILLED_AT_REST = (("write", "announced"), ("write", "carried-out"))
 KILLED_UNTIL_THE_START = (*KILLED_AT_REST, ("start", "announced"))
 
 
+@pytest.mark.variant("a reset is killed at each step in this file")
 def test_an_alteration_and_a_restore_that_are_killed_at_each_step_write_once(
     cluster: Cluster, eos: Any, tmp_path: Path
 ) -> None:
@@ -311,6 +312,7 @@ def test_an_alteration_and_a_restore_that_are_killed_at_each_step_write_once(
     assert cluster.values(name).count(END) == before + 1
 
 
+@pytest.mark.variant("a reset is killed at each step in this file")
 def test_a_copy_and_a_prune_that_are_killed_at_each_step_write_once(cluster: Cluster, eos: Any) -> None:
     cluster.source("killed-from")
     go_on_after_kills(cluster, eos, KILLED_AT_REST, "copy", "killed-from", "killed-to")

@@ -216,7 +216,9 @@ def test_a_connector_that_is_started_while_it_stops_is_left_alone_at_once(
     add_fourth_line(cluster, "revived", **dict.fromkeys((*LINES, "four"), 1))
 
 
-@pytest.mark.parametrize("version", ["", "3.7"])
+@pytest.mark.parametrize(
+    "version", ["", pytest.param("3.7", marks=pytest.mark.variant("an older version of Kafka Connect"))]
+)
 def test_a_migration_leaves_what_others_configure_at_that_moment(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
@@ -327,6 +329,7 @@ def test_a_topic_that_gets_more_partitions_in_the_midst_takes_no_offset_and_a_ne
     until(lambda: cluster.read("raised") == wanted, "each line a second time", seconds=SECONDS)
 
 
+@pytest.mark.variant("a migration under such races in tests/integration/test_offsets_change.py")
 def test_a_reset_goes_on_while_a_worker_leaves_and_another_joins(cluster: Cluster) -> None:
     cluster.source("moved")
     with suspended(cluster.lab, "stop,write", "offsets", "reset", "moved", "--yes") as change:

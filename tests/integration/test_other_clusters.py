@@ -186,10 +186,12 @@ def rolls_up_to_enabled(lab: Lab, load_on: LoadOn, protocol: str, on_the_wire: s
             rest.delete(connector)
 
 
+@pytest.mark.variant("another rebalance protocol; the default one in tests/integration/test_roll.py")
 def test_a_group_of_the_eager_protocol_rolls_up_to_enabled(eager: Lab, load_on: LoadOn) -> None:
     rolls_up_to_enabled(eager, load_on, "eager", "default", Moment("gate passed", lambda: None))
 
 
+@pytest.mark.variant("another rebalance protocol; the default one in tests/integration/test_roll.py")
 def test_a_group_of_the_compatible_protocol_rolls_up_although_a_broker_is_killed_in_the_midst_of_it(
     three_brokers: Lab, load_on: LoadOn
 ) -> None:
@@ -266,6 +268,7 @@ def test_a_lone_worker_is_rolled_only_if_downtime_is_allowed(lone: Lone, load_on
         rest.delete("alone")
 
 
+@pytest.mark.variant("an unknown member joins in tests/integration/test_rollout_verbs.py")
 def test_a_worker_that_joins_in_mid_roll_stops_it_until_it_is_gone(lone: Lone) -> None:
     lab, target = lone.lab, lone.target
     plan = lone.controller().plan(target)

@@ -245,6 +245,7 @@ def test_where_its_clients_are_not_known_or_in_several_clusters_nothing_is_chang
             here.rest.delete(name)
 
 
+@pytest.mark.variant("all verbs work there in this file")
 def test_an_own_topic_there_is_checked_created_and_mended_there(both: Both) -> None:
     here, eos, topics = both.here, both.eos, Topics(both.kafka)
     topic = "planned-offsets"

@@ -179,6 +179,7 @@ def test_an_unknown_member_that_joins_in_mid_roll_pauses_it(lab: Lab, eos: Any) 
     assert modes(lab) == {Mode.PREPARING}
 
 
+@pytest.mark.variant("the gate in tests/unit/rollout/gate")
 def test_a_worker_that_ends_in_anothers_gate_is_named_at_once_and_waited_for(lab: Lab, eos: Any) -> None:
     """And the roll, once it is done, can be applied again as long as it holds: its caller may have been killed."""
     target = Mode.DISABLED if modes(lab) == {Mode.PREPARING} else Mode.PREPARING

@@ -48,7 +48,7 @@ def master(tmp_path_factory: pytest.TempPathFactory, nothing_is_left_running: No
         yield url
 
 
-@pytest.mark.parametrize("barrier", [True, False])
+@pytest.mark.parametrize("barrier", [True, pytest.param(False, marks=pytest.mark.variant("without a barrier"))])
 def test_speculation(lab: Lab, master: str, tmp_path: Path, barrier: bool) -> None:
     """With the barrier there is no copy; without it there is one, and the records are there once all the same."""
     topic = f"daily-{uuid.uuid4().hex[:8]}"
@@ -87,7 +87,10 @@ def test_speculation(lab: Lab, master: str, tmp_path: Path, barrier: bool) -> No
     assert compare(expected_from_values(lines, "the source"), drain(settings, topic)).exactly_once
 
 
-@pytest.mark.parametrize("changes", [True, False])
+@pytest.mark.parametrize(
+    "changes",
+    [pytest.param(True, marks=pytest.mark.variant("changed rows in tests/integration/test_spark_write.py")), False],
+)
 def test_an_executor_lost_after_a_commit(lab: Lab, master: str, tmp_path: Path, changes: bool) -> None:
     """Its part of the shuffle is evaluated again, and the task that had committed a slice goes on with those rows.
 
@@ -174,6 +177,7 @@ def test_the_doctor_sees_each_executor_once(lab: Lab, master: str) -> None:
     assert {look["brokers"] for look in document["executors"]} == {"1"}
 
 
+@pytest.mark.variant("a whole write on such executors below")
 def test_a_bare_executor_is_told_what_it_lacks(lab: Lab, master: str, tmp_path: Path) -> None:
     """Its Python has the standard library alone; neither the doctor nor a write shows a traceback."""
     venv.create(tmp_path / "bare", symlinks=True)

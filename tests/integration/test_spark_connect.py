@@ -134,6 +134,7 @@ def test_a_dataframe_arrives_exactly_once_and_a_second_run_is_a_no_op(
     target.require_exactly_once(jobs.numbered_values(DAY))
 
 
+@pytest.mark.variant("through a shared server; by a session of its own in tests/integration/test_spark_write.py")
 def test_rows_that_python_makes_are_evaluated_once_more_before_the_run_is_complete(
     remote: Any, target: Target, tmp_path: Path
 ) -> None:
@@ -146,12 +147,14 @@ def test_rows_that_python_makes_are_evaluated_once_more_before_the_run_is_comple
     target.require_exactly_once(jobs.numbered_values(DAY, 100))
 
 
+@pytest.mark.variant("through a shared server; by a session of its own in tests/integration/test_spark_write.py")
 def test_an_interval_without_rows_completes_empty(remote: Any, target: Target, tmp_path: Path) -> None:
     """As many slices as the server has cores, since nobody says how many."""
     done = write_interval(parquet(remote, tmp_path, DAY, 0), target.pipeline, DAY)
     assert (done.records, done.slices) == (0, 2)
 
 
+@pytest.mark.variant("through a shared server; by a session of its own in tests/integration/test_spark_write.py")
 def test_a_retry_compares_its_rows_with_what_is_committed(remote: Any, target: Target, tmp_path: Path) -> None:
     frame = parquet(remote, tmp_path, DAY, 300)
 
@@ -254,6 +257,7 @@ def test_rows_that_stay_are_accepted_and_it_is_known_whether_that_is_certain(
 # Files
 
 
+@pytest.mark.variant("through a shared server; by a session of its own in tests/integration/test_spark_write.py")
 def test_files_are_slices_and_a_changed_one_is_named(remote: Any, target: Target, tmp_path: Path) -> None:
     """Also names that a path's pattern, or a URI, would take for something else."""
     folder = tmp_path / "2013-01-01"
@@ -276,6 +280,7 @@ def test_files_are_slices_and_a_changed_one_is_named(remote: Any, target: Target
 # What dies
 
 
+@pytest.mark.variant("through a shared server; by a session of its own in tests/integration/test_spark_write.py")
 def test_a_client_killed_within_the_stage_is_followed_by_one_that_writes_the_rest(
     remote: Any, target: Target, tmp_path: Path, start_client: Callable[..., Client]
 ) -> None:

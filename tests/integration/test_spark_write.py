@@ -376,6 +376,7 @@ def test_the_rows_that_were_compared_are_those_that_are_written(
     target.require_exactly_once(f"line {n}".encode() for n in range(100))
 
 
+@pytest.mark.variant("the same comparison by write() in this file")
 def test_the_data_source_compares_too(spark: SparkSession, target: Target) -> None:
     register(spark, target.pipeline)
     frame = jobs.numbered(spark, DAY, 100)

@@ -249,6 +249,7 @@ def begun(lab: Lab, airflow: AirflowLab, rest: AirflowRest) -> Iterator[Callable
         yield begin
 
 
+@pytest.mark.variant("one component of Airflow killed; the test below kills all of them")
 def test_a_killed_triggerer_and_a_killed_scheduler_cost_the_roll_nothing(begun: Callable[[Mode], Upgrade]) -> None:
     upgrade = begun(Mode.DISABLED)
     before = upgrade.starts()

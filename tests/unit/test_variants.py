@@ -1,0 +1,77 @@
+"""Variants are left out of a run of all, run where they are named, and say which test stays."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+FILE = """
+import pytest
+
+@pytest.mark.variant("the first one below")
+def test_variant(): pass
+
+def test_first(): pass
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder whose tests follow the rule, without what the tests of this repository start."""
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\n"
+        "from tests.variants import leave_out, require_reasons\n"
+        "def pytest_configure(config):\n"
+        "    config.addinivalue_line('markers', 'variant(of): as in pyproject.toml')\n"
+        "def pytest_collection_modifyitems(config, items):\n"
+        "    require_reasons(config.rootpath, items)\n"
+        "    leave_out(config, items)\n"
+    )
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "test_it.py").write_text(FILE)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    return tmp_path
+
+
+def run(project: Path, *arguments: str, code: int = 0, **variables: str) -> str:
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *arguments]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **variables}
+    done = subprocess.run(
+        command, cwd=project, env=environment, text=True, capture_output=True, timeout=240, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_run_of_all_leaves_variants_out_and_says_how_many(project: Path) -> None:
+    output = run(project)
+    assert "test_first PASSED" in output
+    assert "test_variant" not in output
+    assert "1 passed, 1 deselected" in output
+
+
+@pytest.mark.parametrize("argument", ["inner/test_it.py", "inner/test_it.py::test_variant"])
+def test_a_file_that_is_named_runs_whole(project: Path, argument: str) -> None:
+    assert "test_variant PASSED" in run(project, argument)
+
+
+def test_a_folder_that_is_named_is_no_file(project: Path) -> None:
+    assert "1 passed, 1 deselected" in run(project, "inner")
+
+
+def test_they_run_alone_by_the_marker_and_with_the_rest_by_the_variable(project: Path) -> None:
+    assert "1 passed, 1 deselected" in (output := run(project, "-m", "variant"))
+    assert "test_variant PASSED" in output
+    assert "2 passed" in run(project, EOS_VARIANTS="1")
+
+
+@pytest.mark.parametrize("reason", ["", '" "', '"the same in tests/unit/test_gone.py"'])
+def test_a_variant_without_a_test_that_stays_ends_the_collection(project: Path, reason: str) -> None:
+    file = project / "inner" / "test_it.py"
+    file.write_text(FILE.replace('"the first one below"', reason))
+    assert "inner/test_it.py::test_variant" in run(project, code=4)
