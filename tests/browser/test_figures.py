@@ -381,7 +381,10 @@ def test_intervals_are_what_the_command_prints_and_the_arrow_keys_walk_through_t
     expect(rows(page, "Attempts")).to_have_count(1)
 
 
-@pytest.mark.parametrize(("size", "theme"), [("wide", "light"), ("narrow", "dark")])
+@pytest.mark.parametrize(
+    ("size", "theme"),
+    [pytest.param("wide", "light", marks=pytest.mark.variant("wide and light in test_page.py")), ("narrow", "dark")],
+)
 def test_every_view_fits_the_screen_can_be_used_by_everybody_and_keeps_secrets(
     visitors: Visitors, size: str, theme: str
 ) -> None:

@@ -182,7 +182,13 @@ def test_a_hidden_page_asks_nothing_until_it_is_seen_again(visit: Visit) -> None
     page.wait_for_function("window.asked > 0")
 
 
-@pytest.mark.parametrize(("size", "theme"), [("wide", "light"), ("narrow", "dark")])
+@pytest.mark.parametrize(
+    ("size", "theme"),
+    [
+        ("wide", "light"),
+        pytest.param("narrow", "dark", marks=pytest.mark.variant("narrow and dark in test_figures.py")),
+    ],
+)
 def test_every_view_fits_the_screen_can_be_used_by_everybody_and_keeps_secrets(
     visitors: Visitors, size: str, theme: str
 ) -> None:

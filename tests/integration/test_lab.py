@@ -317,6 +317,7 @@ def test_what_a_killed_up_left_behind_is_gone_after_down(moment: str, root: Path
 
 
 @pytest.mark.slow
+@pytest.mark.variant("a killed up in this file")
 def test_after_a_killed_up_two_at_once_make_one_lab_which_goes_on_with_its_data_and_then_leaves_nothing(
     root: Path,
 ) -> None:

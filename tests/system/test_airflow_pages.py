@@ -248,6 +248,7 @@ def test_an_answer_that_airflow_loses_is_read_by_the_next_try(airflow: AirflowLa
     pytest.fail(f"Airflow lost none of {LOSSES_TRIED} answers")
 
 
+@pytest.mark.variant("a rejection at once in this file")
 def test_approvals_given_at_once_all_survive(rest: AirflowRest) -> None:
     together = [rest.trigger(DAG_ID) for _ in range(AT_ONCE)]
     for run_id in together:
