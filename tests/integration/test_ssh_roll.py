@@ -33,7 +33,7 @@ from airflow_eos_provider.lab.machine_worker import MachineWorker
 from airflow_eos_provider.lab.postgres import Postgres
 from tests.secret_search import CommandLines, Found, search_database, search_files, search_topics
 from tests.seen import modes
-from tests.system.components import has_heard_of_the_end
+from tests.system.components import has_heard_of_the_end, tries
 from tests.system.modes import bring_to
 from tests.waiting import API_PAUSE_SECONDS, until
 
@@ -156,7 +156,10 @@ def approve_until_it_ends(airflow: AirflowLab, rest: AirflowRest, run: str) -> l
 
 
 def log_of(rest: AirflowRest, run: str, task: str) -> str:
-    return "\n".join(line.text for line in rest.new_log_lines(LogCursor(DAG_ID, run, task, 1)))
+    """Of all tries of a task."""
+    (last,) = [one.try_number for one in rest.task_instances(DAG_ID, run) if one.task_id == task]
+    cursors = [LogCursor(DAG_ID, run, task, 1 + number) for number in range(last)]
+    return "\n".join(line.text for cursor in cursors for line in rest.new_log_lines(cursor))
 
 
 def key_lines(lab: Lab) -> dict[str, str]:
@@ -175,8 +178,8 @@ def test_the_dag_rolls_three_units_up_to_enabled_by_connections_of_type_ssh_and_
     with CommandLines(found), load_on(lab, "by-dag") as load, airflow.rest() as rest:
         run = rest.trigger(DAG_ID)
         shown = approve_until_it_ends(airflow, rest, run)
+        assert rest.run_state(DAG_ID, run) == "success", tries(rest, DAG_ID, run)
         rolls = {task: log_of(rest, run, task) for task in ("roll_preparing", "roll_enabled")}
-        assert rest.run_state(DAG_ID, run) == "success", rolls
         enabled_at = int(time.time() * 1000)
         assert modes(lab) == {Mode.ENABLED}
         seen = load.compared(since_ms=enabled_at)

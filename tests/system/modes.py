@@ -1,8 +1,14 @@
-"""Brings a lab's workers into a mode by whatever rolls that takes, so that a test needs no other test before it."""
+"""Brings a lab's workers into a mode by whatever rolls that takes, so that a test needs no other test before it.
+
+What a test that failed has left open, nobody would finish, and everything else is refused meanwhile: it is closed.
+"""
 
 from __future__ import annotations
 
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.journal.closing import close, plan_close
+from airflow_eos_provider.journal.journal import read_journal
+from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.settings import RolloutSettings
@@ -11,11 +17,34 @@ from tests import seen
 SETTINGS = RolloutSettings(poll_interval_seconds=0.3, hold_seconds=1.0)
 
 
+def close_what_is_open(lab: Lab) -> None:
+    """Close each roll and each change that is not finished, whoever carries it out."""
+    cluster = lab.cluster()
+    content = read_journal(cluster.kafka, cluster.group_id)
+    is_open = [name for name, record in {**content.rollouts, **content.changes}.items() if record.state.is_open]
+    if not is_open:
+        return
+    with Session(cluster.kafka) as kafka, Controller(cluster, settings=SETTINGS) as controller:
+        for name in is_open:
+            plan = plan_close(kafka, cluster.group_id, name, take_over=True)
+            if plan is not None:
+                close(
+                    kafka,
+                    cluster.group_id,
+                    plan.hash,
+                    name,
+                    journal=controller.journal,
+                    note="its test has ended",
+                    take_over=True,
+                )
+
+
 def bring_to(lab: Lab, mode: Mode) -> None:
     """Have every worker run in a mode; nothing to do if all do.
 
     :raises EosError: a roll did not succeed.
     """
+    close_what_is_open(lab)
     modes = seen.modes(lab)
     if modes == {mode}:
         return

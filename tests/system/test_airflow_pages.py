@@ -30,7 +30,6 @@ from airflow_eos_provider.lab.airflow import (
     wait_for_dag,
 )
 from airflow_eos_provider.lab.airflow_rest import (
-    FINAL_STATES,
     AirflowRest,
     AirflowRestError,
     LogCursor,
@@ -39,7 +38,7 @@ from airflow_eos_provider.lab.airflow_rest import (
 from airflow_eos_provider.lab.postgres import Postgres
 from airflow_eos_provider.processes import ProcessIdentity, identify
 from tests import waiting
-from tests.system.components import all_results_are_in, has_heard_of_the_end, main_process, suspended
+from tests.system.components import all_results_are_in, ended, has_heard_of_the_end, main_process, succeeded, suspended
 
 pytestmark = pytest.mark.slow
 
@@ -160,11 +159,6 @@ def until_it_is_begun(rest: AirflowRest, run_id: str) -> None:
     until(lambda: state_of(rest, run_id, "approve") not in (None, "scheduled"), "the start of the process that asks")
 
 
-def ended(rest: AirflowRest, run_id: str, dag_id: str = DAG_ID) -> str:
-    until(lambda: rest.run_state(dag_id, run_id) in FINAL_STATES, f"the end of {run_id}")
-    return rest.run_state(dag_id, run_id)
-
-
 def tries(rest: AirflowRest, run_id: str) -> int:
     return next(task.try_number for task in rest.task_instances(DAG_ID, run_id) if task.task_id == "approve")
 
@@ -241,7 +235,7 @@ def test_an_answer_that_airflow_loses_is_read_by_the_next_try(airflow: AirflowLa
             answer_at_once(rest, run_id, "Approve")
             until(lambda: all_results_are_in(airflow), "the end of the process that asked")
             assert approve() == "scheduled"
-        assert ended(rest, run_id) == "success"
+        succeeded(rest, DAG_ID, run_id)
         assert rest.xcom(DAG_ID, run_id, "approve")["approved_by"] == "admin"
         if tries(rest, run_id) > 1:
             return
@@ -253,7 +247,8 @@ def test_approvals_given_at_once_all_survive(rest: AirflowRest) -> None:
     together = [rest.trigger(DAG_ID) for _ in range(AT_ONCE)]
     for run_id in together:
         assert "Plan hash" in answer_at_once(rest, run_id, "Approve").body
-    assert [ended(rest, run_id) for run_id in together] == ["success"] * AT_ONCE
+    for run_id in together:
+        succeeded(rest, DAG_ID, run_id)
 
 
 def test_the_test_button_names_everything_that_does_not_answer(airflow: AirflowLab) -> None:
@@ -304,14 +299,14 @@ def test_a_rejection_given_at_once_is_not_lost_and_a_reason_with_markdown_is_dat
     assert "# The plan is safe" in body.splitlines()[-1]
     assert all(line.isprintable() for line in body.splitlines())
     assert "Asked by: `admin`" in body
-    assert ended(rest, run_id) == "failed"
+    assert ended(rest, DAG_ID, run_id) == "failed"
     states = {task.task_id: task.state for task in rest.task_instances(DAG_ID, run_id)}
     assert (states["approve"], states["after"]) == ("failed", "upstream_failed")
 
 
 def test_a_misspelt_key_of_the_conf_fails_the_run_at_its_first_task(rest: AirflowRest) -> None:
     run_id = rest.trigger(DAG_ID, {"resaon": "spring cleaning"})
-    assert ended(rest, run_id) == "failed"
+    assert ended(rest, DAG_ID, run_id) == "failed"
     states = {task.task_id: task.state for task in rest.task_instances(DAG_ID, run_id)}
     assert states == {"plan": "failed", "approve": "upstream_failed", "after": "upstream_failed"}
 
@@ -323,9 +318,9 @@ def test_where_two_persons_are_wanted_the_requester_is_not_the_second(airflow: A
     password = json.loads(airflow.password_file.read_text())["grace"]
     with AirflowRest(airflow.url, "grace", password) as second:
         second.answer(TWO, others, asked(second, TWO, others), "Approve")
-    assert ended(rest, others, TWO) == "success"
+    succeeded(rest, TWO, others)
     assert rest.xcom(TWO, others, "approve")["approved_by"] == "grace"
-    assert ended(rest, own, TWO) == "failed"
+    assert ended(rest, TWO, own) == "failed"
 
 
 def test_the_connection_endpoint_shows_no_secret_that_we_accept_and_we_accept_none_that_it_shows(

@@ -29,7 +29,7 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.postgres import Postgres
 from airflow_eos_provider.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
 from tests.broker_only import describe
-from tests.system.components import copy_with_early_retries
+from tests.system.components import copy_with_early_retries, ended, succeeded, tries, tries_lost
 from tests.waiting import API_PAUSE_SECONDS, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -103,17 +103,6 @@ def rest(airflow: AirflowLab) -> Iterator[AirflowRest]:
         yield rest
 
 
-def ended(rest: AirflowRest, dag_id: str, run_id: str) -> str:
-    """How a run has ended."""
-    until(
-        lambda: rest.run_state(dag_id, run_id) in FINAL_STATES,
-        run_id,
-        seconds=DEADLINE_SECONDS,
-        pause=API_PAUSE_SECONDS,
-    )
-    return rest.run_state(dag_id, run_id)
-
-
 def log_of(rest: AirflowRest, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
     return "\n".join(line.text for line in rest.new_log_lines(LogCursor(dag_id, run_id, task_id, try_number)))
 
@@ -130,6 +119,8 @@ class Backfilled:
     """What a backfill of the first days has left.
 
     :param tries: of the task of each run.
+    :param lost: how many of these Airflow has given up, since the task's process had ended.
+    :param log: of each run that has not succeeded at its first try.
     :param drained: the topic right after it.
     :param extras_run: of the DAG whose sensor waited, deferred, for the first day before any was begun.
     """
@@ -138,6 +129,8 @@ class Backfilled:
     killed: list[str]
     summaries: dict[str, dict[str, Any]]
     tries: list[int]
+    lost: list[int]
+    log: str
     drained: Drained
     extras_run: str
 
@@ -151,16 +144,21 @@ def backfilled(lab: Lab, airflow: AirflowLab) -> Backfilled:
         rest.unpause(DOWNSTREAM_ID)
         rest.unpause(DAG_ID)
         rest.backfill(DAG_ID, FIRST_DAY, FIRST_DAY + (DAYS - 1) * DAY, max_active_runs=2, backwards=True)
-        deadline = time.monotonic() + 900
-        while not (states := rest.run_states(DAG_ID)) or any(state not in FINAL_STATES for state in states.values()):
-            assert time.monotonic() < deadline, states
-            time.sleep(1.0)
+
+        def all_have_ended() -> bool:
+            states = rest.run_states(DAG_ID).values()
+            return bool(states) and FINAL_STATES.issuperset(states)
+
+        until(all_have_ended, "the end of each day", seconds=DEADLINE_SECONDS, pause=API_PAUSE_SECONDS)
+        states = rest.run_states(DAG_ID)
         summaries = [rest.xcom(DAG_ID, run_id, "write") for run_id, state in states.items() if state == "success"]
         return Backfilled(
             states=states,
             killed=[entry["what"] for entry in killer.killed],
             summaries={summary["interval"]: summary for summary in summaries},
             tries=[rest.task_instances(DAG_ID, run_id)[0].try_number for run_id in states],
+            lost=[tries_lost(airflow, run_id, "write") for run_id in states],
+            log="\n".join(tries(rest, DAG_ID, run_id) for run_id in states),
             drained=drain(lab.cluster().kafka, "flights.daily"),
             extras_run=extras_run,
         )
@@ -185,10 +183,11 @@ def run_whose_sensor_has_deferred(rest: AirflowRest) -> str:
 
 
 def test_a_backfill_backwards_with_kills_on_the_way_writes_every_day_exactly_once(backfilled: Backfilled) -> None:
-    assert list(backfilled.states.values()) == ["success"] * DAYS
+    assert list(backfilled.states.values()) == ["success"] * DAYS, backfilled.log
     assert backfilled.killed == ["task"]
-    # It costs one try; the killed task's driver lives on meanwhile.
-    assert sum(backfilled.tries) == DAYS + 1
+    # It costs one try; the killed task's driver lives on meanwhile. No other try is begun but by Airflow itself.
+    assert sum(backfilled.lost) > 0, backfilled.log
+    assert backfilled.tries == [1 + lost for lost in backfilled.lost], backfilled.log
 
     comparison, days = compare_days(backfilled.drained, DAYS, backfilled.summaries)
     assert comparison.exactly_once, comparison.examples
@@ -258,7 +257,7 @@ def test_clearing_a_finished_day_is_a_quick_no_op(backfilled: Backfilled, rest: 
     before = rest.xcom(DAG_ID, run_id, "write")
     attempts = rest.task_instances(DAG_ID, run_id)[0].try_number
     rest.clear(DAG_ID, run_id)
-    assert ended(rest, DAG_ID, run_id) == "success"
+    succeeded(rest, DAG_ID, run_id)
     after = rest.xcom(DAG_ID, run_id, "write")
     attempt = rest.task_instances(DAG_ID, run_id)[0].try_number
     assert attempt > attempts
@@ -295,7 +294,7 @@ def test_the_deferred_sensor_waits_for_a_day_and_the_decorator_writes_it(
     backfilled: Backfilled, lab: Lab, rest: AirflowRest
 ) -> None:
     run_id = backfilled.extras_run
-    assert ended(rest, EXTRAS_ID, run_id) == "success"
+    succeeded(rest, EXTRAS_ID, run_id)
     summary = rest.xcom(EXTRAS_ID, run_id, "decorated")
     assert summary["records"] > 0
     pipeline = Pipeline(name="flights.decorated", group_id="eos-intervals", kafka=lab.cluster().kafka)
