@@ -26,7 +26,7 @@ def pipelines_on_record(kafka: KafkaSettings, group_id: str) -> list[IntervalFac
     there, control = topics(kafka), ControlState()
     topic = f"{group_id}-configs"
     if topic in there:
-        control.apply(TopicReader(kafka, topic).read_stable())
+        TopicReader(kafka, topic).read_stable(control.apply)
     ledgers = {name: f"{group_id}-{name}-offsets" for name in pipelines_among(there, group_id)}
     ledgers |= {name: pins.ledger.name for name, pins in control.pipelines.items() if pins is not None}
     return [_facts(kafka, group_id, name, ledger, control, there) for name, ledger in sorted(ledgers.items())]
@@ -48,5 +48,5 @@ def _facts(
 def _of_ledger(kafka: KafkaSettings, name: str, ledger: str) -> list[Pins | None]:
     """The topics of each complete run; None for one that pins none."""
     state = LedgerState(name)
-    state.apply(TopicReader(kafka, ledger).read_stable())
+    TopicReader(kafka, ledger).read_stable(state.apply)
     return [record.pins for record in state.complete_runs()]

@@ -136,7 +136,10 @@ def read_past(pipeline: Pipeline) -> PipelinePast:
     there = topics(pipeline.kafka)
 
     def records(topic: str) -> tuple[LogRecord, ...]:
-        return TopicReader(pipeline.kafka, topic).read_stable() if topic in there else ()
+        found: list[LogRecord] = []
+        if topic in there:
+            TopicReader(pipeline.kafka, topic).read_stable(found.extend)
+        return tuple(found)
 
     control = records(pipeline.control_topic)  # first: a run that completes meanwhile is seen in both
     return PipelinePast(pipeline.name, control, records(pipeline.ledger_topic), pipeline.control_topic)

@@ -175,7 +175,7 @@ def ledger(pipeline: Pipeline, *, wait: bool = False) -> LedgerState:
     state = LedgerState(pipeline.name)
     if pipeline.ledger_topic in topics(pipeline.kafka):
         reader = TopicReader(pipeline.kafka, pipeline.ledger_topic)
-        state.apply(reader.read() if wait else reader.read_stable())
+        (reader.read if wait else reader.read_stable)(state.apply)
     return state
 
 
@@ -183,7 +183,7 @@ def control(pipeline: Pipeline) -> ControlState:
     """The group's control topic, as far as is stable; empty if there is none yet."""
     state = ControlState(pipeline.control_topic)
     if pipeline.control_topic in topics(pipeline.kafka):
-        state.apply(TopicReader(pipeline.kafka, pipeline.control_topic).read_stable())
+        TopicReader(pipeline.kafka, pipeline.control_topic).read_stable(state.apply)
     return state
 
 

@@ -39,7 +39,8 @@ _LOOK_SECONDS = 0.2
 _WAKE_SECONDS = 1.0
 
 #: How long the broker holds a fetch that has nothing to return, milliseconds. An end that is only a marker is seen by
-#: such an empty fetch, so this is the price of each read; librdkafka's default is half a second.
+#: such an empty fetch, and the next read's first question waits behind it, so this is the price of each read;
+#: librdkafka's default is half a second.
 _FETCH_WAIT_MS = 10
 
 #: For how long librdkafka stops fetching once enough records wait for us, milliseconds. Its default, a second, is what
@@ -115,6 +116,8 @@ def scan_to_end(
     timeout_seconds: float = 30.0,
     stall_only: bool = False,
     headers: bool = False,
+    fetch_wait_ms: int = _FETCH_WAIT_MS,
+    on_topic: Callable[[str | None], None] = lambda topic_id: None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[int, int]:
     """Hand a topic's records over without holding them.
@@ -126,6 +129,10 @@ def scan_to_end(
     :param timeout_seconds: limit of the whole read; it begins anew when new ends are asked for.
     :param stall_only: the limit is of a stall: of the time in which no position moves, however long the whole takes.
     :param headers: read the records' headers, too, which cost as much as all the rest.
+    :param fetch_wait_ms: how long the broker holds a fetch that has nothing to return, milliseconds. The shorter, the
+        sooner an end is seen that is only a marker, and the more a reader costs that waits for a transaction's end:
+        at 1 ms a third of a broker's core, at 10 ms a tenth.
+    :param on_topic: called with the topic's id, None if it could not be asked for, before the first record.
     :param progress: called with offsets passed and offsets in all (markers and compacted ones counted in).
     :returns: end offset by partition.
     :raises UnknownTopicError: there is no such topic.
@@ -135,8 +142,8 @@ def scan_to_end(
     :raises ReplacedTopicError: it ends before the read's start, or has another id, and so is not the one it was.
     :raises EosError: the topic went away.
     """
-    options = _ReadOptions(isolation, timeout_seconds, stall_only, headers)
-    return dict(_scan(kafka, topic, reach, on_records, options, progress).ends)
+    options = _ReadOptions(isolation, timeout_seconds, stall_only, headers, fetch_wait_ms)
+    return dict(_scan(kafka, topic, reach, on_records, options, progress, on_topic).ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +154,7 @@ class _ReadOptions:
     timeout_seconds: float
     stall_only: bool = False
     headers: bool = False
+    fetch_wait_ms: int = _FETCH_WAIT_MS
 
     def __post_init__(self) -> None:
         if self.isolation not in ("read_committed", "read_uncommitted"):
@@ -160,17 +168,39 @@ def _scan(
     on_records: Callable[[Sequence[LogRecord]], None],
     options: _ReadOptions,
     progress: Callable[[int, int], None] | None,
+    on_topic: Callable[[str | None], None] = lambda topic_id: None,
 ) -> _Scan:
     clock = Elapsed()
     with session_of(kafka) as session, contextlib.ExitStack() as lent:
         ends = Ends(lent.enter_context(session.admin()), topic, reach, min(options.timeout_seconds, CONNECT_SECONDS))
         scan = _Scan(session, lent, topic, ends.beginnings(), options)
         scan.topic_id = ends.topic_id
+        on_topic(ends.topic_id)
         while True:
             scan.run(ends.now(), on_records, progress)
             if reach.compaction_lag_seconds is None or clock.seconds() <= reach.compaction_lag_seconds:
                 return scan
             clock = Elapsed()  # before the ends are asked for: what comes after them is younger than the clock
+
+
+def open_consumer(session: Session, *, fetch_wait_ms: int = _FETCH_WAIT_MS) -> None:
+    """Have a session's next read of committed records find its client connected; it connects in the background.
+
+    :param fetch_wait_ms: as that read has it.
+    """
+    with _lent_consumer(session, _ReadOptions("read_committed", 0, fetch_wait_ms=fetch_wait_ms)):
+        pass
+
+
+def _lent_consumer(session: Session, options: _ReadOptions) -> contextlib.AbstractContextManager[AssignedConsumer]:
+    return session.consumer(
+        isolation_level=options.isolation,
+        auto_offset_reset="earliest",
+        enable_partition_eof=True,
+        allow_auto_create_topics=False,
+        fetch_wait_max_ms=options.fetch_wait_ms,
+        fetch_queue_backoff_ms=_FETCH_BACKOFF_MS,
+    )
 
 
 class Elapsed:
@@ -209,16 +239,7 @@ class _Scan:
     @cached_property
     def _consumer(self) -> AssignedConsumer:
         # Not before there is something to read, for it costs time.
-        return self._lent.enter_context(
-            self._session.consumer(
-                isolation_level=self.options.isolation,
-                auto_offset_reset="earliest",
-                enable_partition_eof=True,
-                allow_auto_create_topics=False,
-                fetch_wait_max_ms=_FETCH_WAIT_MS,
-                fetch_queue_backoff_ms=_FETCH_BACKOFF_MS,
-            )
-        )
+        return self._lent.enter_context(_lent_consumer(self._session, self.options))
 
     @property
     def consumer(self) -> Consumer:

@@ -110,8 +110,8 @@ _COORDINATOR = (
         "first-read-to-the-end",
         "the first look at the ledger does not wait for a dead task",
         "interval/protocol/coordinator.py",
-        "self._ledger_topic.read_stable()",
-        "self._ledger_topic.read()",
+        "self._ledger_topic.read_stable(",
+        "self._ledger_topic.read(",
         f"{_STORIES}::test_v2_the_first_look_at_the_ledger_does_not_wait_for_a_dead_task[as it is]",
     ),
     _mutant(
@@ -366,8 +366,8 @@ _TASK = (
         "read-to-the-stable-end",
         "a read goes to the uncommitted end",
         "interval/protocol/topic_reader.py",
-        "return self._read(stable_only=False, timeout_seconds=limit)",
-        "return self._read(stable_only=True, timeout_seconds=limit)",
+        "return self._read(take, stable_only=False, ",
+        "return self._read(take, stable_only=True, ",
         f"{_STORIES}::test_a_read_goes_to_the_uncommitted_end[as it is]",
     ),
 )

@@ -70,7 +70,7 @@ class OnlyNewerGenerationStops(Task):
     def _require_own_generation(self, step: str) -> None:
         self._step(step)
         state = ControlState()
-        state.apply(self._reader(self._pipeline.control_topic).read())
+        TopicReader(self._session, self._pipeline.control_topic).read(state.apply)
         generation = state.run(self._stage.run).generation
         if generation is not None and generation != self._stage.generation:
             raise self._outdated("has a newer generation")
@@ -183,9 +183,9 @@ def _write_own_plan() -> None:
 def _plan_without_turns() -> None:
     class Anywhen(admission.Planner):
         def __init__(self, pipeline: Pipeline, *rest: Any, **named: Any) -> None:
-            super().__init__(pipeline, *rest, **named)
             unlike = f"{pipeline.group_id}-{uuid.uuid4().hex}"
-            self._pipeline = Pipeline.from_dict({**pipeline.to_dict(), "group_id": unlike})  # the topics stay
+            pipeline = Pipeline.from_dict({**pipeline.to_dict(), "group_id": unlike})  # the topics stay
+            super().__init__(pipeline, *rest, **named)
 
     coordinator_module.Planner = Anywhen  # type: ignore[misc]
 

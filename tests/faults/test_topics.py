@@ -37,7 +37,7 @@ from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.producer import TransactionalProducer
-from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.read import LogRecord, read_to_end
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.lab.broker import Broker
@@ -358,6 +358,7 @@ def test_a_plan_whose_commit_is_answered_by_an_unknown_error_is_admitted_all_the
 
 def test_a_late_answer_of_the_brokers_is_waited_for(make_pipeline: Any, broker: Broker) -> None:
     pipeline, process, lines = make_pipeline(), from_pid_file(broker.pid_file), list[str]()
+    records = list[LogRecord]()
     assert process is not None
 
     def report(line: str) -> None:
@@ -366,11 +367,11 @@ def test_a_late_answer_of_the_brokers_is_waited_for(make_pipeline: Any, broker: 
 
     os.kill(process.pid, signal.SIGSTOP)
     try:
-        read = TopicReader(pipeline.kafka, pipeline.topic, report=report).read()
+        TopicReader(pipeline.kafka, pipeline.topic, report=report).read(records.extend)
     finally:
         os.kill(process.pid, signal.SIGCONT)
 
-    assert read == ()
+    assert records == []
     assert "have not answered" in lines[0]
 
 

@@ -41,7 +41,7 @@ from airflow_eos_provider.journal.change import abandon, change_journal, group_c
 from airflow_eos_provider.journal.journal import Journal, RolloutState
 from airflow_eos_provider.journal.records import ChangeRecord
 from airflow_eos_provider.journal.topic import journal_topic
-from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.read import scan_to_end
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.lab.lab import Lab
@@ -203,14 +203,14 @@ def test_a_complete_behind_an_open_transaction_is_waited_for_if_asked_to(
     write(pipeline, run, on_step=open_transaction)
     assert completion(pipeline, run) is None
     stable = topic_reader.TopicReader(pipeline.kafka, pipeline.ledger_topic)
-    stable.read_stable()
+    stable.read_stable(lambda records: None)
     at_the_stable_end = threading.Event()
 
     def progress(passed: int, of: int) -> None:
         if passed == sum(stable.positions.values()) < of:
             at_the_stable_end.set()
 
-    monkeypatch.setattr(topic_reader, "read_to_end", partial(read_to_end, progress=progress))
+    monkeypatch.setattr(topic_reader, "scan_to_end", partial(scan_to_end, progress=progress))
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(completion, pipeline, run, wait=True)
         # All that is stable has passed its reader: one that took this for the end would find no `complete`, as above.

@@ -116,6 +116,7 @@ class Planner:
         self._control_topic = control_topic
         self._report = report
         self._step = on_step
+        self._next_producer: TransactionalProducer | None = self._open_producer()  # connects meanwhile
 
     def admit(self, plan: RunPlan) -> RunPlan | CompleteRecord:
         """Have this plan admitted.
@@ -159,15 +160,18 @@ class Planner:
 
     def _init(self) -> TransactionalProducer:
         self._step("planner init")
-        producer = TransactionalProducer(
+        producer, self._next_producer = self._next_producer or self._open_producer(), None
+        producer.init()
+        return producer
+
+    def _open_producer(self) -> TransactionalProducer:
+        return TransactionalProducer(
             self._pipeline.kafka,
             self._pipeline.planner_id,
             timeout_ms=TRANSACTION_TIMEOUT_MS,
             known_topic=self._pipeline.control_topic,
             properties=CONTROL,
         )
-        producer.init()
-        return producer
 
     def _read_control(self) -> ControlState:
         self._step("planner read control")
@@ -175,7 +179,7 @@ class Planner:
 
     def _read_ledger(self) -> None:
         self._step("planner read ledger")
-        self._ledger.apply(self._ledger_topic.read())
+        self._ledger_topic.read(self._ledger.apply)
 
     def _write(self, producer: TransactionalProducer, plan: RunPlan, control: ControlState) -> None:
         self._step("planner write plan")

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from airflow_eos_provider.interval.protocol.control_topic import ControlState
 from airflow_eos_provider.interval.protocol.stage import Report, silent
-from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
+from airflow_eos_provider.interval.protocol.topic_reader import Take, TopicReader
 from airflow_eos_provider.kafka.ends import ReplacedTopicError
 from airflow_eos_provider.kafka.follow import FOLLOWED_SECONDS
-from airflow_eos_provider.kafka.read import Elapsed, LogRecord
+from airflow_eos_provider.kafka.read import Elapsed
 from airflow_eos_provider.kafka.session import Kafka
 
 
@@ -39,23 +39,22 @@ class ControlReader:
 
         Errors as in :meth:`TopicReader.read`, and as :meth:`ControlState.apply` raises them.
         """
-        return self._apply(lambda reader: reader.read())
+        return self._apply(lambda reader, take: reader.read(take))
 
     def read_stable(self) -> ControlState:
         """What is committed before the first open transaction. There may be more behind it."""
-        return self._apply(lambda reader: reader.read_stable())
+        return self._apply(lambda reader, take: reader.read_stable(take))
 
-    def _apply(self, read: Callable[[TopicReader], tuple[LogRecord, ...]]) -> ControlState:
+    def _apply(self, read: Callable[[TopicReader, Take], None]) -> ControlState:
         if self._since_read.seconds() > FOLLOWED_SECONDS:
             self._from(0)
         began = Elapsed()
         try:
-            records = read(self._reader)
+            read(self._reader, self._state.apply)
         except ReplacedTopicError:
             self._from(0)
-            records = read(self._reader)
+            read(self._reader, self._state.apply)
         self._since_read = began
-        self._state.apply(records)
         return self._state
 
     def _from(self, start: int) -> None:

@@ -117,7 +117,7 @@ from airflow_eos_provider.interval.protocol.stage import (
     silent,
 )
 from airflow_eos_provider.interval.protocol.summary import StepClock, by_task, encoded, summarise
-from airflow_eos_provider.interval.protocol.topic_reader import ReportBackoff, TopicReader
+from airflow_eos_provider.interval.protocol.topic_reader import ReportBackoff, TopicReader, open_reader
 from airflow_eos_provider.interval.protocol.visible import Visibility
 from airflow_eos_provider.interval.slices import RunPlan, folders_read
 from airflow_eos_provider.kafka.partitioner import partition_of
@@ -184,6 +184,7 @@ class Coordinator:
         self._step = self._clock = StepClock(on_step)
         self._fenced = 0
         self._began = time.monotonic()
+        self._next_producer: TransactionalProducer | None = None
         self._producer: TransactionalProducer | None = None
         self._transactions: TransactionsClient | None = None
         self._session = Session(pipeline.kafka)  # one client of each kind for the whole run
@@ -225,11 +226,14 @@ class Coordinator:
         if tasks < 1:
             raise EosError(f"{tasks} tasks are asked for.", expected="1 or more")
         self._report(f"{self._run}: looking at what is on record")
+        open_reader(self._session)  # clients connect while others are asked; no id is taken before its init
+        self._next_producer = self._open_producer()
+        planner = self._planner()
         self._topics.prepare()
         self._init()
         state = self._read_control("read control")
         self._read_stable_ledger()
-        found = self._ledger.completed(self._run) or state.plan or self._admit(make_plan)
+        found = self._ledger.completed(self._run) or state.plan or self._admit(planner, make_plan)
         if isinstance(found, CompleteRecord):
             return self._already(found)
         return self._begin_generation(found, state, tasks)
@@ -438,7 +442,11 @@ class Coordinator:
 
     def _init(self) -> None:
         self._step("init")
-        self._producer = TransactionalProducer(
+        self._producer, self._next_producer = self._next_producer or self._open_producer(), None
+        self._producer.init()
+
+    def _open_producer(self) -> TransactionalProducer:
+        return TransactionalProducer(
             self._pipeline.kafka,
             self._pipeline.coordinator_id(self._run),
             timeout_ms=TRANSACTION_TIMEOUT_MS,
@@ -446,7 +454,17 @@ class Coordinator:
             properties=CONTROL,
             reports_deliveries=True,
         )
-        self._producer.init()
+
+    def _planner(self) -> Planner:
+        return Planner(
+            self._pipeline,
+            self._ledger,
+            self._ledger_topic,
+            self._topics,
+            self._control_topic,
+            report=self._report,
+            on_step=self._step,
+        )
 
     def _read_control(self, step: str) -> RunState:
         self._step(step)
@@ -459,26 +477,17 @@ class Coordinator:
 
     def _read_stable_ledger(self) -> None:
         self._step("read stable ledger")
-        self._ledger.apply(self._ledger_topic.read_stable())
+        self._ledger_topic.read_stable(self._ledger.apply)
 
     def _read_ledger(self, step: str) -> None:
         self._step(step)
-        self._ledger.apply(self._ledger_topic.read())
+        self._ledger_topic.read(self._ledger.apply)
 
-    def _admit(self, make_plan: Callable[[], RunPlan]) -> RunPlan | CompleteRecord:
+    def _admit(self, planner: Planner, make_plan: Callable[[], RunPlan]) -> RunPlan | CompleteRecord:
         self._step("admit plan")
         plan = make_plan()
         if plan.run != self._run:
             raise EosError(f"The plan is of {plan.run}.", expected=f"a plan of {self._run}")
-        planner = Planner(
-            self._pipeline,
-            self._ledger,
-            self._ledger_topic,
-            self._topics,
-            self._control_topic,
-            report=self._report,
-            on_step=self._step,
-        )
         found = planner.admit(plan)
         if isinstance(found, RunPlan):
             self._control_keys.add(f"connector-{self._run.name}".encode())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any
 
 from airflow_eos_provider.connect.jackson import Json, encode, hash_map_order
@@ -23,7 +23,7 @@ from airflow_eos_provider.kafka.read import LogRecord
 #: Digests add up modulo this.
 DIGEST_MODULUS = 1 << 128
 
-_KEY_AND_VALUE = attrgetter("key", "value")
+_KEY_AND_VALUE = itemgetter(*map(LogRecord._fields.index, ("key", "value")))
 
 #: How digests are computed now; what they are of and how they add up has not changed since kind 1, of which a record
 #: says nothing. Raise it with every change to :mod:`~airflow_eos_provider.interval.protocol.digest`.
@@ -171,24 +171,20 @@ class LedgerState:
     Values are read when asked for: a ledger may hold a hundred thousand intervals, and a run looks at one.
 
     :param pipeline: whose records count; other keys are left alone.
+    :ivar _latest: by key the last value, None of one that is removed.
     """
 
     def __init__(self, pipeline: str) -> None:
         self._pipeline = pipeline
-        self._latest: dict[bytes, bytes] = {}
-        self._prefix = encode([pipeline])[:-1] + b","
-        self._complete_prefix = self._prefix + b'{"interval":"'
+        self._latest: dict[bytes, bytes | None] = {}
+        self._complete_prefix = encode([pipeline])[:-1] + b',{"interval":"'
 
     def apply(self, records: Iterable[LogRecord]) -> None:
         """Go on with further records."""
-        latest, prefix = self._latest, self._prefix
-        for key, value in map(_KEY_AND_VALUE, records):
-            if key is None or not key.startswith(prefix):
-                continue
-            if value is None:
-                latest.pop(key, None)
-            else:
-                latest[key] = value
+        # No step of Python is done once a record: a ledger may hold a hundred thousand, and each run passes them all.
+        latest: dict[Any, Any] = self._latest
+        latest.update(map(_KEY_AND_VALUE, records))
+        latest.pop(None, None)  # a foreign record without a key
 
     def completed(self, run: Run) -> CompleteRecord | None:
         """The run's ``complete``, None if it is not complete."""
@@ -225,14 +221,17 @@ class LedgerState:
         ends_at = slice(first + len(start) + 1, first + len(start) + 1 + len(end))
         found = [
             key
-            for key in self._latest
-            if key[ends_at] > start and key.startswith(prefix) and key[first : first + len(start)] < end
+            for key, value in self._latest.items()
+            if key[ends_at] > start
+            and value is not None
+            and key.startswith(prefix)
+            and key[first : first + len(start)] < end
         ]
         return [Run.parse(f"{self._pipeline}@{self._name_in(key)}") for key in found]
 
     def _complete_names(self) -> Iterator[tuple[str, bytes]]:
         for key, value in self._latest.items():
-            if key.startswith(self._complete_prefix):
+            if value is not None and key.startswith(self._complete_prefix):
                 yield self._name_in(key), value
 
     def _name_in(self, key: bytes) -> str:

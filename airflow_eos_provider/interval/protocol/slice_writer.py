@@ -37,6 +37,10 @@ _PRODUCER = {"linger.ms": "20", "batch.size": "1000000", "queue.buffering.max.me
 _QUEUE_KIB = 64 << 10
 _LEAST_RECORDS = 4
 
+#: So many rows of a slice are handed to the client one by one, and only what comes behind them in batches: at the end
+#: of the slice the last of those wait for ``linger.ms``, while a flush sends the others at once.
+FEW_ROWS = 2_000
+
 #: Rows after which the answers of the brokers are looked at.
 _ROWS_BETWEEN_POLLS = 5_000
 
@@ -222,12 +226,17 @@ class SliceWriter:
         )
 
     def _produce(self, batches: Iterable[pa.RecordBatch], tally: Tally) -> None:
+        plain = 0
         for batch in batches:
             topic = tally.plain_topic(batch)
             if topic is not None:
                 keys, values = tally.plain(batch, topic)
                 self._topics.require(topic)
-                self._producer.produce_columns(topic, keys, values, tally.headers)
+                plain += batch.num_rows
+                if plain <= FEW_ROWS:
+                    self._producer.produce_all(topic, keys.rows(), values.rows(), tally.headers)
+                else:
+                    self._producer.produce_columns(topic, keys, values, tally.headers)
                 self._producer.poll()
                 continue
             for produced, row in enumerate(tally.rows(batch), 1):

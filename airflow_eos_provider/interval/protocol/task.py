@@ -27,7 +27,7 @@ from airflow_eos_provider.interval.protocol.control_reader import ControlReader
 from airflow_eos_provider.interval.protocol.ledger import LedgerState, SliceRecord, complete_key, slice_key
 from airflow_eos_provider.interval.protocol.slice_writer import SliceWriter, open_producer
 from airflow_eos_provider.interval.protocol.stage import OnStep, Report, SliceResult, Stage, silent
-from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
+from airflow_eos_provider.interval.protocol.topic_reader import TopicReader, open_reader
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.kafka.producer import TransactionalProducer
 from airflow_eos_provider.kafka.session import Session
@@ -80,6 +80,7 @@ class Task:
         self._session = Session(pipeline.kafka)  # one client of each kind for the whole attempt
         self._control = ControlReader(self._session, pipeline.control_topic, stage.generation, report=report)
         self._attempt = attempt
+        self._next_producer: TransactionalProducer | None = None
         self._producer: TransactionalProducer | None = None
         self._writer: SliceWriter | None = None
         self._to_do: set[int] = set()
@@ -108,6 +109,8 @@ class Task:
         :raises FencedError: there is a newer generation, or the run is complete or abandoned.
         :raises ReadTimeoutError: an open transaction held up a read for too long.
         """
+        open_reader(self._session)  # clients connect while others are asked; the id is not taken before init
+        self._next_producer = self._open_producer()
         self._require_own_generation("read control")
         self._init()
         done = self._read_slices()
@@ -141,9 +144,12 @@ class Task:
 
     def _init(self) -> None:
         self._step("init")
-        self._producer = open_producer(self._pipeline, self._pipeline.transactional_id(self._stage.run, self._number))
+        self._producer, self._next_producer = self._next_producer or self._open_producer(), None
         self._producer.init()
         self._writer = self._writer_with(self._producer)
+
+    def _open_producer(self) -> TransactionalProducer:
+        return open_producer(self._pipeline, self._pipeline.transactional_id(self._stage.run, self._number))
 
     def _writer_with(self, producer: TransactionalProducer) -> SliceWriter:
         return SliceWriter(
@@ -186,11 +192,9 @@ class Task:
         ledger = LedgerState(self._stage.run.pipeline)
         starts = {p: positions[p] for p in partitions}
         if starts:
-            ledger.apply(self._reader(self._pipeline.ledger_topic, starts).read())
+            reader = TopicReader(self._session, self._pipeline.ledger_topic, starts, report=self._report)
+            reader.read(ledger.apply)
         return ledger
-
-    def _reader(self, topic: str, starts: dict[int, int] | None = None) -> TopicReader:
-        return TopicReader(self._session, topic, starts, report=self._report)
 
     def _outdated(self, why: str) -> FencedError:
         return FencedError(

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import TypeAlias, TypeVar
 
 from airflow_eos_provider.errors import EosError, ReadTimeoutError, UnreachableError
 from airflow_eos_provider.interval.protocol.stage import Report, silent
 from airflow_eos_provider.interval.protocol.topics import COMPACTION_LAG_MS
 from airflow_eos_provider.kafka.ends import UnknownTopicError
-from airflow_eos_provider.kafka.read import LogRecord, Reach, read_to_end
-from airflow_eos_provider.kafka.session import Kafka, session_of
+from airflow_eos_provider.kafka.read import LogRecord, Reach, open_consumer, scan_to_end
+from airflow_eos_provider.kafka.session import Kafka, Session, session_of
 from airflow_eos_provider.kafka.transactions import TransactionDescription
 
 T = TypeVar("T")
+
+#: Takes some records of a read, per partition in the order of the log. They are not collected: a list of all records of
+#: a large ledger is as many objects, and Python's collector of cycles walks through all of them again and again.
+Take: TypeAlias = Callable[[Sequence[LogRecord]], None]
+
+_PARTITION, _OFFSET = (itemgetter(LogRecord._fields.index(name)) for name in ("partition", "offset"))
 
 #: A read that has not reached its end after so many seconds waits for a transaction, whose producer is looked for and
 #: named. Each further try waits twice as long, so that a topic that is always busy is read, too.
@@ -24,6 +31,10 @@ _FIRST_LIMIT_SECONDS = 3.0
 #: the minute between two of their looks for expired ones.
 _LONGEST_WAIT_SECONDS = 960.0
 
+#: How long the broker holds a fetch that has nothing to return, milliseconds: of a read that is at its end soon, and of
+#: one that waits for a transaction's end and would keep the broker busy.
+_QUICK_FETCH_MS = 1
+_WAITING_FETCH_MS = 100
 
 #: How long the brokers may leave questions about a topic unanswered, seconds, and the pause between two of them. A
 #: broker that hangs is replaced as leader when its session ends, after 9 s unless set.
@@ -69,6 +80,11 @@ def _ask_again(
             time.sleep(_PAUSE_SECONDS)
 
 
+def open_reader(session: Session) -> None:
+    """Have the client of a session's first read connect, while other clients are asked."""
+    open_consumer(session, fetch_wait_ms=_QUICK_FETCH_MS)
+
+
 class ReportBackoff:
     """Says when a line about what is waited for is due: after some seconds, then after twice as many, and so on.
 
@@ -88,6 +104,8 @@ class ReportBackoff:
 
 class TopicReader:
     """Reads a topic on from where it stopped, to an end that is asked for at each call.
+
+    A read that fails has handed over a part of its records; the next one goes on behind them.
 
     :param kafka: the Kafka cluster; a session's clients are used again by the next read.
     :param topic: the topic.
@@ -111,8 +129,9 @@ class TopicReader:
         self._topic_id: str | None = None
         self.positions: dict[int, int] = dict(starts or {})
 
-    def read(self) -> tuple[LogRecord, ...]:
-        """All committed records up to the uncommitted end of this moment; waits for open transactions before it.
+    def read(self, take: Take) -> None:
+        """Hand over all committed records up to the uncommitted end of this moment; wait for open transactions before
+        it.
 
         :raises ReadTimeoutError: a transaction stays open, or its end never came.
         :raises ReplacedTopicError: the topic is not the one that was read before.
@@ -120,39 +139,52 @@ class TopicReader:
         :raises UnknownTopicError: the topic is gone.
         """
         began = time.monotonic()
-        limit = _FIRST_LIMIT_SECONDS
+        limit, fetch_wait_ms = _FIRST_LIMIT_SECONDS, _QUICK_FETCH_MS
         while True:
             try:
-                return self._read(stable_only=False, timeout_seconds=limit)
+                return self._read(take, stable_only=False, timeout_seconds=limit, fetch_wait_ms=fetch_wait_ms)
             except ReadTimeoutError:
                 waited = time.monotonic() - began
                 if waited + limit > _LONGEST_WAIT_SECONDS:
                     raise
                 self._report(f"Has waited {waited:.0f} s for the end of topic {self._topic}: {self._who_holds_it()}")
-                limit *= 2
+                limit, fetch_wait_ms = 2 * limit, _WAITING_FETCH_MS
 
-    def read_stable(self) -> tuple[LogRecord, ...]:
-        """The committed records before the first open transaction. There may be more behind it.
+    def read_stable(self, take: Take) -> None:
+        """Hand over the committed records before the first open transaction. There may be more behind it.
 
         :raises ReplacedTopicError: the topic is not the one that was read before.
         """
-        return self._read(stable_only=True, timeout_seconds=_LONGEST_WAIT_SECONDS)
+        self._read(take, stable_only=True, timeout_seconds=_LONGEST_WAIT_SECONDS, fetch_wait_ms=_QUICK_FETCH_MS)
 
-    def _read(self, *, stable_only: bool, timeout_seconds: float) -> tuple[LogRecord, ...]:
-        return ask_until_answered(lambda: self._read_once(stable_only, timeout_seconds), self._topic, self._report)
+    def _read(self, take: Take, *, stable_only: bool, timeout_seconds: float, fetch_wait_ms: int) -> None:
+        def on_topic(topic_id: str | None) -> None:
+            self._topic_id = topic_id or self._topic_id
 
-    def _read_once(self, stable_only: bool, timeout_seconds: float) -> tuple[LogRecord, ...]:
-        reach = Reach(
-            start=self.positions,
-            partitions=self._partitions,
-            stable_only=stable_only,
-            compaction_lag_seconds=COMPACTION_LAG_MS / 1000,
-            topic_id=self._topic_id,
-        )
-        read = read_to_end(self._kafka, self._topic, reach, timeout_seconds=timeout_seconds)
-        self.positions.update(read.end_offsets)
-        self._topic_id = read.topic_id or self._topic_id
-        return read.records
+        def on_records(records: Sequence[LogRecord]) -> None:
+            take(records)
+            reached = dict(zip(map(_PARTITION, records), map(_OFFSET, records), strict=True))  # the last of each
+            self.positions.update((partition, offset + 1) for partition, offset in reached.items())
+
+        def read() -> dict[int, int]:
+            reach = Reach(
+                start=dict(self.positions),
+                partitions=self._partitions,
+                stable_only=stable_only,
+                compaction_lag_seconds=COMPACTION_LAG_MS / 1000,
+                topic_id=self._topic_id,
+            )
+            return scan_to_end(
+                self._kafka,
+                self._topic,
+                on_records,
+                reach,
+                timeout_seconds=timeout_seconds,
+                fetch_wait_ms=fetch_wait_ms,
+                on_topic=on_topic,
+            )
+
+        self.positions.update(ask_until_answered(read, self._topic, self._report))
 
     def _who_holds_it(self) -> str:
         """The open transactions that have a partition of the topic, in words."""

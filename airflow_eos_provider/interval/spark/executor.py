@@ -30,12 +30,6 @@ if TYPE_CHECKING:
 #: The column that names a row's slice; added by the driver, taken away before the row is written.
 SLICE_COLUMN = "_eos_slice"
 
-#: What :func:`write_partition` reports, one row a slice; ``records`` is null where the slice had been done before.
-RESULT_SCHEMA = (
-    "slice int, records bigint, bytes bigint, seconds double, dropped bigint, null_keys bigint, "
-    "stage_seconds map<string,double>"
-)
-
 #: What :func:`tally_partition` and :func:`tally_files` report: parts of slices' figures, which add up.
 FIGURES_SCHEMA = "slice int, records bigint, digest string, placed string"
 
@@ -82,7 +76,7 @@ def write_partition(
     :param pipeline: as :meth:`Pipeline.to_dict` gives it.
     :param stage: as :meth:`Stage.to_dict` gives it.
     :param batches: rows with :data:`SLICE_COLUMN`; the rows of a slice are adjacent.
-    :returns: one batch of :data:`RESULT_SCHEMA` a slice.
+    :returns: one batch of :data:`~airflow_eos_provider.interval.spark.write.RESULTS` a slice.
     """
     return _as_batches(write_rows(pipeline, stage, partition_number(), batches))
 

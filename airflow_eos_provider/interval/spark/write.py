@@ -26,6 +26,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql.types import DoubleType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, UnreachableError
 from airflow_eos_provider.interval.interval import Interval, Run
@@ -36,7 +37,7 @@ from airflow_eos_provider.interval.protocol.stage import Completed, SliceFigures
 from airflow_eos_provider.interval.record_columns import RECORD_COLUMNS
 from airflow_eos_provider.interval.slices import RunPlan, Slice
 from airflow_eos_provider.interval.spark.determinism import refuse_unstable
-from airflow_eos_provider.interval.spark.executor import RESULT_SCHEMA, SLICE_COLUMN, error_within, shipped
+from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN, error_within, shipped
 from airflow_eos_provider.interval.spark.file_groups import FILES, FileGroups, require_narrow
 from airflow_eos_provider.interval.spark.file_listing import FilesSource
 from airflow_eos_provider.interval.spark.pinned_inputs import pinned_inputs, require_same_inputs
@@ -47,6 +48,20 @@ from airflow_eos_provider.interval.spark.reruns import StageWatch
 from airflow_eos_provider.interval.spark.sessions import awaited, functions_of, interruptible, is_remote, parallelism
 
 Report = Callable[[str], None]
+
+#: What the tasks report, one row a slice; ``records`` is null where the slice had been done before. Spark's JVM parses
+#: a schema in words, by forty questions of the driver's.
+RESULTS = StructType(
+    [
+        StructField("slice", IntegerType()),
+        StructField("records", LongType()),
+        StructField("bytes", LongType()),
+        StructField("seconds", DoubleType()),
+        StructField("dropped", LongType()),
+        StructField("null_keys", LongType()),
+        StructField("stage_seconds", MapType(StringType(), DoubleType())),
+    ]
+)
 
 #: What decides a row's slice.
 SLICES_BY = ("key", "files")
@@ -260,16 +275,11 @@ class _Rows(_Work):
 
     def results(self, pipeline: Pipeline, stage: Stage, barrier: bool) -> DataFrame:
         rows = self.frozen or self._sliced()
-        F = functions_of(rows)
-        task_of = {number: task for task, numbers in enumerate(stage.assignment) for number in numbers}
-        numbers = [F.lit(task_of.get(number)).cast("int") for number in range(self.count)]
-        rows = rows.withColumn("_eos_task", F.element_at(F.array(*numbers), F.col(SLICE_COLUMN) + 1))
-        rows = rows.where(F.col("_eos_task").isNotNull())  # the rest is committed
-        rows = to_tasks(rows, "_eos_task", len(stage.assignment)).drop("_eos_task")
+        rows = _by_task(rows, stage)
         if any(len(slices) > 1 for slices in stage.assignment):
             rows = rows.sortWithinPartitions(SLICE_COLUMN)
         function = shipped("write_partition", pipeline.to_dict(), stage.to_dict())
-        return rows.mapInArrow(function, RESULT_SCHEMA, barrier=barrier)
+        return rows.mapInArrow(function, RESULTS, barrier=barrier)
 
 
 class _FileRows(_Work):
@@ -326,7 +336,7 @@ class _FileRows(_Work):
 
     def results(self, pipeline: Pipeline, stage: Stage, barrier: bool) -> DataFrame:
         function = shipped("write_file_groups", pipeline.to_dict(), stage.to_dict())
-        results = self.groups.rows_by_task(stage).mapInArrow(function, RESULT_SCHEMA)
+        results = self.groups.rows_by_task(stage).mapInArrow(function, RESULTS)
         self.groups.require_layout(results, stage)
         return results
 
@@ -353,7 +363,7 @@ class _Files(_Work):
     def results(self, pipeline: Pipeline, stage: Stage, barrier: bool) -> DataFrame:
         numbers = self.spark.range(0, len(stage.assignment), 1, len(stage.assignment))
         function = shipped("write_files", pipeline.to_dict(), stage.to_dict(), self.source.convert)
-        return numbers.mapInArrow(function, RESULT_SCHEMA, barrier=barrier)
+        return numbers.mapInArrow(function, RESULTS, barrier=barrier)
 
 
 def _in_words(slices: Sequence[Mapping[str, Any]]) -> str:
@@ -482,6 +492,18 @@ def record_columns(frame: DataFrame) -> list[Column]:
     ]
 
 
+def _by_task(rows: DataFrame, stage: Stage) -> DataFrame:
+    """Move each row to the partition of the task that writes its slice; rows of committed slices are left out."""
+    if stage.assignment == tuple((number,) for number in range(len(stage.slices))):
+        return to_tasks(rows, SLICE_COLUMN, len(stage.slices))
+    task_of = {number: task for task, numbers in enumerate(stage.assignment) for number in numbers}
+    # As text, for each expression made in Python is a question to Spark's JVM or two, whatever the number of slices.
+    numbers = ", ".join(str(task_of.get(number, "null")) for number in range(len(stage.slices)))
+    task = functions_of(rows).expr(f"element_at(cast(array({numbers}) as array<int>), {SLICE_COLUMN} + 1)")
+    rows = rows.withColumn("_eos_task", task).where("_eos_task is not null")
+    return to_tasks(rows, "_eos_task", len(stage.assignment)).drop("_eos_task")
+
+
 def to_tasks(rows: DataFrame, column: str, count: int) -> DataFrame:
     """Move each row to the partition that its column names."""
     F = functions_of(rows)
@@ -527,7 +549,7 @@ def _run_stage(work: _Work, pipeline: Pipeline, stage: Stage, coordinator: Coord
     if missing:
         empty = work.spark.range(0, len(stage.assignment), 1, len(stage.assignment))
         function = shipped("write_empty", pipeline.to_dict(), stage.to_dict(), missing)
-        written |= _collect(empty.mapInArrow(function, RESULT_SCHEMA, barrier=barrier), coordinator, stage, report)
+        written |= _collect(empty.mapInArrow(function, RESULTS, barrier=barrier), coordinator, stage, report)
     results = tuple(result for result in written.values() if result is not None)
     return _StageDone(doubt, results, {} if waited is None else {"shuffle": waited})
 

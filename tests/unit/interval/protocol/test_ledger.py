@@ -116,6 +116,14 @@ def test_other_pipelines_and_foreign_records_in_the_topic_are_left_alone() -> No
     assert list(replayed(complete_record(COMPLETE), *foreign, pipeline="flights").complete_runs()) == []
 
 
+def test_what_is_removed_is_in_no_list() -> None:
+    removed = replayed(complete_record(COMPLETE), Outgoing(complete_key(RUN), None), pipeline=RUN.pipeline)
+
+    assert removed.completed(RUN) is None
+    assert list(removed.complete_runs()) == []
+    assert removed.overlapping(RUN.interval) == []
+
+
 def test_what_is_not_of_this_package_is_not_taken_for_complete() -> None:
     with pytest.raises(EosError, match="not one of a complete interval"):
         replayed(Outgoing(complete_key(RUN), b'{"position":1}')).completed(RUN)

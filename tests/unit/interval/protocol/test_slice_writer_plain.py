@@ -43,6 +43,11 @@ class Recorder:
         for key, value in zip(keys.rows(), values.rows(), strict=True):
             self.produce(topic, key, value, headers=headers)
 
+    def produce_all(self, topic: str, keys: Any, values: Any, headers: Any = None) -> None:
+        for key, value in zip(keys, values, strict=True):
+            self.produce(topic, key, value, headers=headers)
+        self.calls.append(f"{len(keys)} one by one")
+
     def poll(self) -> None:
         pass
 
@@ -91,6 +96,16 @@ def test_both_ways_write_the_same(text: pa.DataType, run_header: str | None) -> 
     assert _written(plain, run_header) == _written(long, run_header)
 
 
+def test_the_first_rows_of_a_slice_are_handed_over_one_by_one_and_those_behind_them_in_batches() -> None:
+    producer = Recorder()
+    writer = _writer(producer)
+    few, more, rest = (pa.RecordBatch.from_pydict({"value": [b"a"] * rows}) for rows in (1_500, 500, 1))
+    for _ in range(2):
+        writer.write(0, [few, more, rest, rest])
+    assert [call for call in producer.calls if "one" in call] == 2 * ["1500 one by one", "500 one by one"]
+    assert len(producer.records) == 2 * (2_002 + 1)
+
+
 def test_without_numpy_the_same_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = pa.RecordBatch.from_pydict({"key": [b"a", None], "value": [b"x", b""]})
     quick = _written(batch, "eos.run")
@@ -105,7 +120,7 @@ def test_the_ledger_record_comes_last_and_behind_flushed_rows() -> None:
     producer = Recorder()
     result = _writer(producer).write(0, [pa.RecordBatch.from_pydict({"value": [b"a", b"b"]})])
     assert [record[0] for record in producer.records] == ["flights.daily", "flights.daily", "etl-flights-offsets"]
-    assert producer.calls == ["begin", "flush 2", "flush 3", "commit 3"]
+    assert producer.calls == ["begin", "2 one by one", "flush 2", "flush 3", "commit 3"]
     assert tuple(result.stage_seconds) == STAGES
     assert SliceResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
 

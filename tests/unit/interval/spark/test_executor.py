@@ -15,6 +15,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, FencedErro
 from airflow_eos_provider.interval.protocol.stage import SliceResult
 from airflow_eos_provider.interval.spark import executor
 from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN, error_within, runs_of_slices, shipped
+from airflow_eos_provider.interval.spark.write import RESULTS
 
 
 def _batch(numbers: list[int | None], first: int = 0) -> pa.RecordBatch:
@@ -139,7 +140,7 @@ def test_a_slices_figures_cross_to_the_driver() -> None:
 
     first, second = (batch.to_pylist()[0] for batch in executor._as_batches([(3, written), (4, None)]))
 
-    assert [column.split()[0] for column in executor.RESULT_SCHEMA.split(", ")] == list(first)
+    assert RESULTS.names == list(first)
     assert (first["slice"], first["records"], first["bytes"], first["seconds"]) == (3, 10, 99, 2.0)
     assert (first["dropped"], first["null_keys"], dict(first["stage_seconds"])) == (1, 2, seconds)
     assert (second.pop("slice"), set(second.values())) == (4, {None})

@@ -1,0 +1,67 @@
+"""Rows move to the partition of the task that writes their slice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.protocol.stage import Stage
+from airflow_eos_provider.interval.slices import Slice
+from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN
+from airflow_eos_provider.interval.spark.write import _by_task
+
+RUN = Run.parse("p@2013-01-01T00:00:00Z/2013-01-02T00:00:00Z")
+
+
+def stage_of(*assignment: tuple[int, ...], slices: int) -> Stage:
+    return Stage(RUN, 0, "", tuple(Slice(n, {}) for n in range(slices)), assignment, {0: 0})
+
+
+def rows_of(spark: SparkSession, slices: int) -> Any:
+    return spark.range(0, slices, 1, 1).select(F.col("id").cast("int").alias(SLICE_COLUMN))
+
+
+@pytest.mark.parametrize(
+    ("assignment", "places"),
+    [
+        pytest.param(((0,), (1,), (2,), (3,)), {0: 0, 1: 1, 2: 2, 3: 3}, id="a slice a task"),
+        pytest.param(((1,), (0,), (2,), (3,)), {1: 0, 0: 1, 2: 2, 3: 3}, id="in another order"),
+        pytest.param(((0, 2), (1, 3)), {0: 0, 2: 0, 1: 1, 3: 1}, id="fewer tasks than slices"),
+        pytest.param(((0,), (), (2, 3)), {0: 0, 2: 2, 3: 2}, id="what is committed is left out"),
+    ],
+)
+def test_each_row_reaches_the_task_of_its_slice(
+    spark: SparkSession, assignment: tuple[tuple[int, ...], ...], places: dict[int, int]
+) -> None:
+    moved = _by_task(rows_of(spark, 4), stage_of(*assignment, slices=4))
+    found = moved.select(SLICE_COLUMN, F.spark_partition_id().alias("task")).collect()
+    assert {row[SLICE_COLUMN]: row.task for row in found} == places
+    assert moved.columns == [SLICE_COLUMN]
+
+
+def test_sparks_jvm_is_asked_as_often_for_many_slices_as_for_few(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def questions(slices: int) -> int:
+        rows, stage = rows_of(spark, slices), stage_of(tuple(range(slices)), slices=slices)
+        asked: list[str] = []
+        client: Any = spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
+        send = client.send_command
+
+        def counted(command: str, *rest: Any, **named: Any) -> Any:
+            if not command.startswith("m"):  # of Python's collector: an object is not needed any more
+                asked.append(command)
+            return send(command, *rest, **named)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(client, "send_command", counted)
+            _by_task(rows, stage)
+        return len(asked)
+
+    few = questions(4)
+    assert few > 0
+    assert questions(64) == few
