@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from airflow_eos_provider.errors import UnreachableError
+
 #: A machine that is slow, or busy with other files of the suite, gets so many times the seconds of a quiet one. A wait
 #: ends with its event, so that costs nothing but where the event never comes.
 PATIENCE = 4
@@ -20,7 +22,7 @@ API_PAUSE_SECONDS = 1.0
 
 
 def until(condition: Callable[[], object], what: str, *, seconds: float, pause: float | None = None) -> None:
-    """Look again and again until the condition holds.
+    """Look again and again until the condition holds. A look that nobody answered, on a busy machine, sees nothing yet.
 
     :param condition: what is looked at; it holds once its result is true.
     :param what: what is waited for, for the message of a wait in vain.
@@ -31,11 +33,14 @@ def until(condition: Callable[[], object], what: str, *, seconds: float, pause: 
     begun = time.monotonic()
     deadline = begun + PATIENCE * seconds
     while True:
-        look = time.monotonic()
-        if condition():
-            return
+        look, unanswered = time.monotonic(), None
+        try:
+            if condition():
+                return
+        except UnreachableError as error:
+            unanswered = error
         now = time.monotonic()
-        assert now < deadline, f"waited {now - begun:.0f} s in vain for {what}"
+        assert now < deadline, f"waited {now - begun:.0f} s in vain for {what}: {unanswered or 'it does not hold'}"
         if pause is None:
             own = min(max(0.05, (now - begun) / 20), _LONGEST_PAUSE_SECONDS)
             time.sleep(max(own, min(_LOOKS_PAUSED_FOR * (now - look), _PAUSE_AFTER_LONG_LOOK_SECONDS)))
