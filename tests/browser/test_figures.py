@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import pytest
 from confluent_kafka import Producer
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, read_worker_files
 from airflow_eos_provider.connect.mode import Mode
@@ -249,6 +249,32 @@ def test_offsets_are_what_the_command_prints_paged_searched_and_without_secrets(
     expect(page.locator(".empty")).to_contain_text("No offset matches")
     page.get_by_role("searchbox").fill(CANARY)
     expect(page.locator(".empty")).to_contain_text("No offset matches")
+
+
+def test_an_answer_to_an_earlier_search_that_comes_late_replaces_nothing(visit: Visit, site: ClusterSite) -> None:
+    page = visit.alone("#/clusters/production/offsets?leftovers=true")
+    search, found = page.get_by_role("searchbox"), page.locator(".range")
+    expect(found).to_contain_text(f"of {LEFTOVERS} found")
+    held: list[Route] = []
+    page.route(re.compile(rf"/offsets\?.*search={GONE}(&|$)"), lambda route: held.append(route))
+    with page.expect_request(re.compile(rf"search={GONE}(&|$)")):
+        search.fill(GONE)
+    search.fill(f"{GONE} s59")
+    expect(found).to_contain_text("1–1 of 1 found")
+    page.evaluate(
+        """() => {
+            window.found = [];
+            const look = () => window.found.push(document.querySelector(".range")?.textContent);
+            new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true });
+        }"""
+    )
+    assert held
+    for route in held:
+        route.continue_()
+    for _ in range(2):  # of two looks at what was asked for last, the second begins after the late answer
+        with page.expect_response(lambda response: "s59" in response.url):
+            pass
+    assert {text for text in page.evaluate("window.found") if "1–1 of 1 found" not in str(text)} == set()
 
 
 def test_transactions_topics_and_rights_are_what_the_commands_print(visit: Visit, site: ClusterSite) -> None:
