@@ -285,17 +285,21 @@ def nothing_is_left_open(
     lab: Lab, airflow: AirflowLab, rest: AirflowRest, environment: dict[str, str], request: pytest.FixtureRequest
 ) -> Iterator[None]:
     """What a test that fails leaves behind is shown, and ends with it: processes, runs, a roll or a change."""
-    failed_before = request.session.testsfailed
+
+    def run_states() -> dict[tuple[str, str], str]:
+        return {(dag_id, run): state for dag_id in DAG_IDS for run, state in rest.run_states(dag_id).items()}
+
+    failed_before, runs_before = request.session.testsfailed, run_states()
     yield
     for component in COMPONENTS:
         if not is_there(airflow, component):
             start(airflow, component, environment)
     wait_for("the api-server to answer", rest.execution_health)
     has_failed = request.session.testsfailed > failed_before
-    for dag_id in DAG_IDS:
-        for run_id in [run_id for run_id, state in rest.run_states(dag_id).items() if state not in FINAL_STATES]:
-            if has_failed:
-                sys.stderr.write(f"{dag_id} {run_id}:\n{tries(rest, dag_id, run_id)}\n")
+    for (dag_id, run_id), state in run_states().items():
+        if has_failed and (dag_id, run_id) not in runs_before:
+            sys.stderr.write(f"{dag_id} {run_id}: {state}\n{tries(rest, dag_id, run_id)}\n")
+        if state not in FINAL_STATES:
             rest._write("PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}", content={"state": "failed"})
             ended(rest, dag_id, run_id)
     close_what_is_open(lab)
