@@ -56,7 +56,14 @@ def main(arguments: list[str]) -> None:
     if missing:
         raise SystemExit(f"The report names files that are not here: {', '.join(missing)}.")
     if chosen.write:
-        TABLE.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        TABLE.write_text(json.dumps(_merged(found), indent=2) + "\n", encoding="utf-8")
+
+
+def _merged(found: dict[str, int]) -> dict[str, int]:
+    """What was found; files of which no test was run, as those of variants, keep their seconds."""
+    before: dict[str, int] = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
+    kept = {file: seconds for file, seconds in before.items() if (TABLE.parent.parent / file).is_file()}
+    return dict(sorted((kept | found).items(), key=lambda row: -row[1]))
 
 
 if __name__ == "__main__":
