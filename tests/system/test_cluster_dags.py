@@ -22,7 +22,7 @@ from confluent_kafka import KafkaException, Producer
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.errors import LeaseHeldError, UnreachableError
+from airflow_eos_provider.errors import LeaseHeldError
 from airflow_eos_provider.journal.journal import JournalContent, read_journal
 from airflow_eos_provider.journal.records import Lease, RolloutState
 from airflow_eos_provider.kafka.read import read_to_end
@@ -658,8 +658,7 @@ def wait_for(what: str, condition: Callable[[], Any], pause: float = API_PAUSE_S
     found: list[Any] = []
 
     def holds() -> bool:
-        with contextlib.suppress(UnreachableError):  # the api-server is just starting again
-            found[:] = [condition()]
+        found[:] = [condition()]
         return any(found)
 
     until(holds, what, seconds=DEADLINE_SECONDS, pause=pause)
