@@ -124,6 +124,17 @@ def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Booted]:
         remove_control_groups(folder)
 
 
+@contextlib.contextmanager
+def suspended(booted: Booted, program: str) -> Iterator[None]:
+    """A program of the machine's does nothing meanwhile."""
+    pid = booted.output(["pgrep", "-f", program]).split()[0]
+    booted.run(["kill", "-STOP", pid])
+    try:
+        yield
+    finally:
+        booted.run(["kill", "-CONT", pid])
+
+
 @dataclass
 class InMachine:
     """Commands in the machine, without SSH; connections die as a test wants it.
@@ -438,6 +449,33 @@ def test_a_worker_that_ends_at_once_is_reported_with_the_end_of_its_log(unit: Un
         unit.restart(service, rollout="r1", replaces=look(service).token, changed_at=0.0)
     assert "Invalid value broken" in str(error.value)
     assert "hunter22" not in str(error.value)
+
+
+@pytest.mark.parametrize("sudo", [(), ("log",)], ids=["journalctl", "sudo journalctl"])
+def test_the_log_of_a_worker_that_has_ended_is_shown_where_the_journal_comes_late(
+    unit: Unit, booted: Booted, sudo: Sequence[Privilege]
+) -> None:
+    """journald then finds no process any more, and names no invocation of its lines."""
+    service = unit.service(sudo=sudo)
+    replaces = look(service).token
+    unit.set(**{MODE: "broken"})
+    errors: list[WorkerStartError] = []
+
+    def restart() -> None:
+        with pytest.raises(WorkerStartError) as error:
+            unit.restart(service, rollout="r1", replaces=replaces, changed_at=0.0)
+        errors.append(error.value)
+
+    first = threading.Thread(target=restart)
+    with suspended(booted, "systemd-journald"):
+        first.start()
+        until(lambda: look(unit.service()).unit.restarts >= 1, "a restart by systemd", seconds=20)  # type: ignore[union-attr]
+    first.join(60)
+    lines = str(errors[0])
+    assert "Invalid value broken" in lines
+    assert "Kafka Connect stopped" not in lines
+    assert "Main process exited" not in lines
+    assert "hunter22" not in lines
 
 
 def test_a_unit_at_its_start_limit_is_an_obstacle_and_started_again_by_a_roll(unit: Unit) -> None:

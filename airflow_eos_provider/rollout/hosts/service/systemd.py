@@ -7,6 +7,7 @@ sets the one to 0 while the unit runs, and of ``Type=notify`` the other moves wh
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -94,6 +95,11 @@ _TAIL = f"{_READ_JOURNAL} " + as_word(
     read_journal "$@" | of_invocation | if [ "$kind" = json ]; then head -n 60; else tail -n 60; fi
     """
 )
+
+#: Prints the unit's last entries, newest first, as JSON.
+_LAST_ENTRIES = f"{_READ_JOURNAL} " + as_word('read_journal "$@" | head -n 60')
+
+_INVOCATION_FIELD = "_SYSTEMD_INVOCATION_ID"
 
 #: The journal of a start is read to its end, within so many seconds.
 JOURNAL_SECONDS = 20.0
@@ -268,8 +274,12 @@ class SystemdService:
         """The command that reads the journal through sudo, which is always the same; empty where none is needed."""
         if not self.has_journal or "log" not in self._sudo_for:
             return ()
-        fields = "--output-fields=MESSAGE,_SYSTEMD_INVOCATION_ID"
-        return (Command(("journalctl", "--no-pager", "-r", "-o", "json", fields, "-u", self.unit), "root"),)
+        return (Command(self._entries_words, "root"),)
+
+    @property
+    def _entries_words(self) -> tuple[str, ...]:
+        fields = f"--output-fields=MESSAGE,_PID,{_INVOCATION_FIELD}"
+        return ("journalctl", "--no-pager", "-r", "-o", "json", fields, "-u", self.unit)
 
     def restart_words(self) -> tuple[str, ...]:
         """The command that gives systemd the job."""
@@ -279,14 +289,19 @@ class SystemdService:
         """The command that makes systemd forget a start limit."""
         return self.sudo.words(self.commands[1])
 
-    def last_lines(self, invocation: str) -> str:
-        """The last lines that the worker printed in an invocation of the unit; they may hold secrets.
+    def last_lines(self, invocations: Sequence[str]) -> str:
+        """The last lines that the worker printed in its last invocations; they may hold secrets.
 
+        A journal that is late finds no process any more, so it names no invocation of what that has printed. Such
+        lines are the worker's where no line of an earlier invocation comes after them.
+
+        :param invocations: of the unit, one after the other.
         :raises MachineLostError: its machine cannot be reached.
         """
         if self.worker.log is not None and not self.has_journal:
             return FarLog(self.machine, PurePosixPath(self.worker.log), sudo="log" in self._sudo_for).tail()
-        return self._journal(invocation, _TAIL).decode("utf-8", "replace")
+        lines = self._journal(invocations[0], _TAIL)
+        return (lines if lines.strip() else self._lines_of_none_but(invocations)).decode("utf-8", "replace")
 
     def _process(
         self, unit: Unit, processes: FarProcesses, paths: Sequence[str]
@@ -393,11 +408,28 @@ class SystemdService:
         if by_sudo:
             words = self.sudo.words(by_sudo[0])
         else:
-            match = f"_SYSTEMD_INVOCATION_ID={invocation}"
+            match = f"{_INVOCATION_FIELD}={invocation}"
             words = ("journalctl", "--no-pager", "-o", "cat", match)
         kind = "json" if by_sudo else "text"
         answer = self.machine.run(["/bin/sh", "-c", script, "sh", kind, invocation, *words], seconds=JOURNAL_SECONDS)
         return _messages(answer.out) if by_sudo else answer.out
+
+    def _lines_of_none_but(self, invocations: Sequence[str]) -> bytes:
+        """What stands at the journal's end, back to the first entry of another invocation, without systemd's own."""
+        by_sudo = self.log_commands
+        words = self.sudo.words(by_sudo[0]) if by_sudo else self._entries_words
+        script = ["/bin/sh", "-c", _LAST_ENTRIES, "sh", "json", "", *words]
+        entries = self.machine.run(script, seconds=JOURNAL_SECONDS).out.splitlines()
+        own = itertools.takewhile(lambda entry: _field(entry, _INVOCATION_FIELD) in (None, *invocations), entries)
+        return _messages(b"\n".join(entry for entry in own if _field(entry, "_PID") != "1"))
+
+
+def _field(entry: bytes, name: str) -> object:
+    """A field of an entry; None where it is absent, or where this is what a command has to say, not an entry."""
+    try:
+        return json.loads(entry).get(name)
+    except (ValueError, AttributeError):
+        return None
 
 
 def _messages(out: bytes) -> bytes:

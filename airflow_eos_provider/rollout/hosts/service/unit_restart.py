@@ -247,11 +247,17 @@ class UnitRestart:
         )
 
     def _tail(self, invocation: str) -> str:
-        """What it printed last; on a busy machine the journal has that a moment after systemd has seen the end."""
+        """What it printed last; on a busy machine the journal has that a moment after systemd has seen the end.
+
+        :param invocation: the one that has ended; those in which systemd has started it again meanwhile count, too.
+        """
+        invocations = [invocation]
         deadline = time.monotonic() + LAST_LINES_SECONDS
         try:
-            while not (text := self._service.last_lines(invocation)).strip() and time.monotonic() < deadline:
+            while not (text := self._service.last_lines(invocations)).strip() and time.monotonic() < deadline:
                 time.sleep(_LOOK_SECONDS)
+                unit = self._service.look().unit
+                invocations += [unit.invocation] if unit and unit.invocation not in ("", *invocations) else []
         except EosError as error:
             return f"(the log cannot be read: {error.found})"
         return shown_lines(text, secrets=secrets_of(dict(self._service.worker.env)))

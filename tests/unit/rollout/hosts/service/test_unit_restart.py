@@ -39,13 +39,16 @@ def test_a_log_that_cannot_be_read_does_not_hide_that_the_worker_has_ended() -> 
 
 
 class LateJournal(SystemdService):
-    """A unit whose last lines are in the journal at the third look: a journal that is late cannot be had at will."""
+    """A unit whose last lines are in the journal at the third look."""
 
     looks = 0
 
-    def last_lines(self, invocation: str) -> str:
+    def look(self) -> UnitFacts:
+        return UnitFacts()
+
+    def last_lines(self, invocations: Sequence[str]) -> str:
         self.looks += 1
-        return f"the end of {invocation}" if self.looks == 3 else "\n"
+        return f"the end of {invocations[0]}" if self.looks == 3 else "\n"
 
 
 def test_the_last_lines_of_a_worker_that_has_ended_are_waited_for() -> None:
