@@ -23,6 +23,7 @@ import pytest
 
 from airflow_eos_provider import redaction
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.interval.spark.worker_daemon import DAEMON_MODULE, DAEMON_PROPERTY
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.ownership import log_text, marker
 from airflow_eos_provider.lab.ports import PORTS_VARIABLE, free_ports
@@ -321,8 +322,7 @@ def spark_properties(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "4",
-        "spark.python.daemon.module": "spark_daemon",
-        "spark.executorEnv.PYTHONPATH": str(Path(__file__).with_name("integration")),
+        DAEMON_PROPERTY: DAEMON_MODULE,
         "spark.driver.extraJavaOptions": spark_jvm_options(),
     }
 

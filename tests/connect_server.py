@@ -24,13 +24,18 @@ class ConnectServer:
 
     :param folder: receives its logs.
     :param properties: Spark's.
+    :param environment: more variables of it and of its Python workers.
     """
 
-    def __init__(self, folder: Path, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, properties: Mapping[str, str], environment: Mapping[str, str] | None = None
+    ) -> None:
         (self.port,) = free_ports(1)
         self._folder = folder
         self._properties = dict(properties)
+        self._environment = dict(environment or {})
         self._process: ProcessIdentity | None = None
+        self._sessions: list[Any] = []
         self._starts = 0
 
     @property
@@ -57,6 +62,7 @@ class ConnectServer:
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            **self._environment,
         }
         self._process = spawn([*command, "spark-internal"], log=log, env=environment)
         deadline = time.monotonic() + _START_SECONDS
@@ -74,10 +80,13 @@ class ConnectServer:
         for worker in workers:  # they notice by themselves; this is for those that are busy
             worker.stop(kill=True)
         self._process = None
+        for session in self._sessions:  # one that a failed test has left open would ask the server for minutes at exit
+            session.client._closed = True
 
     def session(self) -> Any:
         """A new session; whoever made it stops it."""
         from pyspark.sql.connect.session import SparkSession
 
         builder: Any = SparkSession.builder.remote(self.url)
-        return builder.create()
+        self._sessions.append(builder.create())
+        return self._sessions[-1]

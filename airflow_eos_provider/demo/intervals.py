@@ -23,6 +23,7 @@ from airflow_eos_provider.demo.flights_by_month import hours_between, write_mont
 from airflow_eos_provider.demo.oracle import Comparison, Drained, compare, digest, expected_from_values
 from airflow_eos_provider.demo.screen import Screen
 from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.interval.spark.worker_daemon import DAEMON_MODULE
 from airflow_eos_provider.lab.airflow import AirflowLab
 from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
 from airflow_eos_provider.lab.lab import Lab
@@ -375,7 +376,7 @@ def _is_writing(process: ProcessIdentity) -> bool:
 
 
 def _is_daemon(process: psutil.Process) -> bool:
-    return "pyspark.daemon" in " ".join(process.cmdline())
+    return not {DAEMON_MODULE, "pyspark.daemon"}.isdisjoint(process.cmdline())
 
 
 def compare_days(

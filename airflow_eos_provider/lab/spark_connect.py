@@ -105,6 +105,7 @@ class SparkConnect:
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(self.port),
             "spark.local.dir": str(scratch),
+            "spark.python.daemon.module": "airflow_eos_provider.interval.spark.worker_daemon",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
             "spark.ui.enabled": "false",

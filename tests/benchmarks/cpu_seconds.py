@@ -11,7 +11,12 @@ from contextlib import contextmanager
 import psutil
 
 #: By what is in a process's command line.
-_KINDS = {"kafka.Kafka": "broker", "SparkSubmit": "Spark's JVM", "pyspark.daemon": "Python workers"}
+_KINDS = {
+    "kafka.Kafka": "broker",
+    "SparkSubmit": "Spark's JVM",
+    "pyspark.daemon": "Python workers",
+    "spark.worker_daemon": "Python workers",
+}
 
 #: A process that ends is counted as far as it was seen, so it is looked at so often, seconds.
 _LOOK_SECONDS = 0.25

@@ -31,6 +31,7 @@ from airflow_eos_provider.interval.spark import by_slice, register, write_interv
 from airflow_eos_provider.interval.spark import write as spark_front
 from airflow_eos_provider.interval.spark.file_listing import files_source
 from airflow_eos_provider.interval.spark.job import JobSpec
+from airflow_eos_provider.interval.spark.worker_daemon import DAEMON_MODULE
 from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
@@ -449,7 +450,7 @@ def _kill_a_worker_that_writes(target: Target, killed: list[str]) -> Any:
         for process in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
                 daemon = process.parent()
-                if daemon is not None and "spark_daemon" in daemon.cmdline():  # a worker is the daemon's fork
+                if daemon is not None and DAEMON_MODULE in daemon.cmdline():  # a worker is the daemon's fork
                     os.kill(process.pid, signal.SIGKILL)
                     killed.append(writing)
 

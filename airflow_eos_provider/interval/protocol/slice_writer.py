@@ -9,9 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Run
@@ -28,6 +26,9 @@ from airflow_eos_provider.kafka.bytes_column import HAS_NUMPY, BytesColumn
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.kafka.producer import Headers, TransactionalProducer
 from airflow_eos_provider.kafka.session import Kafka
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: A queue of librdkafka's that keeps the network busy while rows are turned into records, and is no larger than that:
 #: memory that is used again stays in the processor's cache, and an executor's is bounded.
@@ -311,6 +312,8 @@ def rows_of(batch: pa.RecordBatch, topic: str | None, more_headers: Headers | No
 
 
 def _values(batch: pa.RecordBatch, name: str) -> Sequence[Any]:
+    import pyarrow as pa
+
     if name not in batch.schema.names:
         return [None] * batch.num_rows
     column = batch.column(name)

@@ -17,9 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Self
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Self
 
 from airflow_eos_provider.errors import EosError, FencedError
 from airflow_eos_provider.interval.pipeline import Pipeline
@@ -31,6 +29,9 @@ from airflow_eos_provider.interval.protocol.topic_reader import TopicReader, ope
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.kafka.producer import TransactionalProducer
 from airflow_eos_provider.kafka.session import Session
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: The steps in their order; the last five are taken for each slice.
 STEPS = (

@@ -8,8 +8,10 @@ can say so in words.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import re
+import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
 #: The column that names a row's slice; added by the driver, taken away before the row is written.
 SLICE_COLUMN = "_eos_slice"
 
-#: What :func:`tally_partition` and :func:`tally_files` report: parts of slices' figures, which add up.
-FIGURES_SCHEMA = "slice int, records bigint, digest string, placed string"
+#: The column of what a task reports: JSON, a row a slice.
+REPORT_COLUMN = "report"
 
 #: Oldest confluent-kafka that this package is tested with; ``close()`` within a transaction meant other things before.
 CONFLUENT_KAFKA = (2, 16)
@@ -76,7 +78,7 @@ def write_partition(
     :param pipeline: as :meth:`Pipeline.to_dict` gives it.
     :param stage: as :meth:`Stage.to_dict` gives it.
     :param batches: rows with :data:`SLICE_COLUMN`; the rows of a slice are adjacent.
-    :returns: one batch of :data:`~airflow_eos_provider.interval.spark.write.RESULTS` a slice.
+    :returns: a batch a slice: its number, and what :meth:`SliceResult.to_dict` gives; null if it had been done before.
     """
     return _as_batches(write_rows(pipeline, stage, partition_number(), batches))
 
@@ -148,7 +150,8 @@ def tally_partition(
     :param pipeline: as :meth:`Pipeline.to_dict` gives it.
     :param run: the run's name.
     :param batches: rows with :data:`SLICE_COLUMN`, in any order.
-    :returns: one batch of :data:`FIGURES_SCHEMA`, a row a slice that is in this partition.
+    :returns: one batch, a row a slice that is in this partition: its number, and its figures as a list, parts of those
+        of the slice.
     """
     from airflow_eos_provider.interval.interval import Run
     from airflow_eos_provider.interval.pipeline import Pipeline
@@ -201,13 +204,19 @@ def _sorted_by_slice(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _figures_batch(figures: Mapping[int | None, SliceFigures]) -> pa.RecordBatch:
+    return _report([number, found.to_list()] for number, found in figures.items())
+
+
+def _report(rows: Iterable[Sequence[Any]]) -> pa.RecordBatch:
+    """What the driver is told, a row each. It is made of bytes: for each other object Arrow imports pandas, if that is
+    there, which takes a Python worker half a second and 50 MB."""
     import pyarrow as pa
 
-    rows = [(number, *found.to_list()) for number, found in figures.items()]
-    columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
-    types = [pa.int32(), pa.int64(), pa.string(), pa.string()]
-    arrays = [pa.array(column, type=kind) for column, kind in zip(columns, types, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, names=["slice", "records", "digest", "placed"])
+    texts = [json.dumps(row).encode() for row in rows]
+    ends = struct.pack(f"<{len(texts) + 1}i", *itertools.accumulate(map(len, texts), initial=0))
+    data = pa.py_buffer(b"".join(texts))
+    column = pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), data)
+    return pa.RecordBatch.from_arrays([column], names=[REPORT_COLUMN])
 
 
 def write_rows(
@@ -280,21 +289,8 @@ def _marked_errors() -> Iterator[None]:
 
 
 def _as_batches(outcomes: Iterable[Outcome]) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
-    types = {
-        "records": pa.int64(),
-        "bytes": pa.int64(),
-        "seconds": pa.float64(),
-        "dropped": pa.int64(),
-        "null_keys": pa.int64(),
-        "stage_seconds": pa.map_(pa.string(), pa.float64()),
-    }
-    kinds = [pa.int32(), *types.values()]
     for number, result in outcomes:
-        columns = [getattr(result, name) if result else None for name in types]
-        arrays = [pa.array([value], kind) for value, kind in zip([number, *columns], kinds, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, names=["slice", *types])
+        yield _report([[number, result.to_dict() if result else None]])
 
 
 def _write_slices(

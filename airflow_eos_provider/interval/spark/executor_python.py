@@ -1,10 +1,12 @@
-"""Which Python the executors start, for a driver that no spark-submit has configured."""
+"""Which Python the executors start, and how, for a driver that no spark-submit has configured."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Mapping
+
+from airflow_eos_provider.interval.spark.worker_daemon import DAEMON_MODULE, DAEMON_PROPERTY
 
 #: Where pyspark's driver takes it from; spark-submit sets it by the property.
 _VARIABLE = "PYSPARK_PYTHON"
@@ -22,3 +24,12 @@ def choose_executor_python(properties: Mapping[str, str], master: str) -> None:
     elif master.startswith("local"):
         # Spark would take the python3 of PATH for its workers, which need not be the one with our packages.
         os.environ.setdefault(_VARIABLE, sys.executable)
+
+
+def daemon_property(master: str) -> dict[str, str]:
+    """The property by which workers start faster, where they have the driver's own Python, and so this package.
+
+    :param master: Spark's master, for which :func:`choose_executor_python` was called.
+    """
+    is_own = master.startswith("local") and os.environ.get(_VARIABLE) == sys.executable
+    return {DAEMON_PROPERTY: DAEMON_MODULE} if is_own else {}

@@ -33,7 +33,8 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.stage import Completed
-from airflow_eos_provider.interval.spark.executor_python import choose_executor_python
+from airflow_eos_provider.interval.spark.executor_python import choose_executor_python, daemon_property
+from airflow_eos_provider.interval.spark.worker_daemon import DAEMON_PROPERTY
 
 #: What the lines begin with that the submitter looks for. Operators in the field read them: never change them.
 RESULT_PREFIX = "EOS-INTERVAL-RESULT "
@@ -171,10 +172,12 @@ def run(spec: JobSpec, report: Callable[[str], None] = logger.info) -> Completed
 
     from airflow_eos_provider.interval.spark.write import write_interval
 
-    master = str(spec.spark.get("spark.master") or SparkConf().get("spark.master", "local"))
+    submitted = SparkConf()
+    master = str(spec.spark.get("spark.master") or submitted.get("spark.master", "local"))
     choose_executor_python(spec.spark, master)
+    own = {} if "spark.remote" in spec.spark or submitted.contains(DAEMON_PROPERTY) else daemon_property(master)
     builder: Any = SparkSession.builder.appName(f"{spec.pipeline.name} {spec.interval.name}")
-    for name, value in spec.spark.items():
+    for name, value in {**own, **spec.spark}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     if page := getattr(getattr(spark, "sparkContext", None), "uiWebUrl", None):  # a remote session has none of its own

@@ -8,6 +8,7 @@ evaluated again: the attempt fails, and the next one compares anew.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,9 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.stage import SliceFigures, Stage
-from airflow_eos_provider.interval.spark.executor import FIGURES_SCHEMA, SLICE_COLUMN, shipped
+from airflow_eos_provider.interval.spark.executor import REPORT_COLUMN, SLICE_COLUMN, shipped
 from airflow_eos_provider.interval.spark.file_listing import FilesSource
 from airflow_eos_provider.interval.spark.sessions import functions_of
+
+_REPORTS = f"{REPORT_COLUMN} string"
 
 
 def frozen(rows: DataFrame) -> DataFrame:
@@ -34,7 +37,7 @@ def figures_of_rows(rows: DataFrame, pipeline: Pipeline, run: Run, slices: Colle
     :param rows: as :func:`airflow_eos_provider.interval.spark.write.sliced` makes them.
     """
     wanted = rows.where(functions_of(rows).col(SLICE_COLUMN).isin(*slices))
-    return _sums(wanted.mapInArrow(shipped("tally_partition", pipeline.to_dict(), run.name), FIGURES_SCHEMA))
+    return _sums(wanted.mapInArrow(shipped("tally_partition", pipeline.to_dict(), run.name), _REPORTS))
 
 
 def figures_of_files(
@@ -47,11 +50,12 @@ def figures_of_files(
     pieces = [(number, dict(stage.slices[number].source)) for number in slices]
     numbers = spark.range(0, len(pieces), 1, len(pieces))
     function = shipped("tally_files", pipeline.to_dict(), stage.run.name, pieces, source.convert)
-    return _sums(numbers.mapInArrow(function, FIGURES_SCHEMA))
+    return _sums(numbers.mapInArrow(function, _REPORTS))
 
 
 def _sums(parts: DataFrame) -> dict[int, SliceFigures]:
     found: dict[int, SliceFigures] = {}
-    for part in parts.collect():
-        found[part.slice] = found.get(part.slice, SliceFigures()) + SliceFigures(part.records, part.digest, part.placed)
+    for row in parts.collect():
+        number, part = json.loads(row[0])
+        found[number] = found.get(number, SliceFigures()) + SliceFigures.from_list(part)
     return found

@@ -17,16 +17,17 @@ evaluating the input once more.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, Row, SparkSession
-from pyspark.sql.types import DoubleType, IntegerType, LongType, MapType, StringType, StructField, StructType
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, UnreachableError
 from airflow_eos_provider.interval.interval import Interval, Run
@@ -37,7 +38,7 @@ from airflow_eos_provider.interval.protocol.stage import Completed, SliceFigures
 from airflow_eos_provider.interval.record_columns import RECORD_COLUMNS
 from airflow_eos_provider.interval.slices import RunPlan, Slice
 from airflow_eos_provider.interval.spark.determinism import refuse_unstable
-from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN, error_within, shipped
+from airflow_eos_provider.interval.spark.executor import REPORT_COLUMN, SLICE_COLUMN, error_within, shipped
 from airflow_eos_provider.interval.spark.file_groups import FILES, FileGroups, require_narrow
 from airflow_eos_provider.interval.spark.file_listing import FilesSource
 from airflow_eos_provider.interval.spark.pinned_inputs import pinned_inputs, require_same_inputs
@@ -49,19 +50,8 @@ from airflow_eos_provider.interval.spark.sessions import awaited, functions_of, 
 
 Report = Callable[[str], None]
 
-#: What the tasks report, one row a slice; ``records`` is null where the slice had been done before. Spark's JVM parses
-#: a schema in words, by forty questions of the driver's.
-RESULTS = StructType(
-    [
-        StructField("slice", IntegerType()),
-        StructField("records", LongType()),
-        StructField("bytes", LongType()),
-        StructField("seconds", DoubleType()),
-        StructField("dropped", LongType()),
-        StructField("null_keys", LongType()),
-        StructField("stage_seconds", MapType(StringType(), DoubleType())),
-    ]
-)
+#: What tasks report, as JSON. Spark's JVM parses a schema in words, by forty questions of the driver's.
+REPORTS = StructType([StructField(REPORT_COLUMN, StringType())])
 
 #: What decides a row's slice.
 SLICES_BY = ("key", "files")
@@ -279,7 +269,7 @@ class _Rows(_Work):
         if any(len(slices) > 1 for slices in stage.assignment):
             rows = rows.sortWithinPartitions(SLICE_COLUMN)
         function = shipped("write_partition", pipeline.to_dict(), stage.to_dict())
-        return rows.mapInArrow(function, RESULTS, barrier=barrier)
+        return rows.mapInArrow(function, REPORTS, barrier=barrier)
 
 
 class _FileRows(_Work):
@@ -336,7 +326,7 @@ class _FileRows(_Work):
 
     def results(self, pipeline: Pipeline, stage: Stage, barrier: bool) -> DataFrame:
         function = shipped("write_file_groups", pipeline.to_dict(), stage.to_dict())
-        results = self.groups.rows_by_task(stage).mapInArrow(function, RESULTS)
+        results = self.groups.rows_by_task(stage).mapInArrow(function, REPORTS)
         self.groups.require_layout(results, stage)
         return results
 
@@ -363,7 +353,7 @@ class _Files(_Work):
     def results(self, pipeline: Pipeline, stage: Stage, barrier: bool) -> DataFrame:
         numbers = self.spark.range(0, len(stage.assignment), 1, len(stage.assignment))
         function = shipped("write_files", pipeline.to_dict(), stage.to_dict(), self.source.convert)
-        return numbers.mapInArrow(function, RESULTS, barrier=barrier)
+        return numbers.mapInArrow(function, REPORTS, barrier=barrier)
 
 
 def _in_words(slices: Sequence[Mapping[str, Any]]) -> str:
@@ -549,7 +539,7 @@ def _run_stage(work: _Work, pipeline: Pipeline, stage: Stage, coordinator: Coord
     if missing:
         empty = work.spark.range(0, len(stage.assignment), 1, len(stage.assignment))
         function = shipped("write_empty", pipeline.to_dict(), stage.to_dict(), missing)
-        written |= _collect(empty.mapInArrow(function, RESULTS, barrier=barrier), coordinator, stage, report)
+        written |= _collect(empty.mapInArrow(function, REPORTS, barrier=barrier), coordinator, stage, report)
     results = tuple(result for result in written.values() if result is not None)
     return _StageDone(doubt, results, {} if waited is None else {"shuffle": waited})
 
@@ -559,28 +549,19 @@ def _collect(
 ) -> dict[int, SliceResult | None]:
     """Run a frame that writes; what it reports of each slice, None of one that had been done before."""
     with _spark_errors(coordinator, stage):
-        rows = results.collect()
-    if dropped := sum(row.dropped or 0 for row in rows):
+        reports = [json.loads(row[0]) for row in results.collect()]
+    found = {number: _result_of(document) for number, document in reports}
+    written = [result for result in found.values() if result is not None]
+    if dropped := sum(result.dropped for result in written):
         report(f"{stage.run}: {dropped} source rows have no time, so they are left out of every interval")
-    if null_keys := sum(row.null_keys or 0 for row in rows):
-        report(f"{stage.run}: {with_null_keys(null_keys, sum(row.records or 0 for row in rows))}")
-    return {row.slice: _result_of(row) for row in rows}
+    if null_keys := sum(result.null_keys for result in written):
+        report(f"{stage.run}: {with_null_keys(null_keys, sum(result.records for result in written))}")
+    return found
 
 
-def _result_of(row: Row) -> SliceResult | None:
+def _result_of(document: Mapping[str, Any] | None) -> SliceResult | None:
     """The digest is the ledger's to tell."""
-    if row.records is None:
-        return None
-    return SliceResult(
-        row.slice,
-        row.records,
-        row.bytes,
-        NO_DIGEST,
-        row.seconds,
-        row.dropped,
-        row.null_keys,
-        dict(row.stage_seconds or {}),
-    )
+    return None if document is None else replace(SliceResult.from_dict(document), digest=NO_DIGEST)
 
 
 def with_null_keys(count: int, records: int) -> str:

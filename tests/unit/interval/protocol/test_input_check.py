@@ -146,5 +146,5 @@ def test_a_partition_tells_the_figures_of_each_slice_however_its_rows_stand() ->
 
     (reported,) = tally_partition(PIPELINE.to_dict(), RUN.name, batches)
 
-    found = {row["slice"]: SliceFigures(row["records"], row["digest"], row["placed"]) for row in reported.to_pylist()}
+    found = {number: SliceFigures.from_list(part) for number, part in map(json.loads, reported.column(0).to_pylist())}
     assert found == {s: figures(*(v for v, n in zip(values, numbers, strict=True) if n == s)) for s in range(3)}

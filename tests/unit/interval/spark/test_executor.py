@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -15,7 +18,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, FencedErro
 from airflow_eos_provider.interval.protocol.stage import SliceResult
 from airflow_eos_provider.interval.spark import executor
 from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN, error_within, runs_of_slices, shipped
-from airflow_eos_provider.interval.spark.write import RESULTS
+from airflow_eos_provider.interval.spark.write import REPORTS
 
 
 def _batch(numbers: list[int | None], first: int = 0) -> pa.RecordBatch:
@@ -138,12 +141,24 @@ def test_a_slices_figures_cross_to_the_driver() -> None:
     seconds = {"read": 0.5, "produce": 1.0, "flush": 0.25, "commit": 0.125}
     written = SliceResult(3, 10, 99, "ab", 2.0, dropped=1, null_keys=2, stage_seconds=seconds)
 
-    first, second = (batch.to_pylist()[0] for batch in executor._as_batches([(3, written), (4, None)]))
+    first, second = executor._as_batches([(3, written), (4, None)])
 
-    assert RESULTS.names == list(first)
-    assert (first["slice"], first["records"], first["bytes"], first["seconds"]) == (3, 10, 99, 2.0)
-    assert (first["dropped"], first["null_keys"], dict(first["stage_seconds"])) == (1, 2, seconds)
-    assert (second.pop("slice"), set(second.values())) == (4, {None})
+    assert first.schema.names == REPORTS.names
+    assert pa.types.is_string(first.schema.field(0).type)
+    number, document = json.loads(first.column(0)[0].as_py())
+    assert (number, SliceResult.from_dict(document)) == (3, written)
+    assert json.loads(second.column(0)[0].as_py()) == [4, None]
+
+
+def test_what_a_task_reports_does_not_import_pandas() -> None:
+    """Each Python worker would take half a second for it, and 50 MB."""
+    program = (
+        "import sys; from airflow_eos_provider.interval.spark import executor; import pyarrow as pa; "
+        "batch = executor._report([[1, None], [2, {'ü': 1}], []]); batch.validate(full=True); "
+        "print(batch.num_rows, batch.column(0)[1], 'pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split("\n")[0] == '3 [2, {"\\u00fc": 1}] False'
 
 
 @pytest.mark.parametrize(
