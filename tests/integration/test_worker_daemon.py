@@ -21,11 +21,9 @@ def server(
     tmp_path: Path,
     spark_properties: dict[str, str],
     nothing_is_left_running: None,
-    request: pytest.FixtureRequest,
 ) -> Iterator[ConnectServer]:
     """A server each of whose workers has one task; a daemon ends after a second without a worker."""
-    module = getattr(request, "param", DAEMON_MODULE)
-    properties = {**spark_properties, DAEMON_PROPERTY: module, "spark.python.worker.reuse": "false"}
+    properties = {**spark_properties, DAEMON_PROPERTY: DAEMON_MODULE, "spark.python.worker.reuse": "false"}
     started = ConnectServer(tmp_path, properties, {IDLE_VARIABLE: "1"})
     try:
         started.start()
@@ -87,13 +85,3 @@ def test_a_daemon_stays_while_it_has_a_worker(server: ConnectServer) -> None:
         assert row.parent > 1
     finally:
         session.stop()
-
-
-@pytest.mark.parametrize("server", ["pyspark.daemon"], indirect=True)
-def test_pysparks_own_daemon_outlives_its_session_and_compiles_the_zip(server: ConnectServer) -> None:
-    """What ours is there for. Where this fails, Spark has mended it."""
-    session = server.session()
-    daemon, pyspark = told(session)
-    session.stop()
-    assert "pyspark.zip" in pyspark
-    assert psutil.Process(daemon).is_running()

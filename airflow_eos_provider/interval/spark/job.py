@@ -34,6 +34,7 @@ from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.stage import Completed
 from airflow_eos_provider.interval.spark.executor_python import choose_executor_python, daemon_property
+from airflow_eos_provider.interval.spark.sessions import look_often
 from airflow_eos_provider.interval.spark.worker_daemon import DAEMON_PROPERTY
 
 #: What the lines begin with that the submitter looks for. Operators in the field read them: never change them.
@@ -180,6 +181,7 @@ def run(spec: JobSpec, report: Callable[[str], None] = logger.info) -> Completed
     for name, value in {**own, **spec.spark}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
+    look_often(spark)
     if page := getattr(getattr(spark, "sparkContext", None), "uiWebUrl", None):  # a remote session has none of its own
         _tell(PAGE_PREFIX, {"url": page})
     try:

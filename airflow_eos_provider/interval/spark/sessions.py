@@ -35,6 +35,11 @@ _ASK_SECONDS = 0.5
 #: How long the end of an action is asked for, seconds; a server that is gone does not answer.
 _INTERRUPT_SECONDS = 10.0
 
+#: A server that was lost is looked for so often, milliseconds, and for as long as pyspark does by itself: ten minutes.
+#: By itself it waits up to a minute between two looks.
+_LOOK_MS = 3000
+_LOOKS = 200
+
 #: The actions that run in this process, by their tags: thread and session of each.
 _running: dict[str, tuple[int, Any]] = {}
 _running_lock = threading.Lock()
@@ -64,6 +69,17 @@ def require_classic(owner: object, what: str) -> None:
             remedy="Use write_interval(), which writes through Spark Connect, too; or a session with a master of its "
             "own (spark.master, not spark.remote).",
         )
+
+
+def look_often(spark: Any) -> None:
+    """Let a session of Spark Connect find its server soon after that was lost and has come back.
+
+    :param spark: a session of this process's own, classic or not.
+    """
+    if is_remote(spark):
+        from pyspark.sql.connect.client.retries import DefaultPolicy
+
+        spark.client.set_retry_policies([DefaultPolicy(max_retries=_LOOKS, max_backoff=_LOOK_MS)])
 
 
 def functions_of(owner: object) -> ModuleType:
