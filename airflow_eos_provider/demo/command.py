@@ -60,7 +60,7 @@ def demo(
 
     An Airflow DAG rolls a real Connect cluster to exactly-once.
 
-    Takes about four minutes, and up to eight more for a month of intervals. Writes report.json into the folder; exit
+    Takes about four minutes, and three more for a month of intervals. Writes report.json into the folder; exit
     code 0 only if every check held.
     """
     from airflow_eos_provider.demo.main_job import DemoOptions, run_demo, take_down  # the lab's libraries load slowly
