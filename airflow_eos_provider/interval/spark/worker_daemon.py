@@ -79,8 +79,8 @@ def _is_copy(entry: Path, path: Sequence[str]) -> bool:
 def _end_when_idle(seconds: float) -> None:
     """End this process once it has had no child for so long.
 
-    Spark notices where it wants the next worker. A socket of the file system it would not find again: there the
-    process stays.
+    Spark notices where it wants the next worker, and starts another; a task that comes in that very moment it tries
+    again. A socket of the file system it would not find again: there the process stays.
     """
     if os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "false").lower() == "true":
         return
