@@ -23,7 +23,7 @@ from airflow_eos_provider.demo.flights_by_month import hours_between, write_mont
 from airflow_eos_provider.demo.oracle import Comparison, Drained, compare, digest, expected_from_values
 from airflow_eos_provider.demo.screen import Screen
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.interval.spark.worker_daemon import DAEMON_MODULE
+from airflow_eos_provider.interval.python_needs import DAEMON_MODULE
 from airflow_eos_provider.lab.airflow import AirflowLab
 from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
 from airflow_eos_provider.lab.lab import Lab

@@ -53,6 +53,7 @@ def look(modules: Sequence[str], client: Mapping[str, str] | None = None, stay: 
         "librdkafka": _librdkafka(),
         "task": _task(),
         "row_batches": _row_batches(),
+        "daemon": _daemon(),
         "brokers": None if client is None else _brokers(client),
     }
     time.sleep(max(0.0, until - time.monotonic()))
@@ -73,13 +74,28 @@ def java() -> str:
     return lines[0] if lines else f"{program} says no version"
 
 
+def _daemon() -> str | None:
+    """The module from whose process Spark has forked this one; None if it has not, or that is not known."""
+    try:
+        words = _command(os.getppid())
+    except OSError:
+        return None
+    return words[words.index("-m") + 1] if {"-m", "pyspark.worker"} <= set(words) else None
+
+
+def _command(pid: int) -> list[str]:
+    """The words that a process was started with (Linux)."""
+    with open(f"/proc/{pid}/cmdline", "rb") as command:  # noqa: PTH123
+        return command.read().decode(errors="replace").split("\0")
+
+
 def _executor() -> tuple[str, str]:
     """Id and host that the JVM above this process was started with as an executor; a local session's is ``driver``."""
     pid = os.getppid()
     while pid > 1:
         try:
-            with open(f"/proc/{pid}/cmdline", "rb") as command, open(f"/proc/{pid}/stat", "rb") as state:  # noqa: PTH123
-                words = command.read().decode(errors="replace").split("\0")
+            words = _command(pid)
+            with open(f"/proc/{pid}/stat", "rb") as state:  # noqa: PTH123
                 pid = int(state.read().rpartition(b")")[2].split()[1])
         except (OSError, ValueError, IndexError):
             break

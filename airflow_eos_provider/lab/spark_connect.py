@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.interval.python_needs import DAEMON_MODULE, DAEMON_PROPERTY
 from airflow_eos_provider.lab.ownership import own_process
 from airflow_eos_provider.lab.ports import require_free
 from airflow_eos_provider.lab.spark_class_data import spark_jvm_options
@@ -105,7 +106,7 @@ class SparkConnect:
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(self.port),
             "spark.local.dir": str(scratch),
-            "spark.python.daemon.module": "airflow_eos_provider.interval.spark.worker_daemon",
+            DAEMON_PROPERTY: DAEMON_MODULE,
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
             "spark.ui.enabled": "false",

@@ -175,6 +175,7 @@ def test_the_doctor_sees_each_executor_once(lab: Lab, master: str) -> None:
     assert sorted(look["host"] for look in document["executors"]) == list(WORKER_HOSTS)
     assert len({look["place"] for look in document["executors"]}) == 2
     assert {look["brokers"] for look in document["executors"]} == {"1"}
+    assert {look["daemon"] for look in document["executors"]} == {"pyspark.daemon"}
 
 
 @pytest.mark.variant("a whole write on such executors below")

@@ -27,11 +27,11 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator, IncompleteError
 from airflow_eos_provider.interval.protocol.input_check import InputChangedError
 from airflow_eos_provider.interval.protocol.summary import rounded
+from airflow_eos_provider.interval.python_needs import DAEMON_MODULE
 from airflow_eos_provider.interval.spark import by_slice, register, write_interval, write_intervals
 from airflow_eos_provider.interval.spark import write as spark_front
 from airflow_eos_provider.interval.spark.file_listing import files_source
 from airflow_eos_provider.interval.spark.job import JobSpec
-from airflow_eos_provider.interval.spark.worker_daemon import DAEMON_MODULE
 from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab

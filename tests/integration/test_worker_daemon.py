@@ -9,7 +9,8 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_eos_provider.interval.spark.worker_daemon import DAEMON_MODULE, DAEMON_PROPERTY, IDLE_VARIABLE
+from airflow_eos_provider.interval.python_needs import DAEMON_MODULE, DAEMON_PROPERTY
+from airflow_eos_provider.interval.spark.worker_daemon import IDLE_VARIABLE
 from tests.connect_server import ConnectServer
 from tests.waiting import until
 

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from airflow_eos_provider.interval.spark.worker_daemon import DAEMON_MODULE, DAEMON_PROPERTY
+from airflow_eos_provider.interval.python_needs import DAEMON_MODULE, DAEMON_PROPERTY
 
 #: Where pyspark's driver takes it from; spark-submit sets it by the property.
 _VARIABLE = "PYSPARK_PYTHON"

@@ -33,9 +33,9 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.stage import Completed
+from airflow_eos_provider.interval.python_needs import DAEMON_PROPERTY
 from airflow_eos_provider.interval.spark.executor_python import choose_executor_python, daemon_property
 from airflow_eos_provider.interval.spark.sessions import look_often
-from airflow_eos_provider.interval.spark.worker_daemon import DAEMON_PROPERTY
 
 #: What the lines begin with that the submitter looks for. Operators in the field read them: never change them.
 RESULT_PREFIX = "EOS-INTERVAL-RESULT "

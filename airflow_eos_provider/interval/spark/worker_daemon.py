@@ -23,12 +23,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-#: The property that names a module.
-DAEMON_PROPERTY = "spark.python.daemon.module"
-
-#: This one.
-DAEMON_MODULE = "airflow_eos_provider.interval.spark.worker_daemon"
-
 #: It ends after so many seconds without a worker. Spark ends a worker after a minute without a task.
 IDLE_SECONDS = 300.0
 

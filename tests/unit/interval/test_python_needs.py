@@ -13,6 +13,8 @@ from packaging.specifiers import SpecifierSet
 
 from airflow_eos_provider.interval import python_look
 from airflow_eos_provider.interval.python_needs import (
+    DAEMON_MODULE,
+    DAEMON_PROPERTY,
     NEEDS,
     OWN,
     PYTHONS,
@@ -178,6 +180,19 @@ def test_rows_that_are_not_written_in_batches_are_shown_and_no_failure() -> None
     assert shown(row_batches=None) == []  # the package cannot be imported there, which has a check of its own
 
 
+def test_who_starts_pythons_slowly_is_told_what_is_faster_and_fails_nothing() -> None:
+    def shown(daemon: str | None) -> list[str]:
+        checks = executor_checks(replace(EXECUTOR, daemon=daemon), DRIVER)
+        assert answers(checks) == {}
+        return [check.evidence for check in checks if check.name == "worker daemon"]
+
+    assert shown(DAEMON_MODULE) == [DAEMON_MODULE]
+    (slower,) = shown("pyspark.daemon")
+    assert slower.startswith("pyspark.daemon. ")
+    assert f"{DAEMON_PROPERTY}={DAEMON_MODULE}" in slower
+    assert shown(None) == []
+
+
 @pytest.mark.parametrize(
     ("seen", "registered", "wanted", "verdict"),
     [
@@ -215,6 +230,7 @@ def test_a_look_at_this_python_finds_what_is_here_and_says_why_else() -> None:
     assert not found.task
     assert not found.row_batches
     assert found.row_batches is not None
+    assert found.daemon is None
     assert found.brokers is None
 
 

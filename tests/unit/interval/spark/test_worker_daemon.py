@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from airflow_eos_provider.interval.python_needs import DAEMON_MODULE, DAEMON_PROPERTY
 from airflow_eos_provider.interval.spark.executor_python import daemon_property
-from airflow_eos_provider.interval.spark.worker_daemon import DAEMON_MODULE, DAEMON_PROPERTY, without_zips
+from airflow_eos_provider.interval.spark.worker_daemon import without_zips
 
 
 def test_nothing_that_is_imported_before_the_fork_starts_a_thread_or_is_missing() -> None:
