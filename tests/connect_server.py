@@ -80,8 +80,9 @@ class ConnectServer:
         for worker in workers:  # they notice by themselves; this is for those that are busy
             worker.stop(kill=True)
         self._process = None
-        for session in self._sessions:  # one that a failed test has left open would ask the server for minutes at exit
-            session.client._closed = True
+        if not kill:  # one that a failed test has left open would ask the server for minutes when its process ends
+            for session in self._sessions:
+                session.client._closed = True
 
     def session(self) -> Any:
         """A new session; whoever made it stops it."""

@@ -26,7 +26,7 @@ from airflow_eos_provider.interval.spark.backfill import require_all_complete, w
 from airflow_eos_provider.interval.spark.file_listing import files_source, pin_listed
 from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.spark.remote_plan import refuse_unstable_remote
-from airflow_eos_provider.interval.spark.sessions import interrupt
+from airflow_eos_provider.interval.spark.sessions import interrupt, look_often, stop
 from airflow_eos_provider.interval.spark.write import write_interval
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
@@ -440,6 +440,19 @@ def test_a_call_that_is_given_up_ends_its_tasks_and_the_next_one_writes_the_rest
     outcomes = write_intervals(source_of, target.pipeline, [DAY, *frames], spark=remote, slices=2, at_once=2)
     require_all_complete(outcomes)
     target.require_exactly_once([*held.lines, *(v for day in frames for v in jobs.numbered_values(day, 30))])
+
+
+def test_the_end_of_a_job_does_not_wait_for_a_server_that_is_gone(server: ConnectServer) -> None:
+    """pyspark's own looks for it for ten minutes, and once more when its process ends."""
+    session = server.session()
+    look_often(session)
+    server.stop(kill=True)
+    try:
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(stop, session).result(timeout=120)
+        assert session.client.is_closed
+    finally:
+        server.start()
 
 
 def test_a_new_server_goes_on_where_one_was_killed(server: ConnectServer, target: Target, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.stage import Completed
 from airflow_eos_provider.interval.python_needs import DAEMON_PROPERTY
 from airflow_eos_provider.interval.spark.executor_python import choose_executor_python, daemon_property
-from airflow_eos_provider.interval.spark.sessions import look_often
+from airflow_eos_provider.interval.spark.sessions import look_often, stop
 
 #: What the lines begin with that the submitter looks for. Operators in the field read them: never change them.
 RESULT_PREFIX = "EOS-INTERVAL-RESULT "
@@ -199,7 +199,7 @@ def run(spec: JobSpec, report: Callable[[str], None] = logger.info) -> Completed
             report=report,
         )
     finally:
-        spark.stop()
+        stop(spark)
 
 
 def read_spec(path: str | None) -> JobSpec:
