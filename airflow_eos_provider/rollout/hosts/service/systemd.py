@@ -293,7 +293,8 @@ class SystemdService:
         """The last lines that the worker printed in its last invocations; they may hold secrets.
 
         A journal that is late finds no process any more, so it names no invocation of what that has printed. Such
-        lines are the worker's where no line of an earlier invocation comes after them.
+        lines count where no line of an earlier invocation comes after them; last words of the worker that was replaced
+        may stand before them.
 
         :param invocations: of the unit, one after the other.
         :raises MachineLostError: its machine cannot be reached.
