@@ -701,6 +701,9 @@ def test_a_mode_that_a_file_of_variables_sets_is_followed_and_its_edit_refused_b
     with pytest.raises(ConfigurationError, match=r"MODE is set by /etc/kafka/worker\.env"):
         host.edit({MODE_PROPERTY: "enabled"}, expect=facts.digest or "")
     booted.write("/etc/kafka/worker.env", "MODE=enabled\n")
+    written_at = float(booted.output(["stat", "-c", "%.Z", "/etc/kafka/worker.env"]))
+    known = look(unit.service()).unit.variables_changed_at  # type: ignore[union-attr]
+    assert known == pytest.approx(written_at, abs=1e-3)  # a worker that has started in the same second has not read it
     changed = host.observe()
     assert changed.declared.mode is Mode.ENABLED
     assert (changed.declared.changed_at or 0.0) > (changed.started_at or 0.0)

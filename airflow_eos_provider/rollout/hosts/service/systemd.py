@@ -52,7 +52,7 @@ _LOOK = (
     shown=$(systemctl show --no-pager --property={",".join(PROPERTIES)} -- "$unit" 2>&1); code=$?;
     part code; echo "$code"; part show; printf '%s\\n' "$shown";
     part config; readlink -f -- "$config";
-    each() {{ part "file $1"; stat -L -c '%Y %Z' -- "$1" 2>/dev/null || echo;
+    each() {{ part "file $1"; stat -L -c '%.Y %.Z' -- "$1" 2>/dev/null || echo;
     if [ -r "$1" ]; then head -c 1000000 -- "$1" | base64; else echo -; fi; }};
     printf '%s\\n' "$shown" | while IFS= read -r line; do case $line in
     FragmentPath=/*) each "${{line#*=}}";;
