@@ -1,7 +1,8 @@
 """A program in the place of a worker, for tests of its unit: ``systemd_worker.py CONFIG PORT``. It needs no JVM.
 
 It prints the settings' block as Connect does, and listens. Its configuration may hold ``exactly.once.source.support``
-(``broken`` ends it at once) and ``stop.seconds`` (how long it takes to stop).
+(``broken`` ends it at once), ``stop.seconds`` (how long it takes to stop), and ``stop.gate`` (a file without which it
+does not stop).
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ def main() -> None:
 
     def stop(*_: object) -> None:
         time.sleep(float(settings.get("stop.seconds", "0")))
+        while "stop.gate" in settings and not Path(settings["stop.gate"]).exists():
+            time.sleep(0.05)
         say("INFO Kafka Connect stopped")
         os._exit(143)
 

@@ -202,6 +202,12 @@ class Unit:
         lines = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
         self.booted.write(self.config, "\n".join(["group.id=units", *lines, ""]))
 
+    def set_gate(self) -> str:
+        """Let the worker stop only when there is the file that is returned."""
+        gate = f"/run/{self.name}.gate"
+        self.set(stop_gate=gate)
+        return gate
+
     def restart(
         self,
         service: SystemdService,
@@ -404,7 +410,7 @@ def test_a_command_that_is_lost_before_it_ran_is_given_again(unit: Unit) -> None
 
 
 def test_a_command_that_arrives_when_its_restart_is_over_or_under_way_does_nothing(unit: Unit) -> None:
-    unit.set(stop_seconds="1.5")
+    gate = unit.set_gate()
     unit.start()
     service = unit.service()
     before = look(service).token
@@ -413,6 +419,7 @@ def test_a_command_that_arrives_when_its_restart_is_over_or_under_way_does_nothi
     until(lambda: look(unit.service()).unit.job, "the job", seconds=10)  # type: ignore[union-attr]
     late = next(words for words in service.machine.asked if "restart" in words)  # type: ignore[attr-defined]
     assert unit.booted.run(list(late)).returncode == 76
+    unit.booted.write(gate, "")
     first.join(30)
     after = look(unit.service()).token
     assert after != before
@@ -421,17 +428,21 @@ def test_a_command_that_arrives_when_its_restart_is_over_or_under_way_does_nothi
 
 
 def test_a_restart_that_another_controller_has_begun_is_waited_for_and_reported(unit: Unit, booted: Booted) -> None:
-    unit.set(stop_seconds="2")
+    gate = unit.set_gate()
     unit.start()
     service = unit.service()
     before = look(service).token
     booted.output(["systemctl", "restart", "--no-block", unit.name])
     assert look(service).restart is not None
     asked: list[str] = []
-    unit.restart(service, rollout="r1", replaces=before, changed_at=0.0, asked=asked)
+    arguments = {"rollout": "r1", "replaces": before, "changed_at": 0.0, "asked": asked}
+    second = threading.Thread(target=unit.restart, args=(service,), kwargs=arguments)
+    second.start()
+    until(lambda: any("waiting for its end" in event.words for event in unit.events), "the wait", seconds=10)
+    booted.write(gate, "")
+    second.join(30)
     assert look(service).token != before
     assert (unit.machine.given, asked) == (0, [])
-    assert any("waiting for its end" in event.words for event in unit.events)
 
 
 def test_a_start_before_the_last_change_of_the_file_is_not_taken_for_the_restart(unit: Unit) -> None:
