@@ -379,7 +379,7 @@ def test_an_answer_that_is_lost_after_the_job_was_given_is_looked_for_and_nothin
 def test_a_connection_that_dies_between_stop_and_start_is_mended_and_the_machine_has_finished(
     unit: Unit, booted: Booted
 ) -> None:
-    unit.set(stop_seconds="2")
+    gate = unit.set_gate()
     unit.start()
     service = far_service(unit, booted)
     before = look(service)
@@ -388,6 +388,7 @@ def test_a_connection_that_dies_between_stop_and_start_is_mended_and_the_machine
     def cut() -> None:
         until(lambda: look(unit.service()).unit.job, "the stop", seconds=10)  # type: ignore[union-attr]
         booted.kill_sessions()
+        booted.write(gate, "")
 
     cutting = threading.Thread(target=cut)
     cutting.start()
@@ -834,9 +835,9 @@ def test_a_machine_that_refuses_the_login_after_the_job_was_given_is_lost_and_th
 
 
 def test_a_stop_that_takes_longer_than_is_waited_for_is_said_and_systemd_goes_on(
-    unit: Unit, monkeypatch: pytest.MonkeyPatch
+    unit: Unit, booted: Booted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unit.set(stop_seconds="2")
+    gate = unit.set_gate()
     unit.start()
     service = unit.service()
     before = look(service).token
@@ -845,6 +846,7 @@ def test_a_stop_that_takes_longer_than_is_waited_for_is_said_and_systemd_goes_on
         patched.setattr("airflow_eos_provider.rollout.hosts.service.unit_restart.LONGEST_SECONDS", 0.1)
         with pytest.raises(RestartPendingError, match="systemd goes on with it"):
             unit.restart(service, rollout="r1", replaces=before, changed_at=0.0)
+    booted.write(gate, "")
     unit.restart(service, rollout="r1", replaces=before, changed_at=0.0)  # the next controller
     assert look(service).token not in ("", before)
     assert unit.machine.given == 1
