@@ -50,7 +50,10 @@ def told(session: Any) -> tuple[int, str]:
 
 
 def is_alive(pid: int) -> bool:
-    return psutil.pid_exists(pid) and DAEMON_MODULE in psutil.Process(pid).cmdline()
+    try:
+        return DAEMON_MODULE in psutil.Process(pid).cmdline()
+    except psutil.Error:  # it is gone, or has ended and not been waited for
+        return False
 
 
 def test_the_daemon_of_a_session_ends_without_workers_and_is_started_again(server: ConnectServer) -> None:
