@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pyspark
 import pytest
 
 from airflow_eos_provider.interval.python_needs import DAEMON_MODULE, DAEMON_PROPERTY
@@ -14,7 +19,7 @@ from airflow_eos_provider.interval.spark.worker_daemon import IDLE_VARIABLE
 from tests.connect_server import ConnectServer
 from tests.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -71,8 +76,10 @@ def test_the_daemon_of_a_session_ends_without_workers_and_is_started_again(serve
         second.stop()
 
 
-def test_a_daemon_stays_while_it_has_a_worker(server: ConnectServer) -> None:
-    session = server.session()
+def test_a_daemon_stays_while_it_has_a_worker(server: ConnectServer, tmp_path: Path) -> None:
+    """Meanwhile that of another session, which has none, ends."""
+    session, other = server.session(), server.session()
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
 
     def look(batches: Iterator[Any]) -> Iterator[Any]:
         import os
@@ -81,11 +88,52 @@ def test_a_daemon_stays_while_it_has_a_worker(server: ConnectServer) -> None:
         import pyarrow
 
         list(batches)
-        time.sleep(3)  # three times as long as a daemon stays without a worker: what is to be seen is that nothing is
+        begun.touch()
+        while not gate.exists():
+            time.sleep(0.05)
         yield pyarrow.RecordBatch.from_pylist([{"parent": os.getppid()}])
 
-    try:
-        (row,) = session.range(0, 1, 1, 1).mapInArrow(look, "parent long").collect()
-        assert row.parent > 1
-    finally:
-        session.stop()
+    frame = session.range(0, 1, 1, 1).mapInArrow(look, "parent long")
+    with ThreadPoolExecutor(1) as threads:
+        rows = threads.submit(frame.collect)
+        try:
+            until(begun.exists, "the worker", seconds=30)
+            idle, _ = told(other)
+            until(lambda: not is_alive(idle), "the end of the other daemon", seconds=30)
+        finally:
+            gate.touch()
+        (row,) = rows.result(timeout=60)
+    assert row.parent not in (1, idle)
+    session.stop()
+    other.stop()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--master", "local[1]"], {DAEMON_PROPERTY: DAEMON_MODULE}),
+        (["--master", "local[1]", "--conf", f"{DAEMON_PROPERTY}=another"], {}),
+        (["--master", "spark://127.0.0.1:1"], {}),
+    ],
+    ids=["local", "another daemon", "a cluster"],
+)
+def test_what_spark_submit_was_given_is_known(
+    tmp_path: Path, spark_properties: dict[str, str], arguments: list[str], expected: dict[str, str]
+) -> None:
+    """A job asks before it has a session; nothing listens at the cluster's address."""
+    program = tmp_path / "job.py"
+    program.write_text(
+        "from airflow_eos_provider.interval.spark.executor_python import daemon_property\n"
+        "print('property', daemon_property({}))\n"
+    )
+    home = Path(pyspark.__file__).parent
+    options = ["--driver-java-options", spark_properties["spark.driver.extraJavaOptions"]]
+    done = subprocess.run(
+        [str(home / "bin" / "spark-submit"), *arguments, *options, str(program)],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert f"property {expected}" in done.stdout.splitlines()

@@ -12,6 +12,9 @@ from airflow_eos_provider.interval.python_needs import DAEMON_MODULE, DAEMON_PRO
 _VARIABLE = "PYSPARK_PYTHON"
 _PROPERTY = "spark.pyspark.python"
 
+#: spark-submit tells the driver by it where its JVM listens.
+_GATEWAY = "PYSPARK_GATEWAY_PORT"
+
 
 def choose_executor_python(properties: Mapping[str, str], master: str) -> None:
     """Set it as spark-submit would: by the property, else by the environment, else the driver's own where it is local.
@@ -26,10 +29,23 @@ def choose_executor_python(properties: Mapping[str, str], master: str) -> None:
         os.environ.setdefault(_VARIABLE, sys.executable)
 
 
-def daemon_property(master: str) -> dict[str, str]:
-    """The property by which workers start faster, where they have the driver's own Python, and so this package.
+def daemon_property(properties: Mapping[str, str]) -> dict[str, str]:
+    """The property by which workers start faster, where they are known to have the driver's own Python, and so this
+    package: with a local master. Where the property is set already, or the session is remote, there is nothing to add.
 
-    :param master: Spark's master, for which :func:`choose_executor_python` was called.
+    :param properties: Spark's, of a session for which :func:`choose_executor_python` was called.
     """
-    is_own = master.startswith("local") and os.environ.get(_VARIABLE) == sys.executable
-    return {DAEMON_PROPERTY: DAEMON_MODULE} if is_own else {}
+    known = {**_submitted(), **properties}
+    is_local = known.get("spark.master", "").startswith("local") and os.environ.get(_VARIABLE) == sys.executable
+    is_free = known.keys().isdisjoint({DAEMON_PROPERTY, "spark.remote"})
+    return {DAEMON_PROPERTY: DAEMON_MODULE} if is_local and is_free else {}
+
+
+def _submitted() -> dict[str, str]:
+    """The properties that spark-submit was given; a ``SparkConf`` has them only once the way to its JVM is open."""
+    if _GATEWAY not in os.environ:
+        return {}
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())

@@ -33,7 +33,6 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.stage import Completed
-from airflow_eos_provider.interval.python_needs import DAEMON_PROPERTY
 from airflow_eos_provider.interval.spark.executor_python import choose_executor_python, daemon_property
 from airflow_eos_provider.interval.spark.sessions import look_often, stop
 
@@ -173,12 +172,10 @@ def run(spec: JobSpec, report: Callable[[str], None] = logger.info) -> Completed
 
     from airflow_eos_provider.interval.spark.write import write_interval
 
-    submitted = SparkConf()
-    master = str(spec.spark.get("spark.master") or submitted.get("spark.master", "local"))
+    master = str(spec.spark.get("spark.master") or SparkConf().get("spark.master", "local"))
     choose_executor_python(spec.spark, master)
-    own = {} if "spark.remote" in spec.spark or submitted.contains(DAEMON_PROPERTY) else daemon_property(master)
     builder: Any = SparkSession.builder.appName(f"{spec.pipeline.name} {spec.interval.name}")
-    for name, value in {**own, **spec.spark}.items():
+    for name, value in {**daemon_property(spec.spark), **spec.spark}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     look_often(spark)

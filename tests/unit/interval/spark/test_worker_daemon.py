@@ -42,16 +42,22 @@ def test_zips_stay_where_what_they_are_copies_of_is_not_looked_for(tmp_path: Pat
     assert without_zips([str(zips / "pyspark.zip"), "/elsewhere"]) == [str(zips / "pyspark.zip"), "/elsewhere"]
 
 
+OURS = {DAEMON_PROPERTY: DAEMON_MODULE}
+
+
 @pytest.mark.parametrize(
-    ("master", "python", "expected"),
+    ("properties", "python", "expected"),
     [
-        ("local[2,4]", sys.executable, {DAEMON_PROPERTY: DAEMON_MODULE}),
-        ("local", "/opt/other/bin/python", {}),
-        ("spark://master:7077", sys.executable, {}),
+        ({"spark.master": "local[2,4]"}, sys.executable, OURS),
+        ({"spark.master": "local"}, "/opt/other/bin/python", {}),
+        ({"spark.master": "spark://master:7077"}, sys.executable, {}),
+        ({}, sys.executable, {}),
+        ({"spark.master": "local", DAEMON_PROPERTY: "another"}, sys.executable, {}),
+        ({"spark.remote": "sc://server"}, sys.executable, {}),
     ],
 )
 def test_workers_of_this_very_python_start_from_it(
-    monkeypatch: pytest.MonkeyPatch, master: str, python: str, expected: dict[str, str]
+    monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], python: str, expected: dict[str, str]
 ) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", python)
-    assert daemon_property(master) == expected
+    assert daemon_property(properties) == expected
