@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +91,19 @@ class ConnectServer:
         builder: Any = SparkSession.builder.remote(self.url)
         self._sessions.append(builder.create())
         return self._sessions[-1]
+
+
+def daemon_of(session: Any) -> tuple[int, str]:
+    """Of the Python process of a task in a session: the pid of its parent, and where its pyspark is from."""
+
+    def look(batches: Iterator[Any]) -> Iterator[Any]:
+        import os
+
+        import pyarrow
+        import pyspark
+
+        list(batches)
+        yield pyarrow.RecordBatch.from_pylist([{"parent": os.getppid(), "pyspark": pyspark.__file__}])
+
+    (row,) = session.range(0, 1, 1, 1).mapInArrow(look, "parent long, pyspark string").collect()
+    return row.parent, row.pyspark

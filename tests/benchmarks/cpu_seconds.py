@@ -10,12 +10,14 @@ from contextlib import contextmanager
 
 import psutil
 
+from airflow_eos_provider.interval.python_needs import DAEMON_MODULE
+
 #: By what is in a process's command line.
 _KINDS = {
     "kafka.Kafka": "broker",
     "SparkSubmit": "Spark's JVM",
     "pyspark.daemon": "Python workers",
-    "spark.worker_daemon": "Python workers",
+    DAEMON_MODULE: "Python workers",
 }
 
 #: A process that ends is counted as far as it was seen, so it is looked at so often, seconds.

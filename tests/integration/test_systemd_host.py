@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -436,12 +437,13 @@ def test_a_restart_that_another_controller_has_begun_is_waited_for_and_reported(
     booted.output(["systemctl", "restart", "--no-block", unit.name])
     assert look(service).restart is not None
     asked: list[str] = []
-    arguments = {"rollout": "r1", "replaces": before, "changed_at": 0.0, "asked": asked}
-    second = threading.Thread(target=unit.restart, args=(service,), kwargs=arguments)
-    second.start()
-    until(lambda: any("waiting for its end" in event.words for event in unit.events), "the wait", seconds=10)
-    booted.write(gate, "")
-    second.join(30)
+    with ThreadPoolExecutor(1) as threads:
+        second = threads.submit(unit.restart, service, rollout="r1", replaces=before, changed_at=0.0, asked=asked)
+        try:
+            until(lambda: any("waiting for its end" in event.words for event in unit.events), "the wait", seconds=10)
+        finally:
+            booted.write(gate, "")
+        second.result(timeout=30)
     assert look(service).token != before
     assert (unit.machine.given, asked) == (0, [])
 

@@ -16,7 +16,7 @@ import pytest
 
 from airflow_eos_provider.interval.python_needs import DAEMON_MODULE, DAEMON_PROPERTY
 from airflow_eos_provider.interval.spark.worker_daemon import IDLE_VARIABLE
-from tests.connect_server import ConnectServer
+from tests.connect_server import ConnectServer, daemon_of
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -38,22 +38,6 @@ def server(
         started.stop()
 
 
-def told(session: Any) -> tuple[int, str]:
-    """Of the Python process of a task: its parent, and where its pyspark is from."""
-
-    def look(batches: Iterator[Any]) -> Iterator[Any]:
-        import os
-
-        import pyarrow
-        import pyspark
-
-        list(batches)
-        yield pyarrow.RecordBatch.from_pylist([{"parent": os.getppid(), "pyspark": pyspark.__file__}])
-
-    (row,) = session.range(0, 1, 1, 1).mapInArrow(look, "parent long, pyspark string").collect()
-    return row.parent, row.pyspark
-
-
 def is_alive(pid: int) -> bool:
     try:
         return DAEMON_MODULE in psutil.Process(pid).cmdline()
@@ -64,12 +48,12 @@ def is_alive(pid: int) -> bool:
 def test_the_daemon_of_a_session_ends_without_workers_and_is_started_again(server: ConnectServer) -> None:
     first, second = server.session(), server.session()
     try:
-        daemon, pyspark = told(first)
-        other, _ = told(second)
+        daemon, pyspark = daemon_of(first)
+        other, _ = daemon_of(second)
         assert other != daemon
         assert "pyspark.zip" not in pyspark
         until(lambda: not is_alive(daemon) and not is_alive(other), "the ends of the daemons", seconds=30)
-        again, _ = told(first)
+        again, _ = daemon_of(first)
         assert again not in (daemon, other)
     finally:
         first.stop()
@@ -98,7 +82,7 @@ def test_a_daemon_stays_while_it_has_a_worker(server: ConnectServer, tmp_path: P
         rows = threads.submit(frame.collect)
         try:
             until(begun.exists, "the worker", seconds=30)
-            idle, _ = told(other)
+            idle, _ = daemon_of(other)
             until(lambda: not is_alive(idle), "the end of the other daemon", seconds=30)
         finally:
             gate.touch()

@@ -6,12 +6,9 @@ session has ended. And it imports pyspark out of a zip, where Python keeps nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import psutil
 
-from tests.connect_server import ConnectServer
+from tests.connect_server import ConnectServer, daemon_of
 from tests.upstream.own_spark import own_folder, properties_in
 from tests.upstream.shown import StartLab
 
@@ -34,19 +31,8 @@ def show(start: StartLab) -> str:
 
 def _session(server: ConnectServer) -> tuple[int, str]:
     """The daemon of a session that has ended, and where its pyspark was from."""
-
-    def look(batches: Iterator[Any]) -> Iterator[Any]:
-        import os
-
-        import pyarrow
-        import pyspark
-
-        list(batches)
-        yield pyarrow.RecordBatch.from_pylist([{"parent": os.getppid(), "pyspark": pyspark.__file__}])
-
     session = server.session()
     try:
-        (row,) = session.range(0, 1, 1, 1).mapInArrow(look, "parent long, pyspark string").collect()
+        return daemon_of(session)
     finally:
         session.stop()
-    return row.parent, row.pyspark

@@ -208,8 +208,11 @@ def _figures_batch(figures: Mapping[int | None, SliceFigures]) -> pa.RecordBatch
 
 
 def _report(rows: Iterable[Sequence[Any]]) -> pa.RecordBatch:
-    """What the driver is told, a row each. It is made of bytes: for each other object Arrow imports pandas, if that is
-    there, which takes a Python worker half a second and 50 MB."""
+    """A batch for the driver, with a text of JSON for each row.
+
+    It is built from bytes. To convert Python objects, Arrow imports pandas if that is installed, which costs each
+    Python worker half a second and 50 MB.
+    """
     import pyarrow as pa
 
     texts = [json.dumps(row).encode() for row in rows]

@@ -89,15 +89,12 @@ _STARTUP = f"{_READ_JOURNAL} " + as_word(
     """
 )
 
-#: Prints the last lines.
+#: Prints the last lines; as JSON newest first, those of an invocation or, where that is empty, all.
 _TAIL = f"{_READ_JOURNAL} " + as_word(
     """
     read_journal "$@" | of_invocation | if [ "$kind" = json ]; then head -n 60; else tail -n 60; fi
     """
 )
-
-#: Prints the unit's last entries, newest first, as JSON.
-_LAST_ENTRIES = f"{_READ_JOURNAL} " + as_word('read_journal "$@" | head -n 60')
 
 _INVOCATION_FIELD = "_SYSTEMD_INVOCATION_ID"
 
@@ -419,8 +416,8 @@ class SystemdService:
         """What stands at the journal's end, back to the first entry of another invocation, without systemd's own."""
         by_sudo = self.log_commands
         words = self.sudo.words(by_sudo[0]) if by_sudo else self._entries_words
-        script = ["/bin/sh", "-c", _LAST_ENTRIES, "sh", "json", "", *words]
-        entries = self.machine.run(script, seconds=JOURNAL_SECONDS).out.splitlines()
+        of_any = ["/bin/sh", "-c", _TAIL, "sh", "json", "", *words]
+        entries = self.machine.run(of_any, seconds=JOURNAL_SECONDS).out.splitlines()
         own = itertools.takewhile(lambda entry: _field(entry, _INVOCATION_FIELD) in (None, *invocations), entries)
         return _messages(b"\n".join(entry for entry in own if _field(entry, "_PID") != "1"))
 

@@ -257,7 +257,8 @@ class UnitRestart:
             while not (text := self._service.last_lines(invocations)).strip() and time.monotonic() < deadline:
                 time.sleep(_LOOK_SECONDS)
                 unit = self._service.look().unit
-                invocations += [unit.invocation] if unit and unit.invocation not in ("", *invocations) else []
+                if unit is not None and unit.invocation not in ("", *invocations):
+                    invocations.append(unit.invocation)
         except EosError as error:
             return f"(the log cannot be read: {error.found})"
         return shown_lines(text, secrets=secrets_of(dict(self._service.worker.env)))
