@@ -47,8 +47,10 @@ def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:
 def interval_asset(pipeline: str, group_id: str) -> Asset:
     """The asset that a pipeline's runs update; schedule DAGs on it.
 
-    Each event's extra holds ``interval``, ``revision``, ``records``, ``digest`` and ``already``. An interval that is
-    run again after its completion (a cleared task) writes nothing, yet has another event: ``already`` is true in it.
+    Each event's extra holds ``interval``, ``revision``, ``records``, ``digest``, ``already`` and ``part_of``. An
+    interval that is run again after its completion (a cleared task) writes nothing, yet has another event: ``already``
+    is true in it. One that was written with a wider interval names that run in ``part_of``, and has neither ``records``
+    nor ``digest``.
 
     :param pipeline: the pipeline's name.
     :param group_id: the group that it belongs to.

@@ -87,6 +87,10 @@ class Interval:
         """Whether some moment is in both; neighbours do not overlap."""
         return self.start < other.end and other.start < self.end
 
+    def contains(self, other: Interval) -> bool:
+        """Whether every moment of the other one is in this one."""
+        return self.start <= other.start and other.end <= self.end
+
     def __str__(self) -> str:
         return self.name
 

@@ -59,6 +59,8 @@ class RunStatus:
     :param source: of a running run: what was pinned.
     :param summary: of a complete run: what it moved and how long each part took, if that is on record.
     :param written: of a running run: the ledger's record of each committed slice, by number.
+    :param ended: of a complete run: whether the intervals within it are complete, too, for it had ended when its last
+        attempt began.
     """
 
     run: Run
@@ -73,6 +75,7 @@ class RunStatus:
     source: Mapping[str, Any] = field(default_factory=dict)
     summary: RunSummary | None = None
     written: Mapping[int, SliceRecord] = field(default_factory=dict)
+    ended: bool = False
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -82,12 +85,19 @@ class RunStatus:
         done = set(self.done)
         return tuple(number for number in range(self.slices) if number not in done)
 
+    def is_whole_of(self, run: Run) -> bool:
+        """Whether this run is complete, and the other one as a part of it."""
+        mine, other = self.run, run
+        wider = mine.interval != other.interval and mine.interval.contains(other.interval)
+        return self.complete and self.ended and wider and mine.revision == other.revision == 1
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "run": self.run.name,
             "interval": self.run.interval.name,
             "revision": self.run.revision,
             "state": "complete" if self.complete else "running",
+            "ended": self.ended,
             "slices": self.slices,
             "done": self.slices if self.complete else len(self.done),
             "missing": list(self.missing),
@@ -153,7 +163,7 @@ class Verification:
 
 
 def completion(pipeline: Pipeline, run: Run, *, wait: bool = False) -> Completed | None:
-    """What the ledger says of a complete run; None if it is not complete.
+    """What the ledger says of a complete run, or of the wider one that it is a part of; None if it is not complete.
 
     :param wait: read to the ledger's end of this moment, and so wait for the open transactions before it. Otherwise
         only what is stable is read: then a ``complete`` behind another producer's open transaction is not seen yet,
@@ -163,11 +173,21 @@ def completion(pipeline: Pipeline, run: Run, *, wait: bool = False) -> Completed
     :raises TopicChangedError: its records are in another topic than the one that the pipeline names, or that topic was
         deleted and made anew. A pipeline that names none is not compared.
     """
-    found = ledger(pipeline, wait=wait).completed(run)
+    state = ledger(pipeline, wait=wait)
+    found = state.completed(run) or state.whole_of(run)
     if found is None:
         return None
     SameTopics(pipeline, run).compare_complete(found)
     return Completed.of(found)
+
+
+def part_of(run: Run, whole: Run) -> ConfigurationError:
+    """What is said to those who ask for the records of a part, which has no count and no digest of its own."""
+    return ConfigurationError(
+        f"{run.name} was written as a part of {whole.name}, and has no record of its own.",
+        expected="a run as it was written",
+        remedy=f"Ask for {whole.name}: it is complete, and so is each interval within it.",
+    )
 
 
 def ledger(pipeline: Pipeline, *, wait: bool = False) -> LedgerState:
@@ -203,8 +223,24 @@ def statuses_of(pipeline: str, running: ControlState, written: LedgerState) -> l
 
 
 def status(pipeline: Pipeline, run: Run) -> RunStatus | None:
-    """One run, None if nothing of it is on record."""
-    return next((found for found in statuses(pipeline) if found.run == run), None)
+    """One run, None if nothing of it is on record.
+
+    :raises ConfigurationError: it was written as a part of a wider interval, which is named.
+    """
+    return status_among(statuses(pipeline), run)
+
+
+def status_among(statuses: Iterable[RunStatus], run: Run) -> RunStatus | None:
+    """As :func:`status`, of runs that are known."""
+    whole = None
+    for found in statuses:
+        if found.run == run:
+            return found
+        if found.is_whole_of(run):
+            whole = found.run
+    if whole is not None:
+        raise part_of(run, whole)
+    return None
 
 
 def verify_run(
@@ -227,7 +263,10 @@ def verify_run(
     :returns: what was found beside what ``complete`` says; ``holds`` is the verdict.
     :raises ConfigurationError: the run is not complete, or there is no such topic.
     """
-    complete = ledger(pipeline, wait=True).completed(run)
+    state = ledger(pipeline, wait=True)
+    complete = state.completed(run)
+    if complete is None and (whole := state.whole_of(run)):
+        raise part_of(run, whole.run)
     if complete is None:
         raise ConfigurationError(
             f"{run.name} is not complete, so there is nothing to compare its records with.",
@@ -357,7 +396,15 @@ def _between(topic: str, prefix: str, suffix: str) -> bool:
 
 def _of_complete(record: CompleteRecord) -> RunStatus:
     summary = decoded(record.summary)
-    return RunStatus(record.run, True, record.slices, records=record.records, digest=record.digest, summary=summary)
+    return RunStatus(
+        record.run,
+        True,
+        record.slices,
+        records=record.records,
+        digest=record.digest,
+        summary=summary,
+        ended=record.ended,
+    )
 
 
 def _of_running(run: Run, running: ControlState, written: LedgerState) -> RunStatus:

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 from airflow.providers.common.compat.openlineage.facet import Dataset
 from airflow.providers.openlineage.extractors import OperatorLineage
 
+from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.lineage.facets import INTERVAL_FACET, ROLL_FACET, IntervalFacet, RollFacet
 
 if TYPE_CHECKING:
-    from airflow_eos_provider.interval.interval import Run
     from airflow_eos_provider.interval.pipeline import Pipeline
 
 
@@ -26,6 +26,7 @@ def of_interval(
     """
     from airflow_eos_provider.interval.protocol.ledger import complete_key
 
+    whole = result.get("part_of")
     facet = IntervalFacet(
         interval_run=run.name,
         group_id=pipeline.group_id,
@@ -34,7 +35,7 @@ def of_interval(
         slices=result["slices"],
         already=result["already"],
         ledger_topic=pipeline.ledger_topic,
-        ledger_key=complete_key(run).decode(),
+        ledger_key=complete_key(Run.parse(whole) if whole else run).decode(),
     )
     outputs = []
     if pipeline.topic:

@@ -16,9 +16,9 @@ class IntervalFacet(RunFacet):
 
     :param interval_run: its name, ``<pipeline>@<start>/<end>``.
     :param group_id: the group of its pipeline.
-    :param records: records of the interval.
-    :param digest: order-free digest of them.
-    :param slices: transactions that it was written in.
+    :param records: records of the interval; None where it was written as a part of a wider one.
+    :param digest: order-free digest of them; likewise.
+    :param slices: transactions that it was written in; likewise.
     :param already: whether it had been complete before the task.
     :param ledger_topic: the topic whose record says that it is complete.
     :param ledger_key: that record's key.
@@ -26,9 +26,9 @@ class IntervalFacet(RunFacet):
 
     interval_run: str
     group_id: str
-    records: int
-    digest: str
-    slices: int
+    records: int | None
+    digest: str | None
+    slices: int | None
     already: bool
     ledger_topic: str
     ledger_key: str

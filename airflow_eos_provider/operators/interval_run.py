@@ -148,8 +148,10 @@ class IntervalRun(BaseOperator):
         """Complete the run, unless it is complete.
 
         :returns: the summary: ``run``, ``interval``, ``revision``, ``records``, ``digest``, ``slices``, ``already``,
-            ``seconds``, and ``metrics``: what was moved and how long each part took, with an entry a task; None if a
-            version completed the run that did not say.
+            ``seconds``, ``part_of``, and ``metrics``: what was moved and how long each part took, with an entry a task;
+            None if a version completed the run that did not say. ``part_of`` is None, or the run of a wider interval
+            that wrote this one; then ``records``, ``digest``, ``slices`` and ``metrics`` are None, for nothing of the
+            part alone is on record.
         :raises AirflowFailException: a person has to act first.
         """
         from airflow_eos_provider.interval.verify import completion
@@ -173,9 +175,12 @@ class IntervalRun(BaseOperator):
                     f"The job succeeded, but {run.name} is not complete.",
                     remedy="See the job's log. The next try goes on with the slices that are left.",
                 )
-        self.log.info("%s is complete: %s records in %s slices", run.name, f"{done.records:,}", done.slices)
+        if done.run == run:
+            self.log.info("%s is complete: %s records in %s slices", run.name, f"{done.records:,}", done.slices)
+        else:
+            self.log.info("%s is complete, as a part of %s", run.name, done.run.name)
         summary = _summary(done, run, already, time.monotonic() - started, job)
-        for line in () if done.summary is None else done.summary.lines():
+        for line in () if done.summary is None or done.run != run else done.summary.lines():
             self.log.info("%s: %s", run.name, line)
         of_interval(summary, pipeline=self.pipeline, group_id=self.group_id)
         self._told = (pipeline, run, summary, {} if job is None or job.run != run else job.inputs)
@@ -191,7 +196,7 @@ class IntervalRun(BaseOperator):
     def _announce(self, context: Context, summary: Mapping[str, Any]) -> None:
         asset = interval_asset(self.pipeline, self.group_id)
         context["outlet_events"][asset].extra.update(
-            {name: summary[name] for name in ("interval", "revision", "records", "digest", "already")}
+            {name: summary[name] for name in ("interval", "revision", "records", "digest", "already", "part_of")}
         )
 
 
@@ -428,16 +433,18 @@ def _remove_files_of_the_dead() -> None:
 def _summary(done: Completed, run: Run, already: bool, seconds: float, job: Completed | None) -> dict[str, Any]:
     tasks = () if job is None or job.run != run else job.tasks
     metrics = None
-    if done.summary is not None:
+    whole = None if done.run == run else done.run
+    if done.summary is not None and whole is None:
         metrics = {**done.summary.to_dict(), "tasks": [task.to_dict() for task in tasks]}
     return {
         "run": run.name,
         "interval": run.interval.name,
         "revision": run.revision,
-        "records": done.records,
-        "digest": done.digest,
-        "slices": done.slices,
+        "records": done.records if whole is None else None,
+        "digest": done.digest if whole is None else None,
+        "slices": done.slices if whole is None else None,
         "already": already,
         "seconds": round(seconds, 3),
+        "part_of": whole and whole.name,
         "metrics": metrics,
     }

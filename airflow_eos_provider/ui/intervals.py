@@ -19,7 +19,7 @@ from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.past import PipelinePast, groups_with_pipelines, read_past
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.ledger import SliceRecord
-from airflow_eos_provider.interval.verify import topics
+from airflow_eos_provider.interval.verify import status_among, topics
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.ui.access import visible_to
 from airflow_eos_provider.ui.airflow_state import PipelineDags, dags_of
@@ -130,7 +130,10 @@ def interval_document(past: PipelinePast, run: Run, dags: PipelineDags, paging: 
 
     :raises NotThereError: nothing of it is on record.
     """
-    status = next((each for each in past.statuses if each.run == run), None)
+    try:
+        status = status_among(past.statuses, run)
+    except ConfigurationError as part:
+        raise NotThereError(part.found, remedy=part.remedy) from None
     if status is None:
         raise NotThereError(f"Nothing of {run.name} is on record.", remedy="See the calendar of its pipeline.")
     dag_run = dags.runs.get(run.interval)

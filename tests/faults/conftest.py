@@ -295,8 +295,8 @@ class Story:
     def resumed(self, stage: Stage, **job: Any) -> Actor:
         return self._start("resumed", stage=stage, **job)
 
-    def abandoner(self, **job: Any) -> Actor:
-        return self._start("abandoner", run=self.run.name, **job)
+    def abandoner(self, *, run: Run | None = None, **job: Any) -> Actor:
+        return self._start("abandoner", run=(run or self.run).name, **job)
 
     def _start(self, kind: str, **job: Any) -> Actor:
         common = {"pipeline": self.pipeline.to_dict(), "control_timeout_ms": self.control_timeout_ms}

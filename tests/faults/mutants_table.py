@@ -61,6 +61,8 @@ _FILE_SLICES = "tests/integration/test_file_slices.py"
 _JOB = "tests/unit/interval/spark/test_job.py"
 _ROW_BATCHES = "tests/faults/test_row_batches.py"
 _DIGEST = "tests/unit/interval/protocol/test_digest.py"
+_LEDGER = "tests/unit/interval/protocol/test_ledger.py"
+_COMMAND = "tests/integration/test_intervals_command.py"
 
 _ADMISSION = (
     _mutant(
@@ -102,6 +104,42 @@ _ADMISSION = (
         'return f"{self.group_id}-{self.name}-planner"',
         "return f\"{self.group_id}-{self.name}-planner-{__import__('os').getpid()}\"",
         f"{_STORIES}::test_overlapping_intervals_are_admitted_one_at_a_time[as it is]",
+    ),
+)
+
+_PARTS = (
+    _mutant(
+        "part-of-what-goes-on",
+        "an interval is complete as a part of one that had ended, and of no other",
+        "interval/protocol/ledger.py",
+        "if whole is not None and whole.ended:",
+        "if whole is not None:",
+        f"{_LEDGER}::test_nothing_is_a_part_of_what_had_not_ended_or_was_removed",
+    ),
+    _mutant(
+        "ended-in-any-case",
+        "a run says that its interval had ended only if it had when its last attempt began",
+        "interval/protocol/coordinator.py",
+        "ended=self._began_at >= self._run.interval.end.timestamp(),",
+        "ended=True,",
+        f"{_COMMAND}::test_nothing_is_a_part_of_an_interval_that_has_not_ended",
+    ),
+    _mutant(
+        "part-that-sticks-out",
+        "a part lies within the whole",
+        "interval/protocol/ledger.py",
+        "known[place].contains(interval)",
+        "known[place].overlaps(interval)",
+        f"{_LEDGER}::test_what_is_not_within_is_no_part",
+    ),
+    _mutant(
+        "part-refused",
+        "an interval within a complete one is complete, not refused",
+        "interval/protocol/admission.py",
+        "    if whole is not None:\n        return whole\n",
+        "",
+        f"{_CONCURRENCY}::test_an_interval_within_one_that_has_been_completed_writes_nothing"
+        "[between a planner's two reads]",
     ),
 )
 
@@ -571,4 +609,4 @@ _BATCHES = (
 )
 
 #: All of them, in the order of the proof.
-MUTANTS = (*_ADMISSION, *_COORDINATOR, *_TASK, *_WRITER, *_SPARK, *_BATCHES)
+MUTANTS = (*_ADMISSION, *_PARTS, *_COORDINATOR, *_TASK, *_WRITER, *_SPARK, *_BATCHES)

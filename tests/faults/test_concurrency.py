@@ -126,6 +126,46 @@ def test_an_interval_that_is_completed_between_a_planners_two_reads_is_seen(stor
     story.require_exactly_once(days(1, 2))
 
 
+@pytest.mark.parametrize("when", ["before", "between a planner's two reads"])
+def test_an_interval_within_one_that_has_been_completed_writes_nothing(story: Any, days: Days, when: str) -> None:
+    whole = story.driver(run=days(1, 3))
+    stage = story.stage_of(whole)
+    stops = [] if when == "before" else ["planner read control", "planner read ledger"]
+    part = story.driver(run=days(2), stops=stops) if stops else None
+    if part is not None:
+        part.wait_until_stopped()
+        part.go_on()
+        part.wait_until_stopped()
+
+    story.write(stage)
+    whole.tell("the stage has ended")
+    assert "completed" in whole.end()
+    if part is None:
+        part = story.driver(run=days(2))
+    else:
+        part.go_on()
+
+    event = part.wait_for("stage", "completed", "error")
+    assert event.get("completed", {}).get("already") is True, event
+    assert event["completed"]["run"] == days(1, 3).name
+    story.require_exactly_once(days(1, 3))
+
+
+def test_an_interval_within_one_that_is_being_written_is_refused_and_written_once_that_is_given_up(
+    story: Any, days: Days
+) -> None:
+    """A plan says nothing of what is written: a part that counted as complete with it would never be."""
+    whole = story.driver(run=days(1, 3))
+    story.stage_of(whole)
+
+    assert story.driver(run=days(2)).wait_for("stage", "completed", "error").get("error") == "OverlapError"
+
+    whole.kill()
+    assert "abandoned" in story.abandoner(run=days(1, 3)).end()
+    assert "completed" in story.drive(story.driver(run=days(2)))
+    story.require_exactly_once(days(2))
+
+
 def test_four_intervals_at_once_and_backwards_do_not_fence_one_another(story: Any, days: Days) -> None:
     runs = [days(day) for day in (4, 3, 2, 1)]
 

@@ -174,6 +174,38 @@ def test_a_run_that_nobody_knows_is_an_error(lab: Lab, make_pipeline: Callable[[
         eos(lab, "show", f"empty@{day(1).name}")
 
 
+def test_an_interval_within_a_complete_one_is_complete_and_has_no_record_of_its_own(
+    lab: Lab, make_pipeline: Callable[[str], Pipeline]
+) -> None:
+    pipeline = make_pipeline("wide")
+    whole = Run("wide", Interval(day(1).start, day(9).end))
+    part = Run("wide", day(3))
+    write(pipeline, whole)
+
+    done = completion(pipeline, part)
+    assert done is not None
+    assert done.run == whole
+    assert completion(pipeline, Run("wide", day(10))) is None
+    for verb in (("show",), ("abandon", "--yes"), ("verify", "--topic", "topic-of-wide", "--header", "eos-run")):
+        with pytest.raises(ConfigurationError, match=f"was written as a part of {whole.name}"):
+            eos(lab, verb[0], part.name, *verb[1:])
+    assert eos(lab, "show", whole.name, "--json")["ended"] is True
+
+
+def test_nothing_is_a_part_of_an_interval_that_has_not_ended(
+    lab: Lab, make_pipeline: Callable[[str], Pipeline]
+) -> None:
+    """Records of a part may be to come: it would count as complete without them."""
+    pipeline = make_pipeline("future")
+    whole = Run("future", Interval.parse("2013-01-01T00:00:00Z/2113-01-01T00:00:00Z"))
+    write(pipeline, whole)
+
+    assert completion(pipeline, Run("future", day(3))) is None
+    assert eos(lab, "show", whole.name, "--json")["ended"] is False
+    with pytest.raises(RefusedError, match=f"overlaps {whole.name}, which is complete"):
+        write(pipeline, Run("future", day(3)))
+
+
 def test_completion_is_told_where_there_is_no_ledger_yet(make_pipeline: Callable[[str], Pipeline]) -> None:
     pipeline = make_pipeline("unborn")
     run = Run("unborn", day(1))

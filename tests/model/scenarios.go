@@ -217,5 +217,9 @@ func scenarios() []scenario {
 	adm("OVERLAP", AdmCfg{Name: "mutant/no-planner-id", Drivers: [nRuns]int{1, 1}, Reads: ck, NoPlannerID: true})
 	adm("ANY", AdmCfg{Name: "mutant/admission-committed-end", Drivers: two, Reads: ck, Retries: 2, CommittedEnd: true, Noise: true})
 	adm("", AdmCfg{Name: "admission/with-unrelated-run", Drivers: two, Reads: ck, Retries: 2, PlanRemoved: true, Compaction: true, Noise: true})
+	adm("", AdmCfg{Name: "admission/contained", Drivers: two, Reads: ck, Retries: 2, Contained: true})
+	adm("", AdmCfg{Name: "admission/contained-plan-removed", Drivers: two, Reads: ck, Retries: 2, Contained: true, PlanRemoved: true, Compaction: true, Noise: true})
+	adm("OVERLAP", AdmCfg{Name: "admission/contained-ledger-first", Drivers: [nRuns]int{1, 1}, Reads: kc, Retries: 2, Contained: true, PlanRemoved: true})
+	adm("NOTHING COMPLETE", AdmCfg{Name: "mutant/contained-in-a-plan", Drivers: [nRuns]int{1, 1}, Reads: ck, Retries: 2, Contained: true, PlanIsEnough: true})
 	return l
 }

@@ -48,8 +48,8 @@ class OverlapError(RefusedError):
 def admit(run: Run, control: ControlState, ledger: LedgerState) -> RunPlan | CompleteRecord | None:
     """Decide on a plan. The ledger must have been read after the control topic.
 
-    :returns: the run's own ``complete``, if it is complete; its own plan, if it has one, which is to be adopted;
-        None if a plan may be written.
+    :returns: the run's own ``complete``, or that of a wider interval as a part of which it is complete; its own plan,
+        if it has one, which is to be adopted; None if a plan may be written.
     :raises OverlapError: another interval that overlaps is planned or complete.
     :raises RefusedError: the revision before this one is not complete.
     """
@@ -59,6 +59,9 @@ def admit(run: Run, control: ControlState, ledger: LedgerState) -> RunPlan | Com
     plan = control.run(run).plan
     if plan is not None:
         return plan
+    whole = ledger.whole_of(run)
+    if whole is not None:
+        return whole
     for other in control.planned(run.pipeline):
         if other.interval.overlaps(run.interval):
             raise _overlap(run, other, "is being written")
@@ -122,7 +125,7 @@ class Planner:
         """Have this plan admitted.
 
         :returns: the plan that is on record now, this one or the one that another driver of the run wrote before; or
-            the run's ``complete``.
+            the run's ``complete``, or that of a wider interval as a part of which it is complete.
         :raises RefusedError: the plan is refused; see :func:`admit`.
         :raises TopicChangedError: the pipeline, or this run by another driver, was begun with other topics.
         :raises UnreachableError: other plans came first all the time.

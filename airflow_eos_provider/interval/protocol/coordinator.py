@@ -41,7 +41,9 @@ committed twice, and none is missed.
    doubled rows where the comparison is left out, is made before the fencing, or in another evaluation (tests/model).
 7. *Between intervals*: plans that overlap are refused, one at a time
    (:mod:`~airflow_eos_provider.interval.protocol.admission`; test_concurrency: two overlapping intervals started
-   together).
+   together). An interval within a complete one is complete as its part and writes nothing; a plan of the whole is not
+   enough, for it may be abandoned (test_concurrency; the model takes the plan for enough, and finds an interval that
+   counts as complete with nothing written).
 8. *These are sentences about topics, not about their names*: the ledger, the target and the control topic are the ones
    that the run was begun with, by topic id (:mod:`~airflow_eos_provider.interval.protocol.same_topics`, test_topics).
    They are compared before the first init, so that a driver with other topics fences no other; with each read of the
@@ -183,7 +185,7 @@ class Coordinator:
         self._report = report
         self._step = self._clock = StepClock(on_step)
         self._fenced = 0
-        self._began = time.monotonic()
+        self._began, self._began_at = time.monotonic(), time.time()
         self._next_producer: TransactionalProducer | None = None
         self._producer: TransactionalProducer | None = None
         self._transactions: TransactionsClient | None = None
@@ -233,7 +235,12 @@ class Coordinator:
         self._init()
         state = self._read_control("read control")
         self._read_stable_ledger()
-        found = self._ledger.completed(self._run) or state.plan or self._admit(planner, make_plan)
+        found = (
+            self._ledger.completed(self._run)
+            or state.plan
+            or self._ledger.whole_of(self._run)
+            or self._admit(planner, make_plan)
+        )
         if isinstance(found, CompleteRecord):
             return self._already(found)
         return self._begin_generation(found, state, tasks)
@@ -315,6 +322,7 @@ class Coordinator:
             slices=len(stage.slices),
             pins=self._topics.found,
             summary=encoded(summary),
+            ended=self._began_at >= self._run.interval.end.timestamp(),
         )
         self._write_complete(record, stage)
         self._step("done")
@@ -425,7 +433,8 @@ class Coordinator:
     def _already(self, record: CompleteRecord) -> Completed:
         self._topics.compare_complete(record)
         seconds = time.monotonic() - self._began
-        self._report(f"{self._run}: already complete, {record.records} records")
+        part = "" if record.run == self._run else f" as a part of {record.run}"
+        self._report(f"{self._run}: already complete{part}, {record.records} records")
         return Completed.of(record, seconds=seconds)
 
     def _superseded(self, generation: int, state: RunState) -> FencedError:

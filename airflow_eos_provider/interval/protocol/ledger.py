@@ -3,12 +3,17 @@
 ``["<pipeline>",{"slice":n,"interval":"<start>/<end>"}]`` says that a slice is committed; it is in the transaction
 of the slice's own records. ``["<pipeline>",{"interval":"<start>/<end>"}]`` says that all of an interval is, and is
 never removed; the slices' records are, with it.
+
+*Parts.* Where an interval is complete, so is each one within it: its records are among those that were written. That
+holds if the whole had ended when its last attempt began; before, records of a part may have been to come. ``complete``
+says so by ``ended``. The model has a driver of a part beside two of the whole (tests/model, ``admission/contained``).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
@@ -96,6 +101,8 @@ class CompleteRecord:
     :param summary: how it was written, as :mod:`~airflow_eos_provider.interval.protocol.summary` encodes it; None if a
         version wrote it that did not say.
     :param digest_kind: how the digest was computed; those of two kinds cannot be compared.
+    :param ended: whether the interval had ended when the attempt began that completed it, by that attempt's clock.
+        Then every interval within it is complete, too.
     """
 
     run: Run
@@ -105,6 +112,7 @@ class CompleteRecord:
     pins: Pins | None = None
     summary: str | None = field(default=None, compare=False)
     digest_kind: int = DIGEST_KIND
+    ended: bool = False
 
 
 def slice_key(run: Run, number: int) -> bytes:
@@ -140,6 +148,7 @@ def complete_record(record: CompleteRecord) -> Outgoing:
         "slices": record.slices,
         **({} if record.pins is None else record.pins.to_values()),
         **({} if record.summary is None else {"summary": record.summary}),
+        **({"ended": True} if record.ended else {}),
     }
     return Outgoing(complete_key(record.run), encode(hash_map_order(value)))
 
@@ -190,6 +199,31 @@ class LedgerState:
         """The run's ``complete``, None if it is not complete."""
         value = self._latest.get(complete_key(run))
         return None if value is None else _complete(run, json.loads(value))
+
+    def whole_of(self, run: Run) -> CompleteRecord | None:
+        """The ``complete`` of a wider interval, as a part of which this run is complete; None if there is none.
+
+        A second revision is a run of its own and no part of anything.
+        """
+        return None if run.revision > 1 else self.wholes([run.interval]).get(run.interval)
+
+    def wholes(self, intervals: Collection[Interval]) -> dict[Interval, CompleteRecord]:
+        """For those intervals that are complete as a part of a wider one: its ``complete``."""
+        if not intervals:
+            return {}
+        around = Interval(min(each.start for each in intervals), max(each.end for each in intervals))
+        # Complete intervals do not overlap, but for the revisions of one; its first is as complete as the others.
+        runs = {run.interval: run for run in self.overlapping(around) if run.revision == 1}
+        known = sorted(runs)
+        starts = [interval.start for interval in known]
+        found = {}
+        for interval in intervals:
+            place = bisect_right(starts, interval.start) - 1
+            if place >= 0 and known[place] != interval and known[place].contains(interval):
+                whole = self.completed(runs[known[place]])
+                if whole is not None and whole.ended:
+                    found[interval] = whole
+        return found
 
     def done(self, run: Run, slices: Iterable[int]) -> dict[int, SliceRecord]:
         """Those of the slices that are committed and not yet removed."""
@@ -253,4 +287,5 @@ def _complete(run: Run, document: dict[str, Any]) -> CompleteRecord:
         Pins.of_values(document),
         document.get("summary"),
         document.get("digest_kind", 1),
+        document.get("ended", False),
     )

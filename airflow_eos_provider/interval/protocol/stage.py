@@ -211,7 +211,8 @@ class SliceResult:
 class Completed:
     """One interval, complete.
 
-    :param run: the run.
+    :param run: the run that wrote it. Of an interval that is complete as a part of a wider one it is the wider one's,
+        and so is all that follows.
     :param records: records of the interval.
     :param digest: order-free digest of them, 32 hexadecimal digits.
     :param slices: slices of its plan.

@@ -3,14 +3,20 @@
 Each interval is written by :func:`~airflow_eos_provider.interval.spark.write.write_interval`, so each has its
 guarantees, whatever becomes of the others. Where the session dies, what is committed stays; the same call with another
 session finds the finished intervals complete and goes on with the rest.
+
+*Together.* What an interval of few rows costs is its transactions and its Spark job. Neighbours that are written
+together are one run, of the interval from the first one's start to the last one's end; when it is complete, so is each
+of them, as a part of it (:mod:`~airflow_eos_provider.interval.protocol.ledger`). A run of neighbours that was begun is
+finished as it was begun, however many the next call writes together.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +28,7 @@ from airflow_eos_provider.interval.protocol.stage import Completed
 from airflow_eos_provider.interval.spark.file_listing import FilesSource
 from airflow_eos_provider.interval.spark.sessions import end, is_remote, is_server_lost
 from airflow_eos_provider.interval.spark.write import Report, write_interval
-from airflow_eos_provider.interval.verify import ledger
+from airflow_eos_provider.interval.verify import control, ledger
 
 __all__ = ["IntervalOutcome", "require_all_complete", "write_intervals"]
 
@@ -32,7 +38,8 @@ class IntervalOutcome:
     """What has become of one interval.
 
     :param interval: the interval.
-    :param completed: as ``write_interval`` returns it; None if it failed.
+    :param completed: as ``write_interval`` returns it; None if it failed. Of one that was written together with
+        others it is theirs, and names their run.
     :param error: why it failed; None if it is complete.
     """
 
@@ -48,6 +55,7 @@ def write_intervals(
     *,
     spark: SparkSession,
     at_once: int = 4,
+    together: int = 1,
     revision: int = 1,
     slices: int | None = None,
     key: str | Sequence[str] = "key",
@@ -61,11 +69,13 @@ def write_intervals(
     An interval that fails stops none of the others. When the session is lost, no further one is begun.
 
     :param frame_of: gives an interval's rows or files, as ``write_interval`` takes them; called by several threads, and
-        not for intervals that are complete.
+        not for intervals that are complete. With ``together`` it is called with the interval of neighbours as a whole.
     :param pipeline: where to write.
     :param intervals: in the order in which they are begun; one that is given twice is written once.
     :param spark: the session of all of them, a classic one or one of Spark Connect.
-    :param at_once: how many are written at the same time.
+    :param at_once: how many are written at the same time; of those that are written together, how many runs.
+    :param together: how many neighbours, at most, are written as one run, whose count, digest and slices are theirs
+        together. All of them must have ended: what comes later would be in none.
     :param revision: as ``write_interval`` takes it.
     :param slices: likewise.
     :param key: likewise.
@@ -74,12 +84,16 @@ def write_intervals(
     :param pin_inputs: likewise.
     :param report: receives lines of progress, each with its interval, from several threads.
     :returns: an outcome for each interval, in the order given; :func:`require_all_complete` raises if one failed.
-    :raises ConfigurationError: ``at_once`` is less than 1.
+    :raises ConfigurationError: ``at_once`` or ``together`` is less than 1; or intervals are to be written together of
+        which one has not ended yet, or in a further revision.
     """
     if at_once < 1:
         raise ConfigurationError(f"{at_once} intervals are to be written at once.", expected="1 or more")
     wanted = tuple(dict.fromkeys(intervals))
+    if together != 1:
+        _require_together(together, wanted, revision)
     finished = _finished(pipeline, wanted, revision)
+    runs = _runs(pipeline, wanted, finished, together)
 
     def write(interval: Interval) -> Completed:
         return write_interval(
@@ -96,9 +110,10 @@ def write_intervals(
             report=lambda line: report(f"{interval.name}: {line}"),
         )
 
-    outcomes = _Crew(spark, write, at_once).run([interval for interval in wanted if interval not in finished])
+    outcomes = _Crew(spark, write, at_once).run([run.whole for run in runs])
+    of_parts = {part: replace(outcomes[run.whole], interval=part) for run in runs for part in run.parts}
     return tuple(
-        IntervalOutcome(interval, finished[interval]) if interval in finished else outcomes[interval]
+        IntervalOutcome(interval, finished[interval]) if interval in finished else of_parts[interval]
         for interval in wanted
     )
 
@@ -111,7 +126,10 @@ def require_all_complete(outcomes: Iterable[IntervalOutcome]) -> None:
     """
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if failed:
-        words = "\n".join(f"{outcome.interval.name}: {outcome.error}" for outcome in failed)
+        errors: dict[int, tuple[str, Exception | None]] = {}  # neighbours that were written together have one
+        for outcome in failed:
+            errors.setdefault(id(outcome.error), (outcome.interval.name, outcome.error))
+        words = "\n".join(f"{name}: {error}" for name, error in errors.values())
         raise EosError(
             f"{len(failed)} intervals are not complete.\n{words}",
             remedy="Remove the causes and write the intervals again: those that are complete are left alone.",
@@ -124,7 +142,70 @@ def _finished(pipeline: Pipeline, intervals: Sequence[Interval], revision: int) 
     for interval in intervals:
         if done := state.completed(Run(pipeline.name, interval, revision)):
             found[interval] = Completed.of(done)
+    if revision == 1:
+        parts = state.wholes([interval for interval in intervals if interval not in found])
+        found.update((interval, Completed.of(whole)) for interval, whole in parts.items())
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Together:
+    """Neighbours that are one run.
+
+    :param parts: in the order of time, without gaps.
+    """
+
+    parts: tuple[Interval, ...]
+
+    @property
+    def whole(self) -> Interval:
+        return Interval(self.parts[0].start, self.parts[-1].end)
+
+
+def _require_together(together: int, intervals: Sequence[Interval], revision: int) -> None:
+    if together < 1:
+        raise ConfigurationError(f"{together} intervals are to be written together.", expected="1 or more")
+    if revision != 1:
+        raise ConfigurationError(
+            f"Revision {revision} of intervals is to be written together.",
+            expected="revision 1: a further one is a run of its own",
+            remedy="Leave out together.",
+        )
+    if late := [interval.name for interval in intervals if interval.end > datetime.now(UTC)]:
+        raise ConfigurationError(
+            f"{late[0]} has not ended yet.",
+            expected="intervals that have ended, for what comes later would be in none of them",
+            remedy="Leave it out, or together.",
+        )
+
+
+def _runs(
+    pipeline: Pipeline, wanted: Sequence[Interval], finished: Collection[Interval], together: int
+) -> list[_Together]:
+    """The runs that write what is not finished, in the order of what was given."""
+    left = sorted(interval for interval in wanted if interval not in finished)
+    if together == 1:
+        return [_Together((interval,)) for interval in wanted if interval not in finished]
+    runs = []
+    for begun in control(pipeline).planned(pipeline.name):
+        parts = tuple(interval for interval in left if begun.interval.contains(interval))
+        if parts and len(groups := _without_gaps(parts, len(parts))) == 1 and groups[0].whole == begun.interval:
+            runs += groups
+            left = [interval for interval in left if interval not in parts]
+    runs += _without_gaps(left, together)
+    place = {interval: number for number, interval in enumerate(wanted)}
+    return sorted(runs, key=lambda run: min(place[part] for part in run.parts))
+
+
+def _without_gaps(intervals: Sequence[Interval], most: int) -> list[_Together]:
+    """Neighbours, at most so many of them in a group; intervals that overlap stay apart, and are refused later."""
+    groups: list[list[Interval]] = []
+    for interval in intervals:
+        if groups and len(groups[-1]) < most and groups[-1][-1].end == interval.start:
+            groups[-1].append(interval)
+        else:
+            groups.append([interval])
+    return [_Together(tuple(group)) for group in groups]
 
 
 class _Crew:

@@ -104,6 +104,19 @@ def test_a_complete_interval_is_a_no_op_that_starts_no_spark(
     assert (summary["interval"], summary["records"], summary["digest"]) == (DAY, 842, "ab" * 16)
 
 
+def test_a_part_of_a_wider_interval_is_a_no_op_without_figures_of_its_own(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever adds up what the intervals of a pipeline report would count the whole once for each part."""
+    week = Run("flights.daily", Interval.parse("2013-01-01T05:00:00Z/2013-01-08T05:00:00Z"))
+    ledger(replace(done(), run=week, summary=RunSummary(1, 20, Spread(7, 7, 7), Spread(20, 20, 20), 0)))
+    monkeypatch.setattr(IntervalRunOperator, "write", lambda *_: pytest.fail("Spark was started"))
+    summary = operator().execute(run_context)
+    assert (summary["run"], summary["interval"], summary["part_of"]) == (f"flights.daily@{DAY}", DAY, week.name)
+    assert summary["already"] is True
+    assert [summary[name] for name in ("records", "digest", "slices", "metrics")] == [None] * 4
+
+
 def test_the_summary_is_what_the_ledger_says_after_the_job(
     ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +155,8 @@ def test_the_asset_has_an_event_with_the_interval(ledger: Callable[..., Ledger],
     asset = interval_asset("flights.daily", "eos-intervals")
     assert asset in task.outlets
     extra = run_context["outlet_events"][asset].extra
-    assert extra == {"interval": DAY, "revision": 1, "records": 842, "digest": "ab" * 16, "already": True}
+    found = {"interval": DAY, "revision": 1, "records": 842, "digest": "ab" * 16, "already": True, "part_of": None}
+    assert extra == found
     event = SimpleNamespace(extra=extra)
     assert completed_intervals({asset: [event, event]}) == [extra]  # a no-op has an event, too, but is reported once
 

@@ -141,3 +141,19 @@ def test_durations_and_widths() -> None:
     assert durations([3.0]) == {"median": 3.0, "p95": 3.0, "longest": 3.0}
     assert durations([1.0, 2.0, 30.0]) == {"median": 2.0, "p95": 30.0, "longest": 30.0}
     assert usual_step([]) is None
+
+
+def test_intervals_within_a_complete_one_are_complete_and_lead_to_it() -> None:
+    whole = Run("flights", Interval(day(0).start, day(2).end))
+    found = calendar([RunStatus(whole, True, 4, records=9, ended=True), complete(3)], {1: "success", 4: "success"})
+    cells = {cell["interval"]: cell for cell in found.cells()}
+    part = cells[day(1).name]
+    assert (part["state"], part["run"], part["part_of"], part["records"]) == ("complete", whole.name, whole.name, None)
+    assert (cells[whole.interval.name]["state"], cells[whole.interval.name]["part_of"]) == ("complete", None)
+    assert cells[day(4).name]["state"] == "missing"
+
+
+def test_nothing_is_a_part_of_an_interval_that_had_not_ended() -> None:
+    whole = Run("flights", Interval(day(0).start, day(2).end))
+    cells = calendar([RunStatus(whole, True, 4)], {1: "success"}).cells()
+    assert [cell["state"] for cell in cells if cell["interval"] == day(1).name] == ["missing"]

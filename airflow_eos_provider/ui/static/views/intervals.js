@@ -63,7 +63,8 @@ function said(cell) {
   const slices = cell.state === "running" && cell.slices ? `, ${count(cell.done)} of ${many(cell.slices, "slice")} done` : "";
   const records = typeof cell.records === "number" ? `, ${many(cell.records, "record")}` : "";
   const revision = cell.revisions > 1 ? `, revision ${cell.revision}` : "";
-  return `${utc(cell.start)} to ${utc(cell.end)}: ${words(cell.state)}${slices}${records}${revision}`;
+  const part = cell.part_of ? ", as a part of a wider interval" : "";
+  return `${utc(cell.start)} to ${utc(cell.end)}: ${words(cell.state)}${part}${slices}${records}${revision}`;
 }
 
 /** One stop for the Tab key; within, the arrow keys go from interval to interval. */

@@ -25,9 +25,9 @@ def control(*plans: Run) -> ControlState:
     return state
 
 
-def ledger(*complete: Run, pipeline: str = "p") -> LedgerState:
+def ledger(*complete: Run, pipeline: str = "p", ended: bool = False) -> LedgerState:
     state = LedgerState(pipeline)
-    records = [complete_record(CompleteRecord(run, 1, "1", 1)) for run in complete]
+    records = [complete_record(CompleteRecord(run, 1, "1", 1, ended=ended)) for run in complete]
     state.apply(LogRecord("l", 0, n, 0, *record) for n, record in enumerate(records))
     return state
 
@@ -85,3 +85,26 @@ def test_a_revision_that_is_complete_stays_a_no_op_when_later_ones_are() -> None
     second = run_of(2, 3, revision=2)
 
     assert isinstance(admit(RUN, control(), ledger(RUN, second)), CompleteRecord)
+
+
+def test_a_part_of_a_complete_interval_is_complete_with_it() -> None:
+    found = admit(RUN, control(), ledger(run_of(1, 4), ended=True))
+
+    assert isinstance(found, CompleteRecord)
+    assert found.run == run_of(1, 4)
+
+
+def test_a_part_of_an_interval_that_is_being_written_is_refused() -> None:
+    with pytest.raises(OverlapError, match="is being written"):
+        admit(RUN, control(run_of(1, 4)), ledger())
+
+
+def test_a_second_revision_of_a_part_is_refused() -> None:
+    with pytest.raises(OverlapError, match="is complete"):
+        admit(run_of(2, 3, revision=2), control(), ledger(run_of(1, 4), ended=True))
+
+
+@pytest.mark.parametrize("other", [run_of(1, 3), run_of(2, 4)])
+def test_an_interval_that_a_complete_one_is_only_a_part_of_is_refused(other: Run) -> None:
+    with pytest.raises(OverlapError, match="is complete"):
+        admit(run_of(1, 5), control(), ledger(other, ended=True))

@@ -166,3 +166,42 @@ def test_digests_of_another_version_are_never_compared() -> None:
     older = {name: value for name, value in json.loads(complete.value or b"").items() if name != "digest_kind"}
     found = replayed(Outgoing(complete.key, json.dumps(older).encode())).completed(RUN)
     assert found == replace(COMPLETE, digest_kind=1)
+
+
+def hour(day: int, first: int, last: int = 0) -> Interval:
+    end = last or first + 1
+    return Interval.parse(f"2013-01-{day:02d}T{first:02d}:00:00Z/2013-01-{day:02d}T{end:02d}:00:00Z")
+
+
+def complete(interval: Interval, revision: int = 1, *, ended: bool = True) -> CompleteRecord:
+    return CompleteRecord(Run(RUN.pipeline, interval, revision), 7, f"{5:032x}", 1, ended=ended)
+
+
+def test_an_interval_within_a_complete_one_that_had_ended_is_a_part_of_it() -> None:
+    wide, other = complete(hour(1, 6, 12)), complete(hour(1, 12, 13))
+    state = replayed(complete_record(other), complete_record(wide))
+
+    for part in (hour(1, 6), hour(1, 8), hour(1, 11), hour(1, 7, 10)):
+        assert state.whole_of(Run(RUN.pipeline, part)) == wide
+        assert state.whole_of(Run(RUN.pipeline, part, 2)) is None, "a second revision is a run of its own"
+    assert state.wholes([hour(1, number) for number in range(4, 14)]) == {hour(1, n): wide for n in range(6, 12)}
+    assert state.wholes([]) == {}
+
+
+@pytest.mark.parametrize("interval", [hour(1, 6, 12), hour(1, 5), hour(1, 5, 7), hour(1, 11, 13), hour(1, 5, 13)])
+def test_what_is_not_within_is_no_part(interval: Interval) -> None:
+    assert replayed(complete_record(complete(hour(1, 6, 12)))).whole_of(Run(RUN.pipeline, interval)) is None
+
+
+def test_nothing_is_a_part_of_what_had_not_ended_or_was_removed() -> None:
+    part = Run(RUN.pipeline, hour(1, 8))
+    wide = complete_record(complete(hour(1, 6, 12)))
+
+    assert replayed(complete_record(complete(hour(1, 6, 12), ended=False))).whole_of(part) is None
+    assert replayed(wide, Outgoing(wide.key, None)).whole_of(part) is None
+    assert replayed(complete_record(complete(hour(1, 6, 12), revision=2))).whole_of(part) is None
+
+
+def test_a_complete_of_an_earlier_version_does_not_say_that_it_had_ended() -> None:
+    assert b"ended" not in (complete_record(COMPLETE).value or b"")
+    assert replayed(complete_record(complete(hour(1, 6)))).completed(Run(RUN.pipeline, hour(1, 6))).ended is True
