@@ -33,6 +33,7 @@ from tests.benchmarks.result import Result
 
 BENCHMARKS: dict[str, Callable[[Console], list[Result]]] = {
     "backfill_days_a_minute": backfill.run,
+    "backfill_hours_a_minute": backfill.run_hours,
     "config_topic_vs_kafkabasedlog": config_topic.run,
     "fence_vs_java_admin": fencing.run,
     "interval_overhead": interval_overhead.run,

@@ -1,7 +1,7 @@
-"""A month of days into Kafka through one shared Spark Connect server, beside a ``spark-submit`` a day.
+"""Backfills through one shared Spark Connect server: a month of days, and a year of hours.
 
-The server is up, as a shared one is; the session's start counts. The peer is the same write with the same guarantees,
-day by day; some days are enough to know its rate.
+The server is up, as a shared one is; the session's start counts. The peer is the same write with the same guarantees:
+of the days a ``spark-submit`` each, of the hours a run each in the same session. Some are enough to know its rate.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 import pyspark
 from rich.console import Console
 
-from airflow_eos_provider.interval.interval import Interval
+from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.read import scan_to_end
@@ -36,14 +37,20 @@ SLICES = 4
 AT_ONCE = 4
 CORES = 2
 
+HOURS = 365 * 24
+TOGETHER = 31 * 24
+PEER_HOURS = 24
+HOUR = timedelta(hours=1)
+
 _SOURCE = """
 def rows(spark, interval, folder):
     return spark.read.parquet(f"{folder}/{interval.start:%Y-%m-%d}")
 """
 
 
-def run(console: Console) -> list[Result]:
-    """Days a minute, ours and the peer's."""
+@contextmanager
+def _served(console: Console) -> Iterator[tuple[Lab, ConnectServer, Path]]:
+    """A broker, a Spark Connect server and a folder for the source."""
     ensure_spark_archive(console.print)
     with tempfile.TemporaryDirectory() as root:
         folder = Path(root)
@@ -51,16 +58,22 @@ def run(console: Console) -> list[Result]:
         server = ConnectServer(folder, _properties(folder))
         try:
             server.start()
-            days = [_day(number) for number in range(DAYS)]
-            _make_source(server, folder, days)
-            ours = _through_one_session(lab, server, folder, days)
-            console.print(f"  one session: {ours:.1f} days a minute, load {os.getloadavg()[0]:.1f}", style="dim")
-            server.stop()
-            theirs = _submit_each(lab, folder, days[:PEER_DAYS])
-            console.print(f"  spark-submit: {theirs:.1f} days a minute, load {os.getloadavg()[0]:.1f}", style="dim")
+            yield lab, server, folder
         finally:
             server.stop()
             lab.down()
+
+
+def run(console: Console) -> list[Result]:
+    """Days a minute, ours and the peer's."""
+    with _served(console) as (lab, server, folder):
+        days = [_day(number) for number in range(DAYS)]
+        _make_source(server, folder, days)
+        ours = _through_one_session(lab, server, folder, days)
+        console.print(f"  one session: {ours:.1f} days a minute, load {os.getloadavg()[0]:.1f}", style="dim")
+        server.stop()
+        theirs = _submit_each(lab, folder, days[:PEER_DAYS])
+        console.print(f"  spark-submit: {theirs:.1f} days a minute, load {os.getloadavg()[0]:.1f}", style="dim")
     what = (
         f"{DAYS} days of {ROWS:,} rows exactly once through a Spark Connect session, {AT_ONCE} at once, against a "
         f"spark-submit a day ({PEER_DAYS} days, one after another), on {CORES} cores"
@@ -68,9 +81,30 @@ def run(console: Console) -> list[Result]:
     return [Result("backfill_days_a_minute", ours, theirs, "higher", "days/min", what)]
 
 
+def run_hours(console: Console) -> list[Result]:
+    """Hours a minute, those of months together and one by one."""
+    with _served(console) as (lab, server, folder):
+        hours = [_hour(number) for number in range(HOURS)]
+        _make_hours(server, folder)
+        ours = _hours_a_minute(lab, server, folder, hours, "together", TOGETHER)
+        console.print(f"  together: {ours:,.0f} hours a minute, load {os.getloadavg()[0]:.1f}", style="dim")
+        theirs = _hours_a_minute(lab, server, folder, hours[:PEER_HOURS], "each", 1)
+        console.print(f"  a run each: {theirs:,.0f} hours a minute, load {os.getloadavg()[0]:.1f}", style="dim")
+    what = (
+        f"{HOURS:,} hours of {ROWS:,} rows exactly once through a Spark Connect session, {TOGETHER} together, in "
+        f"{60 * HOURS / ours:.0f} s, against a run an hour ({PEER_HOURS} hours, {AT_ONCE} at once), on {CORES} cores"
+    )
+    return [Result("backfill_hours_a_minute", ours, theirs, "higher", "hours/min", what)]
+
+
 def _day(number: int) -> Interval:
     first = datetime(2013, 1, 1, tzinfo=UTC)
     return Interval(first + timedelta(days=number), first + timedelta(days=number + 1))
+
+
+def _hour(number: int) -> Interval:
+    first = datetime(2013, 1, 1, tzinfo=UTC)
+    return Interval(first + number * HOUR, first + (number + 1) * HOUR)
 
 
 def _properties(folder: Path) -> dict[str, str]:
@@ -93,6 +127,45 @@ def _make_source(server: ConnectServer, folder: Path, days: Iterable[Interval]) 
         made = spark.range(0, ROWS, 1, 1).selectExpr("cast(id as string) as key", value)
         made.write.parquet(str(folder / "source" / f"{day.start:%Y-%m-%d}"))
     spark.stop()
+
+
+def _make_hours(server: ConnectServer, folder: Path) -> None:
+    """A year in one table, with a column for the hour; so many rows each."""
+    spark = server.session()
+    made = spark.range(0, HOURS * ROWS, 1, 2 * CORES).selectExpr(
+        "cast(id as string) as key", "lpad(cast(id as string), 200, 'x') as value", f"id div {ROWS} as hour"
+    )
+    made.write.parquet(str(folder / "hours"))
+    spark.stop()
+
+
+def _hours_a_minute(
+    lab: Lab, server: ConnectServer, folder: Path, hours: list[Interval], name: str, together: int
+) -> float:
+    from airflow_eos_provider.interval.spark import require_all_complete, write_intervals
+    from airflow_eos_provider.interval.verify import ledger
+
+    pipeline = _pipeline(lab, name)
+    began = time.monotonic()
+    spark = server.session()
+    first = hours[0].start
+
+    def rows(interval: Interval) -> Any:
+        start, end = ((moment - first) // HOUR for moment in (interval.start, interval.end))
+        return spark.read.parquet(f"{folder}/hours").where(f"{start} <= hour and hour < {end}")
+
+    require_all_complete(
+        write_intervals(
+            rows, pipeline, hours, spark=spark, slices=SLICES, at_once=1 if together > 1 else AT_ONCE, together=together
+        )
+    )
+    spark.stop()
+    seconds = time.monotonic() - began
+    state = ledger(pipeline, wait=True)
+    parts = state.wholes(hours)
+    assert all(hour in parts or state.completed(Run(name, hour)) for hour in hours), "each hour is complete"
+    _require_all(pipeline, len(hours))
+    return 60 * len(hours) / seconds
 
 
 def _pipeline(lab: Lab, name: str) -> Pipeline:
@@ -145,7 +218,7 @@ def _submit_each(lab: Lab, folder: Path, days: list[Interval]) -> float:
     return 60 * len(days) / seconds
 
 
-def _require_all(pipeline: Pipeline, days: int) -> None:
+def _require_all(pipeline: Pipeline, intervals: int) -> None:
     """A way that loses rows would be fast."""
     seen = 0
 
@@ -154,4 +227,4 @@ def _require_all(pipeline: Pipeline, days: int) -> None:
         seen += len(records)
 
     scan_to_end(pipeline.kafka, str(pipeline.topic), count, timeout_seconds=120)
-    assert seen == days * ROWS, f"{pipeline.topic} has {seen} records"
+    assert seen == intervals * ROWS, f"{pipeline.topic} has {seen} records"

@@ -442,6 +442,14 @@ _WRITER = (
 
 _SPARK = (
     _mutant(
+        "begun-together-put-together-anew",
+        "neighbours that were begun as one run are finished as that run",
+        "interval/spark/backfill.py",
+        "for begun in control(pipeline).planned(pipeline.name):",
+        "for begun in ():",
+        "tests/integration/test_spark_connect.py::test_a_new_server_goes_on_where_one_was_killed",
+    ),
+    _mutant(
         "files-not-compared-after-the-stage",
         "an interval whose file changes while it is read is not complete",
         "interval/spark/write.py",

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ from tests.connect_server import ConnectServer
 from tests.integration.interval_target import DAY, JOBS, HeldFiles, Target, day, jobs
 
 pytestmark = pytest.mark.slow
+
+HOUR = timedelta(hours=1)
 
 TASKS = Path(__file__).with_name("connect_tasks.py")
 
@@ -404,6 +407,56 @@ def test_intervals_are_written_some_at_once_and_one_that_fails_hides_no_other(
     target.require_exactly_once(value for interval in days for value in jobs.numbered_values(interval, 40))
 
 
+def test_hours_are_written_together_and_each_is_complete(remote: Any, target: Target) -> None:
+    """Of 12 hours one is complete before, and one is missing: what is left is written by neighbours, 4 at most."""
+    hours = [Interval(DAY.start + number * HOUR, DAY.start + (number + 1) * HOUR) for number in range(13)]
+    missing = hours.pop(9)
+    asked: list[Interval] = []
+
+    def rows(interval: Interval) -> Any:
+        asked.append(interval)
+        first, last = ((moment - DAY.start) // HOUR for moment in (interval.start, interval.end))
+        return remote.range(10 * first, 10 * last).selectExpr("cast(id as string) as key", "cast(id as string) value")
+
+    write_interval(rows(hours[2]), target.pipeline, hours[2], slices=2)
+    asked.clear()
+    outcomes = write_intervals(rows, target.pipeline, hours, spark=remote, slices=2, together=4)
+
+    require_all_complete(outcomes)
+    assert [outcome.interval for outcome in outcomes] == hours
+    runs = [(0, 2), (3, 7), (7, 9), (9, 12)]
+    wholes = [Interval(hours[first].start, hours[last - 1].end) for first, last in runs]
+    assert sorted(asked) == wholes
+    written_by = [outcome.completed.run.interval for outcome in outcomes if outcome.completed is not None]
+    assert written_by == [wholes[0]] * 2 + [hours[2]] + [wholes[1]] * 4 + [wholes[2]] * 2 + [wholes[3]] * 3
+    expected = [str(n).encode() for n in range(130) if not 90 <= n < 100]
+    target.require_exactly_once(expected)
+
+    asked.clear()
+    again = write_intervals(rows, target.pipeline, [*hours, missing], spark=remote, slices=2)
+    require_all_complete(again)
+    assert asked == [missing], "what is complete, by itself or as a part, is left alone"
+    done = write_interval(rows(hours[5]), target.pipeline, hours[5], slices=2)
+    assert (done.already, done.run.interval) == (True, wholes[1])
+    target.require_exactly_once([str(n).encode() for n in range(130)])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"together": 0}, "0 intervals are to be written together"),
+        ({"together": 2, "revision": 2}, "Revision 2 of intervals is to be written together"),
+        ({"together": 2, "days": [day(40_000)]}, "has not ended yet"),
+        ({"at_once": 0}, "0 intervals are to be written at once"),
+    ],
+    ids=lambda case: ", ".join(case) if isinstance(case, dict) else "",
+)
+def test_what_cannot_be_written_together_is_refused(target: Target, wrong: dict[str, Any], words: str) -> None:
+    days = wrong.pop("days", [DAY])
+    with pytest.raises(ConfigurationError, match=words):
+        write_intervals(pytest.fail, target.pipeline, days, spark=None, **wrong)  # type: ignore[arg-type]
+
+
 def test_a_call_that_is_given_up_ends_its_tasks_and_the_next_one_writes_the_rest(
     remote: Any, target: Target, tmp_path: Path
 ) -> None:
@@ -456,23 +509,28 @@ def test_the_end_of_a_job_does_not_wait_for_a_server_that_is_gone(server: Connec
 
 
 def test_a_new_server_goes_on_where_one_was_killed(server: ConnectServer, target: Target, tmp_path: Path) -> None:
-    """Its sessions are lost with it: no interval is begun any more, and the next session takes over."""
-    held = HeldFiles.make(tmp_path)
-    days = [DAY, day(400), day(401)]  # of 2014, which have no file that is held
-    for number, interval in enumerate(days[1:]):
-        (held.folder / f"{interval.start:%Y}-{number}.json").write_bytes(b'{"file":9}\n')
-    lines = [*held.lines, *[b'{"file":9}'] * 4]
+    """Its sessions are lost with it: no interval is begun any more, and the next session takes over.
 
-    def write(session: Any) -> Any:
+    Days that were begun together are finished together, whatever the next call writes together.
+    """
+    held = HeldFiles.make(tmp_path)
+    days = [DAY, day(1), day(400), day(401), day(402)]  # those of 2014 have no file that is held
+    for number in range(2):
+        (held.folder / f"{day(400).start:%Y}-{number}.json").write_bytes(b'{"file":9}\n')
+    lines = [*held.lines, *[b'{"file":9}'] * 2 * 3]  # which are read by each day of 2014
+    asked: list[Interval] = []
+
+    def write(session: Any, together: int) -> Any:
         def source_of(interval: Interval) -> Any:
+            asked.append(interval)
             return jobs.held_files(session, interval, **held.arguments)
 
-        return write_intervals(source_of, target.pipeline, days, spark=session, at_once=1)
+        return write_intervals(source_of, target.pipeline, days, spark=session, at_once=1, together=together)
 
     session = server.session()
     session.client.set_retry_policies([DefaultPolicy(max_retries=None, max_backoff=1000)])
     with ThreadPoolExecutor(1) as threads:
-        writing = threads.submit(write, session)
+        writing = threads.submit(write, session, 2)
         try:
             held.wait_for_readers(1)
             server.stop(kill=True)
@@ -480,13 +538,15 @@ def test_a_new_server_goes_on_where_one_was_killed(server: ConnectServer, target
             held.go()
         server.start()
         first = writing.result(timeout=400)
-    assert [type(outcome.error) for outcome in first] == [EosError] * 3
-    assert ["not begun" in str(outcome.error) for outcome in first] == [False, True, True]
+    assert [type(outcome.error) for outcome in first] == [EosError] * 5
+    assert ["not begun" in str(outcome.error) for outcome in first] == [False, False, True, True, True]
     session = server.session()
+    asked.clear()
     try:
-        require_all_complete(write(session))
+        require_all_complete(write(session, 1))
     finally:
         session.stop()
+    assert asked == [Interval(DAY.start, day(1).end), *days[2:]]
     target.require_exactly_once(lines)
 
 

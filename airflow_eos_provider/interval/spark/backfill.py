@@ -184,8 +184,6 @@ def _runs(
 ) -> list[_Together]:
     """The runs that write what is not finished, in the order of what was given."""
     left = sorted(interval for interval in wanted if interval not in finished)
-    if together == 1:
-        return [_Together((interval,)) for interval in wanted if interval not in finished]
     runs = []
     for begun in control(pipeline).planned(pipeline.name):
         parts = tuple(interval for interval in left if begun.interval.contains(interval))
