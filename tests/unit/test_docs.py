@@ -22,7 +22,7 @@ PAGES = [
 ]
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-_FENCE = re.compile(r"^[ ]*```([\w{}]*)\n(.*?)^[ ]*```", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^[ ]*```([\w{}]*)[^\n]*\n(.*?)^[ ]*```", re.MULTILINE | re.DOTALL)
 _IN_FILE = re.compile(r"`([\w/]+\.py)` \| `([\w.]+)` \|")
 _CODE_PATH = re.compile(r"`((?:tests|dags|[a-z_]+)/[\w/.]*)`")
 
