@@ -59,13 +59,13 @@ def admit(run: Run, control: ControlState, ledger: LedgerState) -> RunPlan | Com
     plan = control.run(run).plan
     if plan is not None:
         return plan
-    whole = ledger.whole_of(run)
+    finished = ledger.overlapping(run.interval)
+    whole = ledger.whole_among(run, finished)
     if whole is not None:
         return whole
     for other in control.planned(run.pipeline):
         if other.interval.overlaps(run.interval):
             raise _overlap(run, other, "is being written")
-    finished = ledger.overlapping(run.interval)
     for other in finished:
         if other.interval != run.interval:
             raise _overlap(run, other, "is complete")

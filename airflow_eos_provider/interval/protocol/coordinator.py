@@ -235,12 +235,7 @@ class Coordinator:
         self._init()
         state = self._read_control("read control")
         self._read_stable_ledger()
-        found = (
-            self._ledger.completed(self._run)
-            or state.plan
-            or self._ledger.whole_of(self._run)
-            or self._admit(planner, make_plan)
-        )
+        found = self._ledger.completed(self._run) or state.plan or self._admit(planner, make_plan)
         if isinstance(found, CompleteRecord):
             return self._already(found)
         return self._begin_generation(found, state, tasks)

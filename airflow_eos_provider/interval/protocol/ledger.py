@@ -205,7 +205,15 @@ class LedgerState:
 
         A second revision is a run of its own and no part of anything.
         """
-        return None if run.revision > 1 else self.wholes([run.interval]).get(run.interval)
+        return self.whole_among(run, self.overlapping(run.interval))
+
+    def whole_among(self, run: Run, overlapping: Iterable[Run]) -> CompleteRecord | None:
+        """As :meth:`whole_of`, of the complete runs that overlap it."""
+        for other in overlapping if run.revision == 1 else ():
+            if other.revision == 1 and other.interval != run.interval and other.interval.contains(run.interval):
+                whole = self.completed(other)
+                return whole if whole is not None and whole.ended else None
+        return None
 
     def wholes(self, intervals: Collection[Interval]) -> dict[Interval, CompleteRecord]:
         """For those intervals that are complete as a part of a wider one: its ``complete``."""
@@ -219,10 +227,9 @@ class LedgerState:
         found = {}
         for interval in intervals:
             place = bisect_right(starts, interval.start) - 1
-            if place >= 0 and known[place] != interval and known[place].contains(interval):
-                whole = self.completed(runs[known[place]])
-                if whole is not None and whole.ended:
-                    found[interval] = whole
+            before = [runs[known[place]]] if place >= 0 else []
+            if whole := self.whole_among(Run(self._pipeline, interval), before):
+                found[interval] = whole
         return found
 
     def done(self, run: Run, slices: Iterable[int]) -> dict[int, SliceRecord]:
