@@ -93,31 +93,43 @@ def test_a_daemon_stays_while_it_has_a_worker(server: ConnectServer, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("arguments", "expected", "python"),
     [
-        (["--master", "local[1]"], {DAEMON_PROPERTY: DAEMON_MODULE}),
-        (["--master", "local[1]", "--conf", f"{DAEMON_PROPERTY}=another"], {}),
-        (["--master", "spark://127.0.0.1:1"], {}),
+        (["--master", "local[1]"], {DAEMON_PROPERTY: DAEMON_MODULE}, sys.executable),
+        (["--master", "local[1]", "--conf", f"{DAEMON_PROPERTY}=another"], {}, sys.executable),
+        (["--master", "spark://127.0.0.1:1"], {}, None),
     ],
     ids=["local", "another daemon", "a cluster"],
 )
 def test_what_spark_submit_was_given_is_known(
-    tmp_path: Path, spark_properties: dict[str, str], arguments: list[str], expected: dict[str, str]
+    tmp_path: Path,
+    spark_properties: dict[str, str],
+    arguments: list[str],
+    expected: dict[str, str],
+    python: str | None,
 ) -> None:
-    """A job asks before it has a session; nothing listens at the cluster's address."""
+    """A job asks before it has a session; nothing listens at the cluster's address.
+
+    A cluster's executors do not get the driver's Python, which need not be there.
+    """
     program = tmp_path / "job.py"
     program.write_text(
-        "from airflow_eos_provider.interval.spark.executor_python import daemon_property\n"
-        "print('property', daemon_property({}))\n"
+        "import os\n"
+        "from airflow_eos_provider.interval.spark import executor_python as chosen\n"
+        "chosen.choose_executor_python({}, chosen.master_of({}))\n"
+        "print('python', os.environ.get('PYSPARK_PYTHON'))\n"
+        "print('property', chosen.daemon_property({}))\n"
     )
     home = Path(pyspark.__file__).parent
     options = ["--driver-java-options", spark_properties["spark.driver.extraJavaOptions"]]
+    mine = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    driver = {"PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
         [str(home / "bin" / "spark-submit"), *arguments, *options, str(program)],
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={**mine, **driver},
         capture_output=True,
         text=True,
         timeout=120,
         check=True,
     )
-    assert f"property {expected}" in done.stdout.splitlines()
+    assert {f"property {expected}", f"python {python}"} <= set(done.stdout.splitlines())

@@ -1,4 +1,4 @@
-"""Which Python the executors start, and how, for a driver that no spark-submit has configured."""
+"""Which Python the executors start, and how, where nobody has said it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,30 @@ from airflow_eos_provider.interval.python_needs import DAEMON_MODULE, DAEMON_PRO
 _VARIABLE = "PYSPARK_PYTHON"
 _PROPERTY = "spark.pyspark.python"
 
+_MASTER = "spark.master"
+
 #: spark-submit tells the driver by it where its JVM listens.
 _GATEWAY = "PYSPARK_GATEWAY_PORT"
+
+
+def master_of(properties: Mapping[str, str]) -> str:
+    """Spark's master: as given, as spark-submit was given it, or of the session that there is; else this machine.
+
+    :param properties: Spark's, as given.
+    """
+    if found := properties.get(_MASTER) or _submitted().get(_MASTER):
+        return found
+    from pyspark import SparkConf
+
+    return str(SparkConf().get(_MASTER, "local"))
 
 
 def choose_executor_python(properties: Mapping[str, str], master: str) -> None:
     """Set it as spark-submit would: by the property, else by the environment, else the driver's own where it is local.
 
     :param properties: Spark's; without this a session in this process does not see that one.
-    :param master: Spark's master.
+    :param master: Spark's master, as :func:`master_of` says it. A cluster's machines need not have the driver's own
+        Python, so Spark's default stays: what ``python3`` is there.
     """
     if python := properties.get(_PROPERTY):
         os.environ[_VARIABLE] = python
@@ -36,7 +51,7 @@ def daemon_property(properties: Mapping[str, str]) -> dict[str, str]:
     :param properties: Spark's, of a session for which :func:`choose_executor_python` was called.
     """
     known = {**_submitted(), **properties}
-    is_local = known.get("spark.master", "").startswith("local") and os.environ.get(_VARIABLE) == sys.executable
+    is_local = known.get(_MASTER, "").startswith("local") and os.environ.get(_VARIABLE) == sys.executable
     is_free = known.keys().isdisjoint({DAEMON_PROPERTY, "spark.remote"})
     return {DAEMON_PROPERTY: DAEMON_MODULE} if is_local and is_free else {}
 

@@ -33,7 +33,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.stage import Completed
-from airflow_eos_provider.interval.spark.executor_python import choose_executor_python, daemon_property
+from airflow_eos_provider.interval.spark.executor_python import choose_executor_python, daemon_property, master_of
 from airflow_eos_provider.interval.spark.sessions import look_often, stop
 
 #: What the lines begin with that the submitter looks for. Operators in the field read them: never change them.
@@ -167,13 +167,11 @@ def run(spec: JobSpec, report: Callable[[str], None] = logger.info) -> Completed
     :param report: receives lines of progress.
     :raises EosError: as ``write_interval`` does.
     """
-    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
     from airflow_eos_provider.interval.spark.write import write_interval
 
-    master = str(spec.spark.get("spark.master") or SparkConf().get("spark.master", "local"))
-    choose_executor_python(spec.spark, master)
+    choose_executor_python(spec.spark, master_of(spec.spark))
     builder: Any = SparkSession.builder.appName(f"{spec.pipeline.name} {spec.interval.name}")
     for name, value in {**daemon_property(spec.spark), **spec.spark}.items():
         builder = builder.config(name, value)
