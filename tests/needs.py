@@ -38,6 +38,7 @@ BY_PATH: Mapping[str, frozenset[str]] = {
     "integration/test_systemd_host.py": frozenset({"machines"}),
     "integration/test_spark_cluster.py": frozenset({"spark"}),
     "integration/test_spark_connect.py": frozenset({"spark"}),
+    "integration/test_yarn.py": frozenset({"spark"}),
     "system": frozenset({"airflow", "postgres"}),
     "system/test_demo.py": frozenset({"broker", "workers", "spark"}),
     "system/test_interval_dag.py": frozenset({"spark"}),

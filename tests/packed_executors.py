@@ -1,9 +1,10 @@
 """``python -m tests.packed_executors``: an interval run on executors that have what each way of shipping gives them.
 
-A standalone cluster of two workers, one broker, and Python environments made for this: what an executor needs and
-nothing else, packed; the same without this package; a bare one. For each way ``eos intervals doctor`` is asked, then an
-interval is written, and what a reader of committed records gets is compared with the ledger. The result is a table in
-Markdown; the one in ``docs/executors.md`` was made by this. Needs uv, a JDK 17, and some minutes.
+A standalone cluster of two workers, a YARN of one node, one broker, and Python environments made for this: what an
+executor needs and nothing else, packed; the same without this package; a bare one. For each way ``eos intervals
+doctor`` is asked, then an interval is written, and what a reader of committed records gets is compared with the ledger.
+The result is a table in Markdown; the one in ``docs/executors.md`` was made by this. Needs uv, a JDK 17, and some
+minutes.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from airflow_eos_provider.interval.verify import verify_all
 from airflow_eos_provider.kafka.config import KafkaSettings
 from tests.matrix import broker, run
 from tests.spark_cluster import WORKER_HOSTS, loopback_properties, standalone_cluster
+from tests.yarn_cluster import yarn_cluster
 
 #: Rows that are written, into this many slices.
 ROWS, SLICES = 1000, 4
@@ -128,13 +130,30 @@ def ways(made: Environments) -> list[Way]:
     ]
 
 
-def try_way(way: Way, master: str, bootstrap_servers: str, folder: Path) -> dict[str, str]:
+def ways_in_yarn(made: Environments) -> list[Way]:
+    """What is tried with ``--master yarn``."""
+    return [
+        Way(
+            "YARN: packed environment (`spark.yarn.dist.archives`)",
+            {"spark.yarn.dist.archives": f"{made.packed}#env", "spark.pyspark.python": "./env/bin/python"},
+            doctor=0,
+            written=True,
+        ),
+        Way("YARN: bare Python", {"spark.pyspark.python": f"{made.bare}/bin/python"}, doctor=1, written=False),
+    ]
+
+
+def try_way(
+    way: Way, cluster: Mapping[str, str], executors: int, bootstrap_servers: str, folder: Path
+) -> dict[str, str]:
     """Ask the doctor, and write; a row of the table.
 
+    :param cluster: Spark's properties.
+    :param executors: how many the doctor waits for.
     :raises AssertionError: something else than expected came of it.
     """
-    properties = {**loopback_properties(master), **way.properties}
-    code, found = ask_doctor(properties, bootstrap_servers)
+    properties = {**cluster, **way.properties}
+    code, found = ask_doctor(properties, executors, bootstrap_servers)
     failed = [check for check in found["checks"] if check["verdict"] != "pass"]
     assert code == way.doctor, (way.name, code, failed)
     if way.failing:
@@ -151,10 +170,19 @@ def try_way(way: Way, master: str, bootstrap_servers: str, folder: Path) -> dict
     return row
 
 
-def ask_doctor(properties: Mapping[str, str], bootstrap_servers: str) -> tuple[int, dict[str, Any]]:
+def ask_doctor(properties: Mapping[str, str], executors: int, bootstrap_servers: str) -> tuple[int, dict[str, Any]]:
     """Exit code and document of ``eos intervals doctor``."""
-    command = [sys.executable, "-m", "airflow_eos_provider.cli", "intervals", "doctor", "--json", "--executors", "2"]
-    command += ["--master", properties["spark.master"], "--bootstrap-servers", bootstrap_servers, "--seconds", "150"]
+    command = [sys.executable, "-m", "airflow_eos_provider.cli", "intervals", "doctor", "--json"]
+    command += [
+        "--executors",
+        str(executors),
+        "--master",
+        properties["spark.master"],
+        "--bootstrap-servers",
+        bootstrap_servers,
+        "--seconds",
+        "150",
+    ]
     for name, value in properties.items():
         command += ["--conf", f"{name}={value}"] if name != "spark.master" else []
     done = _application(command)
@@ -226,17 +254,26 @@ def main(wanted: Sequence[str]) -> int:
         folder = Path(name)
         made = Environments.make(folder)
         (folder / "cluster").mkdir()
-        with broker(folder / "lab") as bootstrap_servers, standalone_cluster(folder / "cluster") as master:
-            _wrap(made.full / "bin" / "python", folder / "cluster" / WORKER_HOSTS[0] / "python")
-            _wrap(made.bare / "bin" / "python", folder / "cluster" / WORKER_HOSTS[1] / "python")
-            for way in ways(made):
+
+        def try_those(those: Sequence[Way], cluster: Mapping[str, str], executors: int) -> None:
+            for way in those:
                 if wanted and not any(part in way.name for part in wanted):
                     continue
                 began = time.monotonic()
-                rows.append(try_way(way, master, bootstrap_servers, folder))
+                rows.append(try_way(way, cluster, executors, bootstrap_servers, folder))
                 print(f"{rows[-1]}, {time.monotonic() - began:.0f} s", file=sys.stderr)  # noqa: T201
-            if not wanted or "cluster" in wanted:
-                rows.append(cluster_deploy_mode(master, folder))
+
+        with broker(folder / "lab") as bootstrap_servers:
+            with standalone_cluster(folder / "cluster") as master:
+                _wrap(made.full / "bin" / "python", folder / "cluster" / WORKER_HOSTS[0] / "python")
+                _wrap(made.bare / "bin" / "python", folder / "cluster" / WORKER_HOSTS[1] / "python")
+                try_those(ways(made), loopback_properties(master), len(WORKER_HOSTS))
+                if not wanted or "cluster" in wanted:
+                    rows.append(cluster_deploy_mode(master, folder))
+            with yarn_cluster(folder / "yarn") as yarn:
+                os.environ.update(yarn.environment)
+                driver = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+                try_those(ways_in_yarn(made), {**yarn.properties, **driver, "spark.master": "yarn"}, 1)
     print("| how | the doctor | the interval |\n|---|---|---|")  # noqa: T201
     for row in rows:
         print(f"| {row['way']} | {row['doctor']} | {row['interval']} |")  # noqa: T201

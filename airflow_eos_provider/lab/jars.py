@@ -1,8 +1,8 @@
 """The lab's jars: locked by SHA-256, fetched once, checked on every use.
 
-``connect-<version>.lock`` beside this module lists each jar with its digest, and the lock of a plugin the jars of a
-connector that Kafka does not come with. They were made, and are made again for another version, by
-``python -m airflow_eos_provider.lab.jars lock``.
+``connect-<version>.lock`` beside this module lists each jar with its digest; the lock of a plugin has the jars of a
+connector that Kafka does not come with, that of a cluster manager what Spark's executors run on. They were made, and
+are made again for another version, by ``python -m airflow_eos_provider.lab.jars lock``.
 """
 
 from __future__ import annotations
@@ -63,7 +63,17 @@ PLUGINS: Mapping[str, tuple[str, ...]] = {
     "debezium-postgres-3.5.0.Final": ("io.debezium:debezium-connector-postgres:3.5.0.Final",),
 }
 
-_MODULES: Mapping[str, tuple[str, ...]] = {**ROOTS, **PLUGINS}
+#: Cluster managers that Spark runs on in tests. What they need besides is among Spark's own jars.
+CLUSTERS: Mapping[str, tuple[str, ...]] = {
+    "hadoop-yarn-3.5.0": (
+        "org.apache.hadoop:hadoop-client-minicluster:3.5.0",
+        "org.bouncycastle:bcpkix-jdk18on:1.82",
+        "org.bouncycastle:bcprov-jdk18on:1.82",
+        "org.bouncycastle:bcutil-jdk18on:1.82",
+    ),
+}
+
+_MODULES: Mapping[str, tuple[str, ...]] = {**ROOTS, **PLUGINS, **CLUSTERS}
 
 #: A worker gives these to its plugins, whatever they bring along.
 _OF_THE_WORKER = ("org.apache.kafka", "org.slf4j")
@@ -75,7 +85,7 @@ Progress = Callable[[str], None]
 class JarLock:
     """Which jars a version of the lab consists of.
 
-    :param version: of Kafka and Connect; or the name of a plugin.
+    :param version: of Kafka and Connect; or the name of a plugin or of a cluster manager.
     :param digests: the SHA-256 of each jar, in hexadecimal digits.
     """
 
@@ -115,7 +125,7 @@ class JarLock:
     @property
     def title(self) -> str:
         """What the jars are of, in words."""
-        return self.version if self.version in PLUGINS else f"Kafka {self.version}"
+        return f"Kafka {self.version}" if self.version in ROOTS else self.version
 
     @property
     def digest(self) -> str:
@@ -146,7 +156,7 @@ def class_path(folder: Path, *, test_connectors: bool = False) -> str:
 
 def lock_file(version: str) -> Path:
     """Where a version's lock lies in the package."""
-    return Path(__file__).with_name(f"{version}.lock" if version in PLUGINS else f"connect-{version}.lock")
+    return Path(__file__).with_name(f"connect-{version}.lock" if version in ROOTS else f"{version}.lock")
 
 
 def cache_folder() -> Path:
@@ -261,7 +271,7 @@ def make_lock(version: str) -> JarLock:
     """Resolve a version's modules anew and lock what they need (a minute or two)."""
     with tempfile.TemporaryDirectory(prefix="eos-lock-") as scratch:
         folder = Path(scratch)
-        jars = retrieve(map(Artifact.parse, _MODULES[version]), folder, transitive=True)
+        jars = retrieve(map(Artifact.parse, _MODULES[version]), folder, transitive=version not in CLUSTERS)
         if version in PLUGINS:
             jars = [jar for jar in jars if jar.organisation not in _OF_THE_WORKER]
         extras = [Artifact.parse(text) for text in EXTRAS.get(version, ())]

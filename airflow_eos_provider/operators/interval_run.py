@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -58,6 +59,14 @@ RUN_RETRY_DELAY = timedelta(seconds=10)
 
 #: What the names of files begin with that hand a job its specification, and so its login.
 _SECRET_FILE = "eos-interval-"
+
+#: What is submitted, unless somebody names a program of their own.
+_JOB = str(Path(__file__).parents[1] / "interval" / "spark" / "job.py")
+
+_YARN_ATTEMPTS = "spark.yarn.maxAppAttempts"
+
+#: What spark-submit says of a driver that YARN runs: which application it is, and how its program has ended.
+_YARN_WORDS = re.compile(r"(?P<application>application_\d+_\d+)|User application exited with status (?P<code>\d+)")
 
 #: Exit codes of the job after which a retry would only repeat the message, or fence the run that won.
 _FINAL_EXIT_CODES = frozenset(error.exit_code for error in (ConfigurationError, RefusedError, FencedError))
@@ -221,7 +230,7 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, *IntervalRun.template_fields, "arguments")
 
     def __init__(self, *, function: str, arguments: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
-        kwargs.setdefault("application", str(Path(__file__).parents[1] / "interval" / "spark" / "job.py"))
+        kwargs.setdefault("application", _JOB)
         super().__init__(**kwargs)
         self.name = kwargs.get("name") or f"eos-{self.pipeline}"
         self.function = function
@@ -251,11 +260,10 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
             return self._write_remotely(specification)
         self._heard = JobWords(lambda url: show(self, context, SparkPageLink(), shown_url(url)))
         self._hook = self._get_hook()
-        with secret_file(specification.to_dict()) as path:
-            self._hand_over(path)
+        with self._handed_over(specification.to_dict()):
             try:
                 SparkSubmitOperator.execute(self, context)
-            except AirflowException as error:
+            except (AirflowException, RuntimeError) as error:  # the latter of an application that YARN was asked about
                 raise self._explain(run, error) from error
         return self._heard.completed
 
@@ -303,6 +311,42 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
             hook._env_vars = {"PYSPARK_PYTHON": sys.executable, **(hook._env_vars or {})}
         return hook
 
+    @contextmanager
+    def _handed_over(self, document: Mapping[str, Any]) -> Iterator[None]:
+        """Give the job its specification, in a file that only this user may read."""
+        assert self._hook is not None
+        if self._is_driver_in_yarn(self._hook):
+            # Another attempt of YARN's would fence whoever has fenced this one. Airflow's next try asks first.
+            self._hook._conf = {_YARN_ATTEMPTS: "1", **(self._hook._conf or {})}
+            if not self._hook._yarn_track_via_rm_api:
+                self.durable = False  # the base refuses it there; the next try fences the driver of this one
+            if self.application == _JOB:
+                with self._within_program(document):
+                    yield
+                return
+        with secret_file(document) as path:
+            self._hand_over(path)
+            yield
+
+    @contextmanager
+    def _within_program(self, document: Mapping[str, Any]) -> Iterator[None]:
+        """A program with the specification in it: Spark brings that to the driver alone, and ``--files`` to each
+        executor's machine, where YARN keeps it when the application has ended."""
+        from airflow_eos_provider.interval.spark.job import program
+
+        assert self._hook is not None
+        with secret_file(document, program, ".py") as path:
+            self._hook._application_args = []
+            self.application = str(path)
+            try:
+                yield
+            finally:
+                self.application = _JOB
+
+    @staticmethod
+    def _is_driver_in_yarn(hook: SparkSubmitHook) -> bool:
+        return hook._connection["deploy_mode"] == "cluster" and "yarn" in hook._connection["master"]
+
     def _hand_over(self, path: Path) -> None:
         assert self._hook is not None
         in_cluster = self._hook._connection["deploy_mode"] == "cluster"
@@ -321,7 +365,8 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
             return []
         return [identity for process in below if (identity := identify(process.pid)) is not None]
 
-    def _explain(self, run: Run, error: AirflowException) -> Exception:
+    def _explain(self, run: Run, error: Exception) -> Exception:
+        self._heard.take_from_yarn(str(error))
         submission = getattr(self._hook, "_submit_sp", None)
         code = self._heard.exit_code or (submission.returncode if submission is not None else None)
         reason = self._heard.reason or str(error)
@@ -364,7 +409,7 @@ class JobWords:
 
     :param on_page: called with the address of Spark's own page of the driver.
     :ivar reason: the job's own error, if it reported one.
-    :ivar exit_code: the job's own; where the driver runs in the cluster, spark-submit has another.
+    :ivar exit_code: the job's own; where the driver runs in the cluster, spark-submit has another, and YARN says this.
     :ivar completed: what it has completed, if it says so. The ledger decides; this has the figures of its tasks.
     """
 
@@ -373,6 +418,7 @@ class JobWords:
         self.reason: str | None = None
         self.exit_code: int | None = None
         self.completed: Completed | None = None
+        self._application = ""
 
     def watch(self, lines: Iterable[str]) -> Iterator[str]:
         """Pass the lines on."""
@@ -387,7 +433,18 @@ class JobWords:
                     self._take(json.loads(line.partition(RESULT_PREFIX)[2]))
                 elif PAGE_PREFIX in line:
                     self._on_page(str(json.loads(line.partition(PAGE_PREFIX)[2])["url"]))
+                else:
+                    self.take_from_yarn(line)
             yield line
+
+    def take_from_yarn(self, text: str) -> None:
+        """A driver's own words stay in its container there; its exit code comes back."""
+        for found in _YARN_WORDS.finditer(text):
+            self._application = found["application"] or self._application
+            if found["code"] and self.exit_code is None:
+                self.exit_code = int(found["code"])
+                where = f"yarn logs -applicationId {self._application}"
+                self.reason = f"The driver in the cluster ended with code {found['code']}. Its log says why: {where}"
 
     def _take(self, document: Mapping[str, Any]) -> None:
         from airflow_eos_provider.interval.protocol.stage import Completed
@@ -396,27 +453,29 @@ class JobWords:
 
 
 @contextmanager
-def secret_file(document: Mapping[str, Any]) -> Iterator[Path]:
+def secret_file(
+    document: Mapping[str, Any], text_of: Callable[[Mapping[str, Any]], str] = json.dumps, suffix: str = ".json"
+) -> Iterator[Path]:
     """A file for a job on this machine or to be shipped to it, readable by this user only, gone afterwards.
 
     It is locked while the task lives. A task that is killed before its job has read the file cannot remove it; the next
     task on this machine does, by that lock.
     """
     _remove_files_of_the_dead()
-    descriptor, path = _locked_file()
+    descriptor, path = _locked_file(suffix)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", closefd=False) as file:
-            json.dump(document, file)
+            file.write(text_of(document))
         yield path
     finally:
         path.unlink(missing_ok=True)
         os.close(descriptor)
 
 
-def _locked_file() -> tuple[int, Path]:
+def _locked_file(suffix: str) -> tuple[int, Path]:
     """A new file, mode 0600, and the descriptor that holds its lock. Children do not inherit it (PEP 446)."""
     while True:
-        descriptor, name = tempfile.mkstemp(prefix=_SECRET_FILE, suffix=".json")
+        descriptor, name = tempfile.mkstemp(prefix=_SECRET_FILE, suffix=suffix)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if os.fstat(descriptor).st_nlink:
             return descriptor, Path(name)
@@ -424,7 +483,7 @@ def _locked_file() -> tuple[int, Path]:
 
 
 def _remove_files_of_the_dead() -> None:
-    for path in Path(tempfile.gettempdir()).glob(f"{_SECRET_FILE}*.json"):
+    for path in Path(tempfile.gettempdir()).glob(f"{_SECRET_FILE}*.*"):
         with contextlib.suppress(OSError), path.open("rb") as file:  # another user's, or just removed; or it is locked
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path.unlink()

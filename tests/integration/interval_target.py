@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import time
 from collections.abc import Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -86,10 +87,19 @@ class HeldFiles:
     def arguments(self) -> dict[str, str]:
         return {"folder": str(self.folder)}
 
-    def wait_for_readers(self, count: int) -> list[int]:
-        """The processes that are held, of which there are that many."""
+    def wait_for_readers(self, count: int, reading: Future[Any] | None = None) -> list[int]:
+        """The processes that are held, of which there are that many.
+
+        :param reading: what they read for; if it ends before, its error is raised.
+        """
         marks = self.folder.parent / "marks"
-        until(lambda: len(list(marks.iterdir())) >= count, "readers of the second file", seconds=240, pause=0.02)
+
+        def are_there() -> bool:
+            if reading is not None and reading.done():
+                raise AssertionError(f"It ended before it read anything: {reading.exception() or reading.result()}")
+            return len(list(marks.iterdir())) >= count
+
+        until(are_there, "readers of the second file", seconds=240, pause=0.02)
         return [int(mark.name) for mark in marks.iterdir()]
 
     def go(self) -> None:

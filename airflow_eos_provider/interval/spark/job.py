@@ -5,7 +5,8 @@ line for whoever submitted it: ``EOS-INTERVAL-RESULT {…}``, or ``EOS-INTERVAL-
 :mod:`airflow_eos_provider.errors` (7: another driver runs the interval now, so it must not be tried again by itself).
 
 Everything is in one JSON document, since it holds the Kafka client's credentials, which belong on no command line: a
-file of mode 0600 (``--spec``; ``--files`` takes it to a driver in the cluster) or the variable ``EOS_INTERVAL_SPEC``.
+file of mode 0600 (``--spec``; ``--files`` takes it to a driver in the cluster), a program that has it within
+(:func:`program`, for a driver in YARN) or the variable ``EOS_INTERVAL_SPEC``.
 """
 
 from __future__ import annotations
@@ -204,13 +205,48 @@ def read_spec(path: str | None) -> JobSpec:
     """
     try:
         text = Path(path).read_text(encoding="utf-8") if path else os.environ.pop(SPEC_VARIABLE)
-        return JobSpec.from_dict(json.loads(text))
     except (KeyError, OSError) as error:
         raise ConfigurationError(
             f"There is no specification of the job: {error}.", expected=f"--spec FILE, or {SPEC_VARIABLE} with the JSON"
         ) from None
+    return _parsed(text)
+
+
+def _parsed(text: str) -> JobSpec:
+    """
+    :raises ConfigurationError: it is not JSON, or lacks something.
+    """
+    try:
+        return JobSpec.from_dict(json.loads(text))
     except ValueError as error:  # the text may hold a password, so the position alone is reported
         raise ConfigurationError(f"The job's specification is not JSON: {getattr(error, 'msg', error)}.") from None
+
+
+def program(document: Mapping[str, Any]) -> str:
+    """A job that has its specification within, for a driver whose other files come to the executors as well.
+
+    :param document: as :meth:`JobSpec.to_dict` gives it.
+    :returns: Python that runs the job once, and removes its file before; it holds secrets.
+    """
+    return "\n".join(
+        [
+            "import sys",
+            "from airflow_eos_provider.interval.spark.job import carried",
+            f"SPECIFICATION = {json.dumps(document)!r}",  # a line of its own, which no traceback shows
+            "sys.exit(carried(SPECIFICATION, __file__))\n",
+        ]
+    )
+
+
+def carried(specification: str, file: str) -> int:
+    """The job of a :func:`program`; its exit code.
+
+    :param specification: the document.
+    :param file: the program's own.
+    """
+    _begin_to_log()
+    _remove(Path(file))
+    return _exit_code(lambda: _parsed(specification))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -219,13 +255,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--spec", metavar="FILE", help="JSON document that says what to do")
     parser.add_argument("--delete-spec", action="store_true", help="remove that file once it is read; it holds secrets")
     chosen = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(message)s")
-    logger.setLevel(logging.INFO)
-    try:
+    _begin_to_log()
+
+    def read() -> JobSpec:
         spec = read_spec(chosen.spec)
         if chosen.spec and chosen.delete_spec:
-            Path(chosen.spec).unlink(missing_ok=True)
-        _tell(RESULT_PREFIX, run(spec).to_dict())
+            _remove(Path(chosen.spec))
+        return spec
+
+    return _exit_code(read)
+
+
+def _begin_to_log() -> None:
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(message)s")
+    logger.setLevel(logging.INFO)
+
+
+def _exit_code(read: Callable[[], JobSpec]) -> int:
+    """Run a job, and tell of its end."""
+    try:
+        _tell(RESULT_PREFIX, run(read()).to_dict())
     except EosError as error:
         _tell(FAILURE_PREFIX, {"type": type(error).__name__, "exit_code": error.exit_code, "message": str(error)})
         sys.stderr.write(f"{error}\n")
@@ -234,6 +283,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _tell(FAILURE_PREFIX, {"type": type(error).__name__, "exit_code": 1, "message": str(error)[:2000]})
         raise
     return 0
+
+
+def _remove(path: Path) -> None:
+    """Remove a file; of a link what it leads to, as well: YARN links a container to a cache that outlives it."""
+    for each in (path.resolve(), path):
+        each.unlink(missing_ok=True)
 
 
 def _tell(prefix: str, document: Mapping[str, Any]) -> None:

@@ -215,6 +215,55 @@ def test_a_job_that_was_refused_is_not_tried_again_and_gives_its_reason(
         submit(operator(), run_context, monkeypatch, script)
 
 
+YARN = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
+
+
+@pytest.mark.parametrize("error", [ConfigurationError, FencedError])
+def test_the_exit_code_of_a_driver_in_yarn_is_heard(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, error: type[EosError]
+) -> None:
+    """Its own words stay in its container: these are spark-submit's."""
+    ledger(None)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(YARN))
+    said = f"ERROR Client: Application diagnostics message: User application exited with status {error.exit_code}"
+    script = (
+        f"echo 'INFO Client: Submitting application application_1795_0007 to ResourceManager'; echo '{said}'; exit 1"
+    )
+    with pytest.raises(AirflowFailException, match="yarn logs -applicationId application_1795_0007"):
+        submit(operator(), run_context, monkeypatch, script)
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["the job", "a program of one's own"])
+def test_a_driver_in_yarn_alone_gets_the_login_and_is_started_once(
+    ledger: Callable[..., Ledger],
+    run_context: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    own: bool,
+) -> None:
+    """``--files`` would bring it to each executor's machine, where YARN keeps it."""
+    ledger(None, done())
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(YARN))
+    copies = f'for a; do last=$a; done; cp "$last" {tmp_path}/program; stat -c %a "$last" > {tmp_path}/mode'
+    script = f'echo "$@" > {tmp_path}/said; {"exit 0" if own else copies}'
+    task = operator(**({"application": "local:///opt/job.py"} if own else {}))
+    submit(task, run_context, monkeypatch, script)
+    said = (tmp_path / "said").read_text()
+    assert "--conf spark.yarn.maxAppAttempts=1" in said
+    assert "s3cret-pw" not in said
+    assert ("--files" in said) is own
+    if own:
+        return
+    assert (tmp_path / "mode").read_text().strip() == "600"
+    program = (tmp_path / "program").read_text()
+    assert "s3cret-pw" in program.splitlines()[2]
+    assert [line for line in program.splitlines() if "s3cret" not in line][
+        -1
+    ] == "sys.exit(carried(SPECIFICATION, __file__))"
+    assert not Path(said.split()[-1]).exists()
+    assert task.application.endswith("job.py")
+
+
 @pytest.mark.parametrize("code", [1, 137])
 def test_a_lost_driver_is_tried_again(
     ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, code: int

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import runpy
 import sys
+import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -153,3 +156,47 @@ def test_a_spark_without_writers_in_python_is_named(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ConfigurationError, match=r"^pyspark \S+ has no writers in Python") as refusal:
         importlib.import_module("airflow_eos_provider.interval.spark.datasource")
     assert "write_interval()" in str(refusal.value)
+
+
+@pytest.fixture
+def carrying(spec: JobSpec, tmp_path: Path) -> tuple[Path, Path]:
+    """A program with its specification within, and the link to it that YARN has in the driver's folder."""
+    path, link = tmp_path / "cache" / "program.py", tmp_path / "program.py"
+    path.parent.mkdir()
+    path.write_text(job.program({**spec.to_dict(), "arguments": {"quoted": 'it\'s "Ü"\n\\ \U0001f4a5'}}))
+    link.symlink_to(path)
+    return path, link
+
+
+def test_a_program_runs_the_specification_that_it_has_and_is_gone_before(
+    spec: JobSpec, carrying: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found: list[JobSpec] = []
+
+    def run(read: JobSpec) -> Completed:
+        assert not any(path.exists() or path.is_symlink() for path in carrying)
+        found.append(read)
+        return Completed(Run("flights", DAY), 0, "0", 0, False, 0.0)
+
+    monkeypatch.setattr(job, "run", run)
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(carrying[1]), run_name="__main__")
+    assert end.value.code == 0
+    assert found == [replace(spec, arguments={"quoted": 'it\'s "Ü"\n\\ \U0001f4a5'})]
+    assert job.RESULT_PREFIX in capsys.readouterr().out
+
+
+def test_the_traceback_of_a_program_does_not_show_what_it_carries(
+    carrying: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(read: JobSpec) -> Completed:
+        carrying[1].write_text(program)  # as if it could not be removed: then the lines of its frames are shown
+        raise ValueError("boom")
+
+    program = carrying[0].read_text()
+    monkeypatch.setattr(job, "run", run)
+    with pytest.raises(ValueError, match="boom") as failure:
+        runpy.run_path(str(carrying[1]), run_name="__main__")
+    shown = "".join(traceback.format_exception(failure.value))
+    assert "sys.exit(carried(SPECIFICATION, __file__))" in shown
+    assert SECRET not in shown
