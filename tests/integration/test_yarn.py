@@ -47,7 +47,8 @@ def target(lab: Lab, yarn: YarnCluster, monkeypatch: pytest.MonkeyPatch) -> Targ
     lab.create_topic(name, 2)
     kafka = {"bootstrap.servers": lab.bootstrap_servers, "sasl.password": SECRET}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": kafka}))
-    spark = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
+    extra = {"deploy-mode": "cluster", "yarn_resourcemanager_webapp_address": yarn.url}
+    spark = {"conn_type": "spark", "host": "yarn", "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     for variable, value in yarn.environment.items():
@@ -58,7 +59,7 @@ def target(lab: Lab, yarn: YarnCluster, monkeypatch: pytest.MonkeyPatch) -> Targ
 
 
 def task_of(
-    yarn: YarnCluster, target: Target, interval: Interval, function: str, arguments: Any
+    yarn: YarnCluster, target: Target, interval: Interval, function: str, arguments: dict[str, Any], **more: Any
 ) -> IntervalRunOperator:
     return IntervalRunOperator(
         task_id="write",
@@ -69,6 +70,7 @@ def task_of(
         interval=interval.name,
         conf={**yarn.properties, "spark.pyspark.python": sys.executable},
         pipeline_options={"transaction_timeout_ms": 120_000},
+        **more,
     )
 
 
@@ -127,9 +129,13 @@ def test_a_driver_killed_in_the_cluster_is_followed_by_the_next_try_and_no_login
 
 @pytest.mark.variant("the words of YARN in tests/unit/airflow/test_interval_run.py")
 def test_a_driver_that_was_refused_in_the_cluster_is_not_tried_again(yarn: YarnCluster, target: Target) -> None:
-    wide = Interval(DAY.start, day(1).end)
-    written = execute(task_of(yarn, target, wide, "numbered", {"rows": 100}))
+    """By the word of the resource manager's API first, and by spark-submit's."""
+    wide, overlapping = Interval(DAY.start, day(1).end), Interval(day(1).start, day(2).end)
+    asked = {"yarn_track_via_rm_api": True}
+    written = execute(task_of(yarn, target, wide, "numbered", {"rows": 100}, **asked))
     assert written["records"] == 100
 
-    with pytest.raises(AirflowFailException, match=r"ended with code \d+\. .* yarn logs -applicationId application_"):
-        execute(task_of(yarn, target, Interval(day(1).start, day(2).end), "numbered", {"rows": 100}))
+    words = r"ended with code \d+\. .* yarn logs -applicationId application_"
+    for how in (asked, {}):
+        with pytest.raises(AirflowFailException, match=words):
+            execute(task_of(yarn, target, overlapping, "numbered", {"rows": 100}, **how))
