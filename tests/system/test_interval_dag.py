@@ -268,6 +268,19 @@ def test_clearing_a_finished_day_is_a_quick_no_op(backfilled: Backfilled, rest: 
     assert "is not complete" not in log_of(rest, DAG_ID, run_id, "write", attempt)
 
 
+@pytest.mark.usefixtures("backfilled")
+def test_half_of_a_finished_day_is_complete_as_its_part(rest: AirflowRest) -> None:
+    half, day = (f"{FIRST_DAY:%Y-%m-%dT%H:%M:%SZ}/{FIRST_DAY + width:%Y-%m-%dT%H:%M:%SZ}" for width in (DAY / 2, DAY))
+    run_id = rest.trigger(DAG_ID, {"interval": half})
+    succeeded(rest, DAG_ID, run_id)
+    found = rest.xcom(DAG_ID, run_id, "write")
+    assert (found["interval"], found["part_of"], found["already"]) == (half, f"flights.daily@{day}", True)
+    assert (found["records"], found["digest"]) == (None, None)
+    text = log_of(rest, DAG_ID, run_id, "write")
+    assert "as a part of" in text
+    assert "is not complete" not in text, "no Spark was started"
+
+
 def test_a_manual_run_without_an_interval_fails_at_once_and_says_what_to_do(rest: AirflowRest) -> None:
     rest.unpause(DAG_ID)
     run_id = rest.trigger(DAG_ID)
