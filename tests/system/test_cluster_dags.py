@@ -1,6 +1,7 @@
 """DAGs on one real Connect cluster, in a real Airflow whose processes are killed.
 
-The upgrade, deferred at its gates, goes on; the audit and the deferred sensor notice a worker in another mode.
+The upgrade, deferred at its gates, goes on; the audit and the deferred sensor notice a worker in another mode. One lab
+and one Airflow for all, which cost most of what these tests take.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 DAG_ID = "deferred_upgrade"
 AUDIT, SENSOR, OFFSETS, FENCE = "connect_audit", "drift_sensor", "connect_offsets", "connect_fence"
 TOPICS = "connect_topics"
-DAG_IDS = (DAG_ID, AUDIT, SENSOR, OFFSETS, FENCE, TOPICS)
+UPGRADE, DOWNGRADE = "connect_exactly_once_upgrade", "connect_exactly_once_downgrade"
+DAG_IDS = (DAG_ID, AUDIT, SENSOR, OFFSETS, FENCE, TOPICS, UPGRADE, DOWNGRADE)
 DEADLINE_SECONDS = 300.0
 
 #: Between two looks whether a run is over that something is awaited of.
@@ -68,6 +70,8 @@ DAG_FILES = (
     Path(__file__).parents[2] / "dags" / "connect_offsets.py",
     Path(__file__).parents[2] / "dags" / "connect_fence.py",
     Path(__file__).parents[2] / "dags" / "connect_topics.py",
+    Path(__file__).parents[2] / "dags" / "connect_exactly_once_upgrade.py",
+    Path(__file__).parents[2] / "dags" / "connect_downgrade.py",
 )
 
 
@@ -107,6 +111,10 @@ class Upgrade:
         """Of all tries."""
         cursors = [LogCursor(DAG_ID, self.run_id, task_id, 1 + number) for number in range(self.task(task_id)[1])]
         return "\n".join(line.text for cursor in cursors for line in self.rest.new_log_lines(cursor))
+
+    def heartbeat(self) -> str:
+        """The scheduler's last, of which it has one in five seconds; it looks for tasks each second."""
+        return str(self.rest.health()["scheduler"]["latest_scheduler_heartbeat"])
 
     def require_no_try_of_its_own(self, task_id: str) -> None:
         """Each try but the first was begun because Airflow had lost the process before, and none because it failed.
@@ -219,7 +227,7 @@ class Upgrade:
 def lab(lab_factory: Callable[..., Lab]) -> Lab:
     return lab_factory(
         name="cluster-dags",
-        mode=Mode.DISABLED,
+        mode=Mode.PREPARING,  # as the first test of each run wants them; the next ones want what it ends in
         workers=2,
         rebalance_delay_ms=1000,
         # A suspended worker stays in the group for longer than a busy machine takes to start a task.
@@ -325,7 +333,7 @@ def begun(lab: Lab, airflow: AirflowLab, rest: AirflowRest, environment: dict[st
 
 
 @pytest.mark.variant("one component of Airflow killed; the test below kills all of them")
-def test_a_killed_triggerer_and_a_killed_scheduler_cost_the_roll_nothing(begun: Callable[[Mode], Upgrade]) -> None:
+def test_a_killed_triggerer_scheduler_or_api_server_costs_the_roll_nothing(begun: Callable[[Mode], Upgrade]) -> None:
     upgrade = begun(Mode.DISABLED)
     before = upgrade.starts()
     upgrade.approve("preparing")
@@ -343,6 +351,9 @@ def test_a_killed_triggerer_and_a_killed_scheduler_cost_the_roll_nothing(begun: 
         assert second.owner.token != lease.owner.token
         upgrade.kill("scheduler")
         upgrade.start("scheduler")
+        # While no process of a task needs it; at any other moment that costs the task a try.
+        upgrade.kill("api-server")
+        upgrade.start("api-server")
 
     upgrade.succeeded("roll_preparing")
     upgrade.require_no_try_of_its_own("roll_preparing")
@@ -368,14 +379,13 @@ def test_killing_all_of_airflow_pausing_killing_the_task_mark_failed_and_clear_r
         upgrade.start("api-server")
         upgrade.pause(paused=True)
 
-    # A paused DAG: the gate is waited for, and then nothing goes on until it is unpaused. The api-server is killed
-    # while no process of a task needs it; at any other moment that costs the task a try.
+    # A paused DAG: the gate is waited for, and then nothing goes on until it is unpaused.
     for component in ("scheduler", "triggerer", "dag-processor"):
         upgrade.start(component)
     wait_for("the gate to answer", lambda: upgrade.task("roll_enabled")[0] == "scheduled")
     paused_at = upgrade.starts()
-    upgrade.kill("api-server")
-    upgrade.start("api-server")
+    last = upgrade.heartbeat()
+    wait_for("the scheduler to have looked for tasks since", lambda: upgrade.heartbeat() != last)
     assert upgrade.starts() == paused_at
     assert upgrade.task("roll_enabled")[0] == "scheduled"
     upgrade.pause(paused=False)
@@ -586,6 +596,52 @@ def test_an_own_topic_is_created_from_the_form_and_where_all_is_well_nothing_is_
     run = rest.trigger(TOPICS, asked_for)
     succeeded(rest, TOPICS, run)
     assert {task.state for task in rest.task_instances(TOPICS, run)} == {"skipped"}
+
+
+def test_on_an_enabled_cluster_no_approval_is_asked_for_and_nothing_is_touched(lab: Lab, rest: AirflowRest) -> None:
+    bring_to(lab, Mode.ENABLED)
+    before = seen.pids(lab)
+    rest.unpause(UPGRADE)
+    run = rest.trigger(UPGRADE)
+    succeeded(rest, UPGRADE, run)
+    tasks = states_of(rest, UPGRADE, run)
+    skipped = {task for task, state in tasks.items() if state == "skipped"}
+    assert skipped == set(tasks) - {"preflight", "preflight_connectors", "verify_enabled"}
+    assert seen.pids(lab) == before
+
+
+def test_one_approval_takes_the_cluster_straight_back_to_disabled(
+    lab: Lab, airflow: AirflowLab, rest: AirflowRest
+) -> None:
+    bring_to(lab, Mode.ENABLED)
+    rest.unpause(DOWNGRADE)
+    run = rest.trigger(DOWNGRADE)
+    (action,) = question(rest, DOWNGRADE, run)
+    assert "-exactly.once.source.support=enabled\n+exactly.once.source.support=disabled" in action.body
+    assert "Exactly-once is given up" in action.body
+    wait_for("the end of the process that asks", lambda: has_heard_of_the_end(airflow, run, action.task_id))
+    rest.answer(DOWNGRADE, run, action, "Approve")
+    succeeded(rest, DOWNGRADE, run)
+    assert set(states_of(rest, DOWNGRADE, run).values()) == {"success"}
+    assert rest.required_actions(DOWNGRADE, run) == ()
+    loggers = {line.logger for line in rest.new_log_lines(LogCursor(DOWNGRADE, run, "roll_disabled", 1))}
+    assert any(name.endswith(".ConnectRollingUpgradeOperator") for name in loggers)
+    assert {name for name in loggers if name.split(".")[0] in ("kafka", "httpx")} == set()
+    assert seen.modes(lab) == {Mode.DISABLED}
+
+
+def test_on_a_disabled_cluster_the_way_back_asks_for_no_approval(lab: Lab, rest: AirflowRest) -> None:
+    bring_to(lab, Mode.DISABLED)
+    before = seen.pids(lab)
+    rest.unpause(DOWNGRADE)
+    run = rest.trigger(DOWNGRADE)
+    succeeded(rest, DOWNGRADE, run)
+    assert states_of(rest, DOWNGRADE, run)["plan_disabled"] == "skipped"
+    assert seen.pids(lab) == before
+
+
+def states_of(rest: AirflowRest, dag_id: str, run_id: str) -> dict[str, str | None]:
+    return {task.task_id: task.state for task in rest.task_instances(dag_id, run_id)}
 
 
 def clear(rest: AirflowRest, dag_id: str, run_id: str, task_id: str) -> None:

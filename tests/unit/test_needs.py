@@ -16,7 +16,7 @@ from tests.needs import needs, slow_without_need
         ("integration/test_roll.py", ["lab", "lab_factory"], {"broker", "workers"}),
         ("integration/test_spark_write.py", ["spark", "lab_factory"], {"broker", "workers", "spark"}),
         ("faults/test_mutations.py", ["story", "broker"], {"broker"}),
-        ("system/test_upgrade_dag.py", ["lab_factory"], {"airflow", "postgres", "broker", "workers"}),
+        ("system/test_cluster_dags.py", ["lab_factory"], {"airflow", "postgres", "broker", "workers"}),
         ("system/test_demo.py", [], {"airflow", "postgres", "broker", "workers", "spark"}),
     ],
 )
