@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from airflow_eos_provider.acls.rules import Role, Rule
 from airflow_eos_provider.connect.transactional_ids import leader_id
-from airflow_eos_provider.journal.topic import journal_topic
+from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.kafka.acl_values import CLUSTER_NAME, EVERYTHING, Operation, Pattern, Resource
 
 

@@ -14,7 +14,8 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.verify import control
 from airflow_eos_provider.journal.change import group_change, require_no_open_rollout
 from airflow_eos_provider.journal.journal import Journal, JournalContent, read_journal, require_free
-from airflow_eos_provider.journal.topic import clock_of, journal_topic
+from airflow_eos_provider.journal.name import journal_topic
+from airflow_eos_provider.journal.topic import clock_of
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.plan_hash import ShownPlan, hash_of
 from airflow_eos_provider.rollout.hosts.choose import host_of, is_own_process

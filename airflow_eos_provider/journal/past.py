@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 
+from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.journal.records import (
     LEASE_KEY,
     STEP_KEY,
@@ -20,7 +21,7 @@ from airflow_eos_provider.journal.records import (
     lease_of,
     step_of,
 )
-from airflow_eos_provider.journal.topic import READ_TIMEOUT_SECONDS, journal_topic
+from airflow_eos_provider.journal.topic import READ_TIMEOUT_SECONDS
 from airflow_eos_provider.kafka.ends import UnknownTopicError
 from airflow_eos_provider.kafka.read import LogRecord, read_to_end
 from airflow_eos_provider.kafka.session import Kafka

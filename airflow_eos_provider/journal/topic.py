@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, Message
 from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.journal.broker_clock import BrokerClock
 from airflow_eos_provider.journal.content import JournalContent, JournalReplay
+from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.journal.records import (
     CLOCK_KEY,
     REQUEST_KEY,
@@ -40,11 +41,6 @@ READ_TIMEOUT_SECONDS = TRANSACTION_TIMEOUT_MS / 1000 + 10.0 + 10.0
 _TIMESTAMPS = "message.timestamp.type"
 _BY_THE_BROKER = "LogAppendTime"
 _SETTINGS = {"cleanup.policy": "compact", _TIMESTAMPS: _BY_THE_BROKER}
-
-
-def journal_topic(group_id: str) -> str:
-    """The journal topic of a group; its transactional id has the same name."""
-    return f"eos-rollout-{group_id}"
 
 
 def read_journal(kafka: Kafka, group_id: str, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> JournalContent:

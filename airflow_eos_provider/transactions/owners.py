@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from airflow_eos_provider.connect.transactional_ids import KnownGroup, claims, leader_id, task_of
-from airflow_eos_provider.journal.topic import journal_topic
+from airflow_eos_provider.journal.name import journal_topic
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.protocol.stage import Stage
 from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.journal.topic import journal_topic
+from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.producer import TransactionalProducer, TransactionExpiredError
 from airflow_eos_provider.kafka.read import read_to_end

@@ -28,7 +28,8 @@ from airflow_eos_provider.connect.cluster import ConnectCluster, RestSettings, W
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import FencedError, LeaseHeldError, UnreachableError
 from airflow_eos_provider.journal import journal as journal_module
-from airflow_eos_provider.journal.journal import Journal, ask, journal_topic, read_journal
+from airflow_eos_provider.journal.journal import Journal, ask, read_journal
+from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.journal.records import (
     Request,
     RequestKind,

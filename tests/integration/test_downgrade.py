@@ -24,7 +24,7 @@ from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import parse, set_property
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.journal.topic import journal_topic
+from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.kafka.topics import Topics

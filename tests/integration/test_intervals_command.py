@@ -39,8 +39,8 @@ from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.verify import completion, statuses
 from airflow_eos_provider.journal.change import abandon, change_journal, group_change
 from airflow_eos_provider.journal.journal import Journal, RolloutState
+from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.journal.records import ChangeRecord
-from airflow_eos_provider.journal.topic import journal_topic
 from airflow_eos_provider.kafka.read import scan_to_end
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.transactions import TransactionsClient

@@ -17,8 +17,9 @@ import pytest
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.journal.journal import read_journal
+from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.journal.records import RolloutState
-from airflow_eos_provider.journal.topic import journal_topic, prepare_journal
+from airflow_eos_provider.journal.topic import prepare_journal
 from airflow_eos_provider.kafka.clients import ClientErrors, quiet_producer
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions

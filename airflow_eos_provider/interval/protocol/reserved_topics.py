@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.journal.topic import journal_topic
+from airflow_eos_provider.journal.name import journal_topic
 
 #: What the brokers write themselves. Other names with two underscores, such as Debezium's heartbeats, are data.
 _KAFKAS = frozenset(

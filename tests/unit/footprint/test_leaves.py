@@ -13,7 +13,7 @@ from airflow_eos_provider.cli.plan_apply import PLANS_FOLDER
 from airflow_eos_provider.footprint.leaves import JOURNALLED, LEAVES, Leaf, Where
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.journal.topic import journal_topic
+from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.rollout.hosts import service
 from airflow_eos_provider.rollout.hosts.edited_file import backup_path, part_path, replacement_path

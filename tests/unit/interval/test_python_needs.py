@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -241,3 +243,32 @@ def test_brokers_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.brokers is not None
     assert not found.brokers.isdecimal()
     assert "127.0.0.1:1" in found.brokers
+
+
+_ON_AN_EXECUTOR = '''
+import importlib, importlib.abc, sys
+from airflow_eos_provider.interval import python_look, python_needs
+
+there = {need.module.partition(".")[0] for need in python_needs.NEEDS if need.executor} | {"pyspark", "py4j"}
+
+class OnlyThose(importlib.abc.MetaPathFinder):
+    """Hides each other module, as if it were not installed."""
+
+    def __init__(self, finder):
+        self.finder = finder
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in there | {"airflow_eos_provider"} | sys.stdlib_module_names:
+            return self.finder.find_spec(name, path, target)
+
+sys.meta_path[:] = map(OnlyThose, sys.meta_path)
+for name in (*python_look._TASK_MODULES, python_needs.DAEMON_MODULE):
+    importlib.import_module(name)
+print("imported", len(python_look._TASK_MODULES))
+'''
+
+
+def test_a_task_imports_nothing_but_what_executors_are_said_to_need() -> None:
+    """An executor has the packages of docs/executors.md, and none that the rest of this package needs."""
+    done = subprocess.run([sys.executable, "-c", _ON_AN_EXECUTOR], capture_output=True, text=True, timeout=120)
+    assert done.stdout.startswith("imported"), done.stderr[-1500:]
