@@ -317,7 +317,9 @@ def _keys_by_python(spark: SparkSession) -> Any:
     return spark.range(300).select(chance("id").alias("key"), F.concat(F.lit("line "), "id").alias("value"))
 
 
-@pytest.mark.parametrize("frame_of", [_keys_by_cte, _keys_by_python])
+@pytest.mark.parametrize(
+    "frame_of", [_keys_by_cte, pytest.param(_keys_by_python, marks=pytest.mark.variant("keys by Spark's own chance"))]
+)
 def test_an_input_that_is_another_one_in_each_attempt_is_refused(
     spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch, frame_of: Callable[[SparkSession], Any]
 ) -> None:
@@ -433,6 +435,7 @@ def test_a_file_that_looks_the_same_and_has_other_rows_is_refused(
 
 
 @pytest.mark.slow
+@pytest.mark.variant("a worker killed within a file in this file")
 def test_a_killed_python_worker_costs_an_attempt_and_no_record(spark: SparkSession, target: Target) -> None:
     rows = 200_000
     killed: list[str] = []
@@ -521,6 +524,7 @@ def test_a_killed_driver_is_followed_by_one_that_writes_the_rest(target: Target,
 
 
 @pytest.mark.slow
+@pytest.mark.variant("two drivers of one run at once in tests/faults/test_concurrency.py")
 def test_two_jobs_of_one_interval_at_once_write_it_once(target: Target, start_job: Callable[..., Job]) -> None:
     outcomes = [job.wait() for job in [start_job(target, DAY, arguments={"rows": 20_000}) for _ in range(2)]]
     codes = sorted(code for code, _ in outcomes)
@@ -671,6 +675,10 @@ def test_a_stage_that_was_superseded_cannot_be_finished(spark: SparkSession, tar
 
 
 @pytest.mark.slow
+@pytest.mark.variant(
+    "what a failed job reports in tests/integration/test_spark_cluster.py, its exit code in "
+    "tests/unit/interval/spark/test_job.py"
+)
 def test_a_job_tells_its_failure_and_exits_with_its_code(target: Target, start_job: Callable[..., Job]) -> None:
     code, reported = start_job(target, DAY, "with_chance").wait()
     assert (code, reported["type"], reported["exit_code"]) == (2, "ConfigurationError", 2)
