@@ -42,6 +42,9 @@ END_SECONDS = 900
 #: They share one Spark; so many run at once, and each may be the one whose worker is killed.
 DAYS = 3
 
+#: Flights a second: some thousands in each part. More of them cost more CPU and show no more.
+RATE = "80"
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(DEMO_SECONDS + 60)]
 
 
@@ -112,9 +115,8 @@ def wait_for(condition: Callable[[], object], folder: Path, process: subprocess.
 
 
 def test_the_demo_holds_every_promise_shows_no_secret_and_leaves_nothing_running(folder: Path) -> None:
-    # Secured, since all that the plain one does is in it. test_interval_dag.py has several days, and compares each. The
-    # rate gives some thousands of flights in each part; more of them cost more CPU and show no more.
-    process = start_demo(folder, "--secure", "--keep", "--days", str(DAYS), "--rate", "80")
+    # Secured, since all that the plain one does is in it. test_interval_dag.py has several days, and compares each.
+    process = start_demo(folder, "--secure", "--keep", "--days", str(DAYS), "--rate", RATE)
     try:
         wait_for_output(folder, "Kafka at 127.0.0.1", process)
         lab = Lab.load(folder / "lab" / "demo")
@@ -201,7 +203,7 @@ def require_no_secret(folder: Path, lab: Lab, found: Found) -> None:
 
 
 def test_a_part_that_fails_hides_nothing(folder: Path) -> None:
-    process = start_demo(folder, "--days", "1")
+    process = start_demo(folder, "--days", "1", "--rate", RATE)
     try:
         wait_for_output(folder, "Kafka at 127.0.0.1", process)  # Airflow starts some seconds later, after the load
         postgres = Lab.load(folder / "lab" / "demo").postgres
@@ -235,10 +237,19 @@ def test_a_part_that_fails_hides_nothing(folder: Path) -> None:
     assert processes_of(folder) == []
 
 
-def test_ctrl_c_takes_everything_down(folder: Path) -> None:
+def test_ctrl_c_takes_everything_down_and_a_second_demo_in_its_folder_is_refused(folder: Path) -> None:
     process = start_demo(folder)
     try:
         wait_for_output(folder, "Kafka at 127.0.0.1", process)  # all that the lab has is up, and the load begins
+        second = subprocess.run(
+            [str(Path(sys.executable).parent / "eos"), "demo", "--dir", str(folder)],
+            capture_output=True,
+            text=True,
+            timeout=END_SECONDS,
+            check=False,
+        )
+        assert second.returncode == 2
+        assert "A demo is running in" in second.stderr
         assert len(processes_of(folder)) >= 4
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=END_SECONDS) == 130
@@ -249,19 +260,13 @@ def test_ctrl_c_takes_everything_down(folder: Path) -> None:
     assert processes_of(folder) == []
 
 
-def test_what_a_killed_demo_left_is_taken_down_and_a_second_demo_in_its_folder_is_refused(folder: Path) -> None:
+@pytest.mark.variant(
+    "what a kept demo left is taken down by the first test here; what a killed lab and a killed Airflow left, in "
+    "tests/integration/test_lab.py and tests/system/test_airflow_pages.py"
+)
+def test_what_a_killed_demo_left_is_taken_down(folder: Path) -> None:
     process = start_demo(folder)
     try:
-        wait_for_output(folder, "Kafka at 127.0.0.1", process)
-        second = subprocess.run(
-            [str(Path(sys.executable).parent / "eos"), "demo", "--dir", str(folder)],
-            capture_output=True,
-            text=True,
-            timeout=END_SECONDS,
-            check=False,
-        )
-        assert second.returncode == 2
-        assert "A demo is running in" in second.stderr
         wait_for(lambda: AirflowLab.load(folder / "airflow") is not None, folder, process)
     finally:
         process.kill()
