@@ -36,7 +36,7 @@ from airflow_eos_provider.interval.protocol.slice_writer import Tally
 from airflow_eos_provider.interval.protocol.stage import Stage
 from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.interval.verify import completion, statuses
+from airflow_eos_provider.interval.verify import completion, ledger, statuses
 from airflow_eos_provider.journal.change import abandon, change_journal, group_change
 from airflow_eos_provider.journal.journal import Journal, RolloutState
 from airflow_eos_provider.journal.name import journal_topic
@@ -204,6 +204,28 @@ def test_nothing_is_a_part_of_an_interval_that_has_not_ended(
     assert eos(lab, "show", whole.name, "--json")["ended"] is False
     with pytest.raises(RefusedError, match=f"overlaps {whole.name}, which is complete"):
         write(pipeline, Run("future", day(3)))
+
+
+def test_what_was_begun_before_the_end_had_not_ended_whoever_completes_it(
+    make_pipeline: Callable[[str], Pipeline],
+) -> None:
+    """A stage may be finished by another process, long after it has read its input."""
+    pipeline = make_pipeline("begun-early")
+    run = Run("begun-early", day(1))
+    with Coordinator(pipeline, run) as coordinator:
+        begun = coordinator.begin(lambda: RunPlan.of(run, [{"part": 0}]), 1)
+        assert isinstance(begun, Stage)
+        stage = replace(begun, began_at=run.interval.end.timestamp() - 1)
+        with Task(pipeline, stage, 0) as task:
+            task.start()
+            task.write_slice(0, rows(run, 0))
+    with Coordinator(pipeline, run) as another:
+        another.resume(stage)
+        another.finish(stage)
+
+    found = ledger(pipeline, wait=True).completed(run)
+    assert found is not None
+    assert found.ended is False
 
 
 def test_completion_is_told_where_there_is_no_ledger_yet(make_pipeline: Callable[[str], Pipeline]) -> None:

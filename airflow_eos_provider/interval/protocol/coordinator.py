@@ -317,7 +317,7 @@ class Coordinator:
             slices=len(stage.slices),
             pins=self._topics.found,
             summary=encoded(summary),
-            ended=self._began_at >= self._run.interval.end.timestamp(),
+            ended=stage.began_at >= self._run.interval.end.timestamp(),
         )
         self._write_complete(record, stage)
         self._step("done")
@@ -420,6 +420,7 @@ class Coordinator:
             ledger_positions=dict(self._ledger_topic.positions),
             ledgers=self._ledgers,
             committed={number: SliceFigures.of(record) for number, record in done.items()},
+            began_at=self._began_at,
         )
         self._report(f"{self._run}: {len(stage.unfinished)} of {len(numbers)} slices to write by {stage.tasks} tasks")
         self._step("run stage")

@@ -89,6 +89,7 @@ class Stage:
     :param compared: whether the input of this attempt was found to have the same rows in these slices. Without it
         nothing is written and nothing completed, unless nothing is committed.
     :param ledgers: by topic, the pipeline of the group whose ledger it is, as the generation's coordinator has read.
+    :param began_at: when this attempt began, seconds since the epoch; it has evaluated its input since.
     """
 
     run: Run
@@ -100,6 +101,7 @@ class Stage:
     committed: Mapping[int, SliceFigures] = field(default_factory=dict)
     compared: bool = False
     ledgers: Mapping[str, str] = field(default_factory=dict)
+    began_at: float = 0.0
 
     def require_compared(self) -> None:
         """
@@ -135,6 +137,7 @@ class Stage:
             "ledgers": dict(self.ledgers),
             "committed": {str(number): figures.to_list() for number, figures in self.committed.items()},
             "compared": self.compared,
+            "began_at": self.began_at,
         }
 
     @classmethod
@@ -149,6 +152,7 @@ class Stage:
             ledgers=dict(document["ledgers"]),
             committed={int(n): SliceFigures.from_list(figures) for n, figures in document["committed"].items()},
             compared=document["compared"],
+            began_at=document["began_at"],
         )
 
 
