@@ -297,7 +297,8 @@ def test_records_of_an_earlier_version_have_no_topics_to_compare_and_that_is_sai
     story.complete()
     (complete,) = story.completes()
     old = {name: complete[name] for name in ("complete", "records", "digest", "slices")}
-    assert set(complete) - set(old) == {"digest_kind", "ledger", "ledgerId", "summary", "topic", "topicId"}
+    newer = {"digest_kind", "ended", "ledger", "ledgerId", "summary", "topic", "topicId"}
+    assert set(complete) - set(old) == newer
     producer = TransactionalProducer(
         story.pipeline.kafka, "by-hand", timeout_ms=9_000, known_topic=story.pipeline.ledger_topic
     )

@@ -44,6 +44,7 @@ if "fail" in options:
 if "deaf" in options:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 def end_when_released(*_):
+    pathlib.Path(f"{config}.asked").touch()
     released = pathlib.Path(f"{config}.released")
     deadline = time.monotonic() + 60
     while not released.exists() and time.monotonic() < deadline:

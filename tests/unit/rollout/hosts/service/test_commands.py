@@ -235,7 +235,9 @@ def test_a_helper_that_is_killed_leaves_the_client_to_finish_and_is_said_to_be_c
     before = service.look()
 
     def kill(event: RestartEvent) -> None:
-        if event.words.startswith("restarting"):
+        if event.words.startswith("restarting"):  # said before the client is begun
+            asked = Path(f"{connect.worker.config}.asked")
+            until(asked.exists, "the worker's being asked to end, by the client", seconds=30)
             record = next(tmp_path.glob(".local/state/airflow_eos_provider/*.restart"))
             line = next(line for line in record.read_text().splitlines() if line.startswith("helper "))
             os.kill(int(line.split()[1]), signal.SIGKILL)
