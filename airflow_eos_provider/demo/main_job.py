@@ -44,7 +44,6 @@ from airflow_eos_provider.lab.airflow import AirflowLab, AirflowOptions, wait_fo
 from airflow_eos_provider.lab.airflow_rest import AirflowRestError
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.record import LabOptions
-from airflow_eos_provider.lab.spark_class_data import ensure_spark_archive
 from airflow_eos_provider.lab.spark_connect import SparkConnect
 from airflow_eos_provider.lab.teardown import take_down as take_down_lab
 
@@ -256,7 +255,6 @@ class _Demo:
         (dags / f"{DAG_ID}.py").write_text(_DAG_FILE, encoding="utf-8")
         connections = {CONNECTION_ID: {"conn_type": "kafka_connect", "extra": {"cluster_file": str(lab.cluster_file)}}}
         if self._options.days:
-            ensure_spark_archive(self._screen.now)
             text = intervals.dag_file(self._flights_folder)
             (dags / f"{intervals.DAG_ID}.py").write_text(text, encoding="utf-8")
             connections |= intervals.connections(lab, self._spark)
