@@ -7,6 +7,8 @@ one interval would be two runs, and both would write it.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -141,6 +143,28 @@ class Run:
 
     def __str__(self) -> str:
         return self.name
+
+
+class Wholes:
+    """Complete runs whose intervals had ended, to know of which one an interval is a part.
+
+    :param runs: of one pipeline. They do not overlap, but for the revisions of one interval, of which the first counts.
+    """
+
+    def __init__(self, runs: Iterable[Run]) -> None:
+        self._runs = sorted((run for run in runs if run.revision == 1), key=lambda run: run.interval)
+        self._starts = [run.interval.start for run in self._runs]
+
+    def around(self, interval: Interval) -> Run | None:
+        """The run of a wider interval, in which all of this one is; None if there is none."""
+        place = bisect_right(self._starts, interval.start) - 1
+        found = self._runs[place] if place >= 0 else None
+        is_part = found is not None and found.interval != interval and found.interval.contains(interval)
+        return found if is_part else None
+
+    def of(self, run: Run) -> Run | None:
+        """As :meth:`around`, for a run; a second revision is a run of its own and no part of anything."""
+        return self.around(run.interval) if run.revision == 1 else None
 
 
 def _canonical(which: str, moment: datetime) -> datetime:

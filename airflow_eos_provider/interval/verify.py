@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.interval import Run, Wholes
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.control_topic import ControlState
 from airflow_eos_provider.interval.protocol.ledger import (
@@ -84,12 +84,6 @@ class RunStatus:
             return ()
         done = set(self.done)
         return tuple(number for number in range(self.slices) if number not in done)
-
-    def is_whole_of(self, run: Run) -> bool:
-        """Whether this run is complete, and the other one as a part of it."""
-        mine, other = self.run, run
-        wider = mine.interval != other.interval and mine.interval.contains(other.interval)
-        return self.complete and self.ended and wider and mine.revision == other.revision == 1
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -230,17 +224,12 @@ def status(pipeline: Pipeline, run: Run) -> RunStatus | None:
     return status_among(statuses(pipeline), run)
 
 
-def status_among(statuses: Iterable[RunStatus], run: Run) -> RunStatus | None:
+def status_among(statuses: Sequence[RunStatus], run: Run) -> RunStatus | None:
     """As :func:`status`, of runs that are known."""
-    whole = None
-    for found in statuses:
-        if found.run == run:
-            return found
-        if found.is_whole_of(run):
-            whole = found.run
-    if whole is not None:
+    found = next((each for each in statuses if each.run == run), None)
+    if found is None and (whole := Wholes(each.run for each in statuses if each.ended).of(run)):
         raise part_of(run, whole)
-    return None
+    return found
 
 
 def verify_run(

@@ -60,7 +60,7 @@ RUN_RETRY_DELAY = timedelta(seconds=10)
 #: What the names of files begin with that hand a job its specification, and so its login.
 _SECRET_FILE = "eos-interval-"
 
-#: What is submitted, unless somebody names a program of their own.
+#: The program that is submitted, if the task names no other.
 _JOB = str(Path(__file__).parents[1] / "interval" / "spark" / "job.py")
 
 _YARN_ATTEMPTS = "spark.yarn.maxAppAttempts"
@@ -186,11 +186,11 @@ class IntervalRun(BaseOperator):
                 )
         if done.run == run:
             self.log.info("%s is complete: %s records in %s slices", run.name, f"{done.records:,}", done.slices)
+            for line in () if done.summary is None else done.summary.lines():
+                self.log.info("%s: %s", run.name, line)
         else:
             self.log.info("%s is complete, as a part of %s", run.name, done.run.name)
         summary = _summary(done, run, already, time.monotonic() - started, job)
-        for line in () if done.summary is None or done.run != run else done.summary.lines():
-            self.log.info("%s: %s", run.name, line)
         of_interval(summary, pipeline=self.pipeline, group_id=self.group_id)
         self._told = (pipeline, run, summary, {} if job is None or job.run != run else job.inputs)
         self._announce(context, summary)
@@ -492,18 +492,18 @@ def _remove_files_of_the_dead() -> None:
 def _summary(done: Completed, run: Run, already: bool, seconds: float, job: Completed | None) -> dict[str, Any]:
     tasks = () if job is None or job.run != run else job.tasks
     metrics = None
-    whole = None if done.run == run else done.run
-    if done.summary is not None and whole is None:
-        metrics = {**done.summary.to_dict(), "tasks": [task.to_dict() for task in tasks]}
+    own = done if done.run == run else None
+    if own is not None and own.summary is not None:
+        metrics = {**own.summary.to_dict(), "tasks": [task.to_dict() for task in tasks]}
     return {
         "run": run.name,
         "interval": run.interval.name,
         "revision": run.revision,
-        "records": done.records if whole is None else None,
-        "digest": done.digest if whole is None else None,
-        "slices": done.slices if whole is None else None,
+        "records": own and own.records,
+        "digest": own and own.digest,
+        "slices": own and own.slices,
         "already": already,
         "seconds": round(seconds, 3),
-        "part_of": whole and whole.name,
+        "part_of": None if own else done.run.name,
         "metrics": metrics,
     }

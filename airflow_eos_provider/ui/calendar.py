@@ -6,16 +6,15 @@ list is passed once, so ten thousand intervals cost a fraction of a second.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby, pairwise
 from statistics import median, quantiles
 from typing import Any
 
-from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.interval import Interval, Run, Wholes
 from airflow_eos_provider.interval.verify import RunStatus
 
 #: The intervals of a schedule between two moments.
@@ -80,13 +79,13 @@ class Calendar:
         known = self._known()
         filled = list(self._filled(sorted(known), end))
         last = max((interval.end for interval in known), default=None)
-        whole_of = self._wholes()
+        wholes = Wholes(status.run for status in self.statuses if status.ended)
         return [
             self._cell(
                 interval,
                 known.get(interval, ()),
                 is_last=last is None or interval.start >= last,
-                whole=None if known.get(interval) else whole_of(interval),
+                whole=None if known.get(interval) else wholes.around(interval),
             )
             for interval in filled
             if (start is None or interval.start >= start) and (end is None or interval.end <= end)
@@ -145,20 +144,8 @@ class Calendar:
             if first < following:
                 yield Interval(first, following)
 
-    def _wholes(self) -> Callable[[Interval], RunStatus | None]:
-        """Gives for an interval the complete run as a part of which it is complete."""
-        wholes = [status for status in self.statuses if status.ended and status.run.revision == 1]
-        starts = [status.run.interval.start for status in wholes]
-
-        def whole_of(interval: Interval) -> RunStatus | None:
-            place = bisect_right(starts, interval.start) - 1
-            found = wholes[place] if place >= 0 else None
-            return found if found is not None and found.is_whole_of(replace(found.run, interval=interval)) else None
-
-        return whole_of
-
     def _cell(
-        self, interval: Interval, runs: Sequence[RunStatus], *, is_last: bool, whole: RunStatus | None
+        self, interval: Interval, runs: Sequence[RunStatus], *, is_last: bool, whole: Run | None
     ) -> dict[str, Any]:
         """What is known of an interval.
 
@@ -173,8 +160,8 @@ class Calendar:
             "start": name[:20],
             "end": name[21:],
             "state": "complete" if whole else self._state(interval, newest, dag_run, is_last=is_last),
-            "run": whole.run.name if whole else newest and newest.run.name,
-            "part_of": whole and whole.run.name,
+            "run": whole.name if whole else newest and newest.run.name,
+            "part_of": whole and whole.name,
             "revision": newest and newest.run.revision,
             "revisions": len(runs),
             "slices": newest and newest.slices,

@@ -112,8 +112,8 @@ _PARTS = (
         "part-of-what-goes-on",
         "an interval is complete as a part of one that had ended, and of no other",
         "interval/protocol/ledger.py",
-        "return whole if whole is not None and whole.ended else None",
-        "return whole",
+        "return found if found is not None and found.ended else None",
+        "return found",
         f"{_LEDGER}::test_nothing_is_a_part_of_what_had_not_ended_or_was_removed",
     ),
     _mutant(
@@ -127,9 +127,9 @@ _PARTS = (
     _mutant(
         "part-that-sticks-out",
         "a part lies within the whole",
-        "interval/protocol/ledger.py",
-        "other.interval.contains(run.interval)",
-        "other.interval.overlaps(run.interval)",
+        "interval/interval.py",
+        "found.interval.contains(interval)",
+        "found.interval.overlaps(interval)",
         f"{_LEDGER}::test_what_is_not_within_is_no_part",
     ),
     _mutant(

@@ -12,7 +12,6 @@ says so by ``ended``. The model has a driver of a part beside two of the whole (
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -20,7 +19,7 @@ from typing import Any
 
 from airflow_eos_provider.connect.jackson import Json, encode, hash_map_order
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.interval import Interval, Run, Wholes
 from airflow_eos_provider.interval.protocol.control_topic import Outgoing
 from airflow_eos_provider.interval.topic_ids import Pins
 from airflow_eos_provider.kafka.read import LogRecord
@@ -201,36 +200,25 @@ class LedgerState:
         return None if value is None else _complete(run, json.loads(value))
 
     def whole_of(self, run: Run) -> CompleteRecord | None:
-        """The ``complete`` of a wider interval, as a part of which this run is complete; None if there is none.
-
-        A second revision is a run of its own and no part of anything.
-        """
+        """The ``complete`` of a wider interval, as a part of which this run is complete; None if there is none."""
         return self.whole_among(run, self.overlapping(run.interval))
 
     def whole_among(self, run: Run, overlapping: Iterable[Run]) -> CompleteRecord | None:
         """As :meth:`whole_of`, of the complete runs that overlap it."""
-        for other in overlapping if run.revision == 1 else ():
-            if other.revision == 1 and other.interval != run.interval and other.interval.contains(run.interval):
-                whole = self.completed(other)
-                return whole if whole is not None and whole.ended else None
-        return None
+        return self._if_ended(Wholes(overlapping).of(run))
 
     def wholes(self, intervals: Collection[Interval]) -> dict[Interval, CompleteRecord]:
         """For those intervals that are complete as a part of a wider one: its ``complete``."""
         if not intervals:
             return {}
-        around = Interval(min(each.start for each in intervals), max(each.end for each in intervals))
-        # Complete intervals do not overlap, but for the revisions of one; its first is as complete as the others.
-        runs = {run.interval: run for run in self.overlapping(around) if run.revision == 1}
-        known = sorted(runs)
-        starts = [interval.start for interval in known]
-        found = {}
-        for interval in intervals:
-            place = bisect_right(starts, interval.start) - 1
-            before = [runs[known[place]]] if place >= 0 else []
-            if whole := self.whole_among(Run(self._pipeline, interval), before):
-                found[interval] = whole
-        return found
+        known = Wholes(self.overlapping(Interval(min(i.start for i in intervals), max(i.end for i in intervals))))
+        found = ((interval, self._if_ended(known.around(interval))) for interval in intervals)
+        return {interval: whole for interval, whole in found if whole is not None}
+
+    def _if_ended(self, whole: Run | None) -> CompleteRecord | None:
+        """The ``complete`` of a run, if its interval had ended."""
+        found = None if whole is None else self.completed(whole)
+        return found if found is not None and found.ended else None
 
     def done(self, run: Run, slices: Iterable[int]) -> dict[int, SliceRecord]:
         """Those of the slices that are committed and not yet removed."""

@@ -126,10 +126,10 @@ def require_all_complete(outcomes: Iterable[IntervalOutcome]) -> None:
     """
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if failed:
-        errors: dict[int, tuple[str, Exception | None]] = {}  # neighbours that were written together have one
+        first: dict[Exception | None, str] = {}  # neighbours that were written together have one error
         for outcome in failed:
-            errors.setdefault(id(outcome.error), (outcome.interval.name, outcome.error))
-        words = "\n".join(f"{name}: {error}" for name, error in errors.values())
+            first.setdefault(outcome.error, outcome.interval.name)
+        words = "\n".join(f"{name}: {error}" for error, name in first.items())
         raise EosError(
             f"{len(failed)} intervals are not complete.\n{words}",
             remedy="Remove the causes and write the intervals again: those that are complete are left alone.",
