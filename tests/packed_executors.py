@@ -106,19 +106,14 @@ class Environments:
 def ways(made: Environments) -> list[Way]:
     """What is tried."""
     return [
-        Way(
-            "packed environment (`spark.archives`)",
-            {"spark.archives": f"{made.packed}#env", "spark.pyspark.python": "./env/bin/python"},
-            doctor=0,
-            written=True,
-        ),
+        _packed(made, "packed environment", "spark.archives"),
         Way(
             "packages on the workers, this one by `--py-files`",
             {"spark.submit.pyFiles": str(made.zipped), "spark.pyspark.python": f"{made.small}/bin/python"},
             doctor=0,
             written=True,
         ),
-        Way("bare Python", {"spark.pyspark.python": f"{made.bare}/bin/python"}, doctor=1, written=False),
+        _bare(made, "bare Python"),
         Way(
             "complete on one worker, bare on the other",
             {"spark.pyspark.python": "../../python"},
@@ -133,14 +128,19 @@ def ways(made: Environments) -> list[Way]:
 def ways_in_yarn(made: Environments) -> list[Way]:
     """What is tried with ``--master yarn``."""
     return [
-        Way(
-            "YARN: packed environment (`spark.yarn.dist.archives`)",
-            {"spark.yarn.dist.archives": f"{made.packed}#env", "spark.pyspark.python": "./env/bin/python"},
-            doctor=0,
-            written=True,
-        ),
-        Way("YARN: bare Python", {"spark.pyspark.python": f"{made.bare}/bin/python"}, doctor=1, written=False),
+        _packed(made, "YARN: packed environment", "spark.yarn.dist.archives"),
+        _bare(made, "YARN: bare Python"),
     ]
+
+
+def _packed(made: Environments, name: str, archives: str) -> Way:
+    """The packed environment, by Spark's property for archives."""
+    properties = {archives: f"{made.packed}#env", "spark.pyspark.python": "./env/bin/python"}
+    return Way(f"{name} (`{archives}`)", properties, doctor=0, written=True)
+
+
+def _bare(made: Environments, name: str) -> Way:
+    return Way(name, {"spark.pyspark.python": f"{made.bare}/bin/python"}, doctor=1, written=False)
 
 
 def try_way(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pyspark
@@ -13,12 +13,10 @@ from airflow_eos_provider.lab.java import java_program
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.spark_class_data import ensure_spark_archive, spark_jvm_options
 from airflow_eos_provider.processes import ProcessIdentity, spawn
+from tests.waiting import until
 
 #: Spark never copies a task to the host that it runs on; addresses of the loopback interface are hosts enough.
 WORKER_HOSTS = ("127.0.0.2", "127.0.0.3")
-
-#: A master and a worker are up within this time, seconds.
-_START_SECONDS = 120
 
 
 @contextmanager
@@ -55,7 +53,7 @@ def standalone_cluster(folder: Path) -> Iterator[str]:
             (folder / host).mkdir()
             where = ["-c", "1", "-m", "1g", "-d", str(folder / host)]
             log = start("worker.Worker", "--host", host, "--webui-port", "0", *where, url)
-            _wait_until_registered(log)
+            until(partial(_is_registered, log), f"the registration of a worker, whose log is {log}", seconds=60)
         yield url
     finally:
         for process in reversed(started):
@@ -80,8 +78,5 @@ def loopback_properties(master: str) -> dict[str, str]:
     }
 
 
-def _wait_until_registered(log: Path) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while "Successfully registered" not in log.read_text():
-        assert time.monotonic() < deadline, log.read_text()[-2000:]
-        time.sleep(0.1)
+def _is_registered(log: Path) -> bool:
+    return "Successfully registered" in log.read_text()

@@ -7,7 +7,6 @@ containers read are on this machine's disk, so there is no HDFS.
 from __future__ import annotations
 
 import json
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -22,11 +21,9 @@ from airflow_eos_provider.lab.jars import ensure_jars
 from airflow_eos_provider.lab.java import SHORT_LIVED, java_program
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.processes import ProcessIdentity, spawn
+from tests.waiting import until
 
 HADOOP = "hadoop-yarn-3.5.0"
-
-#: Both managers are up within this time, seconds.
-_START_SECONDS = 120
 
 _SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 
@@ -82,16 +79,17 @@ def yarn_cluster(folder: Path) -> Iterator[YarnCluster]:
     _configure(cluster, {"yarn.nodemanager.webapp.address": f"127.0.0.1:{node_web}", **_addresses(ports)})
     started: list[ProcessIdentity] = []
 
-    def start(kind: str) -> Path:
+    def start(kind: str) -> None:
         log = folder / f"{kind.rpartition('.')[2]}.log"
         path = f"{folder / 'conf'}:{jars}/*:{_SPARK_JARS}/*"
         program = f"org.apache.hadoop.yarn.server.{kind}"
         started.append(spawn([str(java_program()), *SHORT_LIVED, "-Xmx512m", "-cp", path, program], log=log))
-        return log
 
     try:
-        logs = [start("resourcemanager.ResourceManager"), start("nodemanager.NodeManager")]
-        _wait_for_node(cluster, logs)
+        for kind in ("resourcemanager.ResourceManager", "nodemanager.NodeManager"):
+            start(kind)
+        nodes = f"{cluster.url}/ws/v1/cluster/nodes"
+        until(lambda: '"state":"RUNNING"' in _answer(nodes), f"YARN's node, whose logs are in {folder}", seconds=60)
         yield cluster
     finally:
         for process in reversed(started):
@@ -136,13 +134,6 @@ def _write(path: Path, properties: Mapping[str, str]) -> None:
         f"<property><name>{name}</name><value>{escape(value)}</value></property>" for name, value in properties.items()
     )
     path.write_text("\n".join(["<configuration>", *lines, "</configuration>"]))
-
-
-def _wait_for_node(cluster: YarnCluster, logs: list[Path]) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while '"state":"RUNNING"' not in _answer(f"{cluster.url}/ws/v1/cluster/nodes"):
-        assert time.monotonic() < deadline, "\n".join(log.read_text()[-2000:] for log in logs)
-        time.sleep(0.1)
 
 
 def _answer(url: str) -> str:

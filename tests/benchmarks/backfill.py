@@ -40,7 +40,7 @@ CORES = 2
 HOURS = 365 * 24
 TOGETHER = 31 * 24
 PEER_HOURS = 24
-HOUR = timedelta(hours=1)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 _SOURCE = """
 def rows(spark, interval, folder):
@@ -67,7 +67,7 @@ def _served(console: Console) -> Iterator[tuple[Lab, ConnectServer, Path]]:
 def run(console: Console) -> list[Result]:
     """Days a minute, ours and the peer's."""
     with _served(console) as (lab, server, folder):
-        days = [_day(number) for number in range(DAYS)]
+        days = _intervals(DAY, DAYS)
         _make_source(server, folder, days)
         ours = _through_one_session(lab, server, folder, days)
         console.print(f"  one session: {ours:.1f} days a minute, load {os.getloadavg()[0]:.1f}", style="dim")
@@ -84,7 +84,7 @@ def run(console: Console) -> list[Result]:
 def run_hours(console: Console) -> list[Result]:
     """Hours a minute, those of months together and one by one."""
     with _served(console) as (lab, server, folder):
-        hours = [_hour(number) for number in range(HOURS)]
+        hours = _intervals(HOUR, HOURS)
         _make_hours(server, folder)
         ours = _hours_a_minute(lab, server, folder, hours, "together", TOGETHER)
         console.print(f"  together: {ours:,.0f} hours a minute, load {os.getloadavg()[0]:.1f}", style="dim")
@@ -97,14 +97,9 @@ def run_hours(console: Console) -> list[Result]:
     return [Result("backfill_hours_a_minute", ours, theirs, "higher", "hours/min", what)]
 
 
-def _day(number: int) -> Interval:
+def _intervals(width: timedelta, count: int) -> list[Interval]:
     first = datetime(2013, 1, 1, tzinfo=UTC)
-    return Interval(first + timedelta(days=number), first + timedelta(days=number + 1))
-
-
-def _hour(number: int) -> Interval:
-    first = datetime(2013, 1, 1, tzinfo=UTC)
-    return Interval(first + number * HOUR, first + (number + 1) * HOUR)
+    return [Interval(first + number * width, first + (number + 1) * width) for number in range(count)]
 
 
 def _properties(folder: Path) -> dict[str, str]:

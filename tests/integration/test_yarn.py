@@ -22,6 +22,7 @@ from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.operators.interval_run import IntervalRunOperator
 from tests.integration.interval_target import DAY, JOBS, HeldFiles, Target, day
+from tests.secret_search import Found, search_files
 from tests.waiting import until
 from tests.yarn_cluster import YarnCluster, yarn_cluster
 
@@ -80,14 +81,10 @@ def execute(task: IntervalRunOperator) -> dict[str, Any]:
 
 def with_secret(folder: Path) -> list[Path]:
     """The files below a folder that hold the login."""
-    found = []
-    for path in folder.rglob("*"):
-        try:
-            if path.is_file() and not path.is_symlink() and SECRET.encode() in path.read_bytes():
-                found.append(path)
-        except FileNotFoundError:  # YARN has just removed it
-            continue
-    return found
+    found = Found({"login": SECRET})
+    search_files(found, [folder])
+    assert found.looked_at["files"]
+    return [Path(place) for place in found.places()]
 
 
 def application_masters(yarn: YarnCluster) -> list[psutil.Process]:

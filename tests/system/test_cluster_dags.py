@@ -599,15 +599,9 @@ def test_an_own_topic_is_created_from_the_form_and_where_all_is_well_nothing_is_
 
 
 def test_on_an_enabled_cluster_no_approval_is_asked_for_and_nothing_is_touched(lab: Lab, rest: AirflowRest) -> None:
-    bring_to(lab, Mode.ENABLED)
-    before = seen.pids(lab)
-    rest.unpause(UPGRADE)
-    run = rest.trigger(UPGRADE)
-    succeeded(rest, UPGRADE, run)
-    tasks = states_of(rest, UPGRADE, run)
+    tasks = states_where_nothing_is_touched(lab, Mode.ENABLED, rest, UPGRADE)
     skipped = {task for task, state in tasks.items() if state == "skipped"}
     assert skipped == set(tasks) - {"preflight", "preflight_connectors", "verify_enabled"}
-    assert seen.pids(lab) == before
 
 
 def test_one_approval_takes_the_cluster_straight_back_to_disabled(
@@ -622,22 +616,28 @@ def test_one_approval_takes_the_cluster_straight_back_to_disabled(
     wait_for("the end of the process that asks", lambda: has_heard_of_the_end(airflow, run, action.task_id))
     rest.answer(DOWNGRADE, run, action, "Approve")
     succeeded(rest, DOWNGRADE, run)
-    assert set(states_of(rest, DOWNGRADE, run).values()) == {"success"}
+    tasks = states_of(rest, DOWNGRADE, run)
+    assert set(tasks.values()) == {"success"}
     assert rest.required_actions(DOWNGRADE, run) == ()
-    loggers = {line.logger for line in rest.new_log_lines(LogCursor(DOWNGRADE, run, "roll_disabled", 1))}
+    loggers = {line.logger for task in tasks for line in rest.new_log_lines(LogCursor(DOWNGRADE, run, task, 1))}
     assert any(name.endswith(".ConnectRollingUpgradeOperator") for name in loggers)
     assert {name for name in loggers if name.split(".")[0] in ("kafka", "httpx")} == set()
     assert seen.modes(lab) == {Mode.DISABLED}
 
 
 def test_on_a_disabled_cluster_the_way_back_asks_for_no_approval(lab: Lab, rest: AirflowRest) -> None:
-    bring_to(lab, Mode.DISABLED)
-    before = seen.pids(lab)
-    rest.unpause(DOWNGRADE)
-    run = rest.trigger(DOWNGRADE)
-    succeeded(rest, DOWNGRADE, run)
-    assert states_of(rest, DOWNGRADE, run)["plan_disabled"] == "skipped"
-    assert seen.pids(lab) == before
+    assert states_where_nothing_is_touched(lab, Mode.DISABLED, rest, DOWNGRADE)["plan_disabled"] == "skipped"
+
+
+def states_where_nothing_is_touched(lab: Lab, mode: Mode, rest: AirflowRest, dag_id: str) -> dict[str, str | None]:
+    """The tasks of a run on a cluster that has the mode already; each worker's process is the same afterwards."""
+    bring_to(lab, mode)
+    before = [lab.worker_process(index) for index in range(len(lab.workers))]
+    rest.unpause(dag_id)
+    run = rest.trigger(dag_id)
+    succeeded(rest, dag_id, run)
+    assert [lab.worker_process(index) for index in range(len(lab.workers))] == before
+    return states_of(rest, dag_id, run)
 
 
 def states_of(rest: AirflowRest, dag_id: str, run_id: str) -> dict[str, str | None]:
