@@ -26,6 +26,7 @@ from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin, explain
 from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.group_coordinators import ask_again, moves
 from airflow_eos_provider.kafka.session import Kafka, session_of
 
 __all__ = [
@@ -47,13 +48,6 @@ __all__ = [
 ]
 
 PROTOCOL_TYPE = "connect"
-
-#: Errors of a coordinator that is about to move or to load; asked again within the time limit.
-_MOMENTARY = (
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +179,7 @@ def _describe(admin: QuietAdmin, group_id: str, timeout_seconds: float) -> Worke
         groups = _list(admin, group_id, deadline)
         error = groups[0].error if groups else None
         is_listed = bool(groups) and (groups[0].state != "Dead" or bool(groups[0].members))
-        if is_listed and (error is None or error.code() not in _MOMENTARY):
+        if is_listed and not moves(error):
             break
         if not is_listed and _is_gone(admin, group_id, deadline):
             known = _of_connect(_list(admin, None, deadline))
@@ -329,12 +323,24 @@ def _member(
 
 def _list(admin: QuietAdmin, group_id: str | None, deadline: float) -> list[Any]:
     what = f"describing group {group_id}" if group_id else "listing groups"
-    left = max(1.0, deadline - time.monotonic())
-    listed = admin.client.list_groups
-    try:
-        return list(listed(group_id, timeout=left) if group_id else listed(timeout=left))
-    except KafkaException as error:
-        raise admin.explain(error, what) from error
+
+    def ask() -> list[Any] | KafkaException:
+        left = max(1.0, deadline - time.monotonic())
+        try:
+            return list(admin.client.list_groups(*([group_id] if group_id else []), timeout=left))
+        except KafkaException as error:
+            return error
+
+    listed = ask_again(admin, ask, moves, deadline)
+    if isinstance(listed, list):
+        return listed
+    if moves(listed):
+        raise UnreachableError(
+            f"The Kafka cluster at {admin.settings.bootstrap_servers} does not list its groups ({what}): "
+            f"{listed.args[0].str()}.",
+            remedy="A broker reads its groups after each start. Ask again; if it stays so, look at the brokers' logs.",
+        )
+    raise admin.explain(listed, what) from listed
 
 
 def _no_such_group(settings: KafkaSettings, group_id: str, known: tuple[str, ...]) -> ConfigurationError:

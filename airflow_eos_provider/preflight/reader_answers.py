@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import KafkaException
 
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.kafka.consumer_groups import consumer_groups
+from airflow_eos_provider.kafka.consumer_groups import committed_offsets, consumer_groups, described_groups
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.preflight.facts import Reader
-
-#: Limit of one request, seconds.
-_SECONDS = 20.0
 
 #: So many consumer groups are asked for their offsets.
 MAX_GROUPS = 2_000
@@ -34,8 +31,8 @@ def readers_of(
             if len(names) > MAX_GROUPS:
                 problem = f"there are {len(names)} consumer groups, {MAX_GROUPS} were asked"
                 names = names[:MAX_GROUPS]
-            members, why = _members(admin.client, names)
-            reads, refusal = _committed(admin.client, names)
+            members, why = _members(described_groups(admin, names))
+            reads, refusal = _committed(committed_offsets(admin, names))
     except EosError as error:
         return (), f"the consumer groups are not known: {error.found}"
     except KafkaException as error:
@@ -69,17 +66,14 @@ def _topics_of_sink(config: Mapping[str, str], topics: Collection[str]) -> froze
 _Members = tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]
 
 
-def _members(client: Any, names: Sequence[str]) -> tuple[dict[str, _Members], str]:
+def _members(described: Mapping[str, Any]) -> tuple[dict[str, _Members], str]:
     """By group the client ids and hosts of its members, and the topics that are assigned to them."""
     found, why = dict[str, _Members](), ""
-    if not names:
-        return found, why
-    for name, future in client.describe_consumer_groups(list(names), request_timeout=_SECONDS).items():
-        try:
-            members = future.result().members
-        except KafkaException as error:
-            why = f"group {name} is not described: {error.args[0].str()}"
+    for name, answer in described.items():
+        if isinstance(answer, KafkaException):
+            why = f"group {name} is not described: {answer.args[0].str()}"
             continue
+        members = answer.members
         assigned = {place.topic for one in members if one.assignment for place in one.assignment.topic_partitions}
         clients = tuple(sorted(str(one.client_id) for one in members))
         hosts = tuple(sorted({str(one.host).lstrip("/") for one in members}))
@@ -87,19 +81,14 @@ def _members(client: Any, names: Sequence[str]) -> tuple[dict[str, _Members], st
     return found, why
 
 
-def _committed(client: Any, names: Iterable[str]) -> tuple[dict[str, frozenset[str]], str]:
+def _committed(offsets: Mapping[str, Any]) -> tuple[dict[str, frozenset[str]], str]:
     """By group the topics in which it has committed offsets."""
-    asked_for = {}
-    for name in names:
-        request = [ConsumerGroupTopicPartitions(name)]
-        (asked_for[name],) = client.list_consumer_group_offsets(request, request_timeout=_SECONDS).values()
     found, why = dict[str, frozenset[str]](), ""
-    for name, future in asked_for.items():
-        try:
-            places = future.result().topic_partitions or ()
-        except KafkaException as error:
-            why = f"the offsets of group {name} cannot be read: {error.args[0].str()}"
+    for name, answer in offsets.items():
+        if isinstance(answer, KafkaException):
+            why = f"the offsets of group {name} cannot be read: {answer.args[0].str()}"
             continue
+        places = answer.topic_partitions or ()
         if refused := [place for place in places if place.error is not None]:
             why = f"the offsets of group {name} cannot all be read: {refused[0].topic}: {refused[0].error.str()}"
         found[name] = frozenset(place.topic for place in places if place.error is None and place.offset >= 0)

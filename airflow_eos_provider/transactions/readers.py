@@ -6,24 +6,18 @@ stands; one that is past that offset reads uncommitted records.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 
 from airflow_eos_provider.connect.config_topic import ClusterState
-from airflow_eos_provider.kafka.clients import QuietAdmin
-from airflow_eos_provider.kafka.consumer_groups import consumer_groups
+from airflow_eos_provider.kafka.consumer_groups import committed_offsets, consumer_groups, described_groups
 from airflow_eos_provider.kafka.held_open import Place
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds
-
-#: Limit of each question, seconds.
-_SECONDS = 15.0
-
 
 _SINK = "connect-"
 _OVERRIDE = "consumer.override.group.id"
@@ -186,23 +180,22 @@ def readers_of(kafka: Session, ends: Mapping[Place, EndsOrWhy], sinks: Mapping[s
         return ReadersLook()
     with kafka.admin() as admin:
         names, unknown = consumer_groups(admin)
-        positions = {name: _asked_for_positions(admin, name, places) for name in names}
-        described = admin.client.describe_consumer_groups(names, request_timeout=_SECONDS) if names else {}
-        groups = []
-        for name in names:
-            try:
-                committed = _positions(positions[name].result())
-                assigned = _assigned(described[name].result())
-            except KafkaException as error:
-                unknown.append(f"group {name}: {_reason(error)}")
-            else:
-                groups.append(GroupSeen(name, committed, assigned))
+        positions = committed_offsets(admin, names, places)
+        described = described_groups(admin, names)
+    groups = []
+    for name in names:
+        try:
+            committed, members = _given(positions[name]), _given(described[name])
+            groups.append(GroupSeen(name, _positions(committed), _assigned(members)))
+        except KafkaException as error:
+            unknown.append(f"group {name}: {_reason(error)}")
     return ReadersLook(decide(groups, ends, sinks), tuple(unknown))
 
 
-def _asked_for_positions(admin: QuietAdmin, group_id: str, places: Collection[Place]) -> Future[Any]:
-    wanted = ConsumerGroupTopicPartitions(group_id, [TopicPartition(*place) for place in sorted(places)])
-    return admin.client.list_consumer_group_offsets([wanted], request_timeout=_SECONDS)[group_id]
+def _given(answer: Any) -> Any:
+    if isinstance(answer, KafkaException):
+        raise answer
+    return answer
 
 
 def _positions(answer: Any) -> dict[Place, int]:
