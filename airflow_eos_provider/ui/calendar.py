@@ -6,11 +6,12 @@ list is passed once, so ten thousand intervals cost a fraction of a second.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from statistics import median, quantiles
 from typing import Any
 
@@ -71,30 +72,46 @@ class Calendar:
     looked_at: float | None = None
 
     def cells(self, start: datetime | None = None, end: datetime | None = None) -> list[dict[str, Any]]:
-        """A cell for each interval, in their order.
+        """A cell for each interval, in their order; those of :meth:`wider` are none of them.
 
         :param start: leave out what begins before.
         :param end: leave out what ends after; what a schedule has up to there is added.
         """
         known = self._known()
-        filled = list(self._filled(sorted(known), end))
         last = max((interval.end for interval in known), default=None)
-        wholes = Wholes(status.run for status in self.statuses if status.ended)
+        complete = Wholes(status.run for status in self.statuses if status.complete and status.ended)
+        begun = Wholes(status.run for status in self.statuses if not status.complete)
+        cells = []
+        for interval in self._filled(known, self._wider(known), end):
+            if (start is None or interval.start >= start) and (end is None or interval.end <= end):
+                runs, is_last = known.get(interval, ()), last is None or interval.start >= last
+                if not runs and (whole := complete.around(interval)):
+                    cells.append(self._part(interval, whole, "complete"))
+                elif not runs and (whole := begun.around(interval)):
+                    cells.append(self._part(interval, whole, "running"))
+                else:
+                    cells.append(self._cell(interval, runs, is_last=is_last))
+        return cells
+
+    def wider(self, start: datetime | None = None, end: datetime | None = None) -> list[dict[str, Any]]:
+        """A cell for each interval within which are others, of the schedule or of DAG runs: what was written together.
+
+        :param start: leave out what ends before.
+        :param end: leave out what begins after.
+        """
+        known = self._known()
         return [
-            self._cell(
-                interval,
-                known.get(interval, ()),
-                is_last=last is None or interval.start >= last,
-                whole=None if known.get(interval) else wholes.around(interval),
-            )
-            for interval in filled
-            if (start is None or interval.start >= start) and (end is None or interval.end <= end)
+            self._cell(interval, known[interval], is_last=False)
+            for interval in sorted(self._wider(known))
+            if (start is None or interval.end > start) and (end is None or interval.start < end)
         ]
 
     def document(self, start: datetime | None = None, end: datetime | None = None) -> dict[str, Any]:
         """The calendar as JSON."""
         cells = self.cells(start, end)
-        step = usual_step(sorted({*self._known()}))
+        known = self._known()
+        narrow = {*known} - self._wider(known)
+        step = usual_step(sorted(narrow or [Interval.parse(cell["interval"]) for cell in cells]))
         counts = Counter(cell["state"] for cell in cells)
         names = ("complete", "running", "failed", "missing", "revised", "never_due")
         return {
@@ -103,6 +120,7 @@ class Calendar:
             "unit": {_DAY: "day", _HOUR: "hour"}.get(step or 0, "other"),
             "counts": {name: counts[name] for name in names},
             "cells": cells,
+            "wider": self.wider(start, end),
             "durations": durations([cell["seconds"] for cell in cells if cell["seconds"] is not None]),
         }
 
@@ -112,11 +130,33 @@ class Calendar:
         }
         return {**dict.fromkeys(self.dag_runs, ()), **found}
 
-    def _filled(self, known: Sequence[Interval], end: datetime | None) -> Iterator[Interval]:
-        """The known intervals with those between and after them."""
-        left, reached, step = MOST_MISSING, None, usual_step(known)
-        last = max(filter(None, (end, self.due)), default=None)
-        for interval in known:
+    def _wider(self, known: Collection[Interval]) -> set[Interval]:
+        """Those of the known intervals within which there are others."""
+        if not known:
+            return set()
+        ordered = sorted(known)
+        widths = [each.end - each.start for each in ordered]
+        if self.schedule is not None:
+            due = next(iter(self.schedule(ordered[0].start, max(each.end for each in ordered))), None)
+            widths += [due.end - due.start] if due else []
+        narrowest = min(widths)
+        starts = [each.start for each in ordered]
+        found = set()
+        for interval in ordered:
+            if interval.end - interval.start < 2 * narrowest:
+                continue  # so months are not looked at, which differ a little
+            scheduled = self.schedule(interval.start, interval.end) if self.schedule is not None else ()
+            following = ordered[bisect_left(starts, interval.start) : bisect_left(starts, interval.end)]
+            if any(each != interval and interval.contains(each) for each in chain(following, scheduled)):
+                found.add(interval)
+        return found
+
+    def _filled(self, known: Collection[Interval], wider: Set[Interval], end: datetime | None) -> Iterator[Interval]:
+        """The known intervals with those before, between and after them, but for the wider ones."""
+        narrow = sorted({*known} - wider)
+        left, step = MOST_MISSING, usual_step(narrow)
+        reached = min((interval.start for interval in known), default=None)
+        for interval in narrow:
             if reached is not None and reached < interval.start:
                 for one in self._between(reached, interval.start, step):
                     if left > 0:
@@ -124,7 +164,11 @@ class Calendar:
                         yield one
             yield interval
             reached = interval.end if reached is None else max(reached, interval.end)
-        if reached is not None and last is not None and reached < last and self.schedule is not None:
+        ends = [interval.end for interval in wider]
+        if self.schedule is not None:
+            ends += filter(None, (end, self.due))
+        last = max(ends, default=None)
+        if reached is not None and last is not None and reached < last:
             for one in self._between(reached, last, step):
                 if left > 0:
                     left -= 1
@@ -144,13 +188,15 @@ class Calendar:
             if first < following:
                 yield Interval(first, following)
 
-    def _cell(
-        self, interval: Interval, runs: Sequence[RunStatus], *, is_last: bool, whole: Run | None
-    ) -> dict[str, Any]:
+    def _part(self, interval: Interval, whole: Run, state: str) -> dict[str, Any]:
+        """An interval within a wider one that is complete or was begun: it has no figures of its own."""
+        cell = self._cell(interval, (), is_last=False)
+        return {**cell, "state": state, "run": whole.name, "part_of": whole.name}
+
+    def _cell(self, interval: Interval, runs: Sequence[RunStatus], *, is_last: bool) -> dict[str, Any]:
         """What is known of an interval.
 
         :param is_last: whether nothing is known of any that comes later; else it was due.
-        :param whole: the run as a part of which it is complete; then it has no figures of its own.
         """
         dag_run = self.dag_runs.get(interval)
         newest = max(runs, key=lambda status: status.run.revision, default=None)
@@ -159,9 +205,9 @@ class Calendar:
             "interval": name,
             "start": name[:20],
             "end": name[21:],
-            "state": "complete" if whole else self._state(interval, newest, dag_run, is_last=is_last),
-            "run": whole.name if whole else newest and newest.run.name,
-            "part_of": whole and whole.name,
+            "state": self._state(interval, newest, dag_run, is_last=is_last),
+            "run": newest and newest.run.name,
+            "part_of": None,
             "revision": newest and newest.run.revision,
             "revisions": len(runs),
             "slices": newest and newest.slices,

@@ -143,14 +143,70 @@ def test_durations_and_widths() -> None:
     assert usual_step([]) is None
 
 
-def test_intervals_within_a_complete_one_are_complete_and_lead_to_it() -> None:
-    whole = Run("flights", Interval(day(0).start, day(2).end))
-    found = calendar([RunStatus(whole, True, 4, records=9, ended=True), complete(3)], {1: "success", 4: "success"})
-    cells = {cell["interval"]: cell for cell in found.cells()}
-    part = cells[day(1).name]
-    assert (part["state"], part["run"], part["part_of"], part["records"]) == ("complete", whole.name, whole.name, None)
-    assert (cells[whole.interval.name]["state"], cells[whole.interval.name]["part_of"]) == ("complete", None)
-    assert cells[day(4).name]["state"] == "missing"
+def together(first: int, last: int, *, done: bool = True) -> RunStatus:
+    """Some days that are written as one run."""
+    interval = Interval(day(first).start, day(last).end)
+    return RunStatus(Run("flights", interval), done, 4, records=9 if done else None, ended=done)
+
+
+def seen(found: Calendar, **limits: Any) -> list[tuple[str, str, str | None]]:
+    return [(cell["interval"], cell["state"], cell["part_of"]) for cell in found.cells(**limits)]
+
+
+@pytest.mark.parametrize("schedule", [daily, None])
+def test_intervals_within_a_complete_one_are_complete_and_lead_to_it(schedule: Schedule | None) -> None:
+    whole = together(0, 2)
+    found = calendar([whole, complete(3)], {1: "success", 4: "success"}, schedule=schedule)
+    name = whole.run.name
+    parts = [(day(number).name, "complete", name) for number in (0, 1, 2)]
+    assert seen(found) == [*parts, (day(3).name, "complete", None), (day(4).name, "missing", None)]
+    assert {(cell["run"], cell["records"]) for cell in found.cells()[:3]} == {(name, None)}
+    (wider,) = found.wider()
+    assert (wider["interval"], wider["state"], wider["records"]) == (whole.run.interval.name, "complete", 9)
+
+
+def test_a_wide_interval_within_which_nothing_is_known_has_a_cell_of_its_own() -> None:
+    whole = together(0, 2)
+    found = calendar([whole, complete(3)])
+    assert seen(found) == [(whole.run.interval.name, "complete", None), (day(3).name, "complete", None)]
+    assert found.wider() == []
+
+
+def test_a_schedule_makes_cells_of_one_wide_interval_alone() -> None:
+    found = calendar([together(0, 364)], schedule=daily)
+    document = found.document()
+    assert (document["unit"], document["counts"]["complete"], len(document["wider"])) == ("day", 365, 1)
+    assert document["cells"][-1]["interval"] == day(364).name
+
+
+def test_intervals_within_one_that_is_written_are_running_and_lead_to_it() -> None:
+    whole = together(1, 2, done=False)
+    found = calendar([complete(0), whole], {2: "failed"}, schedule=daily)
+    assert seen(found)[1:] == [(day(number).name, "running", whole.run.name) for number in (1, 2)]
+    assert [cell["state"] for cell in found.wider()] == ["running"]
+
+
+def test_the_limits_of_a_calendar_hold_for_what_was_written_together() -> None:
+    found = calendar([together(0, 2), together(3, 5)], schedule=daily)
+    assert [name for name, *_ in seen(found, start=day(2).start, end=day(2).end)] == [day(2).name]
+    assert len(found.wider(start=day(2).start, end=day(2).end)) == 1
+    assert len(found.wider()) == 2
+
+
+def test_months_are_no_wider_for_being_longer() -> None:
+    months = [
+        Interval(datetime(2013, one, 1, tzinfo=UTC), datetime(2013, one + 1, 1, tzinfo=UTC)) for one in range(1, 12)
+    ]
+    asked = []
+
+    def monthly(start: datetime, end: datetime) -> Iterable[Interval]:
+        asked.append((start, end))
+        return [each for each in months if start <= each.start and each.end <= end]
+
+    found = Calendar([RunStatus(Run("flights", each), True, 4) for each in months], {}, {}, None, monthly)
+    assert found.wider() == []
+    assert len(asked) == 1
+    assert len(found.cells()) == len(months)
 
 
 def test_nothing_is_a_part_of_an_interval_that_had_not_ended() -> None:

@@ -208,6 +208,10 @@ export function Calendar({ connection, group, pipeline, parameters }) {
               </nav>`}
             </div>
             <${Grid} rows=${shown} shape=${shape} to=${to} />
+            ${found.wider?.length > 0 &&
+            html`<h2>Written together</h2>
+              <p class="quiet">Each interval within one of these is complete when that is, and has no figures of its own.</p>
+              <${Table} caption="Intervals written together" columns=${CELLS(to)} rows=${found.wider} id=${(row) => row.interval} empty="" />`}
             <h2>Records per interval</h2>
             <${Chart} option=${records} height=${200} onSelect=${open} label=${`Bars: ${many(sum, "record")} in ${many(shownCells.length, "interval")}; the table below has the same.`} />
             ${shownCells.some((cell) => typeof cell.seconds === "number") &&
