@@ -65,6 +65,9 @@ _JOB = str(Path(__file__).parents[1] / "interval" / "spark" / "job.py")
 
 _YARN_ATTEMPTS = "spark.yarn.maxAppAttempts"
 
+#: Brings a variable to a driver's pod; it is in the pod's description, where others can read it.
+_K8S_SPECIFICATION = "spark.kubernetes.driverEnv.EOS_INTERVAL_SPEC"
+
 #: What spark-submit says of a driver that YARN runs: which application it is, and how its program has ended.
 _YARN_WORDS = re.compile(r"(?P<application>application_\d+_\d+)|User application exited with status (?P<code>\d+)")
 
@@ -225,16 +228,32 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
         ``function(spark, interval, **arguments)`` and returns a DataFrame with the columns ``key``, ``value`` and,
         if wanted, ``headers``, ``topic``, ``partition``, ``timestamp``.
     :param arguments: further arguments of the function; JSON values (templated).
+    :param client_file: a Kafka client's properties file, as Java's clients and ``--command-config`` take it, on the
+        driver's machine (templated). The job's login is what it says, and the connection's is not sent. A driver on
+        Kubernetes gets a login in no other way.
     """
 
-    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, *IntervalRun.template_fields, "arguments")
+    template_fields: Sequence[str] = (
+        *SparkSubmitOperator.template_fields,
+        *IntervalRun.template_fields,
+        "arguments",
+        "client_file",
+    )
 
-    def __init__(self, *, function: str, arguments: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        function: str,
+        arguments: Mapping[str, Any] | None = None,
+        client_file: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("application", _JOB)
         super().__init__(**kwargs)
         self.name = kwargs.get("name") or f"eos-{self.pipeline}"
         self.function = function
         self.arguments = arguments
+        self.client_file = client_file
         self._heard = JobWords()
         self._writes_remotely = False
 
@@ -255,12 +274,13 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
             pin_inputs=self.pin_inputs,
             slices_by=self.slices_by,
             key=(self.key,) if isinstance(self.key, str) else tuple(self.key),
+            client_file=self.client_file or None,
         )
         if self._is_shared():
             return self._write_remotely(specification)
         self._heard = JobWords(lambda url: show(self, context, SparkPageLink(), shown_url(url)))
         self._hook = self._get_hook()
-        with self._handed_over(specification.to_dict()):
+        with self._handed_over(specification):
             try:
                 SparkSubmitOperator.execute(self, context)
             except (AirflowException, RuntimeError) as error:  # the latter of an application that YARN was asked about
@@ -302,7 +322,13 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
             process.stop(kill=True)
 
     def _get_hook(self) -> SparkSubmitHook:
-        hook = super()._get_hook()
+        try:
+            hook = super()._get_hook()
+        except NameError as error:  # of the base's own: it names what it could not import
+            raise ConfigurationError(
+                "The Spark connection names Kubernetes, and Airflow's provider for that is not installed.",
+                remedy="Install apache-airflow-providers-cncf-kubernetes on the Airflow workers.",
+            ) from error
         read = hook._process_spark_submit_log
         hook._process_spark_submit_log = lambda itr: read(self._heard.watch(itr))  # type: ignore[method-assign]
         _refuse_standalone_cluster_mode(hook)
@@ -312,18 +338,26 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
         return hook
 
     @contextmanager
-    def _handed_over(self, document: Mapping[str, Any]) -> Iterator[None]:
+    def _handed_over(self, specification: JobSpec) -> Iterator[None]:
         """Give the job its specification, in a file that only this user may read."""
         assert self._hook is not None
-        if self._is_driver_in_yarn(self._hook):
+        document, master = specification.to_dict(), self._master_of_driver(self._hook)
+        if "yarn" in master:
             # Another attempt of YARN's would fence whoever has fenced this one. Airflow's next try asks first.
             self._hook._conf = {_YARN_ATTEMPTS: "1", **(self._hook._conf or {})}
             if not self._hook._yarn_track_via_rm_api:
                 self.durable = False  # the base refuses it there; the next try fences the driver of this one
-            if self.application == _JOB:
-                with self._within_program(document):
-                    yield
+        elif "k8s" in master:
+            _refuse_to_upload(specification, master)
+            if self.application.startswith("local:"):  # it is in the image, so nothing has to be uploaded
+                self._hook._conf = {**(self._hook._conf or {}), _K8S_SPECIFICATION: json.dumps(document)}
+                self._hook._application_args = []
+                yield
                 return
+        if master and self.application == _JOB:
+            with self._within_program(document):
+                yield
+            return
         with secret_file(document) as path:
             self._hand_over(path)
             yield
@@ -344,8 +378,9 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
                 self.application = _JOB
 
     @staticmethod
-    def _is_driver_in_yarn(hook: SparkSubmitHook) -> bool:
-        return hook._connection["deploy_mode"] == "cluster" and "yarn" in hook._connection["master"]
+    def _master_of_driver(hook: SparkSubmitHook) -> str:
+        """The cluster that is to run the driver; empty if that runs where it is submitted."""
+        return str(hook._connection["master"]) if hook._connection["deploy_mode"] == "cluster" else ""
 
     def _hand_over(self, path: Path) -> None:
         assert self._hook is not None
@@ -367,6 +402,8 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
 
     def _explain(self, run: Run, error: Exception) -> Exception:
         self._heard.take_from_yarn(str(error))
+        if code := getattr(self._hook, "_spark_exit_code", None):
+            self._heard.take_from_kubernetes(code, getattr(self._hook, "_kubernetes_driver_pod", None))
         submission = getattr(self._hook, "_submit_sp", None)
         code = self._heard.exit_code or (submission.returncode if submission is not None else None)
         reason = self._heard.reason or str(error)
@@ -401,6 +438,22 @@ def _refuse_standalone_cluster_mode(hook: SparkSubmitHook) -> None:
             f"The Spark connection asks for deploy mode cluster on {connection['master']}.",
             expected="client: a standalone cluster of Spark runs no driver in Python",
             remedy="Set the connection's deploy-mode to client; the task's process is the driver then.",
+        )
+
+
+def _refuse_to_upload(specification: JobSpec, master: str) -> None:
+    """Nobody ever removes what spark-submit has uploaded for a driver on Kubernetes.
+
+    :raises ConfigurationError: a login would be among it.
+    """
+    if specification.secrets:
+        raise ConfigurationError(
+            f"The driver is to run on Kubernetes ({master}), and the Kafka connection has a login "
+            f"({', '.join(specification.secrets)}). It would stay in spark.kubernetes.file.upload.path.",
+            expected="a login that is in the driver's pod already",
+            remedy="Mount a Secret with a client's properties file into the driver "
+            "(spark.kubernetes.driver.secrets.NAME=/path) and set client_file to that file; or set the Spark "
+            "connection's deploy-mode to client.",
         )
 
 
@@ -445,6 +498,13 @@ class JobWords:
                 self.exit_code = int(found["code"])
                 where = f"yarn logs -applicationId {self._application}"
                 self.reason = f"The driver in the cluster ended with code {found['code']}. Its log says why: {where}"
+
+    def take_from_kubernetes(self, code: int, pod: str | None) -> None:
+        """As of YARN: the driver's words stay in its pod, and spark-submit says its exit code."""
+        if self.exit_code is None:
+            self.exit_code = code
+            where = f"kubectl logs {pod or '<driver pod>'}"
+            self.reason = f"The driver on Kubernetes ended with code {code}. Its log says why: {where}"
 
     def _take(self, document: Mapping[str, Any]) -> None:
         from airflow_eos_provider.interval.protocol.stage import Completed

@@ -26,6 +26,7 @@ from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.protocol.stage import Stage
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN, write_rows
+from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.java_client import from_java
 from airflow_eos_provider.kafka.session import Session
@@ -40,6 +41,8 @@ pytestmark = pytest.mark.slow
 
 CLIENT_SECRET = "cl1ent-5ecret-0f-tokens"
 WRONG = "wr0ng-pa55word"
+
+DAY = Interval.parse("2013-01-01T00:00:00Z/2013-01-02T00:00:00Z")
 
 #: One for each reader of tokens, so that the issuer can tell them apart.
 LIBRDKAFKA, KAFKA_PYTHON, CALLBACK, OTHER = "by-librdkafka", "by-kafka-python", "by-callback", "other"
@@ -139,6 +142,10 @@ def test_a_properties_file_of_java_serves_a_cluster_file_and_a_command(
     description = {"command_config": file.name, "group_id": "connect", "workers": [{"url": "http://127.0.0.1:1"}]}
     cluster.write_text(json.dumps({"bootstrap_servers": listeners.passwords, **description}))  # which is YAML, too
     assert_works(ConnectCluster.from_file(cluster).kafka)
+    # Where a job's driver runs on Kubernetes, the file is there, and nothing of the login is sent.
+    pipeline = Pipeline("flights", "etl", KafkaSettings.of(listeners.passwords))
+    job = JobSpec(pipeline, DAY, "json:dumps", client_file=str(file))
+    assert_works(JobSpec.from_dict(job.to_dict()).with_client_of_file().pipeline.kafka)
     eos = eos_of(lab, tmp_path)
     asked = eos.run("discover", "-g", "connect", "-b", listeners.passwords, "--command-config", str(file), expect=2)
     assert "There is no group connect" in asked.stderr  # so the brokers have answered
@@ -229,7 +236,7 @@ def test_an_interval_run_is_written_by_another_process(
     name = settings.__name__.replace("_", "-")
     lab.create_topic(name, 1)
     pipeline = Pipeline(name=name, group_id="client-security", kafka=settings(listeners), topic=name)
-    run = Run(name, Interval.parse("2013-01-01T00:00:00Z/2013-01-02T00:00:00Z"))
+    run = Run(name, DAY)
     plan = RunPlan.of(run, [{"part": 0}, {"part": 1}], {"kind": "test"})
     with Coordinator(pipeline, run) as coordinator:
         stage = coordinator.begin(lambda: plan, 1)

@@ -6,7 +6,7 @@ line for whoever submitted it: ``EOS-INTERVAL-RESULT {…}``, or ``EOS-INTERVAL-
 
 Everything is in one JSON document, since it holds the Kafka client's credentials, which belong on no command line: a
 file of mode 0600 (``--spec``; ``--files`` takes it to a driver in the cluster), a program that has it within
-(:func:`program`, for a driver in YARN) or the variable ``EOS_INTERVAL_SPEC``.
+(:func:`program`, for a driver in YARN or on Kubernetes) or the variable ``EOS_INTERVAL_SPEC``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
@@ -36,6 +36,7 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.stage import Completed
 from airflow_eos_provider.interval.spark.executor_python import choose_executor_python, daemon_property, master_of
 from airflow_eos_provider.interval.spark.sessions import look_often, stop
+from airflow_eos_provider.kafka.config import KafkaSettings, is_secret
 
 #: What the lines begin with that the submitter looks for. Operators in the field read them: never change them.
 RESULT_PREFIX = "EOS-INTERVAL-RESULT "
@@ -63,6 +64,8 @@ class JobSpec:
     :param key: columns that tell a row's slice.
     :param slices_by: as ``write_interval`` takes it.
     :param pin_inputs: as ``write_interval`` takes it.
+    :param client_file: a Java client's properties file on the driver's machine: the job's Kafka client is what it says,
+        and :meth:`to_dict` leaves out what ``pipeline`` says of that, but for the addresses.
     :param spark: Spark properties, for a job that no spark-submit has configured; ``spark.remote`` is the URL of a
         Spark Connect server, which may hold a token: never shown.
     """
@@ -77,12 +80,39 @@ class JobSpec:
     key: tuple[str, ...] = ("key",)
     slices_by: str = "key"
     pin_inputs: bool = True
+    client_file: str | None = None
     spark: Mapping[str, str] = field(default_factory=dict, repr=False)
 
+    @property
+    def secrets(self) -> list[str]:
+        """Names of the client's properties in :meth:`to_dict` whose values are secret."""
+        properties = {**self._sent.kafka.properties, **self._sent.producer}
+        return sorted(name for name, value in properties.items() if is_secret(name) and value)
+
+    @property
+    def _sent(self) -> Pipeline:
+        """The pipeline as it goes to the driver."""
+        if self.client_file is None:
+            return self.pipeline
+        return replace(self.pipeline, kafka=KafkaSettings.of(self.pipeline.kafka.bootstrap_servers))
+
+    def with_client_of_file(self) -> JobSpec:
+        """With the client's properties of its file, if it names one; addresses in the file win.
+
+        :raises ConfigurationError: the file cannot be read, or has a security setting that cannot be kept.
+        """
+        if self.client_file is None:
+            return self
+        from airflow_eos_provider.connect.cluster import JavaClientFile
+
+        read = JavaClientFile.read(Path(self.client_file)).properties
+        client = {"bootstrap.servers": self.pipeline.kafka.bootstrap_servers, **read}
+        return replace(self, pipeline=replace(self.pipeline, kafka=KafkaSettings(client)))
+
     def to_dict(self) -> dict[str, Any]:
-        """As JSON. It holds the client's credentials: never log it, write it to a file of mode 0600 only."""
+        """As JSON. It may hold the client's credentials: never log it, write it to a file of mode 0600 only."""
         return {
-            "pipeline": self.pipeline.to_dict(),
+            "pipeline": self._sent.to_dict(),
             "interval": self.interval.name,
             "function": self.function,
             "arguments": dict(self.arguments),
@@ -92,6 +122,7 @@ class JobSpec:
             "key": list(self.key),
             "slices_by": self.slices_by,
             "pin_inputs": self.pin_inputs,
+            "client_file": self.client_file,
             "spark": dict(self.spark),
         }
 
@@ -172,6 +203,7 @@ def run(spec: JobSpec, report: Callable[[str], None] = logger.info) -> Completed
 
     from airflow_eos_provider.interval.spark.write import write_interval
 
+    spec = spec.with_client_of_file()
     choose_executor_python(spec.spark, master_of(spec.spark))
     builder: Any = SparkSession.builder.appName(f"{spec.pipeline.name} {spec.interval.name}")
     for name, value in {**daemon_property(spec.spark), **spec.spark}.items():
@@ -226,7 +258,7 @@ def program(document: Mapping[str, Any]) -> str:
     """A job that has its specification within, for a driver whose other files come to the executors as well.
 
     :param document: as :meth:`JobSpec.to_dict` gives it.
-    :returns: Python that runs the job once, and removes its file before; it holds secrets.
+    :returns: Python that runs the job once, and removes its file before; it may hold secrets.
     """
     return "\n".join(
         [

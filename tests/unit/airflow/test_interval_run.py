@@ -27,7 +27,7 @@ from airflow_eos_provider.hooks.pipeline import interval_of
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.protocol.stage import Completed
 from airflow_eos_provider.interval.protocol.summary import RunSummary, Spread, TaskSummary
-from airflow_eos_provider.interval.spark.job import FAILURE_PREFIX, RESULT_PREFIX
+from airflow_eos_provider.interval.spark.job import FAILURE_PREFIX, RESULT_PREFIX, JobSpec
 from airflow_eos_provider.operators import interval_run
 from airflow_eos_provider.operators.interval_run import IntervalRunOperator, secret_file
 from airflow_eos_provider.processes import identify
@@ -262,6 +262,85 @@ def test_a_driver_in_yarn_alone_gets_the_login_and_is_started_once(
     ] == "sys.exit(carried(SPECIFICATION, __file__))"
     assert not Path(said.split()[-1]).exists()
     assert task.application.endswith("job.py")
+
+
+KUBERNETES = {"conn_type": "spark", "host": "k8s://https://127.0.0.1", "port": 1, "extra": {"deploy-mode": "cluster"}}
+CLIENT_FILE = "/etc/kafka/client.properties"
+
+
+@pytest.fixture
+def kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Spark connection to Kubernetes. Airflow's hook wants a client of it, and asks it nothing while it submits."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(KUBERNETES))
+    monkeypatch.setattr(
+        "airflow.providers.apache.spark.hooks.spark_submit.kube_client", SimpleNamespace(), raising=False
+    )
+
+
+def test_a_kubernetes_without_airflows_provider_for_it_is_refused_in_words(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger(None)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(KUBERNETES))
+    monkeypatch.delattr("airflow.providers.apache.spark.hooks.spark_submit.kube_client", raising=False)
+    with pytest.raises(AirflowFailException, match="Install apache-airflow-providers-cncf-kubernetes"):
+        operator().execute(run_context)
+
+
+@pytest.mark.parametrize("application", [None, "local:///opt/job.py", "/opt/own.py"])
+@pytest.mark.usefixtures("kubernetes")
+def test_no_login_is_uploaded_for_a_driver_on_kubernetes(
+    ledger: Callable[..., Ledger],
+    run_context: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    application: str | None,
+) -> None:
+    """Nobody removes what is in ``spark.kubernetes.file.upload.path``."""
+    ledger(None)
+    task = operator(**({"application": application} if application else {}))
+    with pytest.raises(AirflowFailException, match=r"login \(sasl.password\).*\n.*\n.*client_file") as refused:
+        submit(task, run_context, monkeypatch, f"touch {tmp_path}/submitted")
+    assert "s3cret-pw" not in str(refused.value)
+    assert not (tmp_path / "submitted").exists()
+
+
+@pytest.mark.parametrize("application", [None, "local:///opt/job.py", "/opt/own.py"])
+@pytest.mark.usefixtures("kubernetes")
+def test_a_driver_on_kubernetes_has_its_login_from_a_file_there(
+    ledger: Callable[..., Ledger],
+    run_context: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    application: str | None,
+) -> None:
+    ledger(None, done())
+    copy = f'for a; do case "$a" in /tmp/eos-interval-*) cp "$a" {tmp_path}/sent;; esac; done'
+    task = operator(client_file=CLIENT_FILE, **({"application": application} if application else {}))
+    submit(task, run_context, monkeypatch, f'printf "%s\\n" "$@" > {tmp_path}/said; {copy}; echo "Exit code: 0"')
+    said = (tmp_path / "said").read_text()
+    sent = (tmp_path / "sent").read_text() if application != "local:///opt/job.py" else said
+    assert "s3cret-pw" not in said + sent
+    assert CLIENT_FILE in sent
+    assert "broker:9092" in sent
+    assert ("--files" in said) is (application == "/opt/own.py")
+    if application == "local:///opt/job.py":
+        (line,) = [
+            line for line in said.splitlines() if line.startswith("spark.kubernetes.driverEnv.EOS_INTERVAL_SPEC=")
+        ]
+        assert JobSpec.from_dict(json.loads(line.partition("=")[2])).client_file == CLIENT_FILE
+        assert said.splitlines()[-1] == application
+
+
+@pytest.mark.parametrize("error", [ConfigurationError, FencedError])
+@pytest.mark.usefixtures("kubernetes")
+def test_the_exit_code_of_a_driver_on_kubernetes_is_heard(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, error: type[EosError]
+) -> None:
+    ledger(None)
+    script = f"echo 'pod name: eos-flights-1a2b-driver'; echo '\t exit code: {error.exit_code}'; exit 0"
+    with pytest.raises(AirflowFailException, match="kubectl logs eos-flights-1a2b-driver"):
+        submit(operator(client_file=CLIENT_FILE), run_context, monkeypatch, script)
 
 
 @pytest.mark.parametrize("code", [1, 137])

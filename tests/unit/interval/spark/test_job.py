@@ -38,6 +38,33 @@ def test_a_specification_survives_its_way_as_json(spec: JobSpec) -> None:
     assert again == spec
 
 
+def test_a_job_whose_client_is_in_a_file_of_its_own_is_sent_no_login(spec: JobSpec, tmp_path: Path) -> None:
+    assert spec.secrets == ["sasl.password"]
+    file = tmp_path / "client.properties"
+    sent = json.dumps(replace(spec, client_file=str(file)).to_dict())
+    assert SECRET not in sent
+    there = JobSpec.from_dict(json.loads(sent))
+    assert there.secrets == []
+    with pytest.raises(ConfigurationError, match=r"client.properties cannot be read"):
+        job.run(there)
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    file.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={module} required username="eve" password="{SECRET}";\n'
+    )
+    client = there.with_client_of_file().pipeline.kafka
+    assert (client.bootstrap_servers, client.principal) == ("127.0.0.1:1", "User:eve")
+    assert client.properties["sasl.password"] == SECRET
+    file.write_text("bootstrap.servers=inside:9092\n")
+    assert there.with_client_of_file().pipeline.kafka.bootstrap_servers == "inside:9092"
+    assert spec.with_client_of_file() is spec
+
+
+def test_a_secret_in_the_producers_own_properties_is_one_too(spec: JobSpec) -> None:
+    pipeline = replace(spec.pipeline, producer={"ssl.key.password": SECRET, "linger.ms": "5"})
+    assert replace(spec, pipeline=pipeline, client_file="/etc/kafka/x").secrets == ["ssl.key.password"]
+
+
 def test_a_specification_is_read_from_a_file_or_a_variable(
     spec: JobSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
