@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import chain, groupby, pairwise
+from itertools import groupby, islice, pairwise
 from statistics import median, quantiles
 from typing import Any
 
@@ -94,7 +94,7 @@ class Calendar:
         return cells
 
     def wider(self, start: datetime | None = None, end: datetime | None = None) -> list[dict[str, Any]]:
-        """A cell for each interval within which are others, of the schedule or of DAG runs: what was written together.
+        """A cell for each interval that was written instead of several others, which are cells of :meth:`cells`.
 
         :param start: leave out what ends before.
         :param end: leave out what begins after.
@@ -131,23 +131,27 @@ class Calendar:
         return {**dict.fromkeys(self.dag_runs, ()), **found}
 
     def _wider(self, known: Collection[Interval]) -> set[Interval]:
-        """Those of the known intervals within which there are others."""
+        """Those of the known intervals within which there are several others: of the schedule; without one, known."""
         if not known:
             return set()
         ordered = sorted(known)
+        starts = [each.start for each in ordered]
         widths = [each.end - each.start for each in ordered]
         if self.schedule is not None:
-            due = next(iter(self.schedule(ordered[0].start, max(each.end for each in ordered))), None)
-            widths += [due.end - due.start] if due else []
+            # No further than this: an interval of the schedule costs up to a millisecond.
+            scheduled = self.schedule(ordered[0].start, ordered[0].start + max(widths))
+            widths += [each.end - each.start for each in islice(scheduled, 1)]
         narrowest = min(widths)
-        starts = [each.start for each in ordered]
         found = set()
         for interval in ordered:
             if interval.end - interval.start < 2 * narrowest:
-                continue  # so months are not looked at, which differ a little
-            scheduled = self.schedule(interval.start, interval.end) if self.schedule is not None else ()
-            following = ordered[bisect_left(starts, interval.start) : bisect_left(starts, interval.end)]
-            if any(each != interval and interval.contains(each) for each in chain(following, scheduled)):
+                continue  # the schedule is not asked about months that differ a little
+            if self.schedule is not None:
+                others = self.schedule(interval.start, interval.end)
+            else:
+                others = ordered[bisect_left(starts, interval.start) : bisect_left(starts, interval.end)]
+            within = (each for each in others if each != interval and interval.contains(each))
+            if len(list(islice(within, 2))) > 1:
                 found.add(interval)
         return found
 

@@ -156,7 +156,7 @@ def seen(found: Calendar, **limits: Any) -> list[tuple[str, str, str | None]]:
 @pytest.mark.parametrize("schedule", [daily, None])
 def test_intervals_within_a_complete_one_are_complete_and_lead_to_it(schedule: Schedule | None) -> None:
     whole = together(0, 2)
-    found = calendar([whole, complete(3)], {1: "success", 4: "success"}, schedule=schedule)
+    found = calendar([whole, complete(3)], {0: "success", 1: "success", 4: "success"}, schedule=schedule)
     name = whole.run.name
     parts = [(day(number).name, "complete", name) for number in (0, 1, 2)]
     assert seen(found) == [*parts, (day(3).name, "complete", None), (day(4).name, "missing", None)]
@@ -169,6 +169,17 @@ def test_a_wide_interval_within_which_nothing_is_known_has_a_cell_of_its_own() -
     whole = together(0, 2)
     found = calendar([whole, complete(3)])
     assert seen(found) == [(whole.run.interval.name, "complete", None), (day(3).name, "complete", None)]
+    assert found.wider() == []
+
+
+@pytest.mark.parametrize("schedule", [daily, None])
+def test_a_part_of_a_day_does_not_take_the_days_place(schedule: Schedule | None) -> None:
+    half = Interval(day(1).start, day(1).start + DAY / 2)
+    of_day = replace(complete(1), ended=True)
+    found = Calendar([complete(0), of_day, complete(2)], {}, {half: dag_run("success")}, None, schedule)
+    within = (half.name, "complete", of_day.run.name)
+    days = [(day(number).name, "complete", None) for number in range(3)]
+    assert seen(found) == [days[0], within, *days[1:]]
     assert found.wider() == []
 
 

@@ -179,6 +179,7 @@ export function Calendar({ connection, group, pipeline, parameters }) {
   const back = Math.min(Math.max(0, Number(parameters.back) || 0), pages - 1);
   const shown = useMemo(() => rows.slice(Math.max(0, rows.length - (back + 1) * shape.perPage), rows.length - back * shape.perPage), [rows, back]);
   const shownCells = useMemo(() => shown.flatMap((row) => row.cells), [shown]);
+  const together = useMemo(() => (found?.wider ?? []).filter((each) => each.end > shownCells[0]?.start && each.start < shownCells.at(-1)?.end), [shownCells]);
   const records = useMemo(() => bars(shownCells, "records", found?.unit, (value) => many(value, "record")), [shownCells]);
   const seconds = useMemo(() => bars(shownCells, "seconds", found?.unit, duration), [shownCells]);
   const to = (cell) => hash(["intervals", connection, group, pipeline, cell.run]);
@@ -208,10 +209,10 @@ export function Calendar({ connection, group, pipeline, parameters }) {
               </nav>`}
             </div>
             <${Grid} rows=${shown} shape=${shape} to=${to} />
-            ${found.wider?.length > 0 &&
+            ${together.length > 0 &&
             html`<h2>Written together</h2>
               <p class="quiet">Each interval within one of these is complete when that is, and has no figures of its own.</p>
-              <${Table} caption="Intervals written together" columns=${CELLS(to)} rows=${found.wider} id=${(row) => row.interval} empty="" />`}
+              <${Table} caption="Intervals written together" columns=${CELLS(to)} rows=${together} id=${(row) => row.interval} empty="" />`}
             <h2>Records per interval</h2>
             <${Chart} option=${records} height=${200} onSelect=${open} label=${`Bars: ${many(sum, "record")} in ${many(shownCells.length, "interval")}; the table below has the same.`} />
             ${shownCells.some((cell) => typeof cell.seconds === "number") &&
