@@ -10,7 +10,12 @@ import pytest
 
 from airflow_eos_provider.interval.python_needs import DAEMON_MODULE, DAEMON_PROPERTY
 from airflow_eos_provider.interval.spark.executor_python import daemon_property
-from airflow_eos_provider.interval.spark.worker_daemon import without_zips
+from airflow_eos_provider.interval.spark.worker_daemon import (
+    IDLE_SECONDS,
+    IDLE_VARIABLE,
+    idle_seconds,
+    without_zips,
+)
 
 
 def test_nothing_that_is_imported_before_the_fork_starts_a_thread_or_is_missing() -> None:
@@ -61,3 +66,20 @@ def test_workers_of_this_very_python_start_from_it(
 ) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", python)
     assert daemon_property(properties) == expected
+
+
+@pytest.mark.parametrize(("said", "seconds"), [(None, IDLE_SECONDS), ("", IDLE_SECONDS), ("2.5", 2.5), ("9e8", 9e8)])
+def test_it_stays_as_long_as_the_environment_says(
+    said: str | None, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(IDLE_VARIABLE, raising=False)
+    if said is not None:
+        monkeypatch.setenv(IDLE_VARIABLE, said)
+    assert idle_seconds() == seconds
+
+
+@pytest.mark.parametrize("said", ["soon", "5m", "0", "-1", "nan", "inf", "1e9"])
+def test_an_idle_time_that_is_none_is_said_in_words(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(IDLE_VARIABLE, said)
+    with pytest.raises(SystemExit, match=rf"{IDLE_VARIABLE} is '{said}'.\nExpected: seconds, above 0"):
+        idle_seconds()
