@@ -324,7 +324,9 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
     def _get_hook(self) -> SparkSubmitHook:
         try:
             hook = super()._get_hook()
-        except NameError as error:  # of the base's own: it names what it could not import
+        except NameError as error:  # of the base's own, which uses what it could not import
+            if error.name != "kube_client":
+                raise
             raise ConfigurationError(
                 "The Spark connection names Kubernetes, and Airflow's provider for that is not installed.",
                 remedy="Install apache-airflow-providers-cncf-kubernetes on the Airflow workers.",

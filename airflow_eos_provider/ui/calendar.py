@@ -85,12 +85,9 @@ class Calendar:
         for interval in self._filled(known, self._wider(known), end):
             if (start is None or interval.start >= start) and (end is None or interval.end <= end):
                 runs, is_last = known.get(interval, ()), last is None or interval.start >= last
-                if not runs and (whole := complete.around(interval)):
-                    cells.append(self._part(interval, whole, "complete"))
-                elif not runs and (whole := begun.around(interval)):
-                    cells.append(self._part(interval, whole, "running"))
-                else:
-                    cells.append(self._cell(interval, runs, is_last=is_last))
+                whole = None if runs else complete.around(interval) or begun.around(interval)
+                cell = self._cell(interval, runs, is_last=is_last)
+                cells.append(cell if whole is None else {**cell, **self._as_part(whole, known[whole.interval])})
         return cells
 
     def wider(self, start: datetime | None = None, end: datetime | None = None) -> list[dict[str, Any]]:
@@ -192,10 +189,10 @@ class Calendar:
             if first < following:
                 yield Interval(first, following)
 
-    def _part(self, interval: Interval, whole: Run, state: str) -> dict[str, Any]:
-        """An interval within a wider one that is complete or was begun: it has no figures of its own."""
-        cell = self._cell(interval, (), is_last=False)
-        return {**cell, "state": state, "run": whole.name, "part_of": whole.name}
+    def _as_part(self, whole: Run, runs: Sequence[RunStatus]) -> dict[str, Any]:
+        """What a cell has of the wider interval that it is a part of: no figures."""
+        state = self._cell(whole.interval, runs[:1], is_last=False)["state"]
+        return {"state": state, "run": whole.name, "part_of": whole.name}
 
     def _cell(self, interval: Interval, runs: Sequence[RunStatus], *, is_last: bool) -> dict[str, Any]:
         """What is known of an interval.

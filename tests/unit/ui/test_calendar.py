@@ -197,6 +197,13 @@ def test_intervals_within_one_that_is_written_are_running_and_lead_to_it() -> No
     assert [cell["state"] for cell in found.wider()] == ["running"]
 
 
+def test_where_the_run_of_the_wider_one_has_failed_so_have_its_parts() -> None:
+    whole = together(1, 2, done=False)
+    runs = {whole.run.interval: dag_run("failed")}
+    found = Calendar([complete(0), whole], {}, runs, None, daily)
+    assert [state for _, state, _ in seen(found)] == ["complete", "failed", "failed"]
+
+
 def test_the_limits_of_a_calendar_hold_for_what_was_written_together() -> None:
     found = calendar([together(0, 2), together(3, 5)], schedule=daily)
     assert [name for name, *_ in seen(found, start=day(2).start, end=day(2).end)] == [day(2).name]
