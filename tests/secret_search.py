@@ -62,6 +62,14 @@ def search_files(found: Found, folders: Iterable[Path]) -> None:
                 found.search("files", str(path), path.read_bytes())
 
 
+def files_with(secret: str, folder: Path) -> list[Path]:
+    """The files below a folder that hold a secret; there are files at all."""
+    found = Found({"the secret": secret})
+    search_files(found, [folder])
+    assert found.looked_at["files"]
+    return [Path(place) for place in found.places()]
+
+
 def search_temporary_files(found: Found) -> None:
     """The files of temporary folders, but for those of the tests themselves."""
     for entry in Path(tempfile.gettempdir()).iterdir():

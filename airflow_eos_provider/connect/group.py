@@ -175,19 +175,19 @@ def _describe(admin: QuietAdmin, group_id: str, timeout_seconds: float) -> Worke
     # librdkafka's group listing waits its whole time for a dead address; this first question tells sooner, and why.
     cluster = admin.client.describe_cluster(request_timeout=min(timeout_seconds, CONNECT_SECONDS))
     admin.answer(cluster, f"describing group {group_id}")
-    while True:
+
+    def look() -> list[Any]:
         groups = _list(admin, group_id, deadline)
-        error = groups[0].error if groups else None
-        is_listed = bool(groups) and (groups[0].state != "Dead" or bool(groups[0].members))
-        if is_listed and not moves(error):
-            break
-        if not is_listed and _is_gone(admin, group_id, deadline):
+        if not _is_listed(groups) and _is_gone(admin, group_id, deadline):
             known = _of_connect(_list(admin, None, deadline))
             raise _no_such_group(admin.settings, group_id, tuple(sorted(group.id for group in known)))
-        if time.monotonic() >= deadline:
-            why = f": {error.str()}" if error is not None else ""
-            raise UnreachableError(f"The coordinator of group {group_id} is not available{why}.")
-        admin.client.poll(0.2)  # the pause between two questions
+        return groups
+
+    groups = ask_again(admin, look, _is_unsettled, deadline)
+    error = groups[0].error if groups else None
+    if _is_unsettled(groups):
+        why = f": {error.str()}" if error is not None else ""
+        raise UnreachableError(f"The coordinator of group {group_id} is not available{why}.")
     if error is not None:
         raise explain(error, f"describing group {group_id}", admin.settings)
     if groups[0].protocol_type != PROTOCOL_TYPE:
@@ -197,6 +197,14 @@ def _describe(admin: QuietAdmin, group_id: str, timeout_seconds: float) -> Worke
             remedy="Set group_id to the workers' group.id.",
         )
     return worker_group(groups[0])
+
+
+def _is_listed(groups: list[Any]) -> bool:
+    return bool(groups) and (groups[0].state != "Dead" or bool(groups[0].members))
+
+
+def _is_unsettled(groups: list[Any]) -> bool:
+    return not _is_listed(groups) or moves(groups[0].error)
 
 
 def _is_gone(admin: QuietAdmin, group_id: str, deadline: float) -> bool:
@@ -327,7 +335,7 @@ def _list(admin: QuietAdmin, group_id: str | None, deadline: float) -> list[Any]
     def ask() -> list[Any] | KafkaException:
         left = max(1.0, deadline - time.monotonic())
         try:
-            return list(admin.client.list_groups(*([group_id] if group_id else []), timeout=left))
+            return list(admin.client.list_groups(group_id, timeout=left))
         except KafkaException as error:
             return error
 

@@ -146,7 +146,7 @@ class Run:
 
 
 class Wholes:
-    """Complete runs whose intervals had ended, to know of which one an interval is a part.
+    """Runs, to know within which one an interval lies; it is a part of a complete one whose interval had ended.
 
     :param runs: of one pipeline. They do not overlap, but for the revisions of one interval, of which the first counts.
     """

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -339,9 +339,8 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
             hook._env_vars = {"PYSPARK_PYTHON": sys.executable, **(hook._env_vars or {})}
         return hook
 
-    @contextmanager
-    def _handed_over(self, specification: JobSpec) -> Iterator[None]:
-        """Give the job its specification, in a file that only this user may read."""
+    def _handed_over(self, specification: JobSpec) -> AbstractContextManager[None]:
+        """Give the job its specification; what holds a login, in a file that only this user may read."""
         assert self._hook is not None
         document, master = specification.to_dict(), self._master_of_driver(self._hook)
         if "yarn" in master:
@@ -349,17 +348,16 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
             self._hook._conf = {_YARN_ATTEMPTS: "1", **(self._hook._conf or {})}
             if not self._hook._yarn_track_via_rm_api:
                 self.durable = False  # the base refuses it there; the next try fences the driver of this one
-        elif "k8s" in master:
+        if "k8s" in master:
             _refuse_to_upload(specification, master)
             if self.application.startswith("local:"):  # it is in the image, so nothing has to be uploaded
                 self._hook._conf = {**(self._hook._conf or {}), _K8S_SPECIFICATION: json.dumps(document)}
                 self._hook._application_args = []
-                yield
-                return
-        if master and self.application == _JOB:
-            with self._within_program(document):
-                yield
-            return
+                return contextlib.nullcontext()
+        return self._within_program(document) if master and self.application == _JOB else self._in_file(document)
+
+    @contextmanager
+    def _in_file(self, document: Mapping[str, Any]) -> Iterator[None]:
         with secret_file(document) as path:
             self._hand_over(path)
             yield

@@ -21,6 +21,9 @@ from airflow_eos_provider.interval.verify import RunStatus
 #: The intervals of a schedule between two moments.
 Schedule = Callable[[datetime, datetime], Iterable[Interval]]
 
+#: By interval its runs; none where only a DAG run is known.
+_Known = Mapping[Interval, Sequence[RunStatus]]
+
 #: No more intervals than this are named missing.
 MOST_MISSING = 20_000
 
@@ -78,17 +81,7 @@ class Calendar:
         :param end: leave out what ends after; what a schedule has up to there is added.
         """
         known = self._known()
-        last = max((interval.end for interval in known), default=None)
-        complete = Wholes(status.run for status in self.statuses if status.complete and status.ended)
-        begun = Wholes(status.run for status in self.statuses if not status.complete)
-        cells = []
-        for interval in self._filled(known, self._wider(known), end):
-            if (start is None or interval.start >= start) and (end is None or interval.end <= end):
-                runs, is_last = known.get(interval, ()), last is None or interval.start >= last
-                whole = None if runs else complete.around(interval) or begun.around(interval)
-                cell = self._cell(interval, runs, is_last=is_last)
-                cells.append(cell if whole is None else {**cell, **self._as_part(whole, known[whole.interval])})
-        return cells
+        return self._cells(known, self._wider(known), start, end)
 
     def wider(self, start: datetime | None = None, end: datetime | None = None) -> list[dict[str, Any]]:
         """A cell for each interval that was written instead of several others, which are cells of :meth:`cells`.
@@ -97,18 +90,38 @@ class Calendar:
         :param end: leave out what begins after.
         """
         known = self._known()
+        return self._wider_cells(known, self._wider(known), start, end)
+
+    def _cells(
+        self, known: _Known, wider: Set[Interval], start: datetime | None, end: datetime | None
+    ) -> list[dict[str, Any]]:
+        last = max((interval.end for interval in known), default=None)
+        complete = Wholes(status.run for status in self.statuses if status.complete and status.ended)
+        begun = Wholes(status.run for status in self.statuses if not status.complete)
+        cells = []
+        for interval in self._filled(known, wider, end):
+            if (start is None or interval.start >= start) and (end is None or interval.end <= end):
+                runs, is_last = known.get(interval, ()), last is None or interval.start >= last
+                whole = None if runs else complete.around(interval) or begun.around(interval)
+                cell = self._cell(interval, runs, is_last=is_last)
+                cells.append(cell if whole is None else {**cell, **self._as_part(whole, known[whole.interval])})
+        return cells
+
+    def _wider_cells(
+        self, known: _Known, wider: Set[Interval], start: datetime | None, end: datetime | None
+    ) -> list[dict[str, Any]]:
         return [
             self._cell(interval, known[interval], is_last=False)
-            for interval in sorted(self._wider(known))
+            for interval in sorted(wider)
             if (start is None or interval.end > start) and (end is None or interval.start < end)
         ]
 
     def document(self, start: datetime | None = None, end: datetime | None = None) -> dict[str, Any]:
         """The calendar as JSON."""
-        cells = self.cells(start, end)
         known = self._known()
-        narrow = {*known} - self._wider(known)
-        step = usual_step(sorted(narrow or [Interval.parse(cell["interval"]) for cell in cells]))
+        wider = self._wider(known)
+        cells = self._cells(known, wider, start, end)
+        step = usual_step(sorted({*known} - wider or [Interval.parse(cell["interval"]) for cell in cells]))
         counts = Counter(cell["state"] for cell in cells)
         names = ("complete", "running", "failed", "missing", "revised", "never_due")
         return {
@@ -117,11 +130,11 @@ class Calendar:
             "unit": {_DAY: "day", _HOUR: "hour"}.get(step or 0, "other"),
             "counts": {name: counts[name] for name in names},
             "cells": cells,
-            "wider": self.wider(start, end),
+            "wider": self._wider_cells(known, wider, start, end),
             "durations": durations([cell["seconds"] for cell in cells if cell["seconds"] is not None]),
         }
 
-    def _known(self) -> dict[Interval, tuple[RunStatus, ...]]:
+    def _known(self) -> _Known:
         found = {
             interval: tuple(runs) for interval, runs in groupby(self.statuses, key=lambda status: status.run.interval)
         }
@@ -154,29 +167,27 @@ class Calendar:
 
     def _filled(self, known: Collection[Interval], wider: Set[Interval], end: datetime | None) -> Iterator[Interval]:
         """The known intervals with those before, between and after them, but for the wider ones."""
+        if not known:
+            return
         narrow = sorted({*known} - wider)
         left, step = MOST_MISSING, usual_step(narrow)
-        reached = min((interval.start for interval in known), default=None)
+        reached = min(interval.start for interval in known)
         for interval in narrow:
-            if reached is not None and reached < interval.start:
-                for one in self._between(reached, interval.start, step):
-                    if left > 0:
-                        left -= 1
-                        yield one
+            for one in self._between(reached, interval.start, step, left):
+                left -= 1
+                yield one
             yield interval
-            reached = interval.end if reached is None else max(reached, interval.end)
+            reached = max(reached, interval.end)
         ends = [interval.end for interval in wider]
         if self.schedule is not None:
             ends += filter(None, (end, self.due))
-        last = max(ends, default=None)
-        if reached is not None and last is not None and reached < last:
-            for one in self._between(reached, last, step):
-                if left > 0:
-                    left -= 1
-                    yield one
+        yield from self._between(reached, max(ends, default=reached), step, left)
 
-    def _between(self, start: datetime, end: datetime, step: int | None) -> Iterator[Interval]:
-        """The intervals of a gap: as the schedule has them, or of the usual width."""
+    def _between(self, start: datetime, end: datetime, step: int | None, most: int) -> Iterator[Interval]:
+        """The first intervals of a gap, if there is one: as the schedule has them, or of the usual width."""
+        return islice(self._of_gap(start, end, step), most) if start < end else iter(())
+
+    def _of_gap(self, start: datetime, end: datetime, step: int | None) -> Iterator[Interval]:
         if self.schedule is not None:
             yield from (each for each in self.schedule(start, end) if start <= each.start and each.end <= end)
             return

@@ -24,7 +24,7 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.operators.interval_run import IntervalRunOperator
 from tests.integration.interval_target import DAY, JOBS, HeldFiles, Target
-from tests.secret_search import Found, search_files
+from tests.secret_search import files_with
 
 pytestmark = [
     pytest.mark.slow,
@@ -73,10 +73,7 @@ def test_what_is_uploaded_has_no_login_and_writes_the_interval_with_the_one_that
         task.execute({"outlet_events": OutletEventAccessors(), "ti": None})  # type: ignore[typeddict-item]
 
     (program,) = [path for path in uploads.rglob("*") if path.is_file() and path.suffix == ".py"]
-    found = Found({"login": SECRET})
-    search_files(found, [uploads])
-    assert found.looked_at["files"]
-    assert not found.places()
+    assert not files_with(SECRET, uploads)
 
     client_file.write_text("security.protocol=PLAINTEXT\n")
     configuration = [each for name, value in spark_properties.items() for each in ("--conf", f"{name}={value}")]

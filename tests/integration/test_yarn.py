@@ -22,7 +22,7 @@ from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.operators.interval_run import IntervalRunOperator
 from tests.integration.interval_target import DAY, JOBS, HeldFiles, Target, day
-from tests.secret_search import Found, search_files
+from tests.secret_search import files_with
 from tests.waiting import until
 from tests.yarn_cluster import YarnCluster, yarn_cluster
 
@@ -79,14 +79,6 @@ def execute(task: IntervalRunOperator) -> dict[str, Any]:
     return task.execute({"outlet_events": OutletEventAccessors(), "ti": None})  # type: ignore[typeddict-item]
 
 
-def with_secret(folder: Path) -> list[Path]:
-    """The files below a folder that hold the login."""
-    found = Found({"login": SECRET})
-    search_files(found, [folder])
-    assert found.looked_at["files"]
-    return [Path(place) for place in found.places()]
-
-
 def application_masters(yarn: YarnCluster) -> list[psutil.Process]:
     """The processes that hold the drivers of running applications."""
     name = "org.apache.spark.deploy.yarn.ApplicationMaster"
@@ -104,7 +96,7 @@ def test_a_driver_killed_in_the_cluster_is_followed_by_the_next_try_and_no_login
         first = threads.submit(execute, task)
         try:
             held.wait_for_readers(1, first)
-            (staging,) = with_secret(yarn.folder)  # YARN's own copy, until the application has ended
+            (staging,) = files_with(SECRET, yarn.folder)  # YARN's own copy, until the application has ended
             assert staging.is_relative_to(yarn.folder / "staging")
             assert staging.parent.stat().st_mode & 0o077 == 0
             (master,) = application_masters(yarn)
@@ -121,7 +113,7 @@ def test_a_driver_killed_in_the_cluster_is_followed_by_the_next_try_and_no_login
     found = sorted(yarn.applications(), key=lambda each: str(each["id"]))
     assert [each["finalStatus"] for each in found] == ["FAILED", "SUCCEEDED"]
     assert [yarn.attempts(str(each["id"])) for each in found] == [1, 1], "another attempt fences whoever comes next"
-    until(lambda: not with_secret(yarn.folder), "the end of what holds the login", seconds=60)
+    until(lambda: not files_with(SECRET, yarn.folder), "the end of what holds the login", seconds=60)
 
 
 @pytest.mark.variant("the words of YARN in tests/unit/airflow/test_interval_run.py")

@@ -19,6 +19,7 @@ from airflow_eos_provider.demo.flights_by_month import write_months
 from airflow_eos_provider.demo.intervals import DAY, FIRST_DAY, Killer, compare_days, connections
 from airflow_eos_provider.demo.oracle import Drained, drain
 from airflow_eos_provider.demo.screen import Screen
+from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.verify import statuses
 from airflow_eos_provider.kafka.read import read_to_end
@@ -100,6 +101,11 @@ def airflow(lab: Lab, postgres: Postgres, tmp_path_factory: pytest.TempPathFacto
 def rest(airflow: AirflowLab) -> Iterator[AirflowRest]:
     with airflow.rest() as rest:
         yield rest
+
+
+def from_the_first(width: timedelta) -> str:
+    """The name of an interval that begins with the first day."""
+    return Interval(FIRST_DAY, FIRST_DAY + width).name
 
 
 def log_of(rest: AirflowRest, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
@@ -261,7 +267,7 @@ def test_clearing_a_finished_day_is_a_quick_no_op(backfilled: Backfilled, rest: 
 
 @pytest.mark.usefixtures("backfilled")
 def test_half_of_a_finished_day_is_complete_as_its_part(rest: AirflowRest) -> None:
-    half, day = (f"{FIRST_DAY:%Y-%m-%dT%H:%M:%SZ}/{FIRST_DAY + width:%Y-%m-%dT%H:%M:%SZ}" for width in (DAY / 2, DAY))
+    half, day = from_the_first(DAY / 2), from_the_first(DAY)
     run_id = rest.trigger(DAG_ID, {"interval": half})
     succeeded(rest, DAG_ID, run_id)
     found = rest.xcom(DAG_ID, run_id, "write")
@@ -274,8 +280,8 @@ def test_half_of_a_finished_day_is_complete_as_its_part(rest: AirflowRest) -> No
 
 def test_the_downstream_dag_learns_of_every_day(backfilled: Backfilled, rest: AirflowRest) -> None:
     """At the latest with the next event: of two within a second or two, Airflow leaves the second one behind."""
-    half = f"{FIRST_DAY:%Y-%m-%dT%H:%M:%SZ}/{FIRST_DAY + DAY / 2:%Y-%m-%dT%H:%M:%SZ}"
-    succeeded(rest, DAG_ID, rest.trigger(DAG_ID, {"interval": half}))  # a no-op, with an event
+    run_id = rest.trigger(DAG_ID, {"interval": from_the_first(DAY / 2)})
+    succeeded(rest, DAG_ID, run_id)  # a no-op, with an event
     until(
         lambda: backfilled.summaries.keys() <= _reported(rest),
         "the runs behind the days",

@@ -86,7 +86,8 @@ class JobSpec:
     @property
     def secrets(self) -> list[str]:
         """Names of the client's properties in :meth:`to_dict` whose values are secret."""
-        properties = {**self._sent.kafka.properties, **self._sent.producer}
+        sent = self._sent
+        properties = {**sent.kafka.properties, **sent.producer}
         return sorted(name for name, value in properties.items() if is_secret(name) and value)
 
     @property

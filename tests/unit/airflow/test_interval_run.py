@@ -78,9 +78,11 @@ def run_context(context: dict[str, Any]) -> dict[str, Any]:
     return context
 
 
-def operator(**kwargs: Any) -> IntervalRunOperator:
+def operator(*, application: str | None = None, **kwargs: Any) -> IntervalRunOperator:
+    """A task; the job is the package's own unless another is given."""
+    own = {"application": application} if application else {}
     return IntervalRunOperator(
-        task_id="write", pipeline="flights.daily", topic="flights.daily", function="package:flights", **kwargs
+        task_id="write", pipeline="flights.daily", topic="flights.daily", function="package:flights", **own, **kwargs
     )
 
 
@@ -246,7 +248,7 @@ def test_a_driver_in_yarn_alone_gets_the_login_and_is_started_once(
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(YARN))
     copies = f'for a; do last=$a; done; cp "$last" {tmp_path}/program; stat -c %a "$last" > {tmp_path}/mode'
     script = f'echo "$@" > {tmp_path}/said; {"exit 0" if own else copies}'
-    task = operator(**({"application": "local:///opt/job.py"} if own else {}))
+    task = operator(application="local:///opt/job.py" if own else None)
     submit(task, run_context, monkeypatch, script)
     said = (tmp_path / "said").read_text()
     assert "--conf spark.yarn.maxAppAttempts=1" in said
@@ -266,6 +268,8 @@ def test_a_driver_in_yarn_alone_gets_the_login_and_is_started_once(
 
 KUBERNETES = {"conn_type": "spark", "host": "k8s://https://127.0.0.1", "port": 1, "extra": {"deploy-mode": "cluster"}}
 CLIENT_FILE = "/etc/kafka/client.properties"
+
+each_application = pytest.mark.parametrize("application", [None, "local:///opt/job.py", "/opt/own.py"])
 
 
 @pytest.fixture
@@ -287,7 +291,7 @@ def test_a_kubernetes_without_airflows_provider_for_it_is_refused_in_words(
         operator().execute(run_context)
 
 
-@pytest.mark.parametrize("application", [None, "local:///opt/job.py", "/opt/own.py"])
+@each_application
 @pytest.mark.usefixtures("kubernetes")
 def test_no_login_is_uploaded_for_a_driver_on_kubernetes(
     ledger: Callable[..., Ledger],
@@ -298,14 +302,14 @@ def test_no_login_is_uploaded_for_a_driver_on_kubernetes(
 ) -> None:
     """Nobody removes what is in ``spark.kubernetes.file.upload.path``."""
     ledger(None)
-    task = operator(**({"application": application} if application else {}))
+    task = operator(application=application)
     with pytest.raises(AirflowFailException, match=r"login \(sasl.password\).*\n.*\n.*client_file") as refused:
         submit(task, run_context, monkeypatch, f"touch {tmp_path}/submitted")
     assert "s3cret-pw" not in str(refused.value)
     assert not (tmp_path / "submitted").exists()
 
 
-@pytest.mark.parametrize("application", [None, "local:///opt/job.py", "/opt/own.py"])
+@each_application
 @pytest.mark.usefixtures("kubernetes")
 def test_a_driver_on_kubernetes_has_its_login_from_a_file_there(
     ledger: Callable[..., Ledger],
@@ -316,7 +320,7 @@ def test_a_driver_on_kubernetes_has_its_login_from_a_file_there(
 ) -> None:
     ledger(None, done())
     copy = f'for a; do case "$a" in /tmp/eos-interval-*) cp "$a" {tmp_path}/sent;; esac; done'
-    task = operator(client_file=CLIENT_FILE, **({"application": application} if application else {}))
+    task = operator(client_file=CLIENT_FILE, application=application)
     submit(task, run_context, monkeypatch, f'printf "%s\\n" "$@" > {tmp_path}/said; {copy}; echo "Exit code: 0"')
     said = (tmp_path / "said").read_text()
     sent = (tmp_path / "sent").read_text() if application != "local:///opt/job.py" else said
