@@ -7,16 +7,16 @@ containers read are on this machine's disk, so there is no HDFS.
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+import httpx
 import pyspark
 
+from airflow_eos_provider.errors import UnreachableError
 from airflow_eos_provider.lab.jars import ensure_jars
 from airflow_eos_provider.lab.java import SHORT_LIVED, java_program
 from airflow_eos_provider.lab.ports import free_ports
@@ -137,9 +137,11 @@ def _write(path: Path, properties: Mapping[str, str]) -> None:
 
 
 def _answer(url: str) -> str:
-    """What is there; nothing while nobody listens."""
+    """What is there. The first answer takes long on a busy machine: the server loads what it is made of for it.
+
+    :raises UnreachableError: while nobody listens, or answers.
+    """
     try:
-        with urllib.request.urlopen(url, timeout=10) as response:
-            return str(response.read().decode())
-    except urllib.error.URLError:
-        return ""
+        return httpx.get(url, timeout=60, trust_env=False).raise_for_status().text
+    except httpx.HTTPError as error:
+        raise UnreachableError(f"{url}: {error!r}") from error

@@ -34,6 +34,7 @@ def is_at(page: Page, view: str) -> None:
     )
 
 
+@pytest.mark.variant("at the root in tests/browser/test_page.py")
 def test_who_signs_in_finds_the_page_in_the_navigation_and_walks_on(visitors: Visitors, site: Site) -> None:
     page = visitors.visit(user=None).page
     page.goto(f"{site.root}/")
@@ -57,6 +58,7 @@ def test_who_signs_in_finds_the_page_in_the_navigation_and_walks_on(visitors: Vi
     is_at(page, "#/clusters/staging/tasks")
 
 
+@pytest.mark.variant("at the root in tests/browser/test_page.py")
 def test_links_lead_in_and_out_below_the_path(visit: Visit, site: Site) -> None:
     frame = visit.inside("#/clusters")  # as the links of operators are
     staging = frame.get_by_role("article", name="staging", exact=True)
@@ -68,6 +70,7 @@ def test_links_lead_in_and_out_below_the_path(visit: Visit, site: Site) -> None:
     visit.page.wait_for_url(f"{site.root}/")
 
 
+@pytest.mark.variant("at the root in tests/browser/test_page.py")
 def test_each_process_knows_who_is_signed_in_and_has_the_same_cards(site: Site) -> None:
     for _ in range(CALLS):
         with site.client("op") as client:

@@ -190,7 +190,7 @@ def test_a_run_survives_the_broker_that_leads_the_ledger(story: Any, brokers: Br
     story.require_exactly_once()
 
 
-@pytest.mark.parametrize("which", ["ledger_topic", "topic"])
+@pytest.mark.parametrize("which", [pytest.param("ledger_topic", marks=pytest.mark.variant("the other one")), "topic"])
 def test_a_replicated_topic_whose_leader_acknowledges_alone_is_refused_unless_that_is_allowed(
     story: Any, brokers: Brokers, which: str
 ) -> None:

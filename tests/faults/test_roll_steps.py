@@ -178,7 +178,9 @@ def rolls(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rolls]
     [
         # The helper of the restart ends what it has begun, so each worker can be killed at once in the act.
         ("begun", "stopped", "gate polled", "passed", "cut off", "ended"),
-        ("announced", "spawned", "started", "passed"),  # the last one with every worker through
+        pytest.param(  # the last one with every worker through
+            ("announced", "spawned", "started", "passed"), marks=pytest.mark.variant("four more of these moments")
+        ),
         pytest.param(("file written", "restarted"), marks=pytest.mark.variant("two more of these moments")),
     ],
     ids=lambda moments: ", ".join(moments),
@@ -202,6 +204,7 @@ def test_a_killed_roll_goes_on_and_repeats_and_skips_nothing(rolls: Rolls, momen
     assert rolls.missing() == set()
 
 
+@pytest.mark.variant("the same by threads in tests/faults/test_two_controllers.py")
 def test_rolls_that_were_suspended_past_their_leases_touch_nothing_more(rolls: Rolls) -> None:
     """But for one window, which stays open: microseconds between the permission and the signal to the worker.
 

@@ -148,7 +148,7 @@ CALLBACK_ISSUER = ("", "", "")
 def callback(_: str) -> tuple[str, float]:
     """As a user writes one for ``oauth_cb``."""
     url, client, secret = CALLBACK_ISSUER
-    answer = httpx.post(url, data={"grant_type": "client_credentials"}, auth=(client, secret)).json()
+    answer = httpx.post(url, data={"grant_type": "client_credentials"}, auth=(client, secret), timeout=180).json()
     return answer["access_token"], time.time() + answer["expires_in"]
 
 

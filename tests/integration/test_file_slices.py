@@ -71,7 +71,9 @@ def begin_and_die(spark: SparkSession, folder: Path, pipeline: Pipeline, **optio
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tasks", [1, pytest.param(2, marks=pytest.mark.variant("one more number")), None])
+@pytest.mark.parametrize(
+    "tasks", [*(pytest.param(tasks, marks=pytest.mark.variant("one more number")) for tasks in (1, 2)), None]
+)
 def test_files_are_written_once_by_any_number_of_tasks(
     spark: SparkSession, pipeline: Pipeline, folder: Path, tasks: int | None
 ) -> None:

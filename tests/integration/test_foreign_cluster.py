@@ -253,6 +253,7 @@ def foreign(cluster: Foreign) -> Foreign:
     return cluster
 
 
+@pytest.mark.variant("killed there and elsewhere in tests/faults/test_roll_steps.py")
 def test_a_worker_comes_back_by_itself_when_eos_is_killed_between_stop_and_start(foreign: Foreign) -> None:
     target = foreign.other_mode()
     plan = str(foreign.plan(target)["hash"])

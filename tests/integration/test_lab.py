@@ -238,6 +238,7 @@ def test_a_killed_worker_is_told_by_status_and_started_again_by_up(home: Path, l
     assert after["w2"] not in (None, before["w2"])
 
 
+@pytest.mark.variant("whose a process is in tests/unit/lab/test_ownership.py")
 def test_a_foreign_process_that_took_over_a_workers_pid_is_left_alone(home: Path, lab: Lab) -> None:
     lab.stop_worker(1)
     with subprocess.Popen(["sleep", "120"]) as foreign:
@@ -252,6 +253,7 @@ def test_a_foreign_process_that_took_over_a_workers_pid_is_left_alone(home: Path
     assert lab.status().healthy
 
 
+@pytest.mark.variant("whose a process is in tests/unit/lab/test_ownership.py")
 def test_a_worker_whose_pid_was_never_written_down_is_replaced(home: Path, lab: Lab) -> None:
     lost = lab.worker_process(1)
     assert lost is not None

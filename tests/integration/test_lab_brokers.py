@@ -112,6 +112,7 @@ def test_the_lab_goes_on_without_any_one_broker_and_up_starts_it_again(lab: Lab,
     ]
 
 
+@pytest.mark.variant("a killed one in this file")
 def test_a_broker_that_was_stopped_is_started_by_itself_and_gets_its_copies_again(
     lab: Lab, topic: str, admin: AdminClient
 ) -> None:

@@ -81,6 +81,10 @@ def over_ssh(worker: dict[str, Any], sshd: Sshd) -> dict[str, Any]:
     }
 
 
+@pytest.mark.variant(
+    "each kind by itself in tests/integration/test_roll.py, tests/integration/test_another_host.py and "
+    "tests/faults/test_ssh_faults.py"
+)
 def test_a_cluster_of_a_process_a_program_and_a_worker_over_ssh_is_rolled(
     lab_factory: Callable[[LabOptions], Lab], tmp_path: Path, eos_of: Callable[[Lab, Path], Any]
 ) -> None:

@@ -205,6 +205,7 @@ def test_each_mode_is_told_with_all_layers_agreeing(cluster: Cluster) -> None:
     assert "proves the past" in cluster.leader_evidence().detail
 
 
+@pytest.mark.variant("each mode in this file, each piece of evidence in tests/unit/connect/test_mode_evidence.py")
 def test_a_file_newer_than_its_process_is_a_disagreement_and_mixed_modes_are_told_worker_by_worker(
     lab: Any, cluster: Cluster
 ) -> None:

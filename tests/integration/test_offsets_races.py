@@ -264,6 +264,7 @@ def test_a_connector_that_is_started_before_a_migration_configures_it_goes_on_in
         add_line(cluster, "early", lines)
 
 
+@pytest.mark.variant("deleted a moment before in this file")
 def test_a_connector_that_is_deleted_before_its_configuration_is_changed_stays_deleted(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

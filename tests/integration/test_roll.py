@@ -88,6 +88,7 @@ def lines(lab: Lab) -> set[str]:
     return {re.sub(r'.*"(line \d+)".*', r"\1", (record.value or b"").decode()) for record in records}
 
 
+@pytest.mark.variant("the answer in tests/unit/rollout/plan/test_preflight.py")
 def test_enabled_straight_from_disabled_is_refused_and_nothing_changes(
     lab: Lab, eos: Any, in_mode: Callable[[Mode], None]
 ) -> None:
@@ -212,6 +213,10 @@ def roll_up_with_a_fenced_task(lab: Lab, eos: Any) -> str:
     return str(progress)
 
 
+@pytest.mark.variant(
+    "killed at more of its steps in tests/faults/test_roll_steps.py, a second controller in "
+    "tests/faults/test_two_controllers.py"
+)
 def test_a_killed_roll_goes_on_where_it_was_and_a_second_controller_is_refused_meanwhile(
     lab: Lab, eos: Any, in_mode: Callable[[Mode], None]
 ) -> None:
@@ -255,6 +260,7 @@ def test_a_killed_roll_goes_on_where_it_was_and_a_second_controller_is_refused_m
     assert "not known" not in text
 
 
+@pytest.mark.variant("the same, looked at on the page, in tests/browser/test_live_roll.py")
 def test_a_failing_gate_puts_the_workers_file_back_and_stops(
     lab: Lab, eos: Any, in_mode: Callable[[Mode], None]
 ) -> None:

@@ -167,6 +167,7 @@ def _outcome(spec: JobSpec, folder: Path) -> tuple[dict[str, Any], str]:
     return document, done.stderr
 
 
+@pytest.mark.variant("the command in tests/unit/cli/test_doctor_command.py, such executors below")
 def test_the_doctor_sees_each_executor_once(lab: Lab, master: str) -> None:
     ended = _doctor(master, "--executors", "2", "--bootstrap-servers", lab.bootstrap_servers)
 

@@ -338,6 +338,7 @@ def test_the_tasks_end_with_whoever_waits_for_them(remote: Any, target: Target, 
 # Airflow
 
 
+@pytest.mark.variant("the days of the demo in tests/system/test_demo.py")
 def test_tasks_of_airflow_write_through_a_connection_to_a_shared_server(
     lab: Lab, server: ConnectServer, remote: Any, target: Target, tmp_path: Path
 ) -> None:
@@ -508,6 +509,7 @@ def test_the_end_of_a_job_does_not_wait_for_a_server_that_is_gone(server: Connec
         server.start()
 
 
+@pytest.mark.variant("the demo kills its server in tests/system/test_demo.py")
 def test_a_new_server_goes_on_where_one_was_killed(server: ConnectServer, target: Target, tmp_path: Path) -> None:
     """Its sessions are lost with it: no interval is begun any more, and the next session takes over.
 

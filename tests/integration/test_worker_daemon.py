@@ -96,7 +96,12 @@ def test_a_daemon_stays_while_it_has_a_worker(server: ConnectServer, tmp_path: P
     ("arguments", "expected", "python"),
     [
         (["--master", "local[1]"], {DAEMON_PROPERTY: DAEMON_MODULE}, sys.executable),
-        (["--master", "local[1]", "--conf", f"{DAEMON_PROPERTY}=another"], {}, sys.executable),
+        pytest.param(
+            ["--master", "local[1]", "--conf", f"{DAEMON_PROPERTY}=another"],
+            {},
+            sys.executable,
+            marks=pytest.mark.variant("what spark-submit was given is known in this test"),
+        ),
         (["--master", "spark://127.0.0.1:1"], {}, None),
     ],
     ids=["local", "another daemon", "a cluster"],

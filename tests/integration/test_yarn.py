@@ -87,6 +87,10 @@ def application_masters(yarn: YarnCluster) -> list[psutil.Process]:
     return [each for each in mine if str(yarn.folder) in " ".join(each.info["cmdline"])]
 
 
+@pytest.mark.variant(
+    "a killed driver in tests/integration/test_spark_write.py, what YARN is given in "
+    "tests/unit/airflow/test_interval_run.py"
+)
 def test_a_driver_killed_in_the_cluster_is_followed_by_the_next_try_and_no_login_stays_there(
     yarn: YarnCluster, target: Target, tmp_path: Path
 ) -> None:

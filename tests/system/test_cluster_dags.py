@@ -572,6 +572,7 @@ def test_a_zombie_is_fenced_from_the_form_and_where_there_is_none_nothing_is_ask
         connect.delete(name)
 
 
+@pytest.mark.variant("the same by command in tests/integration/test_internal_topics.py, other forms in this file")
 def test_an_own_topic_is_created_from_the_form_and_where_all_is_well_nothing_is_asked(
     lab: Lab, rest: AirflowRest
 ) -> None:
@@ -598,6 +599,7 @@ def test_an_own_topic_is_created_from_the_form_and_where_all_is_well_nothing_is_
     assert {task.state for task in rest.task_instances(TOPICS, run)} == {"skipped"}
 
 
+@pytest.mark.variant("the way up in this file; what is planned there in tests/unit/rollout/plan/test_preflight.py")
 def test_on_an_enabled_cluster_no_approval_is_asked_for_and_nothing_is_touched(lab: Lab, rest: AirflowRest) -> None:
     tasks = states_where_nothing_is_touched(lab, Mode.ENABLED, rest, UPGRADE)
     skipped = {task for task, state in tasks.items() if state == "skipped"}
@@ -625,6 +627,7 @@ def test_one_approval_takes_the_cluster_straight_back_to_disabled(
     assert seen.modes(lab) == {Mode.DISABLED}
 
 
+@pytest.mark.variant("the way back with an approval in this file")
 def test_on_a_disabled_cluster_the_way_back_asks_for_no_approval(lab: Lab, rest: AirflowRest) -> None:
     assert states_where_nothing_is_touched(lab, Mode.DISABLED, rest, DOWNGRADE)["plan_disabled"] == "skipped"
 

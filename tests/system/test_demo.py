@@ -202,6 +202,7 @@ def require_no_secret(folder: Path, lab: Lab, found: Found) -> None:
     assert found.looked_at["command lines"] > 30
 
 
+@pytest.mark.variant("what a part that fails hides, in tests/unit/demo/test_parts.py")
 def test_a_part_that_fails_hides_nothing(folder: Path) -> None:
     process = start_demo(folder, "--days", "1", "--rate", RATE)
     try:
