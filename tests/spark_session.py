@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,3 +42,14 @@ def spark_session(properties: Mapping[str, str], environment: Mapping[str, str] 
             gateway.proc.stdin.close()  # the JVM ends with its standard input
             gateway.proc.wait(timeout=120)
             SparkContext._gateway = SparkContext._jvm = None
+
+
+def add_jars(session: Any, jars: Iterable[Path]) -> None:
+    """Add jars to the class path of a session of this process that runs already, whose executors are in its JVM.
+
+    They stay until it ends. Spark's own ``ADD JAR`` does not show them to the readers of sources.
+    """
+    jvm = session._jvm
+    loader = jvm.Thread.currentThread().getContextClassLoader()
+    for jar in jars:
+        loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())

@@ -1,8 +1,9 @@
 """The lab's jars: locked by SHA-256, fetched once, checked on every use.
 
 ``connect-<version>.lock`` beside this module lists each jar with its digest; the lock of a plugin has the jars of a
-connector that Kafka does not come with, that of a cluster manager what Spark's executors run on. They were made, and
-are made again for another version, by ``python -m airflow_eos_provider.lab.jars lock``.
+connector that Kafka does not come with, that of a cluster manager what Spark's executors run on, that of sources what
+Spark reads them with. They were made, and are made again for another version, by
+``python -m airflow_eos_provider.lab.jars lock``.
 """
 
 from __future__ import annotations
@@ -73,7 +74,22 @@ CLUSTERS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
-_MODULES: Mapping[str, tuple[str, ...]] = {**ROOTS, **PLUGINS, **CLUSTERS}
+#: Sources that Spark reads in tests, as far as they have a build for its version. What they need besides is among
+#: Spark's own jars.
+SOURCES: Mapping[str, tuple[str, ...]] = {
+    "spark-sources-4.2.0": (
+        "org.apache.commons:commons-pool2:2.13.1",
+        "org.apache.kafka:kafka-clients:3.9.2",
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.2.0",
+        "org.postgresql:postgresql:42.7.7",
+    ),
+}
+
+_MODULES: Mapping[str, tuple[str, ...]] = {**ROOTS, **PLUGINS, **CLUSTERS, **SOURCES}
+
+#: What brings along all that it needs.
+_WHOLE = {**ROOTS, **PLUGINS}
 
 #: A worker gives these to its plugins, whatever they bring along.
 _OF_THE_WORKER = ("org.apache.kafka", "org.slf4j")
@@ -85,7 +101,7 @@ Progress = Callable[[str], None]
 class JarLock:
     """Which jars a version of the lab consists of.
 
-    :param version: of Kafka and Connect; or the name of a plugin or of a cluster manager.
+    :param version: of Kafka and Connect; or the name of a plugin, of a cluster manager or of Spark's sources.
     :param digests: the SHA-256 of each jar, in hexadecimal digits.
     """
 
@@ -271,7 +287,7 @@ def make_lock(version: str) -> JarLock:
     """Resolve a version's modules anew and lock what they need (a minute or two)."""
     with tempfile.TemporaryDirectory(prefix="eos-lock-") as scratch:
         folder = Path(scratch)
-        jars = retrieve(map(Artifact.parse, _MODULES[version]), folder, transitive=version not in CLUSTERS)
+        jars = retrieve(map(Artifact.parse, _MODULES[version]), folder, transitive=version in _WHOLE)
         if version in PLUGINS:
             jars = [jar for jar in jars if jar.organisation not in _OF_THE_WORKER]
         extras = [Artifact.parse(text) for text in EXTRAS.get(version, ())]

@@ -11,9 +11,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+from pyspark.sql import functions as F
+
 from airflow_eos_provider.demo.oracle import Comparison, compare, drain, expected_from_values
+from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.spark import write_interval
+from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.kafka.transactions import TransactionsClient
 from tests.waiting import until
 
@@ -51,6 +57,23 @@ class Target:
         assert comparison.exactly_once, comparison
         assert comparison.records > 0
 
+    def values(self) -> list[bytes]:
+        """The committed records' values, in no order that matters."""
+        return [record.value or b"" for record in read_to_end(self.pipeline.kafka, str(self.pipeline.topic)).records]
+
+    def fail_at_the_last_slice(self, frame: Any, slices: int = 4, key: str = "key") -> list[bytes]:
+        """An attempt that commits the slices but the last one, whose rows name a partition that there is not.
+
+        :param key: the column that the slice is taken from.
+        :returns: the values that are committed, sorted.
+        """
+        last = F.pmod(F.xxhash64(key), F.lit(slices)) == slices - 1
+        with pytest.raises(ConfigurationError, match="partition 99"):
+            write_interval(misplaced(frame, last), self.pipeline, DAY, slices=slices, tasks=1, key=key)
+        committed = sorted(self.values())
+        assert committed
+        return committed
+
     def wait_for_open_transaction(self, run: Run) -> str:
         """The id of a task that is writing."""
         prefix = self.pipeline.task_id_prefix(run)
@@ -62,6 +85,11 @@ class Target:
                     return writing[0]
                 time.sleep(0.02)  # it is open for a moment only
         raise AssertionError("no task began a transaction")
+
+
+def misplaced(frame: Any, rows: Any) -> Any:
+    """The frame with some rows that cannot be written: they name a partition that there is not."""
+    return frame.withColumn("partition", F.when(rows, F.lit(99)))
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.spark_class_data import spark_jvm_options
-from tests.integration.interval_target import DAY, JOBS, HeldFiles, Target, day, jobs
+from tests.integration.interval_target import DAY, JOBS, HeldFiles, Target, day, jobs, misplaced
 from tests.waiting import until
 
 
@@ -285,25 +285,7 @@ def test_a_run_that_was_begun_with_another_key_is_not_gone_on_with(spark: SparkS
         write_interval(frame, target.pipeline, DAY, key="value", slices=2)
 
 
-def misplaced(frame: Any, rows: Any) -> Any:
-    """The frame with some rows that cannot be written: they name a partition that there is not."""
-    return frame.withColumn("partition", F.when(rows, F.lit(99)))
-
-
 # An input that is another one in the next attempt
-
-
-def fail_at_the_last_slice(frame: Any, target: Target, slices: int = 4) -> list[bytes]:
-    """An attempt that commits the slices but the last one, whose rows name a partition that there is not.
-
-    :returns: the values that are committed.
-    """
-    last = F.pmod(F.xxhash64("key"), F.lit(slices)) == slices - 1
-    with pytest.raises(ConfigurationError, match="partition 99"):
-        write_interval(misplaced(frame, last), target.pipeline, DAY, slices=slices, tasks=1)
-    committed = sorted(_values(target))
-    assert committed
-    return committed
 
 
 def _keys_by_cte(spark: SparkSession) -> Any:
@@ -324,14 +306,14 @@ def test_an_input_that_is_another_one_in_each_attempt_is_refused(
     spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch, frame_of: Callable[[SparkSession], Any]
 ) -> None:
     monkeypatch.setattr(spark_front, "refuse_unstable", lambda frame, key: None)  # whatever a plan can tell
-    committed = fail_at_the_last_slice(frame_of(spark), target)
+    committed = target.fail_at_the_last_slice(frame_of(spark))
 
     with pytest.raises(
         InputChangedError, match=r"slice 0 is committed with \d+ records, digest \w+; the input now has"
     ):
         write_interval(frame_of(spark), target.pipeline, DAY)
 
-    assert sorted(_values(target)) == committed
+    assert sorted(target.values()) == committed
     assert completion(target.pipeline, Run(target.pipeline.name, DAY)) is None
 
 
@@ -339,7 +321,7 @@ def test_rows_that_moved_vanished_or_came_are_refused_and_the_same_rows_complete
     spark: SparkSession, target: Target
 ) -> None:
     frame = jobs.numbered(spark, DAY, 100)
-    committed = fail_at_the_last_slice(frame, target)
+    committed = target.fail_at_the_last_slice(frame)
     one_done = F.col("key") == F.lit(_key_in_slice(spark, 0))
     moved = F.when(one_done, F.lit(_key_in_slice(spark, 3))).otherwise(F.col("key"))
     for changed in (
@@ -350,7 +332,7 @@ def test_rows_that_moved_vanished_or_came_are_refused_and_the_same_rows_complete
     ):
         with pytest.raises(InputChangedError, match=r"slice [01] is committed with \d+ records"):
             write_interval(changed, target.pipeline, DAY)
-        assert sorted(_values(target)) == committed
+        assert sorted(target.values()) == committed
 
     assert write_interval(frame, target.pipeline, DAY, tasks=2).records == 100
     target.require_exactly_once(jobs.numbered_values(DAY, 100))
@@ -367,7 +349,7 @@ def test_the_rows_that_were_compared_are_those_that_are_written(
     """The source changes after the comparison, before the first task."""
     (tmp_path / "rows").write_text("".join(f"line {n}\n" for n in range(100)))
     frame = spark.read.text(str(tmp_path / "rows")).selectExpr("value as key", "value")
-    fail_at_the_last_slice(frame, target)
+    target.fail_at_the_last_slice(frame)
 
     def change(line: str) -> None:
         if line.startswith("Spark writes"):
@@ -391,7 +373,7 @@ def test_the_data_source_compares_too(spark: SparkSession, target: Target) -> No
     last = F.pmod(F.xxhash64("key"), F.lit(4)) == 3
     with pytest.raises(Exception, match="partition 99"):
         write(misplaced(frame, last))
-    committed = sorted(_values(target))
+    committed = sorted(target.values())
     assert committed
     with pytest.raises(
         Exception, match=r"InputChangedError[^$]*slice \d is committed with \d+ records[^$]*the input now has"
@@ -400,7 +382,7 @@ def test_the_data_source_compares_too(spark: SparkSession, target: Target) -> No
     unseen = by_slice(frame, slices=4)._frame.write.format("kafka_eos").mode("append")
     with pytest.raises(Exception, match="were not compared with them"):
         unseen.option("pipeline", target.pipeline.name).option("interval", DAY.name).save()
-    assert sorted(_values(target)) == committed
+    assert sorted(target.values()) == committed
 
     write(frame)
 
@@ -548,14 +530,8 @@ def test_files_are_filtered_by_time_and_become_json(spark: SparkSession, target:
     days.coalesce(1).write.parquet(str(tmp_path / "flights"))
     source = files_source(spark, day(1), str(tmp_path / "flights"), format="parquet", time_column="at")
     assert write_interval(source, target.pipeline, day(1), spark=spark).records == 24
-    values = {json.loads(record)["id"] for record in _values(target)}
+    values = {json.loads(record)["id"] for record in target.values()}
     assert values == set(range(24, 48))
-
-
-def _values(target: Target) -> list[bytes]:
-    from airflow_eos_provider.kafka.read import read_to_end
-
-    return [record.value or b"" for record in read_to_end(target.pipeline.kafka, str(target.pipeline.topic)).records]
 
 
 def test_a_file_that_changes_between_attempts_is_named(spark: SparkSession, target: Target, tmp_path: Path) -> None:

@@ -152,3 +152,12 @@ def test_command_lines_name_commands_and_options_that_exist(page: str, line: str
     assert not hasattr(known[path], "commands"), f"{page}: no command 'eos {line}'"
     options = {name for parameter in known[path].params for name in (*parameter.opts, *parameter.secondary_opts)}
     assert {word.partition("=")[0] for word in words if word.startswith("-")} <= options, f"{page}: eos {line}"
+
+
+def test_the_sources_are_read_as_the_tests_read_them() -> None:
+    jobs = (ROOT / "tests" / "integration" / "source_jobs.py").read_text(encoding="utf-8")
+    shown = [
+        text.removeprefix("import json\n\n") for page, text in _blocks("python") if page.endswith("interval-sources.md")
+    ]
+    assert len(shown) == 3
+    assert [text for text in shown if text not in jobs] == []

@@ -37,6 +37,7 @@ from airflow_eos_provider.interval.protocol.stage import Completed
 from airflow_eos_provider.interval.spark.executor_python import choose_executor_python, daemon_property, master_of
 from airflow_eos_provider.interval.spark.sessions import look_often, stop
 from airflow_eos_provider.kafka.config import KafkaSettings, is_secret
+from airflow_eos_provider.redaction import redact
 
 #: What the lines begin with that the submitter looks for. Operators in the field read them: never change them.
 RESULT_PREFIX = "EOS-INTERVAL-RESULT "
@@ -313,7 +314,7 @@ def _exit_code(read: Callable[[], JobSpec]) -> int:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     except Exception as error:
-        _tell(FAILURE_PREFIX, {"type": type(error).__name__, "exit_code": 1, "message": str(error)[:2000]})
+        _tell(FAILURE_PREFIX, {"type": type(error).__name__, "exit_code": 1, "message": redact(str(error))[:2000]})
         raise
     return 0
 

@@ -602,8 +602,13 @@ def _explain(error: Exception, coordinator: Coordinator, stage: Stage) -> EosErr
 
 
 def _last_words(text: str) -> str:
-    """The line of Spark's text that says most: the last of a Python traceback, or else the first."""
+    """The line of Spark's text that says most: the last of a Python traceback, or else the first.
+
+    The first one of py4j names the method that was called; the error stands behind it.
+    """
     lines = [line for line in text.split("\n\tat ")[0].splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling "):
+        lines = [lines[1].removeprefix(": "), *lines[2:]]
     python = [line for line in lines if line[0].isalpha() and ": " in line] if "Traceback" in text else []
     return (python or lines or [text])[-1 if python else 0].strip()[:500]
 

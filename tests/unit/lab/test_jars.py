@@ -42,10 +42,10 @@ def repository(monkeypatch: pytest.MonkeyPatch) -> dict[Artifact, bytes]:
     return content
 
 
-@pytest.mark.parametrize("version", [*jars.ROOTS, *jars.PLUGINS, *jars.CLUSTERS])
+@pytest.mark.parametrize("version", [*jars.ROOTS, *jars.PLUGINS, *jars.CLUSTERS, *jars.SOURCES])
 def test_the_committed_lock_holds_every_module_that_the_lab_asks_for(version: str) -> None:
     locked = JarLock.of(version)
-    modules = {**jars.ROOTS, **jars.PLUGINS, **jars.CLUSTERS}[version]
+    modules = {**jars.ROOTS, **jars.PLUGINS, **jars.CLUSTERS, **jars.SOURCES}[version]
     assert {*modules, *jars.EXTRAS.get(version, ())} <= {str(jar) for jar in locked.digests}
     assert all(len(digest) == 64 and int(digest, 16) for digest in locked.digests.values())
 
@@ -55,7 +55,7 @@ def test_no_two_locked_jars_share_a_file() -> None:
     assert len({place(Path(), jar) for jar in locked.digests}) == len(locked.digests) > 90
 
 
-@pytest.mark.parametrize("version", [*jars.ROOTS, *jars.PLUGINS, *jars.CLUSTERS])
+@pytest.mark.parametrize("version", [*jars.ROOTS, *jars.PLUGINS, *jars.CLUSTERS, *jars.SOURCES])
 def test_the_committed_lock_is_written_as_the_lock_command_writes_it(version: str) -> None:
     assert jars.lock_file(version).read_text(encoding="utf-8") == JarLock.of(version).text()
 

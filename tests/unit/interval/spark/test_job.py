@@ -21,6 +21,7 @@ from airflow_eos_provider.interval.slices import Slice
 from airflow_eos_provider.interval.spark import datasource, job
 from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN
 from airflow_eos_provider.interval.spark.job import JobSpec, load_function, main, read_spec
+from airflow_eos_provider.interval.spark.write import _last_words
 from airflow_eos_provider.kafka.config import KafkaSettings
 
 DAY = Interval.parse("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
@@ -151,6 +152,28 @@ def test_a_fenced_job_exits_with_seven(
     assert _main(spec, tmp_path) == 7
     reported = json.loads(capsys.readouterr().out.removeprefix(job.FAILURE_PREFIX))
     assert reported == {"type": "FencedError", "exit_code": 7, "message": "Another one runs it."}
+
+
+def test_the_password_in_an_error_of_the_users_own_function_is_not_reported(
+    spec: JobSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(spec: JobSpec) -> Completed:
+        raise ValueError("cannot read jdbc:postgresql://db/shop?user=reader&password=canary-4711")
+
+    monkeypatch.setattr(job, "run", fails)
+    with pytest.raises(ValueError, match="cannot read"):
+        _main(spec, tmp_path)
+    reported = json.loads(capsys.readouterr().out.removeprefix(job.FAILURE_PREFIX))
+    assert reported["message"] == "cannot read jdbc:postgresql://db/shop?user=reader&password=***"
+
+
+def test_an_error_behind_a_call_of_sparks_jvm_is_told() -> None:
+    text = (
+        "An error occurred while calling o24.localCheckpoint.\n"
+        ": org.apache.spark.SparkException: Lost task: org.postgresql.util.PSQLException: ERROR: permission denied\n"
+        "\tat org.postgresql.core.v3.QueryExecutorImpl"
+    )
+    assert _last_words(text).endswith("PSQLException: ERROR: permission denied")
 
 
 def test_the_data_source_looks_at_the_rows_beside_a_committed_slice(monkeypatch: pytest.MonkeyPatch) -> None:

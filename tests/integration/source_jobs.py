@@ -1,0 +1,53 @@
+"""Functions that read an interval from sources that are no files, as docs/interval-sources.md shows them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_eos_provider.interval.interval import Interval
+
+
+def orders_of_table(spark: SparkSession, interval: Interval, url: str, login: dict[str, str]) -> DataFrame:
+    orders = f"select id, amount from orders where at >= '{interval.start:%F %T}Z' and at < '{interval.end:%F %T}Z'"
+    rows = spark.read.jdbc(
+        url, f"({orders}) orders", column="id", lowerBound=0, upperBound=100, numPartitions=4, properties=login
+    )
+    return rows.selectExpr("cast(id as string) as key", "to_json(struct(*)) as value")
+
+
+def clicks_of_offsets(
+    spark: SparkSession, interval: Interval, servers: str, topic: str, first: dict[str, int], end: dict[str, int]
+) -> DataFrame:
+    rows = (
+        spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("kafka.isolation.level", "read_committed")
+        .option("subscribe", topic)
+        .option("startingOffsets", json.dumps({topic: first}))
+        .option("endingOffsets", json.dumps({topic: end}))
+        .load()
+    )
+    return rows.selectExpr("concat_ws('/', topic, partition, offset) as place", "key", "value")
+
+
+def clicks_of_times(spark: SparkSession, interval: Interval, servers: str, topic: str) -> DataFrame:
+    rows = (
+        spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("kafka.isolation.level", "read_committed")
+        .option("subscribe", topic)
+        .option("startingTimestamp", int(interval.start.timestamp() * 1000))
+        .option("startingOffsetsByTimestampStrategy", "latest")
+        .option("endingTimestamp", int(interval.end.timestamp() * 1000))
+        .load()
+    )
+    return rows.selectExpr("concat_ws('/', topic, partition, offset) as place", "key", "value")
+
+
+def orders_with_a_wrong_row(spark: SparkSession, interval: Interval, **source: Any) -> DataFrame:
+    """One of them names a partition that there is not, so that an attempt fails."""
+    return orders_of_table(spark, interval, **source).selectExpr("*", "if(key = '7', 99, null) as partition")
