@@ -158,7 +158,7 @@ def test_an_interval_within_one_that_is_being_written_is_refused_and_written_onc
     whole = story.driver(run=days(1, 3))
     story.stage_of(whole)
 
-    assert story.driver(run=days(2)).wait_for("stage", "completed", "error").get("error") == "OverlapError"
+    assert story.driver(run=days(2)).wait_for("stage", "completed", "error").get("error") == "WholeUnderWayError"
 
     whole.kill()
     assert "abandoned" in story.abandoner(run=days(1, 3)).end()

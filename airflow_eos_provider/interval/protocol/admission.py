@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 import time
 
-from airflow_eos_provider.errors import FencedError, RefusedError, UnreachableError
+from airflow_eos_provider.errors import EosError, FencedError, RefusedError, UnreachableError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.control_reader import ControlReader
@@ -45,11 +45,16 @@ class OverlapError(RefusedError):
     """The interval overlaps another one of the pipeline, so writing it would deliver some records twice."""
 
 
+class WholeUnderWayError(EosError):
+    """A wider interval is being written; once it is complete this one is, too, as a part of it. Try again then."""
+
+
 def admit(run: Run, control: ControlState, ledger: LedgerState) -> RunPlan | CompleteRecord | None:
     """Decide on a plan. The ledger must have been read after the control topic.
 
     :returns: the run's own ``complete``, or that of a wider interval as a part of which it is complete; its own plan,
         if it has one, which is to be adopted; None if a plan may be written.
+    :raises WholeUnderWayError: a wider interval that has this one as a part is planned.
     :raises OverlapError: another interval that overlaps is planned or complete.
     :raises RefusedError: the revision before this one is not complete.
     """
@@ -65,7 +70,8 @@ def admit(run: Run, control: ControlState, ledger: LedgerState) -> RunPlan | Com
         return whole
     for other in control.planned(run.pipeline):
         if other.interval.overlaps(run.interval):
-            raise _overlap(run, other, "is being written")
+            is_part = other.interval != run.interval and other.interval.contains(run.interval) and run.revision == 1
+            raise _under_way(run, other) if is_part else _overlap(run, other, "is being written")
     for other in finished:
         if other.interval != run.interval:
             raise _overlap(run, other, "is complete")
@@ -78,6 +84,14 @@ def admit(run: Run, control: ControlState, ledger: LedgerState) -> RunPlan | Com
             remedy="Complete the revisions in their order; one that is complete is never written again.",
         )
     return None
+
+
+def _under_way(run: Run, whole: Run) -> WholeUnderWayError:
+    return WholeUnderWayError(
+        f"{run} lies within {whole}, which is being written.",
+        expected="that the wider interval is complete: then this one is, as a part of it",
+        remedy="Try again when it is. If it is given up (eos intervals abandon), this one can be written by itself.",
+    )
 
 
 def _overlap(run: Run, other: Run, state: str) -> OverlapError:

@@ -4,7 +4,7 @@ import pytest
 
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.interval.interval import Interval, Run
-from airflow_eos_provider.interval.protocol.admission import OverlapError, admit
+from airflow_eos_provider.interval.protocol.admission import OverlapError, WholeUnderWayError, admit
 from airflow_eos_provider.interval.protocol.control_topic import ControlState, generation_records, plan_record
 from airflow_eos_provider.interval.protocol.ledger import CompleteRecord, LedgerState, complete_record
 from airflow_eos_provider.interval.slices import RunPlan
@@ -53,12 +53,13 @@ def test_its_own_complete_ends_it_also_while_its_plan_is_still_to_be_seen() -> N
     assert complete.run == RUN
 
 
-@pytest.mark.parametrize("other", [run_of(1, 3), run_of(2, 4), run_of(1, 4)])
+@pytest.mark.parametrize("other", [run_of(1, 3), run_of(3, 5)])
 def test_an_overlapping_interval_is_refused_whether_planned_or_complete(other: Run) -> None:
+    asked = run_of(2, 4)
     with pytest.raises(OverlapError, match="is being written") as planned:
-        admit(RUN, control(other), ledger())
+        admit(asked, control(other), ledger())
     with pytest.raises(OverlapError, match="is complete"):
-        admit(RUN, control(), ledger(other))
+        admit(asked, control(), ledger(other))
 
     assert other.name in str(planned.value)
     assert "abandon" in str(planned.value)
@@ -94,9 +95,23 @@ def test_a_part_of_a_complete_interval_is_complete_with_it() -> None:
     assert found.run == run_of(1, 4)
 
 
-def test_a_part_of_an_interval_that_is_being_written_is_refused() -> None:
+@pytest.mark.parametrize("whole", [run_of(1, 4), run_of(1, 3), run_of(2, 4)])
+def test_a_part_of_an_interval_that_is_being_written_waits_for_its_end(whole: Run) -> None:
+    with pytest.raises(WholeUnderWayError, match="is being written") as waits:
+        admit(RUN, control(whole), ledger())
+
+    assert whole.name in str(waits.value)
+    assert not isinstance(waits.value, RefusedError), "Airflow would not try it again"
+
+
+def test_an_interval_that_has_not_ended_is_refused_to_its_parts() -> None:
+    with pytest.raises(OverlapError, match="is complete"):
+        admit(RUN, control(), ledger(run_of(1, 4)))
+
+
+def test_a_second_revision_of_a_part_is_refused_while_the_whole_is_being_written() -> None:
     with pytest.raises(OverlapError, match="is being written"):
-        admit(RUN, control(run_of(1, 4)), ledger())
+        admit(run_of(2, 3, revision=2), control(run_of(1, 4)), ledger())
 
 
 def test_a_second_revision_of_a_part_is_refused() -> None:
