@@ -380,7 +380,7 @@ def test_records_that_retention_has_taken_are_missed(session: SparkSession, targ
     committed = target.fail_at_the_last_slice(clicks.of_offsets(session, end), SLICES, key="place")
     clicks.delete_before(10)
 
-    with pytest.raises(EosError, match=r"The Spark stage of .* failed"):
+    with pytest.raises(EosError, match=r"The Spark stage of .* failed: .*Some data may have been lost"):
         write_interval(clicks.of_offsets(session, end), target.pipeline, DAY, key="place")
 
     assert sorted(target.values()) == committed
