@@ -365,12 +365,18 @@ class TestOneConnection:
         assert machine_of(own.description()).run(["true"]).ok
         until(lambda: not own.session_pids(), "the end of the connection", seconds=30)
 
-    def test_a_ctrl_c_ends_its_command(self, sshd: Sshd, tmp_path: Path) -> None:
+    def test_a_ctrl_c_ends_the_wait_for_a_command(self, sshd: Sshd, tmp_path: Path) -> None:
+        """The command there goes on until its own limit."""
         pid = tmp_path / "pid"
-        with _python(sshd.description(), f'run(["sh", "-c", "echo $$ >{pid}; exec cat"], seconds=600)') as process:
+        with _python(
+            sshd.description(), f'run(["sh", "-c", "echo $$ >{pid}; exec sleep 600"], seconds=600)'
+        ) as process:
             until(lambda: pid.exists() and pid.read_text().strip(), "the command", seconds=60)
-            process.send_signal(signal.SIGINT)
-            assert process.wait(60) != 0
+            try:
+                process.send_signal(signal.SIGINT)
+                assert process.wait(60) == -signal.SIGINT
+            finally:
+                os.kill(int(pid.read_text()), signal.SIGKILL)
 
     @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
     def test_a_process_that_is_killed_leaves_nothing_there(
@@ -443,6 +449,11 @@ def _waited(child: int) -> int:
         deadline.cancel()
 
 
+def _take_ctrl_c() -> None:
+    """Tests that are run in the background of a shell ignore Ctrl-C, and so would what they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextlib.contextmanager
 def _python(description: MachineDescription, act: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process of its own that does something with the machine."""
@@ -452,7 +463,9 @@ def _python(description: MachineDescription, act: str) -> Iterator[subprocess.Po
         "from airflow_eos_provider.rollout.hosts.machine.machines import machine_of\n"
         f"machine_of({description!r}).{act}\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stderr=subprocess.DEVNULL, preexec_fn=_take_ctrl_c
+    ) as process:
         try:
             yield process
         finally:
