@@ -22,6 +22,7 @@ from airflow_eos_provider.lab.airflow import AirflowLab, AirflowRecord, database
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ownership import own_processes
 from airflow_eos_provider.processes import from_pid_file
+from tests.ctrl_c import take_ctrl_c
 from tests.reference import DOCS
 from tests.secret_search import (
     CommandLines,
@@ -67,13 +68,8 @@ def start_demo(folder: Path, *options: str) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            preexec_fn=_take_ctrl_c,
+            preexec_fn=take_ctrl_c,
         )
-
-
-def _take_ctrl_c() -> None:
-    """Tests that are run in the background of a shell ignore Ctrl-C, and so would what they start."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def output_of(folder: Path) -> str:

@@ -16,7 +16,7 @@ import random
 import time
 
 from airflow_eos_provider.errors import EosError, FencedError, RefusedError, UnreachableError
-from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.interval import Run, Wholes
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.control_reader import ControlReader
 from airflow_eos_provider.interval.protocol.control_topic import ControlState, pipeline_record, plan_record
@@ -68,10 +68,12 @@ def admit(run: Run, control: ControlState, ledger: LedgerState) -> RunPlan | Com
     whole = ledger.whole_among(run, finished)
     if whole is not None:
         return whole
-    for other in control.planned(run.pipeline):
+    planned = control.planned(run.pipeline)
+    if wider := Wholes(planned).of(run):
+        raise _under_way(run, wider)
+    for other in planned:
         if other.interval.overlaps(run.interval):
-            is_part = other.interval != run.interval and other.interval.contains(run.interval) and run.revision == 1
-            raise _under_way(run, other) if is_part else _overlap(run, other, "is being written")
+            raise _overlap(run, other, "is being written")
     for other in finished:
         if other.interval != run.interval:
             raise _overlap(run, other, "is complete")

@@ -28,6 +28,7 @@ from airflow_eos_provider.rollout.hosts.machine.ssh import SshMachine
 from airflow_eos_provider.rollout.hosts.machine.ssh_command import REMOTE_COMMAND, on_stdin
 from airflow_eos_provider.rollout.hosts.machine.ssh_errors import HostKeyError
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
+from tests.ctrl_c import take_ctrl_c
 from tests.sshd import Sshd, make_key, public, running_sshd
 from tests.waiting import until
 
@@ -449,11 +450,6 @@ def _waited(child: int) -> int:
         deadline.cancel()
 
 
-def _take_ctrl_c() -> None:
-    """Tests that are run in the background of a shell ignore Ctrl-C, and so would what they start."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 @contextlib.contextmanager
 def _python(description: MachineDescription, act: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process of its own that does something with the machine."""
@@ -464,7 +460,7 @@ def _python(description: MachineDescription, act: str) -> Iterator[subprocess.Po
         f"machine_of({description!r}).{act}\n"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", program], stderr=subprocess.DEVNULL, preexec_fn=_take_ctrl_c
+        [sys.executable, "-c", program], stderr=subprocess.DEVNULL, preexec_fn=take_ctrl_c
     ) as process:
         try:
             yield process
