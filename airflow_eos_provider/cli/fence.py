@@ -92,7 +92,7 @@ def fence(
             plan = decision.plan
             plan.require_unmoved(plan_hash or "")
         journal = change_journal(session.kafka, described.group_id, actor=actor(), reason=reason, report=report_line)
-        reports = fencer.apply(plan, journal, take_over=take_over)
+        reports = fencer.apply(plan, journal, take_over=take_over, as_found=not plan_hash)
     show_reports(reports, as_json=as_json or output is Output.JSON)
     if problem := combined_problem(reports):
         raise problem

@@ -91,6 +91,10 @@ class GroupChange:
         yield
         self.journal_is_gone = True
 
+    def replan(self, about: str, plan: Mapping[str, Any]) -> None:
+        """Write another plan down, before the first step."""
+        self._write(replace(self.record, about=about, plan=plan))
+
     def confirm(self, act: str) -> None:
         """Prove, right before an act, that no other controller has taken over. Errors as in :meth:`Journal.confirm`."""
         self._journal.confirm(act)

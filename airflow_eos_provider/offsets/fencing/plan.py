@@ -16,7 +16,7 @@ from airflow_eos_provider.connect.config_topic import ConnectorConfigState
 from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
 from airflow_eos_provider.offsets.fencing.look import ConnectorLook, FenceLook
-from airflow_eos_provider.plan_hash import HashedPlan, hash_of
+from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, HashedPlan, hash_of
 
 KIND, SCHEMA = "fence", 1
 
@@ -142,9 +142,9 @@ class FencePlan(HashedPlan):
         if not self.hash.startswith(hash_prefix):
             now = "; ".join(round_.lines()[0] for round_ in self.rounds) or "nothing is to be done"
             raise PlanMovedError(
-                f"The plan {hash_prefix} does not fit any more: the task configs, task count records, states or open "
-                f"transactions have moved. Now: {now}.",
-                remedy="Look at the plan again (the same command without --hash).",
+                f"The plan {hash_prefix[:SHORT_HASH_LENGTH]} does not fit any more: the task configs, task count "
+                f"records, states or open transactions have moved. Now: {now}.",
+                remedy="Make the plan again and read it ('eos fence' without --hash).",
             )
 
     def to_dict(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from airflow_eos_provider.connect.config_topic import ConnectorConfigState, read
 from airflow_eos_provider.connect.rest import ConnectRest, TaskStatus
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.task_failures import name_failure
-from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError, ReadTimeoutError, RefusedError
+from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, RefusedError
 from airflow_eos_provider.journal.change import GroupChange, group_change
 from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
@@ -163,6 +163,7 @@ class Fencer:
         journal: Journal,
         *,
         take_over: bool = False,
+        as_found: bool = False,
     ) -> tuple[RoundReport, ...]:
         """Carry a plan out, or take up the unfinished fencing of this very plan.
 
@@ -171,6 +172,7 @@ class Fencer:
         A connector whose round does not come to its end holds up no other; its report says why.
 
         :param journal: not acquired yet.
+        :param as_found: carry out the plan that is made under the lease, whatever has moved since ``plan`` was made.
         :raises PlanMovedError: another plan would be made now. Nothing was done.
         :raises LeaseHeldError: another controller is at work.
         :raises RefusedError: a roll or another change of the group is not finished.
@@ -185,7 +187,14 @@ class Fencer:
             if change.taken_up:
                 self._report(f"Taking up {change.record}.")
             else:
-                self._require_unmoved(plan)
+                _, decision = self.look(plan.names, pending_only=plan.pending_only)
+                if not as_found:
+                    decision.plan.require_unmoved(plan.hash)
+                elif decision.plan.hash != plan.hash:
+                    plan = decision.plan
+                    if plan.nothing_to_do:
+                        self._report("Nothing to do any more: no round is pending and no transaction is held open.")
+                    change.replan(_about(plan), plan.to_dict())
             return tuple(self._carry_out(change, round_) for round_ in plan.rounds)
 
     def _done_already(self, plan: FencePlan) -> ChangeRecord | None:
@@ -198,19 +207,6 @@ class Fencer:
         tasks = (task for round_ in plan.rounds for task in self._tasks(round_.connector))
         is_due = not decision.plan.nothing_to_do or any(task.state == "FAILED" for task in tasks)
         return None if is_due else done[-1]
-
-    def _require_unmoved(self, plan: FencePlan) -> None:
-        """Look once more under the lease.
-
-        :raises PlanMovedError: the plan has moved since.
-        """
-        _, decision = self.look(plan.names, pending_only=plan.pending_only)
-        if decision.plan.hash != plan.hash:
-            raise PlanMovedError(
-                f"The plan {plan.short_hash} does not fit any more: task configs, task count records, states or open "
-                "transactions have just moved.",
-                remedy="Look at the plan again (the same command without --hash).",
-            )
 
     def _carry_out(self, change: GroupChange, round_: ConnectorRound) -> RoundReport:
         progress, problem = _Progress(), None
