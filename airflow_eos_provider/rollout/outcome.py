@@ -16,7 +16,7 @@ class WorkerOutcome:
 
     :param seconds: from the announcement of its restart to its passed gate.
     :param task_downtime_seconds: for how long its tasks were unassigned.
-    :param mode: the mode that it is proven to have now, or that its file gives it when it is started.
+    :param mode: the mode that it is proven to run in; ``stopped`` if only its file was changed.
     :param led: whether it led the group when its turn came.
     :param predicted_seconds: its predicted task downtime, by the plan; of the plan's two answers the one for
         a leader if it led, else the other. Zero if it held no tasks when its turn came.
@@ -35,7 +35,7 @@ class WorkerOutcome:
             worker=step.worker_id,
             seconds=round(step.seconds, 1),
             task_downtime_seconds=round(step.task_downtime_seconds, 1),
-            mode=step.mode,
+            mode="stopped" if plan.change(step.worker_id).stays_stopped else step.mode,
             led=step.led,
             predicted_seconds=_predicted(step, plan),
         )

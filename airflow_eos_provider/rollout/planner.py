@@ -157,12 +157,14 @@ class Planner:
         return self._plan_from(self.look_of_search(), target)
 
     def verify(self, target: Mode) -> Preflight:
-        """Prove that every running member is in ``target``.
+        """Prove that every running member is in ``target``, and that no roll has left a worker down.
 
-        :raises RefusedError: a member is not.
+        :raises RefusedError: a member is not, or a worker is down.
         :raises RolloutPausedError: of a member it is not known.
         """
-        result = preflight.verify(self.observe_stable(), target)
+        content = read_journal(self.observer.session.kafka, self.cluster.group_id)
+        observation = self.observe_stable()
+        result = preflight.verify(observation, target, left_down(content, observation))
         result.require()
         return result
 

@@ -48,7 +48,8 @@ def decide(plan: Plan, steps: Mapping[str, Step], observation: Observation) -> A
         or _finish_what_was_begun(plan, steps, observation)
         or _change_stopped(plan, steps, observation)
         or _roll_next(plan, steps, observation)
-        or Action(ActionKind.DONE, reason=f"every worker runs {plan.target}")
+        or _wait_for_the_stopped(plan, observation)
+        or Action(ActionKind.DONE, reason=_done(plan, observation))
     )
 
 
@@ -221,6 +222,26 @@ def _roll_next(plan: Plan, steps: Mapping[str, Step], observation: Observation) 
         return Action(ActionKind.PAUSE, worker_id, f"{worker_id} ran when the plan was made and has stopped since")
     leads = worker_id == observation.leader_id
     return Action(ActionKind.ROLL, worker_id, "it leads the group" if leads else "none of the pending workers leads")
+
+
+def _wait_for_the_stopped(plan: Plan, observation: Observation) -> Action | None:
+    """A worker that has stopped since its gate, or since the plan was made, runs in no mode; it may be starting."""
+    for change in plan.workers:
+        worker = observation.worker(change.worker_id)
+        if not change.stays_stopped and not worker.is_running and worker.facts.running.alive is False:
+            reason = f"{change.worker_id} has stopped since: {worker.facts.how_to_start}"
+            return Action(ActionKind.PAUSE, change.worker_id, reason, may_pass=True)
+    return None
+
+
+def _done(plan: Plan, observation: Observation) -> str:
+    stopped = [c.worker_id for c in plan.workers if not observation.worker(c.worker_id).is_running]
+    if not stopped:
+        return f"every worker runs {plan.target}"
+    are, join = ("is", "joins") if len(stopped) == 1 else ("are", "join")
+    return (
+        f"every worker that runs is in {plan.target}; {', '.join(stopped)} {are} stopped, and {join} in it when started"
+    )
 
 
 def _is_done(change: WorkerChange, steps: Mapping[str, Step]) -> bool:

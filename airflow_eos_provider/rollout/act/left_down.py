@@ -5,20 +5,30 @@ Such a worker looks like one that its owner has stopped. Only the journal shows 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from airflow_eos_provider.journal.content import JournalContent
-from airflow_eos_provider.journal.records import RolloutState
+from airflow_eos_provider.journal.records import RolloutRecord, RolloutState
 from airflow_eos_provider.rollout.observe.observation import Observation
+from airflow_eos_provider.rollout.plan.plan import ChangeKind
 
 
 def left_down(content: JournalContent, observation: Observation) -> dict[str, str]:
-    """The rollout that left it down, by worker.
+    """The rollout that left it down, by worker."""
+    newest_first = sorted(content.rollouts.values(), key=lambda record: record.started_at, reverse=True)
+    found = {w.worker_id: _left_by(w.worker_id, newest_first, content) for w in observation.stopped}
+    return {worker_id: rollout_id for worker_id, rollout_id in found.items() if rollout_id}
 
-    Only the newest rollout is asked: one that was superseded has handed its workers on to the plan that came after it.
-    """
-    standing = [record for record in content.rollouts.values() if record.state is not RolloutState.SUPERSEDED]
-    newest = max(standing, key=lambda record: record.started_at, default=None)
-    if newest is None or newest.state is RolloutState.DONE:
-        return {}
-    steps = content.steps.get(newest.rollout_id, {})
-    stopped = [worker.worker_id for worker in observation.stopped]
-    return {w: newest.rollout_id for w in stopped if w in steps and steps[w].status.is_half_done}
+
+def _left_by(worker_id: str, newest_first: Iterable[RolloutRecord], content: JournalContent) -> str:
+    """The newest rollout that restarted the worker decides, unless the worker ran when a later plan was made."""
+    for record in newest_first:
+        step = content.steps.get(record.rollout_id, {}).get(worker_id)
+        workers: Mapping[str, Mapping[str, str]] = {w["worker_id"]: w for w in record.plan.get("workers", ())}
+        planned = workers.get(worker_id, {})
+        if step is not None and planned.get("kind") != ChangeKind.FILE_ONLY.name:
+            is_down = step.status.is_half_done and record.state is not RolloutState.DONE
+            return record.rollout_id if is_down else ""
+        if planned.get("mode", "stopped") != "stopped":
+            return ""
+    return ""

@@ -441,12 +441,18 @@ PREFLIGHT_CHECKS: tuple[PreflightCheck, ...] = (
 )
 
 
-def verify(observation: Observation, target: Mode) -> Preflight:
-    """Whether every running member is proven to be in ``target`` and every stopped one will join in it."""
+def verify(observation: Observation, target: Mode, left_down: Mapping[str, str] | None = None) -> Preflight:
+    """Whether every running member is proven to be in ``target`` and every stopped one will join in it.
+
+    :param left_down: as :func:`check` takes it.
+    """
     checks = [roster(observation, target, RolloutSettings()), group_is_stable(observation, target, RolloutSettings())]
     for worker in observation.workers:
         mode = worker.mode.verdict.mode
-        if worker in observation.stopped:
+        if rollout := (left_down or {}).get(worker.worker_id):
+            remedy = f"apply a new plan ('eos plan'), or {worker.facts.how_to_start}"
+            checks.append(failed(worker.worker_id, f"stopped by rollout {rollout}", remedy))
+        elif worker in observation.stopped:
             joins_as = worker.facts.declared.mode
             answer = passed if joins_as is target else failed
             evidence = f"stopped, will join as {joins_as or 'unknown'} by its configuration"

@@ -34,6 +34,7 @@ from airflow_eos_provider.rollout.history import (
 )
 from airflow_eos_provider.rollout.outcome import WorkerOutcome
 from airflow_eos_provider.rollout.plan import recorded_plan as plan_on_record
+from airflow_eos_provider.rollout.plan.plan import ChangeKind
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
 NOW = 1_000_000.0
@@ -209,3 +210,11 @@ def test_the_prediction_is_the_plans_for_a_leader_or_for_another(plan: Any, led:
 
 def test_no_tasks_were_predicted_to_stand_still_where_there_were_none(plan: Any) -> None:
     assert WorkerOutcome.of(Step(W2, StepStatus.PASSED, NOW), plan).predicted_seconds == 0.0
+
+
+def test_a_worker_that_only_has_another_file_now_runs_in_no_mode(plan: Any) -> None:
+    first, *others = plan.workers
+    stopped = replace(plan, workers=(replace(first, kind=ChangeKind.FILE_ONLY, mode="stopped"), *others))
+    step = Step(W1, StepStatus.PASSED, NOW, mode="preparing")
+    assert WorkerOutcome.of(step, stopped).mode == "stopped"
+    assert WorkerOutcome.of(step, plan).mode == "preparing"

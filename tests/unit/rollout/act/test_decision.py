@@ -102,6 +102,24 @@ def test_done_when_every_worker_is_through(roll: Roll) -> None:
     assert action == Action(ActionKind.DONE, reason="every worker runs preparing")
 
 
+def test_a_stopped_worker_is_not_said_to_run(cluster: Any) -> None:
+    roll = Roll(cluster.stop(W2).stop(W3))
+    for worker_id in (W2, W3):
+        cluster.edit_file(worker_id, PREPARING)
+    cluster.roll(W1, PREPARING, at=NOW - 90)
+    action = roll.next(*(step(w, PASSED) for w in (W1, W2, W3)))
+    assert action.kind is ActionKind.DONE
+    assert action.reason.startswith(f"every worker that runs is in preparing; {W2}, {W3} are stopped")
+
+
+def test_a_roll_is_not_done_while_a_worker_has_stopped_after_its_gate(roll: Roll) -> None:
+    for worker_id in (W1, W2, W3):
+        roll.cluster.roll(worker_id, PREPARING, at=NOW - 90)
+    roll.cluster.stop(W2)
+    action = roll.next(*(step(w, PASSED) for w in (W1, W2, W3)))
+    assert (action.kind, action.worker_id, action.may_pass) == (ActionKind.PAUSE, W2, True)
+
+
 def test_a_worker_that_is_there_already_is_left_alone(cluster: Any) -> None:
     roll = Roll(cluster.roll(W1, PREPARING, at=NOW - 900))
     assert roll.plan.change(W1).kind is ChangeKind.NONE

@@ -43,9 +43,37 @@ def test_one_that_was_through_or_was_never_touched_was_stopped_by_its_owner(clus
     assert left_down(JournalContent(), observation) == {}
 
 
-@pytest.mark.parametrize("state", [RolloutState.DONE, RolloutState.SUPERSEDED])
-def test_a_rollout_that_is_over_has_left_nothing_down(cluster: Any, state: RolloutState) -> None:
-    assert left_down(content(StepStatus.INTENT, state), cluster.stop(W2).observe()) == {}
+def test_a_rollout_that_is_done_has_left_nothing_down(cluster: Any) -> None:
+    assert left_down(content(StepStatus.INTENT, RolloutState.DONE), cluster.stop(W2).observe()) == {}
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "mode", "status", "left_by"),
+    [
+        (RolloutState.ABORTED, "START", "stopped", None, "r1"),  # killed before its first act, and then aborted
+        (RolloutState.RUNNING, "START", "stopped", None, "r1"),
+        (RolloutState.PAUSED, "START", "stopped", StepStatus.INTENT, "r2"),
+        (RolloutState.DONE, "FILE_ONLY", "stopped", StepStatus.PASSED, "r1"),  # only its file was changed
+        (RolloutState.PAUSED, "FILE_ONLY", "stopped", StepStatus.INTENT, "r1"),
+        (RolloutState.DONE, "NONE", "stopped", None, "r1"),
+        (RolloutState.DONE, "START", "stopped", StepStatus.PASSED, ""),
+        (RolloutState.DONE, "NONE", "enabled", None, ""),  # it ran when that plan was made
+        (RolloutState.ABORTED, "ROLL", "disabled", None, ""),
+        (RolloutState.FAILED, "ROLL", "disabled", StepStatus.RESTORED, ""),
+    ],
+)
+def test_a_later_rollout_hides_it_only_if_the_worker_ran_since(
+    cluster: Any, state: RolloutState, kind: str, mode: str, status: StepStatus | None, left_by: str
+) -> None:
+    first = content(StepStatus.FAILED, RolloutState.SUPERSEDED, {"workers": [_planned("ROLL", "disabled")]})
+    later = RolloutRecord("r2", {"workers": [_planned(kind, mode)]}, {}, state, NOW + 60)
+    steps = {**first.steps, "r2": {W2: Step(W2, status, NOW + 60)} if status else {}}
+    journal = replace(first, rollouts={**first.rollouts, "r2": later}, steps=steps)
+    assert left_down(journal, cluster.stop(W2).observe()) == ({W2: left_by} if left_by else {})
+
+
+def _planned(kind: str, mode: str) -> dict[str, str]:
+    return {"worker_id": W2, "kind": kind, "mode": mode}
 
 
 def test_drift_does_not_take_it_for_stopped_on_purpose(cluster: Any) -> None:

@@ -449,6 +449,8 @@ def test_a_member_that_is_not_proven_there_is_told(cluster_in: Any, verdict: Mod
 def test_a_stopped_worker_is_verified_by_how_it_will_join(cluster_in: Any) -> None:
     cluster = cluster_in(ENABLED).stop(W2)
     assert preflight.verify(cluster.observe(), ENABLED).passed
+    left = preflight.verify(cluster.observe(), ENABLED, {W2: "r1"})
+    assert (not_passed(left), answer(left, W2).evidence) == ({W2: FAIL}, "stopped by rollout r1")
     cluster.edit_file(W2, PREPARING)
     result = preflight.verify(cluster.observe(), ENABLED)
     assert not_passed(result) == {W2: FAIL}
