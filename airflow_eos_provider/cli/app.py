@@ -135,7 +135,7 @@ COMMANDS: Mapping[str, Place] = {
         "demo.command",
         "demo",
         "The main job on a lab, start to end: a roll under live load, then a backfill by Spark.",
-        ("eos demo", "eos demo --days 3 --keep", "eos demo --down  # what --keep has left up"),
+        ("eos demo", "eos demo --days 31 --keep", "eos demo --down  # what --keep has left up"),
     ),
 }
 

@@ -89,7 +89,7 @@ class DemoOptions:
     folder: Path = Path(".eos/demo")
     keep: bool = False
     rate: int | None = None
-    days: int = 31
+    days: int = 3
     rebalance_delay_ms: int = 3000
     secure: bool = False
 
