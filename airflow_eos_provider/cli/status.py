@@ -18,12 +18,17 @@ from airflow_eos_provider.cli.common import (
 )
 from airflow_eos_provider.cluster_status import all_findings, connector_documents, to_document
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.output import OutputOption, print_document
 from airflow_eos_provider.rollout.drift.findings import Finding
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.terminal import lines
+
+#: Rows of a table, and tasks of a connector, that are shown. Measuring and folding 50,000 rows takes a minute.
+MOST_ROWS = 100
+MOST_TASKS = 20
 
 _REST_SHOWS = {True: "enabled", False: "no", None: "?"}
 _MODE_STYLES = {
@@ -98,7 +103,7 @@ def _show_workers(observation: Observation) -> None:
     shown = table("Workers")
     for column in ("worker", "mode", "file", "process", "REST", "since", "tasks", "health"):
         shown.add_column(column, overflow="fold", no_wrap=column != "health")
-    for worker in observation.workers:
+    for worker in observation.workers[:MOST_ROWS]:
         mode = worker.mode
         stopped = worker in observation.stopped
         gone = stopped or worker in observation.lost
@@ -113,10 +118,11 @@ def _show_workers(observation: Observation) -> None:
             str(len(observation.tasks_on(worker.worker_id))),
             _health(worker),
         )
-    for member in observation.unknown_members:
+    for member in observation.unknown_members[:MOST_ROWS]:
         shown.add_row(member, Text("unknown", "bold yellow"), "not in the cluster file", *["-"] * 5)
     console.print(shown)
-    for worker in observation.workers:
+    _show_omitted(max(len(observation.workers), len(observation.unknown_members)), "worker")
+    for worker in observation.workers[:MOST_ROWS]:
         leads = " (leads)" if worker.worker_id == observation.leader_id else ""
         reason = worker.mode.reason
         if worker in observation.lost:
@@ -145,23 +151,34 @@ def _show_connectors(observation: Observation) -> None:
     shown = table("Connectors")
     for column in ("connector", "type", "state", "tasks, where placed", "task count", "fencing"):
         shown.add_column(column, overflow="fold")
-    for document in connector_documents(observation):
-        tasks = lines(
+    documents = connector_documents(observation)
+    for document in documents[:MOST_ROWS]:
+        tasks = [
             f"{task['task']}: {task['state']} on {_where(task['placed_on'])}"
             + (f", reported by {task['reported_by']}" if task["placed_on"] not in (None, [task["reported_by"]]) else "")
             + (" (its last word)" if task["last_word"] else "")
-            for task in document["tasks"]
-        )
+            for task in document["tasks"][:MOST_TASKS]
+        ]
+        if more := len(document["tasks"]) - len(tasks):
+            tasks.append(f"and {counted(more, 'more task')}")
         record = document["task_count_record"]
         shown.add_row(
             document["connector"],
             document["type"],
             document["state"] + (" (last word)" if document["last_word"] else ""),
-            tasks if document["tasks"] else "none",
+            lines(tasks) if tasks else "none",
             "none" if record is None else str(record),
             _fencing(document, observation),
         )
     console.print(shown)
+    _show_omitted(len(documents), "connector")
+
+
+def _show_omitted(count: int, what: str) -> None:
+    """Say how many rows a table leaves out."""
+    if count > MOST_ROWS:
+        more = counted(count - MOST_ROWS, f"more {what}")
+        console.print(f"  and {more}: 'eos status --json' has all", soft_wrap=True)
 
 
 def _fencing(document: dict[str, Any], observation: Observation) -> str:
@@ -190,7 +207,7 @@ def _show_transactions(observation: Observation) -> None:
     shown = table("Transactional ids of the group")
     for column in ("id", "state", "producer", "open for"):
         shown.add_column(column, no_wrap=column == "id", overflow="fold")
-    for transaction in observation.transactions:
+    for transaction in sorted(observation.transactions, key=lambda each: not each.state.is_open)[:MOST_ROWS]:
         began = transaction.started_at_ms if transaction.state is TransactionState.ONGOING else None
         shown.add_row(
             transaction.transactional_id,
@@ -199,6 +216,7 @@ def _show_transactions(observation: Observation) -> None:
             "-" if began is None else f"{observation.at - began / 1000:.0f} of {transaction.timeout_ms / 1000:.0f} s",
         )
     console.print(shown)
+    _show_omitted(len(observation.transactions), "id")
 
 
 def _show_findings(found: tuple[Finding, ...]) -> None:

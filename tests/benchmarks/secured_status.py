@@ -1,7 +1,8 @@
 """``eos status`` on a large cluster with TLS, logins and ACLs, beside the same cluster without them.
 
 A group of three members with a hundred connectors of ten tasks each, simulated; a real broker with 50,000 transactional
-ids and, where it is secured, 20,000 ACLs. A command is a process of its own, its start included.
+ids, which look like the group's, and, where it is secured, 20,000 ACLs. A command is a process of its own, its start
+included.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def _seconds(console: Console, *, secure: bool) -> float:
                 lab.cluster_file.write_text(
                     json.dumps({"bootstrap_servers": lab.bootstrap_servers, "group_id": GROUP, **described})
                 )
-                ran = [run_eos(lab, "status", "--json", output=folder / "status.json") for _ in range(TRIALS)]
+                ran = [run_eos(lab, "status", output=folder / "status.txt") for _ in range(TRIALS)]
+                run_eos(lab, "status", "--json", output=folder / "status.json")
                 seen = json.loads((folder / "status.json").read_text())
                 assert len(seen["connectors"]) == CONNECTORS
         finally:
@@ -93,7 +95,7 @@ def _fill(lab: Lab) -> None:
     lab.create_topic(OFFSETS, 5, {"cleanup.policy": "compact"})
     fill(lab, CONFIGS, _configs())
     ours = [f"{GROUP}-c{connector}-{task}" for connector in range(CONNECTORS) for task in range(TASKS)]
-    ids = [*ours, *(f"another-{number}" for number in range(IDS - len(ours)))]
+    ids = [*ours, *(f"{GROUP}-gone-{number}" for number in range(IDS - len(ours)))]
     with TransactionsClient(lab.kafka, timeout_seconds=600) as client:
         for first in range(0, len(ids), _AT_ONCE):
             client.fence(ids[first : first + _AT_ONCE])

@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,9 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.read import read_to_end
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.kafka.transactions import TransactionDescription, TransactionsClient
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.transactions.auditor import look_at_open
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC
 from airflow_eos_provider.transactions.last_use import last_used
@@ -139,6 +140,31 @@ def test_each_id_is_shown_with_its_owner_and_others_only_on_request(lab: Lab, eo
         assert listed(eos, "--all", "--topic", TOPIC).keys() == {f"{group}-gone-0"}
     assert task in eos.run("transactions", "list", "-o", "name").stdout.split()
     assert f"{CONNECTOR}, task 0" in eos.run("transactions", "list", "-o", "wide").stdout
+
+
+def test_a_look_describes_what_is_open_and_the_tasks_that_exist_however_many_ids_there_are(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described: set[str] = set()
+    describe = TransactionsClient.describe
+
+    def counted(client: TransactionsClient, ids: Iterable[str]) -> dict[str, TransactionDescription]:
+        asked = set(ids)
+        described.update(asked)
+        return describe(client, asked)
+
+    monkeypatch.setattr(TransactionsClient, "describe", counted)
+    group = lab.group_id
+    gone = [f"{group}-gone-{number}" for number in range(100)]
+    with TransactionsClient(lab.cluster().kafka) as client:
+        client.fence(gone)
+    with opened(lab, gone[7], 0), opened(lab, "a-producer", 1), Observer(lab.cluster()) as observer:
+        seen = observer.observe()
+        assert seen.transactions is not None
+        own = {f"connect-cluster-{group}", f"{group}-{CONNECTOR}-0", gone[7]}
+        assert {one.transactional_id for one in seen.transactions} == own
+        assert described == {*own, "a-producer"}
+        assert seen.transactions_problem is None
 
 
 def test_a_transaction_is_described_with_what_waits_behind_it(lab: Lab, eos: Any) -> None:

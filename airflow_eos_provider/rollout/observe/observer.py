@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Generic, Self, TypeVar
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from airflow_eos_provider.connect import mode_evidence
 from airflow_eos_provider.connect.cluster import ConnectCluster, WorkerDescription
@@ -23,7 +23,7 @@ from airflow_eos_provider.connect.group import WorkerGroup, describe_group, know
 from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS
 from airflow_eos_provider.connect.rest import ConnectorStatus, Health, WorkerRoot
 from airflow_eos_provider.connect.session import ANSWER_SECONDS, ConnectSession
-from airflow_eos_provider.connect.transactional_ids import is_of_group
+from airflow_eos_provider.connect.transactional_ids import is_of_group, leader_id
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.transactions import TransactionDescription
 from airflow_eos_provider.rollout.hosts.choose import HostFactory, host_of
@@ -112,7 +112,7 @@ class Observer:
         :raises ConfigurationError: the description is wrong as a whole: no such group, not a Connect group.
         """
         # One thread a worker for its host, one for its REST API: they wait, they do not work.
-        pool = ThreadPoolExecutor(max_workers=2 * len(self.cluster.workers) + 6, thread_name_prefix="look")
+        pool = ThreadPoolExecutor(max_workers=2 * len(self.cluster.workers) + 8, thread_name_prefix="look")
         try:
             return _Look(self, pool).gather()
         finally:
@@ -214,7 +214,7 @@ class _Look:
         looking = {w.worker_id: self._pool.submit(observer.look_at_host, w.worker_id) for w in cluster.workers}
         answering = {w.worker_id: self._pool.submit(self._ask_worker, w) for w in cluster.workers}
         group_asked = self._pool.submit(describe_group, observer.session.kafka, cluster.group_id, ANSWER_SECONDS)
-        transactions_asked = self._pool.submit(self._read_transactions)
+        open_asked = self._pool.submit(self._open_transactions)
         statuses_asked = self._pool.submit(self._read_statuses)
         neighbours_asked = self._pool.submit(observer.neighbours) if observer.sees_hosts else None
         facts = {worker_id: self._facts(worker_id, future) for worker_id, future in looking.items()}
@@ -223,11 +223,15 @@ class _Look:
         group = self._take(group_asked, "the group")
         evidence = self._begin_leader_evidence(group.value, topics.config, facts)
         config = self._take(config_asked, "the config topic")
-        # They go by another client library and other ACLs than all else, so a refusal here says nothing of the rest.
-        transactions = self._take(transactions_asked, "the transactions", is_refused_alone=True)
         statuses = self._take(statuses_asked, "the statuses of the connectors")
+        known = self._known_ids(config.value, statuses.value)
+        # They go by another client library and other ACLs than all else, so a refusal here says nothing of the rest.
+        seen = self._take(
+            self._pool.submit(self._read_transactions, open_asked, known), "the transactions", is_refused_alone=True
+        )
+        transactions = seen.value and seen.value.described
         internal = (topics.config, topics.offsets)
-        logs_asked = self._pool.submit(self._look_at_logs, internal, config.value, statuses.value, transactions.value)
+        logs_asked = self._pool.submit(self._look_at_logs, internal, config.value, statuses.value, transactions)
         answers = {worker_id: self._answer(worker_id, future) for worker_id, future in answering.items()}
         if evidence is not None:
             leader_id, future = evidence
@@ -238,12 +242,10 @@ class _Look:
         # A principal that may not describe them sees none: then only what they report gives them away.
         neighbours = self._take(neighbours_asked, "the other groups").value if neighbours_asked else None
         own = None
-        if transactions.value is not None:
+        if transactions is not None:
             others = [known_group(each) for each in neighbours or ()]
-            known = {*config.value.connectors, *config.value.task_count_records} if config.value else ()
-            own = tuple(
-                t for t in transactions.value if is_of_group(t.transactional_id, cluster.group_id, others, known)
-            )
+            names = {*config.value.connectors, *config.value.task_count_records} if config.value else ()
+            own = tuple(t for t in transactions if is_of_group(t.transactional_id, cluster.group_id, others, names))
         return Observation(
             at=time.time(),
             group_id=cluster.group_id,
@@ -256,7 +258,7 @@ class _Look:
             statuses=statuses.value,
             statuses_problem=statuses.problem,
             transactions=own,
-            transactions_problem=transactions.problem or self._hidden(own, config.value),
+            transactions_problem=seen.problem or self._hidden(seen.value, config.value),
             logs=logs.value,
             logs_problem=logs.problem,
             neighbours=neighbours or (),
@@ -368,39 +370,39 @@ class _Look:
             if worker not in self._healthy and self._answers[worker.worker_id].root is not None:
                 yield worker
 
-    def _read_transactions(self) -> tuple[TransactionDescription, ...]:
+    def _open_transactions(self) -> tuple[str, ...]:
+        """The ids of all open transactions of the Kafka cluster."""
         with self._observer.session.kafka.transactions() as client:
-            wanted = [
-                listed.transactional_id
-                for listed in client.list()
-                if listed.state.is_open or is_of_group(listed.transactional_id, self._cluster.group_id)
-            ]
-            return tuple(sorted(client.describe(wanted).values()))
+            return tuple(listed.transactional_id for listed in client.list(open_only=True))
 
-    def _hidden(self, own: Collection[TransactionDescription] | None, config: ClusterState | None) -> str | None:
-        """Which of the tasks' ids the principal may not see; the brokers leave them out. None if there are none.
+    def _known_ids(self, config: ClusterState | None, statuses: Mapping[str, ConnectorStatus] | None) -> frozenset[str]:
+        """The ids of the leader and of the tasks that exist: a cluster may have any number of others."""
+        tasks = {(name, task.number) for name, status in (statuses or {}).items() for task in status.tasks}
+        for name, state in (config.connectors if config else {}).items():
+            tasks |= {(name, n) for n in range(max(state.task_count or 0, state.task_count_record or 0))}
+        group_id = self._cluster.group_id
+        return frozenset({leader_id(group_id), *(f"{group_id}-{name}-{number}" for name, number in tasks)})
 
-        Only ids that should be known and are not listed are asked for, so mostly nothing is.
+    def _read_transactions(self, open_asked: Future[tuple[str, ...]], known: frozenset[str]) -> _Transactions:
+        """What the coordinators know of the open transactions and of these ids; no others are described."""
+        opened = open_asked.result()
+        with self._observer.session.kafka.transactions() as client:
+            visible = client.may_describe(sorted(known))
+            return _Transactions(tuple(sorted(client.describe({*opened, *visible}).values())), known - visible)
+
+    def _hidden(self, seen: _Transactions | None, config: ClusterState | None) -> str | None:
+        """Which of the tasks' ids the principal may not see; None if there are none.
+
+        Only those count that a fencing round has made known to the brokers; in a group that was never enabled none is.
         """
-        if own is None or config is None:
+        if seen is None or config is None:
             return None
         counts = {name: state.task_count_record or 0 for name, state in config.connectors.items()}
-        wanted = {f"{self._cluster.group_id}-{name}-{n}" for name, count in counts.items() for n in range(count)}
-        missing = wanted - {one.transactional_id for one in own}
-        if not missing:
-            return None
-        asked = self._pool.submit(self._may_describe, missing)
-        allowed = self._take(asked, "which transactional ids may be seen", is_refused_alone=True)
-        if allowed.value is None:
-            return allowed.problem
-        hidden = sorted(missing - allowed.value)
+        fenced = {f"{self._cluster.group_id}-{name}-{n}" for name, count in counts.items() for n in range(count)}
+        hidden = sorted(fenced & seen.hidden)
         who = self._observer.session.kafka.settings.who
         some = ", ".join(hidden[:_SHOWN]) + (" …" if len(hidden) > _SHOWN else "")
         return f"{who} may not see the transactions of {some} (Describe on TransactionalId)" if hidden else None
-
-    def _may_describe(self, ids: Collection[str]) -> frozenset[str]:
-        with self._observer.session.kafka.transactions() as client:
-            return client.may_describe(sorted(ids))
 
     def _look_at_logs(
         self,
@@ -432,6 +434,16 @@ class _Look:
                 return mode_evidence.leader_evidence(client, self._cluster.group_id, config_topic, last_start)
         except EosError as error:
             return mode_evidence.LeaderEvidence(None, f"could not be read: {error.found}")
+
+
+class _Transactions(NamedTuple):
+    """Transactions of the Kafka cluster.
+
+    :param hidden: ids that the principal may not describe, whether the brokers know them or not.
+    """
+
+    described: tuple[TransactionDescription, ...]
+    hidden: frozenset[str]
 
 
 class _WorkerAnswer:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
@@ -22,6 +24,9 @@ from airflow_eos_provider.rollout.observe.topic_progress import Ends, LogView, M
 #: nothing yet is asked sooner: its first topic is what its progress is seen by.
 TOPICS_SECONDS = 30.0
 NO_TOPICS_SECONDS = 5.0
+
+#: So many requests are under way at a time: a worker answers each in a millisecond or two, its network takes longer.
+AT_ONCE = 8
 
 #: A connector with this property writes to another Kafka cluster, which this one knows nothing of.
 _ELSEWHERE = "producer.override.bootstrap.servers"
@@ -104,27 +109,21 @@ class LogWatch:
     def _ask(self, connectors: Iterable[str], answering: Iterable[WorkerDescription]) -> None:
         """Ask a worker what these connectors write, where that is not known or known for too long.
 
-        It is one request per connector. What does not fit into the time of one look is asked at the next.
+        It is one request per connector, several at a time. What does not fit into the time of one look is asked at the
+        next.
         """
         now = time.time()
         self._written = {name: self._written.get(name, _Written()) for name in connectors}
         due = [name for name, written in self._written.items() if now >= written.ask_again_at]
         give_up_at = time.monotonic() + self._timeout_seconds
-        for worker in answering:
+        for worker in answering if due else ():
             try:
-                with self._session.rest(worker.url, give_up_at=give_up_at) as rest:
-                    while due:
-                        self._written[due[-1]] = _Written.known(self._topics_of(rest, due[-1]), now)
-                        due.pop()
+                with self._session.rest(worker.url, give_up_at=give_up_at) as rest, ThreadPoolExecutor(AT_ONCE) as pool:
+                    for name, topics in zip(due, pool.map(partial(_topics_of, rest), due), strict=True):
+                        self._written[name] = _Written.known(topics, now)
                 return
             except EosError:  # this worker does not answer; any other knows the same
-                continue
-
-    def _topics_of(self, rest: ConnectRest, connector: str) -> frozenset[str]:
-        try:
-            return frozenset(rest.topics(connector))
-        except ConnectRestError:  # topics are not tracked (topic.tracking.enable), or the connector is gone
-            return frozenset()
+                due = [name for name in due if now >= self._written[name].ask_again_at]
 
     def _partitions(self, admin: QuietAdmin, topics: set[str]) -> tuple[list[TopicPartition], set[str]]:
         if not topics:
@@ -150,3 +149,10 @@ class LogWatch:
         )
         what = "listing end offsets"
         return {(tp.topic, tp.partition): int(admin.answer(future, what).offset) for tp, future in futures.items()}
+
+
+def _topics_of(rest: ConnectRest, connector: str) -> frozenset[str]:
+    try:
+        return frozenset(rest.topics(connector))
+    except ConnectRestError:  # topics are not tracked (topic.tracking.enable), or the connector is gone
+        return frozenset()

@@ -10,6 +10,7 @@ from airflow_eos_provider.cli import common, status
 from airflow_eos_provider.cluster_status import collisions
 from airflow_eos_provider.connect.group import Assignment, Member, WorkerGroup
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionDescription
 from airflow_eos_provider.output import Output
@@ -50,6 +51,31 @@ def test_no_id_is_broken_or_cut(
 
     rows = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line[:1].strip()]
     assert {name, "w1:8083*", "w2:8083", "w3:8083"} <= set(rows)
+
+
+def test_tables_are_bounded_what_is_open_comes_first_and_the_rest_is_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(status, "console", DataConsole(width=120))
+    cluster, many = Cluster(Mode.ENABLED), status.MOST_ROWS + 7
+    for number in range(many - len(cluster.configs)):
+        cluster.add_connector(f"x{number}")
+    cluster.status("file", tasks=tuple(TaskStatus(n, "RUNNING", "w1:8083") for n in range(status.MOST_TASKS + 5)))
+    ended = TransactionDescription("ended", TransactionState.EMPTY, 1, 0, 60_000, None, ())
+    open_one = ended._replace(transactional_id="open", state=TransactionState.ONGOING, started_at_ms=990_000_000)
+    seen = cluster.see(transactions=(*[ended] * (many - 1), open_one)).observe()
+
+    status._show_connectors(seen)
+    status._show_transactions(seen)
+
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.strip() for line in shown if " more " in line] == [
+        "and 5 more tasks",
+        "and 7 more connectors: 'eos status --json' has all",
+        "and 7 more ids: 'eos status --json' has all",
+    ]
+    assert sum(line.startswith("ended") for line in shown) == status.MOST_ROWS - 1
+    assert sum(line.startswith("open") for line in shown) == 1
 
 
 def test_wide_folds_nothing_and_leaves_the_console_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

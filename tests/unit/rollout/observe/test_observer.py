@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,13 +13,16 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.cluster import ConnectCluster
-from airflow_eos_provider.connect.config_topic import ClusterState, config_follower
+from airflow_eos_provider.connect.config_topic import ClusterState, ConnectorConfigState, config_follower
+from airflow_eos_provider.connect.rest import ConnectorStatus
+from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import ReadTimeoutError, UnreachableError
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.rollout.hosts.host import HostFacts
 from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
 from airflow_eos_provider.rollout.observe import observer as observer_module
 from airflow_eos_provider.rollout.observe.observer import InternalTopics, Observer
+from airflow_eos_provider.rollout.observe.topic_watch import AT_ONCE, LogWatch
 
 WORKERS = 40
 
@@ -35,6 +39,7 @@ class Together(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("0.0.0.0", 0), _Handler)
         self.all_asked = threading.Barrier(WORKERS, timeout=GIVE_UP_SECONDS)
+        self.topics_asked = threading.Barrier(AT_ONCE, timeout=GIVE_UP_SECONDS)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -43,6 +48,10 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/":
             self.server.all_asked.wait()
             self.answer(b'{"version": "4.3.1", "commit": "c", "kafka_cluster_id": "k"}')
+        elif self.path.endswith("/topics"):
+            self.server.topics_asked.wait()
+            name = self.path.split("/")[2]
+            self.answer(json.dumps({name: {"topics": [f"of-{name}"]}}).encode())
         elif self.path == "/health":
             self.answer(b'{"status": "healthy", "message": ""}')
         else:
@@ -65,6 +74,7 @@ def together() -> Iterator[Together]:
     thread.start()
     yield server
     server.all_asked.abort()
+    server.topics_asked.abort()
     server.shutdown()
     server.server_close()
     thread.join(GIVE_UP_SECONDS)
@@ -112,6 +122,22 @@ def test_all_workers_are_asked_at_once(together: Together, monkeypatch: pytest.M
     assert [worker.rest_problem for worker in observation.workers] == [None] * WORKERS
     assert observation.statuses is not None
     assert set(observation.statuses) == {"a"}
+
+
+def test_connectors_are_asked_together_what_they_write_and_a_worker_that_is_gone_is_passed_over(
+    together: Together,
+) -> None:
+    """The worker answers only once :data:`AT_ONCE` requests have come, so one after another none would end."""
+    cluster = cluster_at(together.server_address[1], workers=2)
+    answers, gone = cluster.workers[0], cluster_at(1, workers=1).workers[0]
+    names = [f"c{number}" for number in range(3 * AT_ONCE)]
+    state = ClusterState({name: ConnectorConfigState(name, {}, 0, "STARTED") for name in names}, end_offset=1)
+    statuses = {name: ConnectorStatus(name, "source", "RUNNING", "w") for name in names}
+    with ConnectSession(cluster) as session:
+        watch = LogWatch(session, timeout_seconds=GIVE_UP_SECONDS)
+        for _ in range(2):  # the second time nothing is asked: the barrier would wait for others
+            _, written = watch._topics(state, statuses, [gone, answers])
+            assert written == {name: frozenset({f"of-{name}"}) for name in names}
 
 
 def test_all_hosts_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
