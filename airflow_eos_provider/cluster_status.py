@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from airflow_eos_provider.connect.group import known_group
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.journal.journal import read_journal
+from airflow_eos_provider.kafka.session import Kafka
+from airflow_eos_provider.rollout.act.left_down import left_down
 from airflow_eos_provider.rollout.drift.findings import Finding, findings
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.transactions.collisions import KafkaGroups, find_collisions
 
 
-def all_findings(observation: Observation) -> tuple[Finding, ...]:
+def all_findings(observation: Observation, kafka: Kafka) -> tuple[Finding, ...]:
     """What is wrong with the cluster, then what it shares with the other Connect groups that were seen."""
-    return (*findings(observation), *collisions(observation))
+    return (*findings(observation), *_left_down(observation, kafka), *collisions(observation))
+
+
+def _left_down(observation: Observation, kafka: Kafka) -> Iterator[Finding]:
+    """The workers that a roll has stopped; the journal is read only if a worker is stopped."""
+    if not observation.stopped:
+        return
+    try:
+        content = read_journal(kafka, observation.group_id)
+    except EosError as error:
+        yield Finding(f"whether a roll has stopped a worker is not known: {error.found}", error.remedy or "")
+        return
+    for worker_id, rollout_id in left_down(content, observation).items():
+        resume = f"'eos rollout resume {rollout_id}'" if content.rollouts[rollout_id].state.is_open else "'eos plan'"
+        yield Finding(
+            f"{worker_id} is stopped by rollout {rollout_id}, and not by its owner",
+            f"'eos rollout show {rollout_id}' says why; remove the cause, then {resume}",
+        )
 
 
 def collisions(observation: Observation) -> list[Finding]:

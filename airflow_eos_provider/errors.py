@@ -100,7 +100,10 @@ class FencedError(EosError):
 
 
 class GateFailedError(EosError):
-    """A worker did not pass its gate: the roll stopped and that worker's configuration was put back."""
+    """A worker did not pass its gate, and the roll stopped. Its configuration was put back and it was restarted.
+
+    Where that has failed too, the message says how the worker and its configuration are.
+    """
 
     exit_code = 4
 

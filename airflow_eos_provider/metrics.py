@@ -107,9 +107,7 @@ PART_SECONDS = {
     for part, meaning in PARTS.items()
 }
 ROLLS_COMPLETED = Metric("eos.roll.completed", Kind.COUNTER, "rolls", _ROLL, "Rolls that are done")
-ROLLS_FAILED = Metric(
-    "eos.roll.gate_failed", Kind.COUNTER, "rolls", _ROLL, "Rolls that a worker's gate has stopped; its file is back"
-)
+ROLLS_FAILED = Metric("eos.roll.gate_failed", Kind.COUNTER, "rolls", _ROLL, "Rolls that a worker's gate has stopped")
 ROLLS_PAUSED = Metric("eos.roll.paused", Kind.COUNTER, "rolls", _ROLL, "Rolls that have paused for a person")
 GATE_WAIT = Metric(
     "eos.roll.gate_wait", Kind.TIMER, "milliseconds", _ROLL, "A worker, from its announced restart to its passed gate"

@@ -57,7 +57,7 @@ def status(
     """Show the group, its workers, connectors, fencing and transactions. Changes nothing."""
     with Observer(load_cluster(cluster)) as observer:
         observation = observer.observe_settled()
-    found = all_findings(observation)
+        found = all_findings(observation, observer.session.kafka)
     names = [worker.worker_id for worker in observation.workers]
     if not print_document(to_document(observation, found), names, output, as_json=as_json):
         with width_for(output):

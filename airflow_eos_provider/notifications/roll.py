@@ -42,7 +42,7 @@ def roll_message(context: Any) -> str:
 
 def _headline(error: BaseException | None) -> str:
     if isinstance(error, GateFailedError):
-        return "A worker did not pass its gate: its configuration is back, no further worker is touched."
+        return "A worker did not pass its gate. No further worker is touched; the message says how this one is now."
     if isinstance(error, StopRequestedError):
         return "The roll has stopped as it was asked to; every worker is left as it is."
     if isinstance(error, RolloutPausedError):

@@ -95,7 +95,7 @@ class Controller(Planner):
         :raises PlanMovedError: the cluster is no longer as planned; nothing was changed.
         :raises LeaseHeldError: another controller is at it; nothing was changed.
         :raises FencedError: another controller has taken over.
-        :raises GateFailedError: a worker failed its gate; its configuration is back, the others are as they are.
+        :raises GateFailedError: a worker failed its gate; the message says how it and its configuration are.
         :raises StopRequestedError: an operator asked for a pause, or to abort the roll.
         :raises RolloutPausedError: it is not known whether it is safe to go on; everything is left as it is.
         """

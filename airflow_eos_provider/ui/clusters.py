@@ -13,6 +13,7 @@ from fastapi import APIRouter, Query, Response
 
 from airflow_eos_provider.cluster_status import all_findings, to_document
 from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.rollout.drift.findings import Finding
 from airflow_eos_provider.rollout.drift.watch import DriftWatch
 from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
@@ -76,12 +77,12 @@ def look_at(cluster: ConnectCluster) -> ClusterLook:
     """Look at a cluster as ``eos status`` does."""
     with Observer(cluster) as observer:
         observation = observer.observe_settled()
-    return cluster_look(observation)
+        return cluster_look(observation, all_findings(observation, observer.session.kafka))
 
 
-def cluster_look(observation: Observation) -> ClusterLook:
-    """What the page shows of an observation."""
-    document = to_document(observation, all_findings(observation))
+def cluster_look(observation: Observation, found: tuple[Finding, ...] = ()) -> ClusterLook:
+    """What the page shows of an observation and of what was found wrong in it."""
+    document = to_document(observation, found)
     connectors, transactions = document.pop("connectors"), document.pop("transactions")
     by_id = {each["transactional_id"]: each for each in transactions or ()}
     traces = {

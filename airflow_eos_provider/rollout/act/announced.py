@@ -13,7 +13,7 @@ from typing import NoReturn
 from airflow_eos_provider.errors import EosError, FencedError, GateFailedError, RolloutPausedError, UnreachableError
 from airflow_eos_provider.journal.records import RolloutState, Step, StepStatus
 from airflow_eos_provider.rollout.act.acts import Acts
-from airflow_eos_provider.rollout.act.decision import others_after_restore
+from airflow_eos_provider.rollout.act.decision import left_after_restore, others_after_restore
 from airflow_eos_provider.rollout.act.steps import failed, with_event, with_moment
 from airflow_eos_provider.rollout.hosts.host import HostFacts
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent
@@ -55,7 +55,7 @@ class AnnouncedActs:
     def restart(self, step: Step) -> None:
         """Announce a restart, change the configuration if that is not done, and restart.
 
-        :raises GateFailedError: the worker ended at once; its former configuration is back.
+        :raises GateFailedError: the worker ended at once; the message says how it and its configuration are now.
         """
         worker_id = step.worker_id
         self.announce(step)
@@ -92,6 +92,7 @@ class AnnouncedActs:
         :raises GateFailedError: always, with the evidence and how the worker is now.
         """
         self.failed_state = RolloutState.FAILED
+        then = "'eos rollout resume', or make a new plan ('eos plan')"
         self.acts.report(f"{worker_id}: failed; restoring its former configuration.")
         try:
             self.acts.restore_edit(worker_id)
@@ -102,12 +103,15 @@ class AnnouncedActs:
         except FencedError:
             raise
         except EosError as error:
-            outcome = f"restoring its former configuration did not succeed: {error.found}"
+            facts = self.acts.observer.hosts[worker_id].observe()
+            left = left_after_restore(self.acts.plan, worker_id, facts)
+            outcome = f"{left}. Restoring it has failed: {error.found.rstrip('.')}"
+            then = f"'eos rollout resume {self.acts.rollout_id}': it restores {worker_id} and starts it"
         raise GateFailedError(
             f"{worker_id} did not pass its gate:\n"
             + "\n".join(f"  - {line}" for line in evidence)
             + f"\nNow {outcome}.",
-            remedy="Remove the cause; then apply the same plan again, or plan again. The other workers are unchanged.",
+            remedy=f"Remove the cause, then {then}.",
         )
 
     def _run_as_before(self, worker_id: str) -> str:

@@ -10,6 +10,7 @@ from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.journal.journal import Step, StepStatus
 from airflow_eos_provider.rollout.gate.expectation import Baseline, Expectation
+from airflow_eos_provider.rollout.hosts.host import HostFacts
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
 from airflow_eos_provider.rollout.plan.order import leader_that_ends_delay, next_worker
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan, WorkerChange
@@ -110,6 +111,26 @@ def others_after_restore(plan: Plan, worker_id: str, observation: Observation) -
         "of them restarts comes back by the former settings. For another attempt make a new plan: it goes by what they "
         "run then"
     )
+
+
+def left_after_restore(plan: Plan, worker_id: str, facts: HostFacts) -> str:
+    """In words, how a worker and its configuration are after a restore that has failed."""
+    change, edit = plan.change(worker_id), facts.edit
+    if facts.is_running:
+        runs = f"{worker_id} runs as {facts.runs_as}"
+    elif facts.running.alive is False:
+        runs = f"{worker_id} does not run, and this roll has stopped it"
+    else:
+        runs = f"whether {worker_id} runs is not known ({facts.running.detail})"
+    if facts.digest is None:
+        holds = f"what the {edit} holds is not known ({facts.problem})"
+    elif facts.digest == change.config_before:
+        holds = f"the {edit} is as it was before the roll"
+    elif facts.digest == change.config_after:
+        holds = f"the {edit} still holds what the roll wrote ({plan.target})"
+    else:
+        holds = f"the {edit} is neither as it was nor as the roll wrote it"
+    return f"{runs}; {holds}"
 
 
 def leader_to_restart(

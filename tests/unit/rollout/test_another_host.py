@@ -17,7 +17,13 @@ import pytest
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.errors import GateFailedError, PlanMovedError, RolloutPausedError, UnreachableError
+from airflow_eos_provider.errors import (
+    ConfigurationError,
+    GateFailedError,
+    PlanMovedError,
+    RolloutPausedError,
+    UnreachableError,
+)
 from airflow_eos_provider.journal.records import RolloutState, Step, StepStatus
 from airflow_eos_provider.rollout.act.roll import Roll
 from airflow_eos_provider.rollout.gate.expectation import Baseline
@@ -51,6 +57,7 @@ class Supervisor:
     :ivar unreachable: workers whose restart is not known to have begun.
     :ivar forbidden: workers that the login may not restart.
     :ivar slow: workers whose restart takes longer than is waited.
+    :ivar full: whether the former settings cannot be written.
     """
 
     def __init__(self, cluster: Any) -> None:
@@ -60,6 +67,7 @@ class Supervisor:
         self.unreachable: set[str] = set()
         self.forbidden: set[str] = set()
         self.slow: set[str] = set()
+        self.full = False
         self.runs = dict.fromkeys((W1, W2, W3), 1)
         self.former: Mode | None = None
 
@@ -122,6 +130,8 @@ class SupervisedHost:
     def restore(self, *, expect: str, original: str) -> None:
         if self.supervisor.digest(self.supervisor.mode) == original:
             return
+        if self.supervisor.full:
+            raise ConfigurationError("The settings cannot be replaced: no space left.")
         assert self.supervisor.former is not None
         assert self.supervisor.write(self.supervisor.former, expect=expect) == original
 
@@ -257,6 +267,29 @@ def test_a_worker_that_fails_has_the_settings_of_all_put_back_and_the_error_says
     assert again.run() is None
     assert supervisor.done == ["write preparing", f"restart {W3}", f"restart {W2}"], "w1 was done"
     assert set(running_modes(world).values()) == {PREPARING}
+
+
+def test_a_restore_that_fails_says_how_the_worker_and_its_settings_are_and_which_command_goes_on(
+    supervisor: Supervisor,
+) -> None:
+    supervisor.broken, supervisor.full = {W1}, True
+    world = World(supervisor)
+    plan = world.plan()
+    roll, _ = roll_of(world, plan)
+    for _ in range(2):  # taken up again while the cause is still there
+        with pytest.raises(GateFailedError) as failed:
+            roll.run()
+        assert f"Now {W1} does not run, and this roll has stopped it" in str(failed.value)
+        assert "the settings template connect still holds what the roll wrote (preparing)" in str(failed.value)
+        assert "no space left" in str(failed.value)
+        assert failed.value.remedy == f"Remove the cause, then 'eos rollout resume r1': it restores {W1} and starts it."
+        assert roll.failed_state is RolloutState.FAILED
+        assert not world.observe().worker(W1).is_running
+        roll, _ = roll_of(world, plan, roll.steps)
+    supervisor.full = False
+    with pytest.raises(GateFailedError, match="its former configuration is back, and it runs with it"):
+        roll.run()
+    assert running_modes(world)[W1] is DISABLED
 
 
 def test_a_host_that_cannot_be_reached_pauses_the_roll_and_its_worker_is_not_restored(supervisor: Supervisor) -> None:

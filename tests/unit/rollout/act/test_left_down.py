@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from airflow_eos_provider import cluster_status
+from airflow_eos_provider.cluster_status import all_findings
+from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.records import (
     RolloutRecord,
@@ -14,6 +17,7 @@ from airflow_eos_provider.journal.records import (
     Step,
     StepStatus,
 )
+from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.rollout.act.left_down import left_down
 from airflow_eos_provider.rollout.drift.drift import DriftKind, Expected, find_drift
 from airflow_eos_provider.rollout.history import history
@@ -21,6 +25,7 @@ from airflow_eos_provider.rollout.plan.plan import make_plan
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
 NOW = 1_000_000.0
+KAFKA = KafkaSettings.of("127.0.0.1:1")
 
 
 def content(status: StepStatus, state: RolloutState = RolloutState.RUNNING, plan: Any = None) -> JournalContent:
@@ -87,3 +92,27 @@ def test_drift_does_not_take_it_for_stopped_on_purpose(cluster: Any) -> None:
         found = find_drift(observation, Expected.after(rollout)).findings
         missing = [finding.subject for finding in found if finding.kind is DriftKind.MISSING_WORKER]
         assert missing == ([W2] if down else [])  # without it, the plan says that its owner has stopped it
+
+
+@pytest.mark.parametrize(
+    ("state", "then"), [(RolloutState.FAILED, "'eos rollout resume r1'"), (RolloutState.ABORTED, "'eos plan'")]
+)
+def test_status_names_it_with_the_command_that_starts_it(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch, state: RolloutState, then: str
+) -> None:
+    monkeypatch.setattr(cluster_status, "read_journal", lambda kafka, group_id: content(StepStatus.FAILED, state))
+    found = all_findings(cluster.stop(W2).observe(), KAFKA)
+    (finding,) = [each for each in found if "r1" in each.what]
+    assert finding.what == f"{W2} is stopped by rollout r1, and not by its owner"
+    assert then in finding.remedy
+
+
+def test_status_says_when_the_journal_that_would_tell_cannot_be_read(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(kafka: Any, group_id: str) -> JournalContent:
+        raise ConfigurationError("not authorized")
+
+    monkeypatch.setattr(cluster_status, "read_journal", refuse)
+    assert not any("not authorized" in each.what for each in all_findings(cluster.observe(), KAFKA))
+    assert any("not authorized" in each.what for each in all_findings(cluster.stop(W2).observe(), KAFKA))
