@@ -221,5 +221,38 @@ func scenarios() []scenario {
 	adm("", AdmCfg{Name: "admission/contained-plan-removed", Drivers: two, Reads: ck, Retries: 2, Contained: true, PlanRemoved: true, Compaction: true, Noise: true})
 	adm("OVERLAP", AdmCfg{Name: "admission/contained-ledger-first", Drivers: [nRuns]int{1, 1}, Reads: kc, Retries: 2, Contained: true, PlanRemoved: true})
 	adm("NOTHING COMPLETE", AdmCfg{Name: "mutant/contained-in-a-plan", Drivers: [nRuns]int{1, 1}, Reads: ck, Retries: 2, Contained: true, PlanIsEnough: true})
+
+	// 7. the topics of a run ---------------------------------------------------------------------------------------------------------------
+	top := func(expect string, c TopCfg) {
+		l = append(l, scenario{c.Name, expect, func(max int, d time.Duration) Result { return Search[TopState](Top{c}, max, d) }})
+	}
+	other := [maxD]uint8{0, 1}
+	both := func(expect, name string, f func(*TopCfg)) {
+		for _, narrow := range []bool{false, true} {
+			c := TopCfg{Name: name, D: 2, Narrow: narrow}
+			if narrow {
+				c.Name += "-overlap"
+			}
+			f(&c)
+			top(expect, c)
+		}
+	}
+	three := func(c *TopCfg) { c.D = 3 }
+	both("", "topics/same", three)
+	both("", "topics/two-control-topics", func(c *TopCfg) { c.D, c.Control = 3, other })
+	both("", "topics/two-groups", func(c *TopCfg) { c.D, c.Group = 3, other })
+	both("", "topics/two-groups-two-control-topics", func(c *TopCfg) { c.D, c.Control, c.Group = 3, other, other })
+	both("", "topics/recreated", func(c *TopCfg) { c.D, c.Recreate = 3, 2 })
+	both("", "topics/recreated-two-control-topics", func(c *TopCfg) { c.D, c.Control, c.Recreate = 3, other, 1 })
+	both("", "topics/recreated-two-groups", func(c *TopCfg) { c.D, c.Group, c.Recreate = 3, other, 1 })
+	both("DUPLICATE", "mutant/topics-no-claim", func(c *TopCfg) { c.Control, c.NoClaim = other, true })
+	both("DUPLICATE", "mutant/topics-claim-not-read-again", func(c *TopCfg) { c.Control, c.Group, c.ClaimUnread = other, other, true })
+	both("DUPLICATE", "mutant/topics-claim-read-to-the-stable-end", func(c *TopCfg) { c.Control, c.Group, c.StableRead = other, other, true })
+	both("DUPLICATE", "mutant/topics-tasks-without-ids", func(c *TopCfg) { c.Recreate, c.TaskWithoutID = 1, true })
+	both("DUPLICATE", "mutant/topics-recreated-not-fenced", func(c *TopCfg) { c.Recreate, c.NotFenced = 1, true })
+	both("", "topics/ledger-records-deleted", func(c *TopCfg) { c.D, c.Lose, c.Recreate = 3, true, 1 })
+	both("DUPLICATE", "mutant/topics-ledger-records-deleted-unseen", func(c *TopCfg) { c.Lose, c.LossUnseen = true, true })
+	top("DUPLICATE", TopCfg{Name: "mutant/topics-slices-not-asked-for", D: 2, Narrow: true, Recreate: 1, SlicesUnasked: true})
+	top("DUPLICATE", TopCfg{Name: "mutant/topics-recreated-fenced-late", D: 2, Narrow: true, Recreate: 1, FencedLate: true})
 	return l
 }
