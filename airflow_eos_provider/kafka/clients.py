@@ -219,5 +219,7 @@ def _unfit(error: Exception) -> ConfigurationError:
             "confluent-kafka confluent-kafka; or use another mechanism.",
         )
     return ConfigurationError(
-        f"The Kafka client settings are not usable: {words}.", remedy="Correct 'client' in the cluster description."
+        f"The Kafka client settings are not usable: {words}.",
+        remedy="Correct them where they are written: in 'client' of the cluster description, in the extra of the kafka "
+        "connection, or in the pipeline's producer properties.",
     )

@@ -36,6 +36,19 @@ _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 _REJECTED = frozenset({KafkaError.INVALID_RECORD, KafkaError.POLICY_VIOLATION})
 
+#: What transactions rest on is set here, whatever settings that other clients share say of it.
+_SET_HERE = frozenset(
+    {
+        "acks",
+        "enable.gapless.guarantee",
+        "enable.idempotence",
+        "partitioner",
+        "request.required.acks",
+        "transaction.timeout.ms",
+        "transactional.id",
+    }
+)
+
 _COMMITTING = "committing"
 _NO_REASON = KafkaError(KafkaError._FAIL, "the client gave up and reported no reason")
 
@@ -127,7 +140,8 @@ class TransactionalProducer:
         self._deliveries = _Deliveries()
         self._fatal: KafkaError | None = None
         self._begun_at: float | None = None
-        configured = KafkaSettings({**settings.properties, **(properties or {})})
+        wanted = {**settings.properties, **(properties or {})}
+        configured = KafkaSettings({name: value for name, value in wanted.items() if name not in _SET_HERE})
         # Only the client's own loop calls back for a token.
         self._takes_batches = not reports_deliveries and not any(map(callable, configured.confluent().values()))
         self._batches: NativeBatches | None = None
@@ -138,6 +152,7 @@ class TransactionalProducer:
             transactional_id=transactional_id,
             transaction_timeout_ms=timeout_ms,
             enable_idempotence=True,
+            acks="all",
             partitioner="murmur2_random",  # where Java's producer would put a key, and compaction looks for it
             delivery_report_only_error=not reports_deliveries,
         )

@@ -99,3 +99,17 @@ def test_an_answer_to_an_admin_ends_what_was_refused_before() -> None:
     answered.set_result(7)
     assert admin.answer(answered, "asking") == 7
     assert not admin.client_errors.refused
+
+
+@pytest.mark.parametrize("name", ["acks", "request.required.acks", "enable.idempotence", "partitioner"])
+def test_shared_settings_do_not_decide_what_a_transaction_rests_on(name: str) -> None:
+    """A connection is shared with producers that need less; ours take what they need."""
+    settings = KafkaSettings.of("127.0.0.1:1", {name: {"partitioner": "random"}.get(name, "0")})
+    assert not TransactionalProducer(settings, "t", timeout_ms=9_000, known_topic="x").is_open
+
+
+def test_settings_that_no_client_takes_are_corrected_where_they_are_written() -> None:
+    with pytest.raises(ConfigurationError, match="kafka connection"):
+        TransactionalProducer(
+            KafkaSettings.of("127.0.0.1:1", {"retries": "0"}), "t", timeout_ms=9_000, known_topic="x"
+        )
