@@ -209,6 +209,14 @@ _COORDINATOR = (
         "tests/integration/test_spark_cluster.py::test_an_executor_lost_after_a_commit[True]",
     ),
     _mutant(
+        "superseded-driver-fences",
+        "a superseded driver does not fence its successor's tasks",
+        "interval/protocol/coordinator.py",
+        "        if state.generation == stage.generation:\n            return None\n",
+        "        return None\n",
+        f"{_CONCURRENCY}::test_a_driver_whose_stage_ends_while_its_successor_writes_leaves_it_alone",
+    ),
+    _mutant(
         "no-second-fencing",
         "whoever holds an id of the run is fenced before complete",
         "interval/protocol/coordinator.py",

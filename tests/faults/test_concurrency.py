@@ -60,18 +60,21 @@ def test_a_second_driver_takes_over_in_the_middle_of_the_first_ones_stage(story:
     story.require_exactly_once()
 
 
-def test_a_driver_whose_stage_ends_while_its_successor_writes_completes_nothing(story: Any) -> None:
+def test_a_driver_whose_stage_ends_while_its_successor_writes_leaves_it_alone(story: Any) -> None:
     first = story.driver(tasks=1)
     story.stage_of(first)
     second = story.driver(tasks=1)
     stage = story.stage_of(second)
+    busy = story.task(stage, stops=["commit"])
+    busy.wait_until_stopped()
     first.tell("the stage has ended")  # with none of its slices written
 
     end = first.end()
 
-    assert end.get("error") == "IncompleteError", end
-    assert story.completes() == []
-    story.write(stage)
+    assert end.get("error") == "FencedError", end
+    assert "follow that one" in end["text"]
+    busy.go_on()
+    assert "written" in busy.end(), "the newer driver's task is not fenced"
     second.tell("the stage has ended")
     assert "completed" in second.end()
     story.require_exactly_once()

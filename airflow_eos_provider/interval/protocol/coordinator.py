@@ -281,6 +281,8 @@ class Coordinator:
         """
         stage.require_compared()
         self._topics.compare_again()  # or else slices would be looked for in a ledger that never had them
+        if (complete := self._require_current_or_complete(stage)) is not None:
+            return self._already(complete)
         self._fence_own_ids(stage)
         self._read_ledger("read ledger at the end")
         complete = self._ledger.completed(self._run)
@@ -347,6 +349,17 @@ class Coordinator:
         self.require_current(stage)  # or else init would fence the successor
         self._init()
         self.require_current(stage)
+
+    def _require_current_or_complete(self, stage: Stage) -> CompleteRecord | None:
+        """Check that no other driver has taken over, whose tasks would be fenced; one may have completed the run."""
+        state = self._read_control("read control")
+        if state.generation == stage.generation:
+            return None
+        if state.generation is None:
+            self._read_ledger("read ledger at the end")
+        if (complete := self._ledger.completed(self._run)) is None:
+            raise self._superseded(stage.generation, state)
+        return complete
 
     def require_current(self, stage: Stage) -> None:
         """Check that no other driver has begun this run since; it takes nothing over.

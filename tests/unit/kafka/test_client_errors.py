@@ -110,6 +110,4 @@ def test_shared_settings_do_not_decide_what_a_transaction_rests_on(name: str) ->
 
 def test_settings_that_no_client_takes_are_corrected_where_they_are_written() -> None:
     with pytest.raises(ConfigurationError, match="kafka connection"):
-        TransactionalProducer(
-            KafkaSettings.of("127.0.0.1:1", {"retries": "0"}), "t", timeout_ms=9_000, known_topic="x"
-        )
+        TransactionalProducer(KafkaSettings.of("127.0.0.1:1", {"retries": "0"}), "t", timeout_ms=9_000, known_topic="x")
