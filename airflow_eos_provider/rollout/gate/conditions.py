@@ -164,7 +164,8 @@ def placement(expectation: Expectation, observation: Observation) -> Check:
 def states(expectation: Expectation, observation: Observation) -> Check:
     """What ran before the roll runs now, where the group has placed it; what was broken before is only named.
 
-    Trouble of what was not there before the roll may be the roll's or its owner's doing: that pauses.
+    Trouble of what was not there before the roll, or was given another configuration since, may be the roll's or its
+    owner's doing: that pauses.
     """
     name = "states"
     if observation.statuses is None:
@@ -174,14 +175,19 @@ def states(expectation: Expectation, observation: Observation) -> Check:
         for connector in sorted(observation.statuses)
         for trouble in _troubles(connector, expectation, observation)
     ]
-    worse = [trouble for trouble in troubles if trouble.ran_before]
+    troubles += [
+        _Trouble(task.rpartition("/")[0], f"task {task} ran before the roll and has no status now", ran_before=True)
+        for task, state in expectation.baseline.tasks.items()
+        if _is_lost(task, state, observation)
+    ]
+    reconfigured = {t.connector for t in troubles if expectation.baseline.was_reconfigured(t.connector, observation)}
+    worse = [trouble for trouble in troubles if trouble.ran_before and trouble.connector not in reconfigured]
     if worse:
         return failed(name, worse[0].what)
-    lost = [task for task, state in expectation.baseline.tasks.items() if _is_lost(task, state, observation)]
-    if lost:
-        return failed(name, f"task {lost[0]} ran before the roll and has no status now")
     if troubles:
-        return inconclusive(name, troubles[0].what, "repair, pause or delete it, or wait until it runs")
+        first = troubles[0]
+        why = "; its configuration was changed after the roll began" if first.connector in reconfigured else ""
+        return inconclusive(name, f"{first.what}{why}", "repair, pause or delete it, or wait until it runs")
     tasks = [task for status in observation.statuses.values() for task in status.tasks]
     running = sum(task.state == "RUNNING" for task in tasks)
     broken = sum(task.state == "FAILED" for task in tasks)
@@ -231,7 +237,9 @@ def fencing_record(expectation: Expectation, observation: Observation) -> Check:
     for connector in due:
         state = observation.config.connectors.get(connector)
         if state is None or state.task_count_record is None or state.pending_fencing:
-            return failed(
+            reconfigured = expectation.baseline.was_reconfigured(connector, observation)
+            answer = inconclusive if reconfigured else failed
+            return answer(
                 name,
                 f"{connector} runs on an enabled worker, but its task count record does not follow its task set",
                 "look for a failed zombie fencing in the leader's log; usually an ACL is missing",
@@ -269,6 +277,7 @@ class _Trouble:
     :param ran_before: it was there before the roll, so the roll has made it worse.
     """
 
+    connector: str
     what: str
     ran_before: bool
 
@@ -280,12 +289,14 @@ def _troubles(connector: str, expectation: Expectation, observation: Observation
         return
     before = expectation.baseline.connectors.get(connector)
     if before == "RUNNING" and status.state != "RUNNING":
-        yield _Trouble(f"connector {connector} is {status.state}, it was RUNNING before the roll", ran_before=True)
+        yield _Trouble(
+            connector, f"connector {connector} is {status.state}, it was RUNNING before the roll", ran_before=True
+        )
     elif status.state == "RUNNING":
         placed_on = observation.placed_on(connector)
         if placed_on is not None and placed_on != [status.worker_id]:
             what = _reports_from_elsewhere(f"connector {connector}", status.worker_id, placed_on)
-            yield _Trouble(what, ran_before=before is not None)
+            yield _Trouble(connector, what, ran_before=before is not None)
     for task in status.tasks:
         yield from _task_troubles(connector, task, expectation, observation)
 
@@ -298,12 +309,12 @@ def _task_troubles(
         placed_on = observation.placed_on(connector, task.number)
         if placed_on is not None and placed_on != [task.worker_id]:
             what = _reports_from_elsewhere(f"task {connector}-{task.number}", task.worker_id, placed_on)
-            yield _Trouble(what, ran_before=before is not None)
+            yield _Trouble(connector, what, ran_before=before is not None)
     elif before != "FAILED" or task.state != "FAILED":
         what = f"task {connector}-{task.number} is {task.state}, it was {before or 'not there'} before the roll"
         if task.state == "FAILED":
             what += f": {observation.failure_of(connector, task)}"
-        yield _Trouble(what, ran_before=before is not None)
+        yield _Trouble(connector, what, ran_before=before is not None)
 
 
 def _reports_from_elsewhere(what: str, worker_id: str, placed_on: list[str]) -> str:

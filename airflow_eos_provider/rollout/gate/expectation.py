@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.rollout.observe.observation import Observation
@@ -11,29 +12,39 @@ from airflow_eos_provider.rollout.observe.observation import Observation
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """States before the roll, so that a task that was broken before is not blamed on it.
+    """The connectors before the roll, so that a task that was broken before is not blamed on it.
 
     :param connectors: state by connector.
     :param tasks: state by ``connector/number``.
+    :param configs: by connector, the offset of its configuration in the config topic; empty if that was not readable,
+        and in records of versions that did not keep it.
     """
 
     connectors: Mapping[str, str] = field(default_factory=dict)
     tasks: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, observation: Observation) -> Baseline:
         statuses = observation.statuses or {}
+        configs = observation.config.connectors if observation.config else {}
         return cls(
             connectors={name: status.state for name, status in statuses.items()},
             tasks={f"{n}/{task.number}": task.state for n, status in statuses.items() for task in status.tasks},
+            configs={name: state.config_offset for name, state in configs.items()},
         )
 
-    def to_dict(self) -> dict[str, dict[str, str]]:
-        return {"connectors": dict(self.connectors), "tasks": dict(self.tasks)}
+    def was_reconfigured(self, connector: str, observation: Observation) -> bool:
+        """Whether someone has given the connector another configuration since, so that its trouble may be theirs."""
+        now = observation.config.connectors.get(connector) if observation.config else None
+        return now is not None and self.configs.get(connector, now.config_offset) != now.config_offset
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        return {"connectors": dict(self.connectors), "tasks": dict(self.tasks), "configs": dict(self.configs)}
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Mapping[str, str]]) -> Baseline:
-        return cls(connectors=dict(document["connectors"]), tasks=dict(document["tasks"]))
+    def from_dict(cls, document: Mapping[str, Mapping[str, Any]]) -> Baseline:
+        return cls(dict(document["connectors"]), dict(document["tasks"]), dict(document.get("configs", {})))
 
 
 @dataclass(frozen=True, slots=True)

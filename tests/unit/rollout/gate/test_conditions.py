@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -299,6 +300,35 @@ def test_a_connector_without_any_status_is_missed(gate: Any) -> None:
     del gate.cluster.statuses["sink"]
     assert not_passed(gate) == {"states": FAIL}
     assert answers(gate)["states"].evidence == "task sink/0 ran before the roll and has no status now"
+
+
+@pytest.mark.parametrize(
+    "breaks",
+    [
+        lambda c: c.task("sink", 0, state="FAILED", trace="InvalidTopicException"),
+        lambda c: c.status("sink", state="FAILED"),
+        lambda c: c.status("sink", tasks=()),
+    ],
+)
+def test_a_connector_that_was_given_another_configuration_since_pauses_the_roll(gate: Any, breaks: Any) -> None:
+    breaks(gate.cluster.connector("sink", config_offset=44))
+    assert not_passed(gate) == {"states": INCONCLUSIVE}
+    assert answers(gate)["states"].evidence.endswith("its configuration was changed after the roll began")
+    gate.cluster.task("mirror", 1, state="FAILED")  # and excuses no other
+    assert not_passed(gate) == {"states": FAIL}
+
+
+def test_a_round_that_is_due_for_another_configuration_is_not_the_rolls_failure(gate_of: Any) -> None:
+    gate = gate_of(Mode.ENABLED, Mode.PREPARING)
+    gate.cluster.connector("mirror", config_offset=44, pending_fencing=True)
+    assert not_passed(gate) == {"fencing record": INCONCLUSIVE}
+
+
+def test_a_baseline_comes_back_from_the_journal_also_one_without_configurations(gate: Any) -> None:
+    document = json.loads(json.dumps(gate.baseline.to_dict()))
+    assert Baseline.from_dict(document) == gate.baseline
+    del document["configs"]
+    assert not Baseline.from_dict(document).was_reconfigured("sink", gate.cluster.observe())
 
 
 def test_a_broken_task_does_not_excuse_its_siblings(gate: Any) -> None:
