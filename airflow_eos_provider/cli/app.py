@@ -134,7 +134,7 @@ COMMANDS: Mapping[str, Place] = {
     "demo": Place(
         "demo.command",
         "demo",
-        "The main job on a lab, start to end: a roll under live load, then a backfill by Spark.",
+        "Run the main job on a lab: upgrade a loaded Connect cluster from Airflow, then backfill days with Spark.",
         ("eos demo", "eos demo --days 31 --keep", "eos demo --down  # what --keep has left up"),
     ),
 }
