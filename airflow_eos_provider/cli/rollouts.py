@@ -301,8 +301,8 @@ def _ask(
         )
     for worker_id in answer.half_done:
         console.print(
-            f"{worker_id} is half done: its restart was announced, its gate not passed. Check with 'eos status' that "
-            "it runs.",
+            f"{worker_id} may be half done: its restart was announced, and its gate is not passed. Check with "
+            "'eos status' that it runs.",
             soft_wrap=True,
         )
 

@@ -9,6 +9,7 @@ enabled group writes the config topic by the transactional id ``connect-cluster-
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -30,6 +31,9 @@ TRANSACTIONAL_ID_EXPIRATION_SECONDS = 7 * 24 * 3600.0
 #: What a worker that is not enabled says to a connector that requires exactly-once (``DistributedHerder``, since 3.3).
 NOT_ENABLED = "This worker does not have exactly-once source support enabled."
 
+#: Times of another machine are moved to this one's clock with an error of at most so many seconds.
+CLOCK_ERROR_SECONDS = 5.0
+
 SUPPORT_PROPERTY = "exactly.once.support"
 
 #: Source connectors whose validation asks no other system, with what they want to see in a configuration.
@@ -49,9 +53,11 @@ class Declared:
 
     :param mode: the mode; a file without the property means disabled. None if the file cannot be read, says something
         else, or leaves it to a config provider that cannot be followed.
-    :param modified_at: when the file's content was last changed, seconds since the epoch.
+    :param modified_at: the file's date, seconds since the epoch: of its last change, unless a tool has set another.
     :param changed_at: when anything about the file was last changed (renamed into place, for one); not before
         ``modified_at``. A process that started later has read what is there now.
+
+    Either is None where it is not known. A time that is yet to come proves nothing, and counts as not known.
     """
 
     mode: Mode | None
@@ -243,9 +249,13 @@ def _about_the_file(declared: Declared, running: Running, proven: Mode | None) -
         ]
     if running.started_at is None or declared.modified_at is None:
         return [f"the file says {declared.mode}, the worker runs {proven}: a restart will change the mode"]
+    changed_at = declared.changed_at or declared.modified_at
+    since = f"since {_clock(changed_at)}"
+    if changed_at > declared.modified_at + 1:
+        since = f"(dated {_clock(declared.modified_at)}, last changed {_clock(changed_at)})"
     return [
-        f"the file says {declared.mode} since {_clock(declared.modified_at)}, the process started "
-        f"{'before that ' if running.started_at < declared.modified_at else ''}"
+        f"the file says {declared.mode} {since}, the process started "
+        f"{'before that ' if running.started_at < changed_at else ''}"
         f"({_clock(running.started_at)}) and runs {proven}: a restart will change the mode"
     ]
 
@@ -268,6 +278,9 @@ def declare(
     :param changed_at: see :class:`Declared`.
     :param variable: looks up one variable in the worker's environment, for ``${env:NAME}``; None if it cannot be read.
     """
+    latest = time.time() + CLOCK_ERROR_SECONDS
+    modified_at = modified_at if modified_at is not None and modified_at <= latest else None
+    changed_at = max(changed_at, modified_at or changed_at) if changed_at is not None and changed_at <= latest else None
     text = properties.get(MODE_PROPERTY)
     if text is None:
         return Declared(Mode.DISABLED, f"{MODE_PROPERTY} is not set, so disabled", modified_at, changed_at)

@@ -173,6 +173,8 @@ class JournalReplay:
         self._appended_at_ms = max(self._appended_at_ms, record.timestamp_ms)
         if record.value is None:
             self._requests.pop(key.removeprefix(REQUEST_KEY), None)
+            rollout_id, _, worker_id = key.removeprefix(STEP_KEY).partition("/")
+            self._steps.get(rollout_id, {}).pop(worker_id, None)
             return
         about = _subject(key)
         if about is None:  # a kind of record that this version does not know

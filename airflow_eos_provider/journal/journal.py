@@ -208,6 +208,14 @@ class Journal:
             acting=step.status.announces_an_act,
         )
 
+    def withdraw(self, worker_id: str, before: Step | None) -> None:
+        """Take an announcement back: nothing of it was done. Errors as in :meth:`record`.
+
+        :param before: the worker's step before it; None if it had none.
+        """
+        key = f"{STEP_KEY}{self._rollout_id}/{worker_id}"
+        self._write({key: None if before is None else encode(before)}, step=f"{worker_id}: not touched")
+
     def confirm(self, act: str) -> None:
         """Prove, right before an act that was announced, that no other controller has taken over since.
 

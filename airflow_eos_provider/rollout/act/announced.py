@@ -10,7 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from airflow_eos_provider.errors import EosError, FencedError, GateFailedError, RolloutPausedError, UnreachableError
+from airflow_eos_provider.errors import (
+    EosError,
+    FencedError,
+    GateFailedError,
+    PlanMovedError,
+    RolloutPausedError,
+    UnreachableError,
+)
 from airflow_eos_provider.journal.records import RolloutState, Step, StepStatus
 from airflow_eos_provider.rollout.act.acts import Acts
 from airflow_eos_provider.rollout.act.decision import left_after_restore, others_after_restore
@@ -48,8 +55,7 @@ class AnnouncedActs:
 
     def edit_stopped(self, worker_id: str) -> None:
         """Change the configuration of a stopped worker, which is done with that."""
-        self.announce(Step(worker_id, StepStatus.INTENT, time.time(), mode=str(self.acts.plan.target)))
-        self.acts.write_edit(worker_id)
+        self._announce_and_edit(Step(worker_id, StepStatus.INTENT, time.time(), mode=str(self.acts.plan.target)))
         self._announce_status(worker_id, StepStatus.PASSED)
 
     def restart(self, step: Step) -> None:
@@ -58,8 +64,7 @@ class AnnouncedActs:
         :raises GateFailedError: the worker ended at once; the message says how it and its configuration are now.
         """
         worker_id = step.worker_id
-        self.announce(step)
-        self.acts.write_edit(worker_id)
+        self._announce_and_edit(step)
         try:
             self._restart(worker_id, replaces=step.replaces)
         except (FencedError, RolloutPausedError):
@@ -148,6 +153,22 @@ class AnnouncedActs:
                 self.note(step)
 
         self.acts.restart(worker_id, replaces=replaces, on_event=hear)
+
+    def _announce_and_edit(self, step: Step) -> None:
+        """Announce an act and change the configuration; an act that has touched nothing is taken back."""
+        worker_id, before = step.worker_id, self.steps.get(step.worker_id)
+        self.announce(step)
+        try:
+            self.acts.write_edit(worker_id)
+        except (PlanMovedError, RolloutPausedError):
+            facts = self.acts.observer.hosts[worker_id].observe()
+            written = facts.digest in (None, self.acts.plan.change(worker_id).config_after)
+            if not written and facts.start_token == step.replaces:
+                with suppress(UnreachableError):
+                    self.acts.journal.withdraw(worker_id, before)
+                    self.steps.pop(worker_id)
+                    self.steps.update({worker_id: before} if before else {})
+            raise
 
     def _announce_status(self, worker_id: str, status: StepStatus) -> None:
         self.announce(replace(self.steps[worker_id], status=status, at=time.time()))

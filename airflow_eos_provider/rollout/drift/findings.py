@@ -218,16 +218,21 @@ def _neighbours(observation: Observation) -> list[Finding]:
 def _edited_files(observation: Observation) -> list[Finding]:
     found = []
     for worker in observation.workers:
-        modified_at = worker.facts.declared.modified_at
-        if worker.started_at is None or modified_at is None or modified_at <= worker.started_at + CLOCK_TICK_SECONDS:
+        declared, started_at = worker.facts.declared, worker.started_at
+        if started_at is None:
             continue
-        found.append(
-            Finding(
-                f"the {worker.facts.edit} of {worker.worker_id} was changed after the worker's start: it "
-                "runs with what stood there before",
-                "restart the worker if the change is meant; else put the former content back before it restarts",
+        latest = started_at + CLOCK_TICK_SECONDS
+        if (declared.modified_at or 0.0) > latest:
+            what = "was changed after the worker's start: it runs with what was there before"
+        elif (declared.changed_at or 0.0) > latest:
+            what = (
+                "is dated before the worker's start, but was replaced, or given other permissions, after it: the "
+                "worker may run with what was there before"
             )
-        )
+        else:
+            continue
+        remedy = "restart the worker if the change is meant; else put the former content back before it restarts"
+        found.append(Finding(f"the {worker.facts.edit} of {worker.worker_id} {what}", remedy))
     return found
 
 

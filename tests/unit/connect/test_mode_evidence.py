@@ -132,6 +132,37 @@ def test_a_file_newer_than_its_process_is_named_in_words() -> None:
     assert judged.joins_as is E
 
 
+def test_a_file_that_kept_its_date_is_not_said_to_be_so_since_then() -> None:
+    declared = Declared(E, "file says enabled", BEFORE, AFTER)
+    (sentence,) = judge("w:1", declared, runs(D), answers(False)).disagreements
+    assert "since" not in sentence
+    assert "the file says enabled (dated " in sentence
+    assert "started before that" in sentence
+
+
+HOUR = 3_600.0
+
+
+@pytest.mark.parametrize(
+    ("modified", "changed", "declared"),
+    [
+        (-60.0, -30.0, (-60.0, -30.0)),
+        (-30.0, -60.0, (-30.0, -30.0)),  # its date is later than its change: the later of the two counts
+        (HOUR, -60.0, (None, -60.0)),  # a date that a tool has set
+        (HOUR, HOUR, (None, None)),  # the clock was set back since
+        (-60.0, HOUR, (-60.0, None)),
+        (2.0, 2.0, (2.0, 2.0)),  # clocks of two machines are known to within some seconds
+    ],
+)
+def test_a_time_that_is_yet_to_come_proves_nothing(
+    modified: float, changed: float, declared: tuple[float | None, float | None]
+) -> None:
+    now = time.time()
+    found = declare({MODE_PROPERTY: "enabled"}, modified_at=now + modified, changed_at=now + changed)
+    shifted = tuple(None if at is None else now + at for at in declared)
+    assert (found.modified_at, found.changed_at) == shifted
+
+
 def test_a_contradiction_names_both_sides() -> None:
     judged = judge("w:1", says(D, AFTER), runs(P), answers(True))
     assert judged.verdict is ModeVerdict.UNKNOWN

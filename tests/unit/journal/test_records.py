@@ -111,6 +111,13 @@ def test_a_journal_that_is_followed_leaves_alone_what_was_read_before(rollout: R
     assert replay.content(5) == content_of([*first, *later], 5)
 
 
+def test_an_announcement_that_was_withdrawn_is_gone() -> None:
+    intent = encode(Step("w1:8083", StepStatus.INTENT, NOW))
+    other = record(STEP_KEY + "r1/w2:8083", intent.replace(b"w1:", b"w2:"))
+    content = content_of([record(STEP_KEY + "r1/w1:8083", intent), other, record(STEP_KEY + "r1/w1:8083", None)])
+    assert list(content.steps["r1"]) == ["w2:8083"]
+
+
 def test_events_are_told_in_the_order_in_which_they_happened() -> None:
     late, early = Event("r1", NOW + 1, "done"), Event("r1", NOW, "begun")
     assert late.key != early.key

@@ -57,7 +57,7 @@ class Supervisor:
     :ivar unreachable: workers whose restart is not known to have begun.
     :ivar forbidden: workers that the login may not restart.
     :ivar slow: workers whose restart takes longer than is waited.
-    :ivar full: whether the former settings cannot be written.
+    :ivar full: modes whose settings cannot be written.
     """
 
     def __init__(self, cluster: Any) -> None:
@@ -67,7 +67,7 @@ class Supervisor:
         self.unreachable: set[str] = set()
         self.forbidden: set[str] = set()
         self.slow: set[str] = set()
-        self.full = False
+        self.full: set[Mode] = set()
         self.runs = dict.fromkeys((W1, W2, W3), 1)
         self.former: Mode | None = None
 
@@ -84,6 +84,8 @@ class Supervisor:
     def write(self, mode: Mode, *, expect: str) -> str:
         if self.digest(self.mode) != expect:
             raise PlanMovedError("The template was edited.")
+        if mode in self.full:
+            raise ConfigurationError("The settings cannot be replaced: no space left.")
         self.former = self.mode
         self.done.append(f"write {mode}")
         self.cluster.edit_file(W1, mode)
@@ -130,8 +132,6 @@ class SupervisedHost:
     def restore(self, *, expect: str, original: str) -> None:
         if self.supervisor.digest(self.supervisor.mode) == original:
             return
-        if self.supervisor.full:
-            raise ConfigurationError("The settings cannot be replaced: no space left.")
         assert self.supervisor.former is not None
         assert self.supervisor.write(self.supervisor.former, expect=expect) == original
 
@@ -191,6 +191,7 @@ class Journal:
 
     steps: list[Step] = field(default_factory=list)
     permitted: list[str] = field(default_factory=list)
+    withdrawn: list[tuple[str, Step | None]] = field(default_factory=list)
 
     def request(self) -> None:
         return None
@@ -204,6 +205,9 @@ class Journal:
     def record(self, step: Step) -> int:
         self.steps.append(step)
         return len(self.steps)
+
+    def withdraw(self, worker_id: str, before: Step | None) -> None:
+        self.withdrawn.append((worker_id, before))
 
 
 @pytest.fixture
@@ -272,7 +276,7 @@ def test_a_worker_that_fails_has_the_settings_of_all_put_back_and_the_error_says
 def test_a_restore_that_fails_says_how_the_worker_and_its_settings_are_and_which_command_goes_on(
     supervisor: Supervisor,
 ) -> None:
-    supervisor.broken, supervisor.full = {W1}, True
+    supervisor.broken, supervisor.full = {W1}, {DISABLED}
     world = World(supervisor)
     plan = world.plan()
     roll, _ = roll_of(world, plan)
@@ -286,10 +290,32 @@ def test_a_restore_that_fails_says_how_the_worker_and_its_settings_are_and_which
         assert roll.failed_state is RolloutState.FAILED
         assert not world.observe().worker(W1).is_running
         roll, _ = roll_of(world, plan, roll.steps)
-    supervisor.full = False
+    supervisor.full.clear()
     with pytest.raises(GateFailedError, match="its former configuration is back, and it runs with it"):
         roll.run()
     assert running_modes(world)[W1] is DISABLED
+
+
+def test_an_announcement_is_withdrawn_if_the_settings_could_not_be_written_and_nothing_was_touched(
+    supervisor: Supervisor,
+) -> None:
+    supervisor.full = {PREPARING}
+    world = World(supervisor)
+    plan = world.plan()
+    roll, journal = roll_of(world, plan)
+    with pytest.raises(RolloutPausedError, match=r"so it was not restarted: .*no space left"):
+        roll.run()
+    assert [step.status for step in journal.steps] == [StepStatus.INTENT]
+    assert (journal.withdrawn, roll.steps, supervisor.done) == ([(W1, None)], {}, [])
+
+    former = Step(W1, StepStatus.RESTORED, time.time())
+    again, journal = roll_of(world, plan, {W1: former})
+    with pytest.raises(RolloutPausedError):
+        again.run()
+    assert (journal.withdrawn, again.steps) == ([(W1, former)], {W1: former})
+    supervisor.full.clear()
+    assert roll_of(world, plan, again.steps)[0].run() is None
+    assert set(running_modes(world).values()) == {PREPARING}
 
 
 def test_a_host_that_cannot_be_reached_pauses_the_roll_and_its_worker_is_not_restored(supervisor: Supervisor) -> None:

@@ -62,7 +62,7 @@ class FarContent:
 
     :param path: the file itself, behind any symbolic links.
     :param data: its bytes, never shown.
-    :param modified_at: last change of its content, seconds since the epoch by its machine's clock.
+    :param modified_at: its date, seconds since the epoch by its machine's clock; a tool may have set it.
     :param changed_at: last change of anything about it, or of a link on the way to it, by the same clock.
     """
 
@@ -809,7 +809,7 @@ def _change(what: str, remedy: str) -> Obstacle:
 
 
 def _content(look: _Look, data: bytes) -> FarContent:
-    changed = max(look.file.changed_ns, look.file.modified_ns, *(link.changed_ns for link in look.links))
+    changed = max(status.changed_ns for status in (look.file, *look.links))
     return FarContent(look.place.path, data, look.file.modified_ns / 1e9, changed / 1e9, look.file)
 
 

@@ -36,7 +36,7 @@ class FileContent:
 
     :param path: the file itself, behind any symbolic links.
     :param data: its bytes, never shown.
-    :param modified_at: last change of its content, seconds since the epoch.
+    :param modified_at: its date, seconds since the epoch; a tool may have set it.
     :param changed_at: last change of anything about it, or of a link on the way to it, seconds since the epoch.
     """
 
@@ -69,8 +69,7 @@ def read(path: Path) -> FileContent:
         raise ConfigurationError(
             f"The file {path} cannot be read: {reason}.", remedy="Run this as a user who may read the worker's files."
         ) from error
-    changed_at = max(status.st_ctime, status.st_mtime, links)
-    return FileContent(target, data, status.st_mtime, changed_at, status)
+    return FileContent(target, data, status.st_mtime, max(status.st_ctime, links), status)
 
 
 def replace(path: Path, data: bytes, *, expect_sha256: str, backup: bool) -> None:
