@@ -47,10 +47,10 @@ def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:
 def interval_asset(pipeline: str, group_id: str) -> Asset:
     """The asset that a pipeline's runs update; schedule DAGs on it.
 
-    Each event's extra holds ``interval``, ``revision``, ``records``, ``digest``, ``already`` and ``part_of``. An
-    interval that is run again after its completion (a cleared task) writes nothing, yet has another event: ``already``
-    is true in it. One that was written with a wider interval names that run in ``part_of``, and has neither ``records``
-    nor ``digest``.
+    Each event's extra holds ``pipeline``, ``group_id``, ``interval``, ``revision``, ``records``, ``digest``,
+    ``already`` and ``part_of``. A cleared task of a complete interval writes nothing, but sends another event with
+    ``already`` true. If a wider interval wrote this one, ``part_of`` names that run, and ``records`` and ``digest`` are
+    null.
 
     :param pipeline: the pipeline's name.
     :param group_id: the group that it belongs to.
@@ -60,14 +60,16 @@ def interval_asset(pipeline: str, group_id: str) -> Asset:
 
 
 def completed_intervals(triggering_asset_events: Mapping[Any, Any]) -> list[dict[str, Any]]:
-    """The extras of the events that started a DAG run, in the order of their intervals, each interval once.
+    """The extras of the events that started a DAG run, sorted by interval: each interval of a pipeline once.
+
+    The extra's ``pipeline`` and ``group_id`` tell the pipelines of several assets apart.
 
     :param triggering_asset_events: ``context["triggering_asset_events"]``.
     """
     found = {}
-    for events in triggering_asset_events.values():
+    for asset, events in triggering_asset_events.items():
         for event in events:
             extra = dict(event.extra or {})
             if "interval" in extra:
-                found[(extra["interval"], extra.get("revision", 1))] = extra
+                found[(extra["interval"], extra.get("revision", 1), str(getattr(asset, "uri", asset)))] = extra
     return [found[key] for key in sorted(found)]

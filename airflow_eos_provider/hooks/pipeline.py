@@ -24,11 +24,6 @@ DEFAULT_KAFKA_CONN_ID = "kafka_default"
 #: The group that pipelines belong to when none is named. It must never be the group of a Connect cluster.
 DEFAULT_GROUP_ID = "eos-intervals"
 
-_ZERO_WIDTH_REMEDY = (
-    'Give the DAG a timetable with data intervals: "@daily" and cron strings have none in Airflow 3. '
-    'Write schedule=CronDataIntervalTimetable("0 0 * * *", timezone="…").'
-)
-
 
 def kafka_settings(conn_id: str = DEFAULT_KAFKA_CONN_ID) -> KafkaSettings:
     """How to reach the brokers of a connection. Whatever is secret in it is masked in Airflow's logs first.
@@ -124,10 +119,5 @@ def interval_of(context: Context, given: str | None) -> Interval:
             f"The run {dag_run.run_id} has no data interval: it was triggered manually or by an asset.",
             remedy="Trigger it with a logical date, use a backfill, or give the task an interval: "
             'interval="{{ params.interval }}" (start/end in ISO 8601 with offsets).',
-        )
-    if start == end:
-        raise ConfigurationError(
-            f"The data interval of {dag_run.run_id} begins and ends at {start.isoformat()}: it has no width.",
-            remedy=_ZERO_WIDTH_REMEDY,
         )
     return Interval(start, end)

@@ -21,8 +21,9 @@ _NAME = re.compile(r"(?P<start>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)/(?P<end>\d{4}-\d
 _RUN = re.compile(rf"(?P<pipeline>[^@]+)@(?P<interval>{_NAME.pattern})(?:#(?P<revision>[1-9]\d*))?")
 
 _ZERO_WIDTH_REMEDY = (
-    "In Airflow 3 a cron expression such as '@daily' makes runs whose interval has no width; schedule the DAG by "
-    'CronDataIntervalTimetable("0 0 * * *", timezone="UTC").'
+    "In Airflow 3, cron strings such as '@daily' make intervals without width: schedule the DAG by "
+    'CronDataIntervalTimetable("0 0 * * *", timezone="UTC"). If it already has that timetable, this is a manual run at '
+    "a change of the clocks: start it with the interval in its configuration."
 )
 
 

@@ -207,9 +207,8 @@ class IntervalRun(BaseOperator):
 
     def _announce(self, context: Context, summary: Mapping[str, Any]) -> None:
         asset = interval_asset(self.pipeline, self.group_id)
-        context["outlet_events"][asset].extra.update(
-            {name: summary[name] for name in ("interval", "revision", "records", "digest", "already", "part_of")}
-        )
+        told = {name: summary[name] for name in ("interval", "revision", "records", "digest", "already", "part_of")}
+        context["outlet_events"][asset].extra.update({"pipeline": self.pipeline, "group_id": self.group_id, **told})
 
 
 class IntervalRunOperator(IntervalRun, SparkSubmitOperator):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
 from airflow.providers_manager import ProvidersManager
 
 from airflow_eos_provider.assets.intervals import (
+    completed_intervals,
     convert_asset_to_openlineage,
     create_asset,
     interval_asset,
@@ -47,3 +49,15 @@ def test_airflow_knows_the_scheme() -> None:
     assert manager.asset_uri_handlers["x-eos"] is sanitize_uri
     assert manager.asset_factories["x-eos"] is create_asset
     assert manager.asset_to_openlineage_converters["x-eos"] is convert_asset_to_openlineage
+
+
+def test_an_interval_of_two_pipelines_is_two_events_sorted_by_interval() -> None:
+    def extra(pipeline: str, day: int) -> dict[str, str]:
+        return {"pipeline": pipeline, "interval": f"2013-01-0{day}T00:00:00Z/2013-01-0{day + 1}T00:00:00Z"}
+
+    events = {
+        interval_asset(name, "etl"): [SimpleNamespace(extra=extra(name, day)) for day in (2, 1, 1)]
+        for name in ("orders", "clicks")
+    }
+    wanted = [extra(name, day) for day in (1, 2) for name in ("clicks", "orders")]
+    assert completed_intervals(events) == wanted
