@@ -53,6 +53,10 @@ Report = Callable[[str], None]
 #: What tasks report, as JSON. Spark's JVM parses a schema in words, by forty questions of the driver's.
 REPORTS = StructType([StructField(REPORT_COLUMN, StringType())])
 
+#: A slice costs a transaction, a Spark partition and an entry in the plan. With 10,000 slices the plan is about 0.5 MB,
+#: which fits a record of the broker's default size (1 MiB) even uncompressed.
+MAX_SLICES = 10_000
+
 #: What decides a row's slice.
 SLICES_BY = ("key", "files")
 
@@ -88,8 +92,8 @@ def write_interval(
     :param interval: which interval the records are of.
     :param spark: the session; only needed for files, where the active one is taken otherwise.
     :param revision: 2 or more writes a finished interval anew, as a run of its own.
-    :param slices: how many slices the rows are put into, by ``pmod(xxhash64(key), slices)``; the session's parallelism
-        if not given. A run that was begun keeps the number that it was begun with.
+    :param slices: how many slices the rows are put into, by ``pmod(xxhash64(key), slices)``: 1 to
+        :data:`MAX_SLICES`, the session's parallelism if not given. A run keeps the number that it was begun with.
     :param key: the frame's columns that decide a row's slice, written or not. They have to be the same in every
         attempt, so what depends on chance, on the clock or on the order of arrival is refused. Null has a hash
         as any value has: rows in whose key all columns are null are of one slice.
@@ -373,12 +377,20 @@ def require_slices_by(slices_by: str) -> str:
 
 
 def _slice_count(wanted: int | None, spark: SparkSession) -> int:
+    return _require_slice_count(wanted) if wanted is not None else min(parallelism(spark), MAX_SLICES)
+
+
+def _require_slice_count(count: int) -> int:
     """
-    :raises ConfigurationError: there is to be no slice.
+    :raises ConfigurationError: it is less than 1 or more than :data:`MAX_SLICES`.
     """
-    if wanted is not None and wanted < 1:
-        raise ConfigurationError(f"{wanted} slices are asked for.", expected="1 or more")
-    return wanted or parallelism(spark)
+    if not 1 <= count <= MAX_SLICES:
+        raise ConfigurationError(
+            f"{count} slices are asked for.",
+            expected=f"1 to {MAX_SLICES}: each slice is a transaction of its own",
+            remedy="Set slices to a few for each task that writes at once.",
+        )
+    return count
 
 
 def require_frame(frame: object) -> None:
@@ -449,8 +461,7 @@ def sliced(frame: DataFrame, key: Sequence[str], count: int) -> DataFrame:
 
 
 def _require_writable(frame: DataFrame, key: Sequence[str], count: int) -> None:
-    if count < 1:
-        raise ConfigurationError(f"{count} slices are asked for.", expected="1 or more")
+    _require_slice_count(count)
     require_frame(frame)
     require_columns(frame, key)
 

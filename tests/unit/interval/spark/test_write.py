@@ -34,6 +34,17 @@ def test_a_function_that_returns_no_dataframe_is_told_so(returned: Any, named: s
         by_slice(returned, slices=2)
 
 
+@pytest.mark.parametrize("slices", [0, 10_001, 2**40])
+def test_a_number_of_slices_that_no_plan_can_have_is_refused(frame: DataFrame, slices: int) -> None:
+    for write in (
+        lambda: write_interval(frame, NOBODY, DAY, slices=slices),
+        lambda: write_interval(frame, NOBODY, DAY, slices=slices, slices_by="files"),
+        lambda: by_slice(frame, slices=slices),
+    ):
+        with pytest.raises(ConfigurationError, match=f"{slices} slices are asked for(.|\n)*1 to 10000"):
+            write()
+
+
 @pytest.mark.parametrize("name", ["value", "VALUE", "key"])
 def test_two_columns_of_one_name_are_refused(frame: DataFrame, name: str) -> None:
     twice = frame.select("*", F.lit("y").alias(name))
