@@ -20,6 +20,7 @@ dag = interval_run_dag(
     topic="flights.daily",
     function=f"{Path(__file__).with_name('flights_source.py')}:flights",
     arguments={"folder": "{{ var.value.get('flights_folder', '/data/flights') }}"},
+    selects_by_bounds=True,  # so a day's hours, or a year's days, are complete with it
     schedule=CronDataIntervalTimetable("0 0 * * *", timezone="America/New_York"),
     start_date=datetime(2013, 1, 1),
     end_date=datetime(2014, 1, 1),

@@ -95,6 +95,7 @@ class _IntervalRunDecoratedOperator(IntervalRun, DecoratedOperator, PySparkOpera
 
             spark_context = None if is_remote(spark) else spark.sparkContext
             show(self, context, SparkPageLink(), shown_url(getattr(spark_context, "uiWebUrl", None)))
+            began_at = run.interval.require_ended(self.allow_before_end)
             given = {"spark": spark, "sc": spark_context, "interval": run.interval}
             arguments = inspect.signature(function).bind(*args, **kwargs).arguments
             frame = function(**{name: given[name] for name in getattr(function, _HIDDEN)}, **arguments)
@@ -108,6 +109,9 @@ class _IntervalRunDecoratedOperator(IntervalRun, DecoratedOperator, PySparkOpera
                 slices_by=self.slices_by,
                 tasks=self.tasks,
                 pin_inputs=self.pin_inputs,
+                began_at=began_at,
+                selects_by_bounds=self.selects_by_bounds,
+                allow_before_end=self.allow_before_end,
                 report=lambda line: self.log.info("%s", line),
             )
             self._completed = done

@@ -7,6 +7,7 @@ one interval would be two runs, and both would write it.
 from __future__ import annotations
 
 import re
+import time
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,6 +26,11 @@ _ZERO_WIDTH_REMEDY = (
     'CronDataIntervalTimetable("0 0 * * *", timezone="UTC"). If it already has that timetable, this is a manual run at '
     "a change of the clocks: start it with the interval in its configuration."
 )
+
+
+#: Two machines' clocks may differ by this much, seconds. A scheduler starts a run at the interval's end by its own
+#: clock; the driver then waits for the end by its clock instead of failing.
+CLOCK_DIFFERENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -85,6 +91,34 @@ class Interval:
     def name(self) -> str:
         """``2013-01-01T05:00:00Z/2013-01-02T05:00:00Z``."""
         return f"{_text(self.start)}/{_text(self.end)}"
+
+    def require_ended(self, allow_before_end: bool = False) -> datetime:
+        """Refuse an interval that has not ended by this machine's clock: rows that come later would never be written.
+
+        If the end is at most :data:`CLOCK_DIFFERENCE_SECONDS` ahead, this waits for it.
+
+        :param allow_before_end: accept it all the same.
+        :returns: the current time. Rows and files that are looked up from now on are those of the whole interval,
+            unless ``allow_before_end`` was needed.
+        :raises ConfigurationError: it ends later.
+        """
+        while (left := self.end.timestamp() - (now := time.time())) > 0 and not allow_before_end:
+            if left > CLOCK_DIFFERENCE_SECONDS:
+                raise self.not_ended(datetime.fromtimestamp(now, UTC))
+            time.sleep(left)
+        return datetime.fromtimestamp(now, UTC)
+
+    def not_ended(self, at: datetime) -> ConfigurationError:
+        """The error for input that was looked up before the interval's end.
+
+        :param at: when it was.
+        """
+        return ConfigurationError(
+            f"The interval {self.name} had not ended at {at:%Y-%m-%dT%H:%M:%SZ}, when its input was looked up.",
+            expected="an interval that has ended: a complete interval is never written again, so rows that come "
+            "later would be lost",
+            remedy="Run it after its end. If no more rows can come: allow_before_end=True.",
+        )
 
     def overlaps(self, other: Interval) -> bool:
         """Whether some moment is in both; neighbours do not overlap."""

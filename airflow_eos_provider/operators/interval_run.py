@@ -91,6 +91,10 @@ class IntervalRun(BaseOperator):
     :param tasks: how many Spark tasks write at once, at most; without it Spark's parallelism decides.
     :param pin_inputs: hold the files that the DataFrame reads to what they were when the interval was begun; a retry
         that finds others fails, and names them.
+    :param selects_by_bounds: the function returns all rows from the interval's start to its end, however wide the
+        interval is. Then the intervals within a complete one are complete, too, and ``interval`` may be any. Leave it
+        out if the function reads a path or a partition that is named by the start alone.
+    :param allow_before_end: write the interval although it has not ended. Rows that come later are never written.
     :param pipeline_options: further fields of :class:`~airflow_eos_provider.interval.pipeline.Pipeline`.
     """
 
@@ -111,6 +115,8 @@ class IntervalRun(BaseOperator):
         slices_by: str = "key",
         tasks: int | None = None,
         pin_inputs: bool = True,
+        selects_by_bounds: bool = False,
+        allow_before_end: bool = False,
         pipeline_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -130,6 +136,8 @@ class IntervalRun(BaseOperator):
         self.slices_by = slices_by
         self.tasks = tasks
         self.pin_inputs = pin_inputs
+        self.selects_by_bounds = selects_by_bounds
+        self.allow_before_end = allow_before_end
         self.pipeline_options = pipeline_options
         self._told: tuple[Pipeline, Run, Mapping[str, Any], Mapping[str, int]] | None = None
 
@@ -178,6 +186,7 @@ class IntervalRun(BaseOperator):
             already, job = done is not None, None
             if done is None:
                 self.log.info("%s is not complete", run.name)
+                run.interval.require_ended(self.allow_before_end)
                 job = self.write(context, pipeline, run)
                 # To the end: another interval's open transaction may precede our `complete`.
                 done = completion(pipeline, run, wait=True)
@@ -271,6 +280,8 @@ class IntervalRunOperator(IntervalRun, SparkSubmitOperator):
             slices=self.slices,
             tasks=self.tasks,
             pin_inputs=self.pin_inputs,
+            selects_by_bounds=self.selects_by_bounds,
+            allow_before_end=self.allow_before_end,
             slices_by=self.slices_by,
             key=(self.key,) if isinstance(self.key, str) else tuple(self.key),
             client_file=self.client_file or None,

@@ -19,6 +19,7 @@ import os
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections import Counter
 from functools import partial
@@ -104,7 +105,11 @@ class Actor:
     def _coordinator(self, run: Run) -> Any:
         coordinator_class = mutations.coordinator(self._job.get("mutation"))
         return coordinator_class(
-            Pipeline.from_dict(self._job["pipeline"]), run, report=lambda line: self.tell(line=line), on_step=self.step
+            Pipeline.from_dict(self._job["pipeline"]),
+            run,
+            began_at=time.time(),
+            report=lambda line: self.tell(line=line),
+            on_step=self.step,
         )
 
     def _task(self) -> None:

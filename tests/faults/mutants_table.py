@@ -120,7 +120,7 @@ _PARTS = (
         "ended-in-any-case",
         "a run says that its interval had ended only if it had when its last attempt began",
         "interval/protocol/coordinator.py",
-        "ended=stage.began_at >= self._run.interval.end.timestamp(),",
+        "ended=stage.began_at is not None and stage.began_at >= self._run.interval.end.timestamp(),",
         "ended=True,",
         f"{_COMMAND}::test_nothing_is_a_part_of_an_interval_that_has_not_ended",
     ),

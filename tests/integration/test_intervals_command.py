@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -82,7 +83,7 @@ def write(
     pipeline: Pipeline, run: Run, *, only: int = SLICES, on_step: Callable[[str], None] = lambda step: None
 ) -> None:
     """Write a run's slices, or only the first few and then stop."""
-    with Coordinator(pipeline, run, on_step=on_step) as coordinator:
+    with Coordinator(pipeline, run, began_at=time.time(), on_step=on_step) as coordinator:
         stage = coordinator.begin(lambda: RunPlan.of(run, [{"part": n} for n in range(SLICES)], {"kind": "test"}), 1)
         assert isinstance(stage, Stage)
         stage = coordinator.compare_input(

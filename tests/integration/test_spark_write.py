@@ -24,14 +24,22 @@ from pyspark.sql import functions as F
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, RefusedError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.admission import OverlapError
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator, IncompleteError
 from airflow_eos_provider.interval.protocol.input_check import InputChangedError
 from airflow_eos_provider.interval.protocol.summary import rounded
 from airflow_eos_provider.interval.python_needs import DAEMON_MODULE
-from airflow_eos_provider.interval.spark import by_slice, register, write_interval, write_intervals
+from airflow_eos_provider.interval.spark import (
+    by_slice,
+    register,
+    require_all_complete,
+    write_interval,
+    write_intervals,
+)
 from airflow_eos_provider.interval.spark import write as spark_front
 from airflow_eos_provider.interval.spark.file_listing import files_source
 from airflow_eos_provider.interval.spark.job import JobSpec
+from airflow_eos_provider.interval.topic_ids import TopicChangedError
 from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
@@ -659,3 +667,72 @@ def test_a_job_tells_its_failure_and_exits_with_its_code(target: Target, start_j
     code, reported = start_job(target, DAY, "with_chance").wait()
     assert (code, reported["type"], reported["exit_code"]) == (2, "ConfigurationError", 2)
     assert "rand(" in reported["message"]
+
+
+# Parts of an interval
+
+DAYS = [day(number) for number in range(3)]
+WIDE = Interval(DAYS[0].start, DAYS[-1].end)
+
+
+def folder_of(root: Path, interval: Interval) -> str:
+    return f"{root}/day={interval.start:%Y-%m-%d}"
+
+
+def values_of(days: list[Interval]) -> list[bytes]:
+    return [value for each in days for value in jobs.numbered_values(each, 5)]
+
+
+@pytest.fixture
+def days_in_folders(spark: SparkSession, tmp_path: Path) -> Callable[[Interval], Any]:
+    """As the docs read a day: from the folder that its start names."""
+    for each in DAYS:
+        jobs.numbered(spark, each, 5).write.parquet(folder_of(tmp_path, each))
+    return lambda interval: spark.read.parquet(folder_of(tmp_path, interval))
+
+
+def test_days_from_folders_that_are_named_by_their_start_are_written_together(
+    spark: SparkSession, target: Target, days_in_folders: Callable[[Interval], Any]
+) -> None:
+    outcomes = write_intervals(days_in_folders, target.pipeline, DAYS, spark=spark, slices=2, together=3)
+    require_all_complete(outcomes)
+    assert {outcome.completed.run.interval for outcome in outcomes if outcome.completed} == {WIDE}
+    target.require_exactly_once(values_of(DAYS))
+    assert write_interval(days_in_folders(DAYS[1]), target.pipeline, DAYS[1]).already, "it is complete as a part"
+
+
+@pytest.mark.parametrize("how", ["a function of one day", "before its end"])
+@pytest.mark.parametrize("together", [1, 3])
+def test_parts_of_a_whole_that_may_lack_their_rows_are_refused_one_by_one_and_together(
+    spark: SparkSession, target: Target, days_in_folders: Callable[[Interval], Any], how: str, together: int
+) -> None:
+    """The frame of the whole has the first day's rows alone, as a path that names the start does."""
+    known = {"selects_by_bounds": True, "allow_before_end": True, "began_at": DAY.start}
+    known |= {} if how == "before its end" else {"selects_by_bounds": False, "began_at": WIDE.end}
+    done = write_interval(days_in_folders(WIDE), target.pipeline, WIDE, slices=2, **known)
+    assert (done.records, done.ended) == (5, False)
+
+    outcomes = write_intervals(days_in_folders, target.pipeline, DAYS, spark=spark, together=together)
+    assert [type(outcome.error) for outcome in outcomes] == [OverlapError] * 3
+    assert all("does not complete the intervals within it" in str(outcome.error) for outcome in outcomes)
+
+
+def test_an_interval_whose_input_was_looked_up_after_its_end_by_both_bounds_completes_its_parts(
+    spark: SparkSession, target: Target
+) -> None:
+    known = {"began_at": WIDE.end, "selects_by_bounds": True}
+    assert write_interval(jobs.numbered(spark, DAY, 5), target.pipeline, WIDE, slices=2, **known).ended
+    assert write_interval(jobs.numbered(spark, DAY, 5), target.pipeline, DAYS[2]).already
+
+
+def test_complete_intervals_whose_records_are_in_another_topic_are_refused_also_many_at_once(
+    spark: SparkSession, lab: Lab, target: Target
+) -> None:
+    def rows(interval: Interval) -> Any:
+        return jobs.numbered(spark, interval, 5)
+
+    require_all_complete(write_intervals(rows, target.pipeline, DAYS[:2], spark=spark, slices=1, together=2))
+    name = str(target.pipeline.topic)
+    lab.create_topic(f"{name}-other", 1)
+    outcomes = write_intervals(rows, replace(target.pipeline, topic=f"{name}-other"), DAYS, spark=spark, slices=1)
+    assert [type(outcome.error) for outcome in outcomes] == [TopicChangedError, TopicChangedError, type(None)]

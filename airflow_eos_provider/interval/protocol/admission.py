@@ -73,10 +73,10 @@ def admit(run: Run, control: ControlState, ledger: LedgerState) -> RunPlan | Com
         raise _under_way(run, wider)
     for other in planned:
         if other.interval.overlaps(run.interval):
-            raise _overlap(run, other, "is being written")
+            raise overlap(run, other, "is being written")
     for other in finished:
         if other.interval != run.interval:
-            raise _overlap(run, other, "is complete")
+            raise overlap(run, other)
     revisions = [other.revision for other in finished]
     if max(revisions, default=0) != run.revision - 1:
         raise RefusedError(
@@ -96,10 +96,16 @@ def _under_way(run: Run, whole: Run) -> WholeUnderWayError:
     )
 
 
-def _overlap(run: Run, other: Run, state: str) -> OverlapError:
+def overlap(run: Run, other: Run, state: str = "is complete") -> OverlapError:
+    """The refusal of a run because of another one that overlaps it, and does not complete it as its part."""
     remedy = f"If the schedule has changed, choose intervals that begin where {other.interval} ends."
     if state != "is complete":
         remedy = f"Let it finish, or give it up if nothing of it is committed (eos intervals abandon). {remedy}"
+    elif other.interval.contains(run.interval):
+        remedy = (
+            f"{other.interval} does not complete the intervals within it: its input was looked up before its end, or "
+            f"without selects_by_bounds. If rows of it are missing, write it once more as its next revision. {remedy}"
+        )
     return OverlapError(
         f"{run} overlaps {other}, which {state}: their common part would be delivered twice.",
         expected="intervals of one pipeline that do not overlap",

@@ -172,12 +172,22 @@ class Coordinator:
 
     :param pipeline: where to write.
     :param run: what.
+    :param began_at: the input is looked up at or after this moment, seconds since the epoch, and it has all rows of
+        the interval until then. None if that is not certain: then no interval within this one is complete with it.
     :param report: receives a line for a person at each turn.
     :param on_step: called with each step's name before it is taken.
     :ivar plan_source: what the plan of the generation begun has pinned, in JSON.
     """
 
-    def __init__(self, pipeline: Pipeline, run: Run, *, report: Report = silent, on_step: OnStep = silent) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        run: Run,
+        *,
+        began_at: float | None = None,
+        report: Report = silent,
+        on_step: OnStep = silent,
+    ) -> None:
         if run.pipeline != pipeline.name:
             raise EosError(f"{run} is not a run of pipeline {pipeline.name}.")
         self._pipeline = pipeline
@@ -185,7 +195,7 @@ class Coordinator:
         self._report = report
         self._step = self._clock = StepClock(on_step)
         self._fenced = 0
-        self._began, self._began_at = time.monotonic(), time.time()
+        self._began, self._began_at = time.monotonic(), began_at
         self._next_producer: TransactionalProducer | None = None
         self._producer: TransactionalProducer | None = None
         self._transactions: TransactionsClient | None = None
@@ -319,7 +329,7 @@ class Coordinator:
             slices=len(stage.slices),
             pins=self._topics.found,
             summary=encoded(summary),
-            ended=stage.began_at >= self._run.interval.end.timestamp(),
+            ended=stage.began_at is not None and stage.began_at >= self._run.interval.end.timestamp(),
         )
         self._write_complete(record, stage)
         self._step("done")

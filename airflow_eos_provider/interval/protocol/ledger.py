@@ -5,8 +5,9 @@ of the slice's own records. ``["<pipeline>",{"interval":"<start>/<end>"}]`` says
 never removed; the slices' records are, with it.
 
 *Parts.* Where an interval is complete, so is each one within it: its records are among those that were written. That
-holds if the whole had ended when its last attempt began; before, records of a part may have been to come. ``complete``
-says so by ``ended``. The model has a driver of a part beside two of the whole (tests/model, ``admission/contained``).
+holds if the whole had ended when the input of its last attempt was looked up (before, records of a part could still
+come), and if that input has all rows of the whole, which the caller declares. ``complete`` says so by ``ended``. The
+model has a driver of a part beside two of the whole (tests/model, ``admission/contained``).
 """
 
 from __future__ import annotations
@@ -100,8 +101,8 @@ class CompleteRecord:
     :param summary: how it was written, as :mod:`~airflow_eos_provider.interval.protocol.summary` encodes it; None if a
         version wrote it that did not say.
     :param digest_kind: how the digest was computed; those of two kinds cannot be compared.
-    :param ended: whether the interval had ended when the attempt began that completed it, by that attempt's clock.
-        Then every interval within it is complete, too.
+    :param ended: whether the interval had ended, by the driver's clock, when the input of the completing attempt was
+        looked up, and that input is known to have all rows of it. Then every interval within it is complete, too.
     """
 
     run: Run

@@ -89,7 +89,8 @@ class Stage:
     :param compared: whether the input of this attempt was found to have the same rows in these slices. Without it
         nothing is written and nothing completed, unless nothing is committed.
     :param ledgers: by topic, the pipeline of the group whose ledger it is, as the generation's coordinator has read.
-    :param began_at: when this attempt began, seconds since the epoch; it has evaluated its input since.
+    :param began_at: the input of this attempt was looked up at or after this moment, seconds since the epoch, and it
+        has all rows of the interval until then. None if that is not certain.
     """
 
     run: Run
@@ -101,7 +102,7 @@ class Stage:
     committed: Mapping[int, SliceFigures] = field(default_factory=dict)
     compared: bool = False
     ledgers: Mapping[str, str] = field(default_factory=dict)
-    began_at: float = 0.0
+    began_at: float | None = None
 
     def require_compared(self) -> None:
         """
@@ -221,6 +222,7 @@ class Completed:
     :param digest: order-free digest of them, 32 hexadecimal digits.
     :param slices: slices of its plan.
     :param already: whether it had been complete before this coordinator came.
+    :param ended: whether every interval within it is complete, too.
     :param seconds: how long this coordinator was at it.
     :param summary: what it moved and how long each part took; None if a version completed it that did not say.
     :param tasks: what each task of this coordinator wrote.
@@ -236,12 +238,14 @@ class Completed:
     summary: RunSummary | None = None
     tasks: tuple[TaskSummary, ...] = ()
     inputs: Mapping[str, int] = field(default_factory=dict)
+    ended: bool = False
 
     @classmethod
     def of(cls, record: CompleteRecord, *, already: bool = True, seconds: float = 0.0) -> Completed:
         """What the ledger's record says."""
         summary = decoded(record.summary)
-        return cls(record.run, record.records, record.digest, record.slices, already, seconds, summary)
+        own = (record.run, record.records, record.digest, record.slices)
+        return cls(*own, already, seconds, summary, ended=record.ended)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -251,6 +255,7 @@ class Completed:
             "digest": self.digest,
             "slices": self.slices,
             "already": self.already,
+            "ended": self.ended,
             "seconds": self.seconds,
             "summary": None if self.summary is None else self.summary.to_dict(),
             "tasks": [task.to_dict() for task in self.tasks],
@@ -269,4 +274,5 @@ class Completed:
             RunSummary.from_dict(document["summary"]) if document.get("summary") else None,
             tuple(TaskSummary.from_dict(task) for task in document.get("tasks", ())),
             dict(document.get("inputs", {})),
+            document.get("ended", False),
         )

@@ -4,10 +4,11 @@ Each interval is written by :func:`~airflow_eos_provider.interval.spark.write.wr
 guarantees, whatever becomes of the others. Where the session dies, what is committed stays; the same call with another
 session finds the finished intervals complete and goes on with the rest.
 
-*Together.* What an interval of few rows costs is its transactions and its Spark job. Neighbours that are written
-together are one run, of the interval from the first one's start to the last one's end; when it is complete, so is each
-of them, as a part of it (:mod:`~airflow_eos_provider.interval.protocol.ledger`). A run of neighbours that was begun is
-finished as it was begun, however many the next call writes together.
+*Together.* An interval of few rows costs its transactions and its Spark job. Neighbours that are written together are
+one run, of the interval from the first one's start to the last one's end; when it is complete, each of them is, as a
+part of it (:mod:`~airflow_eos_provider.interval.protocol.ledger`). The function still sees one interval of the schedule
+at a time, and the frames are joined: a path that is named by the interval's start would have the first part's files
+alone. A run of neighbours that was begun is finished as it was begun, however many the next call writes together.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -24,10 +24,14 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.admission import overlap
+from airflow_eos_provider.interval.protocol.ledger import CompleteRecord
+from airflow_eos_provider.interval.protocol.same_topics import SameTopics
 from airflow_eos_provider.interval.protocol.stage import Completed
 from airflow_eos_provider.interval.spark.file_listing import FilesSource
 from airflow_eos_provider.interval.spark.sessions import end, is_remote, is_server_lost
-from airflow_eos_provider.interval.spark.write import Report, write_interval
+from airflow_eos_provider.interval.spark.write import Report, require_frame, write_interval
+from airflow_eos_provider.interval.topic_ids import Pins, TopicChangedError
 from airflow_eos_provider.interval.verify import control, ledger
 
 __all__ = ["IntervalOutcome", "require_all_complete", "write_intervals"]
@@ -62,6 +66,8 @@ def write_intervals(
     slices_by: str = "key",
     tasks: int | None = None,
     pin_inputs: bool = True,
+    selects_by_bounds: bool = False,
+    allow_before_end: bool = False,
     report: Report = lambda line: None,
 ) -> tuple[IntervalOutcome, ...]:
     """Write intervals into Kafka, each exactly once; those that are complete are left alone.
@@ -69,35 +75,43 @@ def write_intervals(
     An interval that fails stops none of the others. When the session is lost, no further one is begun.
 
     :param frame_of: gives an interval's rows or files, as ``write_interval`` takes them; called by several threads, and
-        not for intervals that are complete. With ``together`` it is called with the interval of neighbours as a whole.
+        not for intervals that are complete.
     :param pipeline: where to write.
     :param intervals: in the order in which they are begun; one that is given twice is written once.
     :param spark: the session of all of them, a classic one or one of Spark Connect.
     :param at_once: how many are written at the same time; of those that are written together, how many runs.
     :param together: how many neighbours, at most, are written as one run, whose count, digest and slices are theirs
-        together. All of them must have ended: what comes later would be in none.
+        together. ``frame_of`` is called for each of them, and has to return DataFrames, which are joined by name.
     :param revision: as ``write_interval`` takes it.
     :param slices: likewise.
     :param key: likewise.
     :param slices_by: likewise.
     :param tasks: likewise, of each interval.
     :param pin_inputs: likewise.
+    :param selects_by_bounds: as ``write_interval`` takes it; of ``frame_of``. With ``together``, it is then called once
+        with the interval of the neighbours as a whole, which is much faster for hundreds of them.
+    :param allow_before_end: as ``write_interval`` takes it; not with ``together``.
     :param report: receives lines of progress, each with its interval, from several threads.
     :returns: an outcome for each interval, in the order given; :func:`require_all_complete` raises if one failed.
-    :raises ConfigurationError: ``at_once`` or ``together`` is less than 1; or intervals are to be written together of
-        which one has not ended yet, or in a further revision.
+    :raises ConfigurationError: ``at_once`` or ``together`` is less than 1; intervals are to be written together before
+        their end or in a further revision; or one that is not complete has not ended yet.
     """
     if at_once < 1:
         raise ConfigurationError(f"{at_once} intervals are to be written at once.", expected="1 or more")
-    wanted = tuple(dict.fromkeys(intervals))
     if together != 1:
-        _require_together(together, wanted, revision)
+        _require_together(together, revision, allow_before_end)
+    wanted = tuple(dict.fromkeys(intervals))
     finished = _finished(pipeline, wanted, revision)
-    runs = _runs(pipeline, wanted, finished, together)
+    for interval in wanted:
+        if interval not in finished:
+            interval.require_ended(allow_before_end)
+    runs = {run.whole: run for run in _runs(pipeline, wanted, finished, together)}
 
     def write(interval: Interval) -> Completed:
-        return write_interval(
-            frame_of(interval),
+        began_at, parts = interval.require_ended(allow_before_end), runs[interval].parts
+        joined = len(parts) > 1 and not selects_by_bounds
+        done = write_interval(
+            _joined([frame_of(part) for part in parts]) if joined else frame_of(interval),
             pipeline,
             interval,
             spark=spark,
@@ -107,15 +121,18 @@ def write_intervals(
             slices_by=slices_by,
             tasks=tasks,
             pin_inputs=pin_inputs,
+            began_at=began_at,
+            selects_by_bounds=selects_by_bounds or joined,
+            allow_before_end=allow_before_end,
             report=lambda line: report(f"{interval.name}: {line}"),
         )
+        if len(parts) > 1 and not done.ended:  # somebody else had completed the whole, but not its parts
+            raise overlap(Run(pipeline.name, parts[0]), done.run)
+        return done
 
-    outcomes = _Crew(spark, write, at_once).run([run.whole for run in runs])
-    of_parts = {part: replace(outcomes[run.whole], interval=part) for run in runs for part in run.parts}
-    return tuple(
-        IntervalOutcome(interval, finished[interval]) if interval in finished else of_parts[interval]
-        for interval in wanted
-    )
+    outcomes = _Crew(spark, write, at_once).run(list(runs))
+    of_parts = {part: replace(outcomes[run.whole], interval=part) for run in runs.values() for part in run.parts}
+    return tuple(finished[interval] if interval in finished else of_parts[interval] for interval in wanted)
 
 
 def require_all_complete(outcomes: Iterable[IntervalOutcome]) -> None:
@@ -136,16 +153,47 @@ def require_all_complete(outcomes: Iterable[IntervalOutcome]) -> None:
         ) from failed[0].error
 
 
-def _finished(pipeline: Pipeline, intervals: Sequence[Interval], revision: int) -> dict[Interval, Completed]:
-    """Those that are complete, by one look at the ledger."""
-    found, state = {}, ledger(pipeline)
+def _joined(frames: list[DataFrame | FilesSource]) -> DataFrame:
+    """One frame of all rows; a union of halves, because Spark's planning recurses into it.
+
+    :raises ConfigurationError: one is no DataFrame.
+    """
+    if half := len(frames) // 2:
+        return _joined(frames[:half]).unionByName(_joined(frames[half:]))
+    (frame,) = frames
+    if isinstance(frame, FilesSource):
+        raise ConfigurationError(
+            "Files of several intervals are to be written together.",
+            expected="DataFrames, which can be joined",
+            remedy="Leave together out; or give selects_by_bounds=True if the function selects by both bounds.",
+        )
+    require_frame(frame)
+    return frame
+
+
+def _finished(pipeline: Pipeline, intervals: Sequence[Interval], revision: int) -> dict[Interval, IntervalOutcome]:
+    """Those that are complete, by one look at the ledger; with an error if their records are in another topic."""
+    state, records = ledger(pipeline), dict[Interval, CompleteRecord]()
     for interval in intervals:
         if done := state.completed(Run(pipeline.name, interval, revision)):
-            found[interval] = Completed.of(done)
+            records[interval] = done
     if revision == 1:
-        parts = state.wholes([interval for interval in intervals if interval not in found])
-        found.update((interval, Completed.of(whole)) for interval, whole in parts.items())
+        records |= state.wholes([interval for interval in intervals if interval not in records])
+    found, errors = {}, dict[Pins | None, TopicChangedError | None]()
+    for interval, record in records.items():
+        if record.pins not in errors:
+            errors[record.pins] = _changed_topic(pipeline, record)
+        error = errors[record.pins]
+        found[interval] = IntervalOutcome(interval, None if error else Completed.of(record), error)
     return found
+
+
+def _changed_topic(pipeline: Pipeline, record: CompleteRecord) -> TopicChangedError | None:
+    try:
+        SameTopics(pipeline, record.run).compare_complete(record)
+    except TopicChangedError as error:
+        return error
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +210,7 @@ class _Together:
         return Interval(self.parts[0].start, self.parts[-1].end)
 
 
-def _require_together(together: int, intervals: Sequence[Interval], revision: int) -> None:
+def _require_together(together: int, revision: int, allow_before_end: bool) -> None:
     if together < 1:
         raise ConfigurationError(f"{together} intervals are to be written together.", expected="1 or more")
     if revision != 1:
@@ -171,11 +219,11 @@ def _require_together(together: int, intervals: Sequence[Interval], revision: in
             expected="revision 1: a further one is a run of its own",
             remedy="Leave out together.",
         )
-    if late := [interval.name for interval in intervals if interval.end > datetime.now(UTC)]:
+    if allow_before_end:
         raise ConfigurationError(
-            f"{late[0]} has not ended yet.",
-            expected="intervals that have ended, for what comes later would be in none of them",
-            remedy="Leave it out, or together.",
+            "Intervals are to be written together before their end.",
+            expected="intervals that have ended: otherwise none of them would be complete with the others",
+            remedy="Leave out together, or allow_before_end.",
         )
 
 
@@ -184,7 +232,7 @@ def _runs(
 ) -> list[_Together]:
     """The runs that write what is not finished, in the order of what was given."""
     left = sorted(interval for interval in wanted if interval not in finished)
-    runs = []
+    runs: list[_Together] = []
     for begun in control(pipeline).planned(pipeline.name):
         parts = tuple(interval for interval in left if begun.interval.contains(interval))
         if parts and len(groups := _without_gaps(parts, len(parts))) == 1 and groups[0].whole == begun.interval:

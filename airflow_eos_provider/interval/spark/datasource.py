@@ -60,7 +60,7 @@ FORMAT = "kafka_eos"
 
 logger = logging.getLogger(__name__)
 
-_OPTIONS = ("pipeline", "interval", "revision")
+_OPTIONS = ("pipeline", "interval", "revision", "allow_before_end")
 
 #: By which ``save()`` gives ``writer()`` the figures of each slice of the frame, as JSON.
 _FIGURES_OPTION = "figures"
@@ -183,7 +183,8 @@ def by_slice(
 class KafkaEosSource(DataSource):
     """The data source; only :func:`register` makes it usable.
 
-    Options: ``pipeline`` (its name), ``interval`` (``start/end`` as :class:`Interval` spells it), ``revision``.
+    Options: ``pipeline`` (its name), ``interval`` (``start/end`` as :class:`Interval` spells it), ``revision``,
+    ``allow_before_end`` (``true``: see ``write_interval``).
     """
 
     #: By name, as :meth:`Pipeline.to_dict` gives them.
@@ -215,6 +216,7 @@ class KafkaEosSource(DataSource):
             raise ConfigurationError(
                 f"The column {SLICE_COLUMN} was not made by by_slice().", remedy="Prepare the frame by by_slice()."
             )
+        run.interval.require_ended(str(self.options.get("allow_before_end")).lower() == "true")
         with Coordinator(Pipeline.from_dict(pipeline), run, report=logger.info) as coordinator:
             begun = coordinator.begin(lambda: RunPlan.of(run, [made_of] * count, {"kind": "rows", **inputs}), count)
             if not isinstance(begun, Stage):

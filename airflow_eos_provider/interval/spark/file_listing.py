@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 
@@ -31,11 +31,16 @@ class FilesSource:
     :param options: how a file becomes records.
     :param convert: makes record columns (``value``, ``key`` …) of a batch of the file's columns; None takes rows with a
         column ``value`` as they are, and makes JSON objects of others. It has to give the same rows in every attempt.
+    :param listed_at: the files were listed at or after this moment; None if that is not known.
+    :param by_bounds: whether files or rows were selected by both bounds of the interval, and not by a path that names
+        one of them.
     """
 
     files: tuple[PinnedFile, ...]
     options: FileReadOptions
     convert: Convert | None = None
+    listed_at: datetime | None = None
+    by_bounds: bool = False
 
     def slices(self) -> tuple[Slice, ...]:
         """A slice a file; with its source, so that an attempt needs no more than the plan to read it."""
@@ -123,6 +128,7 @@ def files_source(
         )
     bounds = {"start": interval.start.isoformat(), "end": interval.end.isoformat()} if time_column else {}
     options = FileReadOptions(format, time_column, null_times=null_times, **bounds)
+    listed_at = datetime.now(UTC)
     found = pin(spark, [place])
     if modified:
         first, last = (int(edge.timestamp() * 1000) for edge in (interval.start, interval.end))
@@ -134,7 +140,7 @@ def files_source(
             remedy="Correct the path, or wait until the files are there. If intervals may be empty: allow_empty=True; "
             "the interval is then complete with 0 records, and files that come later are not written.",
         )
-    return FilesSource(found, options, convert)
+    return FilesSource(found, options, convert, listed_at, by_bounds=place == path)
 
 
 def pin(spark: SparkSession, paths: Sequence[str]) -> tuple[PinnedFile, ...]:

@@ -65,6 +65,8 @@ class JobSpec:
     :param key: columns that tell a row's slice.
     :param slices_by: as ``write_interval`` takes it.
     :param pin_inputs: as ``write_interval`` takes it.
+    :param selects_by_bounds: as ``write_interval`` takes it; of the function.
+    :param allow_before_end: as ``write_interval`` takes it.
     :param client_file: a Java client's properties file on the driver's machine: the job's Kafka client is what it says,
         and :meth:`to_dict` leaves out what ``pipeline`` says of that, but for the addresses.
     :param spark: Spark properties, for a job that no spark-submit has configured; ``spark.remote`` is the URL of a
@@ -81,6 +83,8 @@ class JobSpec:
     key: tuple[str, ...] = ("key",)
     slices_by: str = "key"
     pin_inputs: bool = True
+    selects_by_bounds: bool = False
+    allow_before_end: bool = False
     client_file: str | None = None
     spark: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -124,6 +128,8 @@ class JobSpec:
             "key": list(self.key),
             "slices_by": self.slices_by,
             "pin_inputs": self.pin_inputs,
+            "selects_by_bounds": self.selects_by_bounds,
+            "allow_before_end": self.allow_before_end,
             "client_file": self.client_file,
             "spark": dict(self.spark),
         }
@@ -205,6 +211,7 @@ def run(spec: JobSpec, report: Callable[[str], None] = logger.info) -> Completed
 
     from airflow_eos_provider.interval.spark.write import write_interval
 
+    began_at = spec.interval.require_ended(spec.allow_before_end)
     spec = spec.with_client_of_file()
     choose_executor_python(spec.spark, master_of(spec.spark))
     builder: Any = SparkSession.builder.appName(f"{spec.pipeline.name} {spec.interval.name}")
@@ -226,6 +233,9 @@ def run(spec: JobSpec, report: Callable[[str], None] = logger.info) -> Completed
             slices_by=spec.slices_by,
             tasks=spec.tasks,
             pin_inputs=spec.pin_inputs,
+            began_at=began_at,
+            selects_by_bounds=spec.selects_by_bounds,
+            allow_before_end=spec.allow_before_end,
             report=report,
         )
     finally:

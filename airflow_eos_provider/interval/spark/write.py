@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property, partial
 from typing import Any
 
@@ -81,6 +82,9 @@ def write_interval(
     slices_by: str = "key",
     tasks: int | None = None,
     pin_inputs: bool = True,
+    began_at: datetime | None = None,
+    selects_by_bounds: bool = False,
+    allow_before_end: bool = False,
     report: Report = _silent,
 ) -> Completed:
     """Write an interval's records into Kafka exactly once; a no-op if that is done already.
@@ -104,9 +108,19 @@ def write_interval(
     :param tasks: how many tasks write; as many as slices if not given.
     :param pin_inputs: hold the files that a DataFrame reads to what they were when the run was begun. Without it a
         retry after a change may leave out rows, or write old and new ones side by side.
+    :param began_at: a moment, with a time zone, before anything of the input was looked up: before its files were
+        listed and the DataFrame was made. Pinned files know theirs. Without it no interval within this one counts as
+        complete with it, because rows may have come between the look and the interval's end.
+    :param selects_by_bounds: the input has all rows from the interval's start to its end, however wide the interval is.
+        Only then, and only with ``began_at``, every interval within this one is complete with it. Leave it out if the
+        input comes from a path or a partition that is named by the start alone (``day={interval.start:%Y-%m-%d}``).
+    :param allow_before_end: write the interval although it has not ended by this machine's clock. Rows that come later
+        are never written, and no interval within it counts as complete.
     :param report: receives lines of progress.
-    :returns: ``run``, ``records``, ``digest``, ``slices``, ``already`` (it was complete before) and ``seconds``.
-    :raises ConfigurationError: columns, key or settings are not usable; a source file has changed since the run began.
+    :returns: ``run``, ``records``, ``digest``, ``slices``, ``already`` (it was complete before), ``ended`` (the
+        intervals within it are complete, too) and ``seconds``.
+    :raises ConfigurationError: columns, key or settings are not usable; a source file has changed since the run began;
+        the interval has not ended, or had not when its input was looked up.
     :raises RefusedError: the interval overlaps another one of this pipeline.
     :raises InputChangedError: slices are committed, and the rows of this attempt have not the same count and digest
         there; the slice and both figures are named, and nothing is written. Or Spark has lost a part of the rows with
@@ -116,20 +130,47 @@ def write_interval(
     """
     require_pandas()
     run = Run(pipeline.name, interval, revision)
+    known = _looked_up_at(frame, interval, began_at, selects_by_bounds, allow_before_end)
     if isinstance(frame, FilesSource):
         work: _Work = _Files(frame, spark or SparkSession.active())
     elif require_slices_by(slices_by) == "files":
         work = _FileRows(frame, slices, pin_inputs)
     else:
         work = _Rows(frame, [key] if isinstance(key, str) else list(key), slices, pin_inputs)
-    return awaited(work.spark, partial(_write, work, pipeline, run, tasks, report))
+    return awaited(work.spark, partial(_write, work, pipeline, run, known, tasks, report))
 
 
-def _write(work: _Work, pipeline: Pipeline, run: Run, tasks: int | None, report: Report) -> Completed:
+def _looked_up_at(
+    frame: object, interval: Interval, began_at: datetime | None, selects_by_bounds: bool, allow_before_end: bool
+) -> float | None:
+    """When the input was looked up at the earliest, seconds since the epoch; None if parts must not rely on it.
+
+    :raises ConfigurationError: the interval has not ended, or had not then.
+    """
+    listed_at = frame.listed_at if isinstance(frame, FilesSource) else None
+    moments = [moment for moment in (began_at, listed_at) if moment is not None]
+    if any(moment.tzinfo is None for moment in moments):
+        raise ConfigurationError(f"began_at is {began_at}, without a time zone.", remedy="Take datetime.now(UTC).")
+    now = interval.require_ended(allow_before_end)
+    looked_up = min([*moments, now])
+    if looked_up < interval.end and not allow_before_end:
+        raise interval.not_ended(looked_up)
+    if selects_by_bounds and isinstance(frame, FilesSource) and not frame.by_bounds:
+        raise ConfigurationError(
+            "selects_by_bounds is given, and the path of the files names the interval's start or end.",
+            expected="files that are selected by time_column or modified, from a path that is the same for all",
+            remedy="Leave selects_by_bounds out; a wide interval would have the files of its first part only.",
+        )
+    return looked_up.timestamp() if moments and selects_by_bounds else None
+
+
+def _write(
+    work: _Work, pipeline: Pipeline, run: Run, began_at: float | None, tasks: int | None, report: Report
+) -> Completed:
     """Write one run."""
     work.check()
     wanted = work.tasks(tasks)
-    with interruptible(work.spark), Coordinator(pipeline, run, report=report) as coordinator:
+    with interruptible(work.spark), Coordinator(pipeline, run, began_at=began_at, report=report) as coordinator:
         stage = coordinator.begin(lambda: work.plan(run), wanted)
         if isinstance(stage, Completed):
             return stage

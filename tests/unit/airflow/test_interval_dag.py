@@ -17,7 +17,13 @@ DAGS = Path(__file__).parents[3] / "dags"
 @pytest.fixture(scope="module")
 def dag() -> DAG:
     return interval_run_dag(
-        pipeline="orders", function="package:orders", topic="orders", max_active_runs=2, start_date=datetime(2013, 1, 1)
+        pipeline="orders",
+        function="package:orders",
+        topic="orders",
+        max_active_runs=2,
+        start_date=datetime(2013, 1, 1),
+        selects_by_bounds=True,
+        allow_before_end=True,
     )
 
 
@@ -52,4 +58,5 @@ def test_the_form_asks_for_interval_and_revision_only(dag: DAG) -> None:
 def test_one_task_writes_with_what_the_factory_was_given(dag: DAG) -> None:
     (task,) = dag.tasks
     assert (task.pipeline, task.topic, task.function) == ("orders", "orders", "package:orders")
+    assert (task.selects_by_bounds, task.allow_before_end) == (True, True)
     assert "params.interval" in task.interval

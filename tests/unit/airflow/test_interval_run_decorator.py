@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_eos_provider.interval.interval import Interval, Run
@@ -55,6 +56,40 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def use_ledger(monkeypatch: pytest.MonkeyPatch, *answers: Completed | None) -> None:
     left = list(answers)
     monkeypatch.setattr("airflow_eos_provider.interval.verify.completion", lambda *_, **__: left.pop(0))
+
+
+def test_the_input_counts_from_before_the_function_is_called(
+    monkeypatch: pytest.MonkeyPatch, run_context: dict[str, Any], spark: SimpleNamespace
+) -> None:
+    use_ledger(monkeypatch, None, COMPLETE)
+    called: list[datetime] = []
+
+    @task.interval_run(pipeline="flights.daily", selects_by_bounds=True)
+    def flights(interval: Interval) -> None:
+        called.append(datetime.now(UTC))
+
+    with DAG("flights", schedule=None):
+        operator = flights().operator
+    operator.execute(run_context)
+    ((_, _, _, how),) = spark.written
+    assert how["began_at"] <= called[0]
+    assert (how["selects_by_bounds"], how["allow_before_end"]) == (True, False)
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_run_whose_interval_has_not_ended_starts_no_spark(
+    monkeypatch: pytest.MonkeyPatch, run_context: dict[str, Any], spark: SimpleNamespace, allowed: bool
+) -> None:
+    """Airflow makes such manual runs around a change of the clocks."""
+    use_ledger(monkeypatch, None, COMPLETE)
+    run_context["dag_run"].data_interval_end = datetime.now(UTC).replace(microsecond=0) + timedelta(days=30)
+    operator = decorated(allow_before_end=allowed)
+    if allowed:
+        operator.execute(run_context)
+    else:
+        with pytest.raises(AirflowFailException, match="had not ended"):
+            operator.execute(run_context)
+    assert spark.sessions == int(allowed)
 
 
 def decorated(**options: Any) -> Any:

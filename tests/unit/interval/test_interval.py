@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import pickle
 from datetime import UTC, datetime, timedelta, timezone
+from types import SimpleNamespace
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.interval import interval as interval_module
 from airflow_eos_provider.interval.interval import Interval, Run
 
 NEW_YORK = ZoneInfo("America/New_York")
@@ -98,3 +100,26 @@ def test_what_is_no_run_is_not_taken_for_one(name: str) -> None:
 def test_a_revision_below_one_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="revision is 0"):
         Run("p", DAY, revision=0)
+
+
+@pytest.mark.parametrize(
+    ("seconds_left", "allowed", "waited"),
+    [(0, False, []), (-5, False, []), (2.5, False, [2.5]), (60, False, [60]), (61, False, None), (61, True, [])],
+)
+def test_an_interval_that_has_not_ended_is_waited_for_by_the_difference_of_two_clocks_and_otherwise_refused(
+    monkeypatch: pytest.MonkeyPatch, seconds_left: float, allowed: bool, waited: list[float] | None
+) -> None:
+    """The scheduler's clock may be ahead of this machine's, so a run may begin a moment before its interval's end."""
+    clock, slept = SimpleNamespace(now=DAY.end.timestamp() - seconds_left), []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock.now += seconds
+
+    monkeypatch.setattr(interval_module, "time", SimpleNamespace(time=lambda: clock.now, sleep=sleep))
+    if waited is None:
+        with pytest.raises(ConfigurationError, match=r"had not ended at 2013-01-02T04:58:59Z(.|\n)*allow_before_end"):
+            DAY.require_ended(allowed)
+    else:
+        assert DAY.require_ended(allowed).timestamp() == clock.now
+        assert (slept, clock.now >= DAY.end.timestamp()) == (waited, not allowed)
