@@ -73,6 +73,12 @@ class ConnectRestError(EosError):
         return (_rebuild, (type(self), self.found, self.expected, self.remedy), {"status": self.status})
 
 
+class RestRefusedError(ConnectRestError, ConfigurationError):
+    """A Connect worker refused a request for good: the same request gets the same answer, and nothing was done."""
+
+    exit_code = ConfigurationError.exit_code
+
+
 class ReadTimeoutError(EosError):
     """A topic could not be read to its end in time, usually because an open transaction holds back its readers."""
 
@@ -85,7 +91,11 @@ class RefusedError(EosError):
     exit_code = 3
 
 
-class PlanMovedError(RefusedError):
+class NothingDoneError(RefusedError):
+    """Refused after a change was begun; everything is as it was before, so nothing is left to take up."""
+
+
+class PlanMovedError(NothingDoneError):
     """The cluster is no longer as it was when the plan was made."""
 
 

@@ -36,8 +36,11 @@ OutputOption = Annotated[
 
 _console = console_on()
 
-#: In JSON these stand raw by default, and a terminal may obey them: C1 controls, marks of direction, separators.
-_RAW_IN_JSON = re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
+#: ``json.dumps`` leaves these as they are. A terminal may obey them (C1 controls, marks of direction, separators), or
+#: no encoding has them (half a surrogate pair).
+_RAW_IN_JSON = re.compile(
+    "[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb]"
+)
 
 
 def print_document(document: Any, names: Iterable[str], output: Output | None, *, as_json: bool) -> bool:
@@ -51,7 +54,7 @@ def print_document(document: Any, names: Iterable[str], output: Output | None, *
         print_json(document)
     elif output is Output.YAML:
         plain = json.loads(json.dumps(document))  # what JSON has a form for, such as an enum's member, YAML may not
-        typer.echo(yaml.safe_dump(plain, sort_keys=False, width=WIDE), nl=False)
+        _print(yaml.safe_dump(plain, sort_keys=False, width=WIDE))
     elif output is Output.NAME:
         for name in names:
             _console.print(name, soft_wrap=True)
@@ -78,9 +81,9 @@ def print_documents(
     if as_json or output is Output.JSON:
         before = "[\n"
         for one in found:
-            sys.stdout.write(f"{before}{_json_text(document(one))}")  # typer.echo would flush each
+            _print(f"{before}{_json_text(document(one))}")
             before = ",\n"
-        typer.echo("[]" if before == "[\n" else "\n]")
+        _print("[]\n" if before == "[\n" else "\n]\n")
     elif output is Output.YAML:
         empty = True
         for one in found:
@@ -95,9 +98,18 @@ def print_documents(
 
 def print_json(document: Any) -> None:
     """Print a document as JSON without a character that a terminal would obey."""
-    typer.echo(_json_text(document, indent=2))
+    _print(f"{_json_text(document, indent=2)}\n")
+    if sys.stdout:
+        sys.stdout.flush()  # a command that watches prints one after the other
+
+
+def _print(text: str) -> None:
+    """Not by ``typer.echo``, which flushes each line, and gives a stream of ASCII another encoding."""
+    if sys.stdout:  # None where the caller has closed it
+        sys.stdout.write(text)
 
 
 def _json_text(document: Any, indent: int | None = None) -> str:
-    text = json.dumps(document, indent=indent, ensure_ascii=False)
+    encoding = (sys.stdout and sys.stdout.encoding) or "utf-8"
+    text = json.dumps(document, indent=indent, ensure_ascii=not encoding.lower().startswith("utf"))
     return _RAW_IN_JSON.sub(lambda mark: f"\\u{ord(mark[0]):04x}", text)

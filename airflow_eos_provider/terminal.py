@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, JustifyMethod, OverflowMethod, RenderableType
@@ -13,9 +16,13 @@ from rich.style import Style
 from rich.text import Text
 
 from airflow_eos_provider.data_text import visible
+from airflow_eos_provider.errors import EosError
 
 #: Width of what is printed into a file or a pipe, where no terminal says how wide it is.
 PIPE_WIDTH = 160
+
+#: What a disk that is full, or broken, says.
+_UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
 
 
 class DataConsole(Console):
@@ -54,6 +61,35 @@ def lines(values: Iterable[str]) -> Text:
 
 def console_on(*, stderr: bool = False) -> DataConsole:
     """A console on standard output, or on standard error."""
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
+    stream = sys.stderr if stderr else sys.stdout  # None where the caller has closed it
+    width = None if (stream and stream.isatty()) or "COLUMNS" in os.environ else PIPE_WIDTH
     return DataConsole(stderr=stderr, width=width)
+
+
+def take_any_text() -> None:
+    """Let standard output and standard error take every character: one that their encoding lacks is shown by its code.
+
+    In JSON and YAML that is the character's escape, see ``output.py``.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+@contextmanager
+def flushed_output() -> Iterator[None]:
+    """Write out what the body printed.
+
+    :raises EosError: standard output cannot be written, e.g. since the disk is full.
+    """
+    try:
+        yield
+        if sys.stdout:
+            sys.stdout.flush()
+    except BrokenPipeError:  # nobody reads on, as behind 'head'
+        sys.stdout = None
+    except OSError as error:
+        if error.errno not in _UNWRITABLE or error.filename is not None:
+            raise
+        sys.stdout = None  # Python would try once more when it ends
+        raise EosError(f"Standard output cannot be written: {error.strerror}.") from error

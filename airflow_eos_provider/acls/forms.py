@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from itertools import groupby
@@ -13,7 +12,7 @@ from typing import Any
 import yaml
 
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.kafka.acl_values import Acl, Pattern, Resource
+from airflow_eos_provider.kafka.acl_values import Acl, Pattern, Resource, grant_command
 
 #: Strimzi's and Terraform's names where they are not Kafka's own.
 _STRIMZI_TYPES = {
@@ -52,16 +51,10 @@ def written(acls: Iterable[Acl], form: Form, bootstrap_servers: str = "…") -> 
 
 def kafka_acls_lines(acls: Iterable[Acl], bootstrap_servers: str = "…") -> list[str]:
     """One line a resource and principal, to be put into a shell."""
-    begin = ["kafka-acls", "--bootstrap-server", bootstrap_servers]
-    lines = []
-    for (principal, resource, name, pattern), each in _by_resource(acls):
-        words = [*begin, "--add", "--allow-principal", principal]
-        words += [word for acl in each for word in ("--operation", str(acl.operation))]
-        words += _resource_words(resource, name)
-        if pattern is Pattern.PREFIXED:
-            words += ["--resource-pattern-type", "prefixed"]
-        lines.append(shlex.join(words))
-    return lines
+    return [
+        grant_command(principal, (acl.operation for acl in each), resource, name, pattern, bootstrap_servers)
+        for (principal, resource, name, pattern), each in _by_resource(acls)
+    ]
 
 
 def strimzi(acls: Iterable[Acl]) -> str:
@@ -125,16 +118,6 @@ def _by_resource(acls: Iterable[Acl]) -> Iterator[tuple[tuple[str, Resource, str
 
     for found, each in groupby(sorted(acls, key=key), key=key):
         yield found, sorted(each)
-
-
-def _resource_words(resource: Resource, name: str) -> list[str]:
-    option = {
-        Resource.TOPIC: "--topic",
-        Resource.GROUP: "--group",
-        Resource.CLUSTER: "--cluster",
-        Resource.TRANSACTIONAL_ID: "--transactional-id",
-    }[resource]
-    return [option] if resource is Resource.CLUSTER else [option, name]
 
 
 def _user(principal: str) -> str:

@@ -12,7 +12,9 @@ from typer.main import get_command
 
 from airflow_eos_provider import __version__
 from airflow_eos_provider.cli.examples import examples
-from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.data_text import one_line
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.terminal import flushed_output, take_any_text
 
 
 class Place(NamedTuple):
@@ -206,15 +208,30 @@ def options(
 
 
 def run() -> int:
-    """Run the command that the process was called with.
+    """Run the command that the process was called with. Whatever a user can cause ends in a message, no traceback.
 
     :returns: the exit code.
     """
+    take_any_text()
+    try:
+        with flushed_output():
+            return _run()
+    except UnicodeEncodeError as error:  # bytes of an argument that are no UTF-8 reach Kafka, or a worker
+        return _tell(ConfigurationError(f"This is no text in UTF-8: {one_line(error.object)}"))
+    except EosError as error:
+        return _tell(error)
+
+
+def _run() -> int:
     try:
         app()
-    except EosError as error:
-        from airflow_eos_provider.cli.common import error_console, print_lines
-
-        print_lines(f"error: {error}", on=error_console)
-        return error.exit_code
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 0
     return 0
+
+
+def _tell(error: EosError) -> int:
+    from airflow_eos_provider.cli.common import error_console, print_lines
+
+    print_lines(f"error: {error}", on=error_console)
+    return error.exit_code

@@ -51,6 +51,9 @@ WhereOption = Annotated[
     str | None,
     typer.Option("--where", metavar="JSON", help="Only source partitions with these members, as a JSON object."),
 ]
+AbsentOption = Annotated[
+    bool, typer.Option("--absent", help="The connector need not exist: it is created later, and starts there.")
+]
 
 
 def reset_(
@@ -65,10 +68,11 @@ def reset_(
     take_over: TakeOverOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove a connector's offsets, so that it begins anew. Without --hash or --yes: show the plan, change nothing.
+    """Remove a connector's offsets: it starts from the beginning. Without --hash or --yes: show the plan only.
 
     The connector is stopped, its transactional ids are fenced, the records are written in one transaction and read
-    back, and the connector gets its former state again. Killed and called again, it continues where it was.
+    back, and the connector gets its former state again. Its tasks are then watched for a moment: exit code 1 if one
+    fails. If the command is killed, run it again to resume.
     """
     _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json).run(
         OffsetsRequest(Verb.RESET, connector, where=parse_where(where))
@@ -90,6 +94,14 @@ def alter_(
     each: Annotated[
         bool, typer.Option("--all", help="The one offset is for every source partition that has an offset.")
     ] = False,
+    unlike: Annotated[
+        bool,
+        typer.Option(
+            "--unlike",
+            help="Also an offset whose members, types or source partition are not like those that the connector has.",
+        ),
+    ] = False,
+    absent: AbsentOption = False,
     plan_hash: HashOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = None,
@@ -102,8 +114,8 @@ def alter_(
     """Give source partitions other offsets. Without --hash or --yes: show the plan, change nothing.
 
     --file has several offsets. --offset is for the source partition of --partition, for each that --where matches, or
-    for --all. An offset is written under the key that the connector's tasks look for, however it is spelt. The steps
-    are those of 'eos offsets reset'.
+    for --all. An offset is written under the key that the connector's tasks look for, however it is spelt. The
+    connector checks the new offsets first. The other steps are those of 'eos offsets reset'.
     """
     chosen = [file is not None, partition is not None, where is not None, each]
     if chosen.count(True) != 1 or (file is None) != (offset is not None):
@@ -123,6 +135,8 @@ def alter_(
             where=parse_where(where),
             wanted=tuple(wanted),
             each=each or where is not None,
+            unlike=unlike,
+            absent=absent,
         )
     )
 
@@ -144,6 +158,7 @@ def restore_(
         bool,
         typer.Option("--from-elsewhere", help="Even if it is of another group, Kafka cluster or topic of that name."),
     ] = False,
+    absent: AbsentOption = False,
     plan_hash: HashOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = None,
@@ -168,14 +183,14 @@ def restore_(
     command = _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json)
 
     def request(name: str) -> OffsetsRequest:
-        return OffsetsRequest(Verb.RESTORE, name, file=str(saved), from_elsewhere=from_elsewhere)
+        return OffsetsRequest(Verb.RESTORE, name, file=str(saved), from_elsewhere=from_elsewhere, absent=absent)
 
     if not each:
         command.run(request(connector))
         return
-    names, absent = command.existing(backup.read(saved).connectors_with_offsets())
-    if absent:
-        console.print(f"Left alone, since they do not exist: {', '.join(absent)}.", soft_wrap=True)
+    names, gone = command.existing(backup.read(saved).connectors_with_offsets())
+    if gone:
+        console.print(f"Left alone, since they do not exist: {', '.join(gone)}.", soft_wrap=True)
     if not names:
         console.print("Nothing to do: the backup has no offset of a connector that exists.")
     if yes:
@@ -185,7 +200,7 @@ def restore_(
             command.run(request(name), f"eos offsets restore {name} {saved}")
         except EosError as error:
             done = f"restored: {', '.join(names[:index])}; " if index else ""
-            report_line(f"{name} is not restored. {done}not begun: {', '.join(names[index + 1 :]) or 'none'}.")
+            report_line(f"{name}: see the error. {done}not begun: {', '.join(names[index + 1 :]) or 'none'}.")
             report_line("Restore what is left by name: with --all the others would be moved back once more.")
             raise error
 
@@ -201,6 +216,7 @@ def copy_(
     file: Annotated[
         Path | None, typer.Option("--file", help="A backup that has them, of any group and any Kafka cluster.")
     ] = None,
+    absent: AbsentOption = False,
     plan_hash: HashOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = None,
@@ -217,7 +233,7 @@ def copy_(
     'eos offsets reset'.
     """
     _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json).run(
-        OffsetsRequest(Verb.COPY, connector, source=source, file=str(file.absolute()) if file else "")
+        OffsetsRequest(Verb.COPY, connector, source=source, file=str(file.absolute()) if file else "", absent=absent)
     )
 
 
@@ -346,6 +362,8 @@ class _Command:
         else:
             ended = f", the transaction of {', '.join(plan.ended)} ended" if plan.ended else ""
             console.print(f"{what}: done, {report.written:,} records written{ended} ({report.change_id}).")
+        if report.problem:
+            raise report.problem
 
     def left(self) -> tuple[list[str], dict[str, Leftovers]]:
         """The deleted connectors that have left what a prune removes, and what all deleted ones have left.

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from airflow_eos_provider import user_json
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
@@ -225,7 +226,7 @@ def keep(made: Plan) -> None:
 def _explain_what_moved(controller: Controller, plan_hash: str) -> None:
     """Raise the more telling error, if the plan was made here and is still at hand."""
     for path in PLANS_FOLDER.glob(f"{plan_hash}*.json"):
-        old = Plan.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        old = Plan.from_dict(user_json.parse_file(path, "a plan that 'eos plan' has kept"))
         old.require_unmoved(controller.replan(old.target))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
@@ -241,6 +241,15 @@ class ConnectRest:
     def offsets(self, name: str) -> tuple[ConnectorOffset, ...]:
         """Offsets as Connect shows them; one whose JSON keys are in another order than Java's is shown as None."""
         return self.run(rest_calls.offsets(name))
+
+    def alter_offsets(self, name: str, wanted: Sequence[tuple[Any, Any]]) -> None:
+        """Let Connect alter offsets of a stopped connector, which asks the connector's own check first (KIP-875, 3.6).
+
+        :param wanted: source partitions with their offsets.
+        :raises ConnectRestError: with the connector's words if it refuses, by the status 500; 404 or 405 from an older
+            worker.
+        """
+        self.run(rest_calls.alter_offsets(name, wanted))
 
     def topics(self, name: str) -> tuple[str, ...]:
         """Topics that the connector has written or read since it was made; 403 where the workers do not track them."""

@@ -8,15 +8,27 @@ taken out of them here, where they enter.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from airflow_eos_provider.errors import ConnectRestError, EosError, NotKafkaConnectError
+from airflow_eos_provider.errors import (
+    ConfigurationError,
+    ConnectRestError,
+    EosError,
+    NotKafkaConnectError,
+    RestRefusedError,
+)
 from airflow_eos_provider.redaction import redact, remember
 
 T = TypeVar("T")
+
+_NO_ADDRESS = r"Connect 4 creates a connector with / \ or % in its name, but its web server takes no address with them."
+_NO_ADDRESS_REMEDY = "Use a connector with another name; 'eos offsets copy' gives it the offsets."
+
+#: Answers that another time, or another worker, may give differently: a timeout, a rebalance, too many requests.
+_NOT_FINAL = frozenset({408, 409, 429})
 
 #: Connect's own words are cut to this many characters: a message may echo configuration values.
 MESSAGE_CHARACTERS = 500
@@ -67,6 +79,12 @@ class Answer:
             return None
         message = document.get("message") if isinstance(document, dict) else None
         return _cut(message) if isinstance(message, str) else None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the same request gets the same answer. A worker that starts says 404 too, without Connect's words."""
+        is_starting = self.status == 404 and self.message() is None
+        return 400 <= self.status < 500 and self.status not in _NOT_FINAL and not is_starting
 
     @property
     def misses_leader(self) -> bool:
@@ -124,7 +142,7 @@ class Call(Generic[T]):
             return not_connect(answer.url, f"answered {answer.status}, a redirect, which is not followed")
         message = answer.message()
         if answer.status in (401, 403):
-            return ConnectRestError(
+            return RestRefusedError(
                 f"{answer.url} refused {self.method} {self.path}: {answer.status} {message or ''}".rstrip() + ".",
                 status=answer.status,
                 remedy="Check rest.username, rest.password or rest.token in the cluster description.",
@@ -134,7 +152,8 @@ class Call(Generic[T]):
                 "a Connect worker does only while it is starting" if answer.status == 404 else "no Connect worker does"
             )
             return not_connect(answer.url, f"answered GET / with {answer.status}, which {does}")
-        return ConnectRestError(
+        kind = RestRefusedError if answer.is_final else ConnectRestError
+        return kind(
             f"{answer.url} answered {self.method} {self.path} with {answer.status}: "
             f"{message or 'no words of Connect (its web server answered, or a proxy)'}",
             status=answer.status,
@@ -149,9 +168,9 @@ class Call(Generic[T]):
             )
         if answer.is_momentary:
             return "Try again when the group is stable."
-        if answer.status == 400 and message is None and ("%2F" in self.path or "%25" in self.path):
+        if answer.status == 400 and message is None and self.path.startswith("/connectors/"):
             # Jetty 12 calls such a path ambiguous; seen with 4.3.1.
-            return "Connect 4 takes a connector with / or % in its name, but then no address with that name."
+            return f"{_NO_ADDRESS} {_NO_ADDRESS_REMEDY}"
         return None
 
 
@@ -329,6 +348,11 @@ def offsets(name: str) -> Call[tuple[ConnectorOffset, ...]]:
     return Call("GET", f"{_connector(name)}/offsets", parse)
 
 
+def alter_offsets(name: str, wanted: Sequence[tuple[Any, Any]]) -> Call[None]:
+    body = {"offsets": [{"partition": partition, "offset": offset} for partition, offset in wanted]}
+    return Call("PATCH", f"{_connector(name)}/offsets", _nothing, body)
+
+
 def topics(name: str) -> Call[tuple[str, ...]]:
     def parse(answer: Answer) -> tuple[str, ...]:
         return tuple(sorted(map(str, _mapping(answer)[name]["topics"])))
@@ -397,7 +421,19 @@ def _redacted(trace: Any) -> str | None:
 
 
 def _connector(name: str) -> str:
-    return f"/connectors/{quote(name, safe='')}"
+    """The path of a connector.
+
+    :raises ConfigurationError: no path can name it. Clients and servers remove ``.`` and ``..`` from a path, quoted or
+        not, so that the request would be about something else.
+    """
+    try:
+        if name in ("", ".", ".."):
+            raise ValueError
+        return f"/connectors/{quote(name, safe='')}"
+    except ValueError:  # half a surrogate pair has no bytes
+        raise ConfigurationError(
+            f"The workers' REST API has no address for a connector with the name {name!r}.", remedy=_NO_ADDRESS_REMEDY
+        ) from None
 
 
 def _nothing(answer: Answer) -> None:

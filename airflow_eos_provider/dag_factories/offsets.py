@@ -83,7 +83,7 @@ def offsets_dag(
         doc=DOC.format(conn_id=conn_id),
         tags=tags,
     ) as dag:
-        names = ("connector", "where", "offsets", "file", "from_elsewhere", "source", "to", "topic")
+        names = ("connector", "where", "offsets", "unlike", "absent", "file", "from_elsewhere", "source", "to", "topic")
         chain_change(
             ConnectOffsetsPlanOperator,
             ConnectOffsetsOperator,
@@ -127,6 +127,19 @@ def _form(actions: list[str]) -> dict[str, Param]:
             "Alter: the new offsets",
             'JSON: [{"partition": {"filename": "in.txt"}, "offset": {"position": 0}}]; null as offset removes it. '
             '{"offset": {"position": 0}} is for each source partition that has one.',
+        ),
+        "unlike": Param(
+            False,
+            title="Alter: unlike the present offsets",
+            type="boolean",
+            description="On: also an offset whose members, types or source partition are not like those that the "
+            "connector has.",
+        ),
+        "absent": Param(
+            False,
+            title="Alter, restore, copy: the connector need not exist",
+            type="boolean",
+            description="On: it is created later, and starts from these offsets.",
         ),
         "file": _text(
             "Restore, or copy from another group: the backup",

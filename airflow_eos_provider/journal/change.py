@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from airflow_eos_provider.errors import EosError, FencedError, PlanMovedError, RefusedError
+from airflow_eos_provider.errors import EosError, FencedError, NothingDoneError, RefusedError, RestRefusedError
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.journal import Journal
 from airflow_eos_provider.journal.records import (
@@ -135,8 +135,8 @@ def group_change(
     :raises RefusedError: a roll or another change of the group is not finished.
     :raises FencedError: another controller has taken over.
 
-    A body that raises :class:`PlanMovedError` has changed nothing: the change is closed. After any other error it is
-    left to be taken up.
+    A body that raises :class:`NothingDoneError` has changed nothing, and so has one whose first step Connect refused
+    for good: the change is closed. After any other error it can be taken up.
     """
     try:
         content = journal.acquire(take_over=take_over)
@@ -166,8 +166,14 @@ def group_change(
             yield change
         except FencedError:
             raise
-        except PlanMovedError as error:  # nothing was changed, or all is as it was: there is nothing to take up
+        except NothingDoneError as error:
             change._end(RolloutState.ABORTED, error.found)
+            raise
+        except RestRefusedError as error:
+            if change.record.done:
+                _pause(change, error)
+            else:
+                change._end(RolloutState.ABORTED, error.found)
             raise
         except BaseException as error:
             _pause(change, error)

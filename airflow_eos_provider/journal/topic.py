@@ -21,7 +21,8 @@ from airflow_eos_provider.journal.records import (
     encode,
 )
 from airflow_eos_provider.journal.transactions import TRANSACTION_TIMEOUT_MS
-from airflow_eos_provider.kafka.clients import ClientErrors, quiet_producer
+from airflow_eos_provider.kafka.acl_values import Operation, Resource
+from airflow_eos_provider.kafka.clients import ClientErrors, explain, quiet_producer
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.ends import UnknownTopicError
 from airflow_eos_provider.kafka.follow import Follower
@@ -98,11 +99,16 @@ def _append(settings: KafkaSettings, group_id: str, key: str, value: bytes | Non
     client_errors = ClientErrors()
     producer = quiet_producer(settings, client_errors, enable_idempotence=once)
     producer.produce(journal_topic(group_id), key=key.encode(), value=value, on_delivery=on_delivery)
-    if producer.flush(CALL_TIMEOUT_SECONDS) or failures:
-        words = failures[0].str() if failures else client_errors.last or "no answer in time"
+    left = producer.flush(CALL_TIMEOUT_SECONDS)
+    what = f"writing to topic {journal_topic(group_id)}"
+    if failures:
+        needs = {Resource.TOPIC: (journal_topic(group_id), (Operation.WRITE, Operation.DESCRIBE))}
+        raise explain(failures[0], what, settings, client_errors, needs)
+    if left:
         raise UnreachableError(
-            f"A record could not be written to {journal_topic(group_id)}: {words}.",
-            remedy="Make the broker answer, and see that this principal may write to that topic.",
+            f"The Kafka cluster at {settings.bootstrap_servers} did not answer ({what}): "
+            f"{client_errors.last or 'no answer in time'}.",
+            remedy="Make the broker answer and try again.",
         )
     return appended[0]
 

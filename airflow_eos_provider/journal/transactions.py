@@ -53,6 +53,7 @@ class JournalTransactions:
         """Take the id: whoever had it is fenced, and what it had left open is aborted.
 
         :raises FencedError: another one has taken it in this very moment.
+        :raises ConfigurationError: the principal may not.
         :raises UnreachableError: it cannot be taken.
         """
         producer = TransactionalProducer(
@@ -78,7 +79,8 @@ class JournalTransactions:
         :param records: value by key.
         :returns: the broker's time of the last of them, milliseconds since the epoch.
         :raises FencedError: another one has taken the id.
-        :raises UnreachableError: nothing was written and nothing is left open.
+        :raises ConfigurationError: the principal may not; nothing was written and nothing is left open.
+        :raises UnreachableError: the same, since the brokers do not answer.
         :raises UnsettledError: it is not known whether they were written.
         """
         deadline = time.monotonic() + WRITE_SECONDS
@@ -119,8 +121,11 @@ class JournalTransactions:
             raise UnsettledError(f"Nothing can be written to {self._topic}: its producer was given up.")
         return self._producer
 
-    def _not_written(self, error: EosError) -> UnreachableError:
+    def _not_written(self, error: EosError) -> EosError:
+        found = f"The journal {self._topic} cannot be written: {error.found}"
+        if isinstance(error, ConfigurationError):  # the brokers answer: a right is missing, or the topic
+            return ConfigurationError(found, expected=error.expected, remedy=error.remedy)
         return UnreachableError(
-            f"The journal {self._topic} cannot be written: {error.found}",
+            found,
             remedy="A step that cannot be announced is not done; make the broker answer and try again.",
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import shlex
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -100,3 +101,28 @@ class Acl:
         begins = "beginning with " if self.pattern is Pattern.PREFIXED else ""
         where = "" if self.host == ANYWHERE else f" from {self.host}"
         return f"{verb} {self.principal} {self.operation} on {self.resource} {begins}{self.name}{where}"
+
+
+_OPTIONS = {
+    Resource.TOPIC: "--topic",
+    Resource.GROUP: "--group",
+    Resource.CLUSTER: "--cluster",
+    Resource.TRANSACTIONAL_ID: "--transactional-id",
+}
+
+
+def grant_command(
+    principal: str,
+    operations: Iterable[Operation],
+    resource: Resource,
+    name: str,
+    pattern: Pattern = Pattern.LITERAL,
+    bootstrap_servers: str = "…",
+) -> str:
+    """The ``kafka-acls`` command that grants operations on one resource, to be put into a shell."""
+    words = ["kafka-acls", "--bootstrap-server", bootstrap_servers, "--add", "--allow-principal", principal]
+    words += [word for operation in operations for word in ("--operation", str(operation))]
+    words += [_OPTIONS[resource]] if resource is Resource.CLUSTER else [_OPTIONS[resource], name]
+    if pattern is Pattern.PREFIXED:
+        words += ["--resource-pattern-type", "prefixed"]
+    return shlex.join(words)

@@ -6,6 +6,7 @@ import logging
 import re
 import time
 import warnings
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.kafka.acl_values import Operation, Resource, grant_command
 from airflow_eos_provider.kafka.config import KafkaSettings
 
 #: A cluster that has not answered the first question within this many seconds is called unreachable.
@@ -64,14 +66,12 @@ _REFUSED = frozenset(
     }
 )
 #: The brokers know who asks, and have no right for it.
-_NOT_ALLOWED = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    }
-)
+_NOT_ALLOWED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: Resource.TOPIC,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: Resource.GROUP,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: Resource.CLUSTER,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Resource.TRANSACTIONAL_ID,
+}
 
 
 #: A broker that wants another certificate, or none of ours, says so after the handshake (TLS 1.3).
@@ -99,7 +99,7 @@ class ClientErrors:
         # "All brokers are down" follows the line that says why, and says less.
         if error.code() != KafkaError._ALL_BROKERS_DOWN or self.last is None:
             self.last = error.str()
-        if error.code() in _REFUSED | _NOT_ALLOWED or _TLS_REFUSAL.search(error.str()):
+        if error.code() in (*_REFUSED, *_NOT_ALLOWED) or _TLS_REFUSAL.search(error.str()):
             self._refused_at = time.monotonic()
 
     @property
@@ -180,14 +180,40 @@ def quiet_producer(settings: KafkaSettings, client_errors: ClientErrors, **extra
         raise _unfit(error) from None
 
 
+def not_allowed(
+    settings: KafkaSettings, what: str, operations: Sequence[Operation], resource: Resource, name: str
+) -> ConfigurationError:
+    """The error for a right that this client's principal does not have, with the command that grants it.
+
+    :param what: what was being done.
+    :param operations: those that it needs on the resource.
+    """
+    principal = settings.principal or "User:<of this client's certificate, ticket or token>"
+    command = grant_command(principal, operations, resource, name, bootstrap_servers=settings.bootstrap_servers)
+    return ConfigurationError(
+        f"The Kafka cluster at {settings.bootstrap_servers} refused {settings.who} ({what}): "
+        f"{' and '.join(operations)} on {resource} {name}.",
+        expected=f"an ACL that allows {settings.who} {' and '.join(operations)} on it",
+        remedy=f"Let a principal that may alter ACLs grant it: {command}",
+    )
+
+
 def explain(
-    error: KafkaError, what: str, settings: KafkaSettings, client_errors: ClientErrors | None = None
+    error: KafkaError,
+    what: str,
+    settings: KafkaSettings,
+    client_errors: ClientErrors | None = None,
+    needs: Mapping[Resource, tuple[str, Sequence[Operation]]] = {},
 ) -> EosError:
     """This package's error for one of librdkafka's.
 
     :param what: what was being done, as in "describing topic x".
+    :param needs: by type the resource that it was about, and the operations on it that this takes.
     """
     words = client_errors.last if client_errors and client_errors.last else error.str()
+    name, operations = needs.get(_NOT_ALLOWED.get(error.code(), Resource.CLUSTER), ("", ()))
+    if error.code() in _NOT_ALLOWED and name:
+        return not_allowed(settings, what, operations, _NOT_ALLOWED[error.code()], name)
     if error.code() in _NOT_ALLOWED:
         return ConfigurationError(
             f"The Kafka cluster at {settings.bootstrap_servers} refused {settings.who} ({what}): "

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
+from airflow_eos_provider.kafka.acl_values import CLUSTER_NAME, Operation, Resource
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, NOT_KNOWN, ClientErrors, explain, quiet_producer
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.native_batches import NativeBatches
@@ -449,7 +450,13 @@ class TransactionalProducer:
                 expected="at most their transaction.max.timeout.ms",
                 remedy="Lower the pipeline's transaction_timeout_ms.",
             )
-        return explain(error, f"{what}, transactional id {self.transactional_id}", self._settings, self._client_errors)
+        needs = {
+            Resource.TRANSACTIONAL_ID: (self.transactional_id, (Operation.WRITE, Operation.DESCRIBE)),
+            Resource.TOPIC: (topic, (Operation.WRITE, Operation.DESCRIBE)),
+            Resource.CLUSTER: (CLUSTER_NAME, (Operation.IDEMPOTENT_WRITE,)),  # brokers before 2.8
+        }
+        what = f"{what}, transactional id {self.transactional_id}"
+        return explain(error, what, self._settings, self._client_errors, needs)
 
 
 def _repeat(call: Callable[[float], None], seconds: float) -> None:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, UnreachableError
+from airflow_eos_provider.kafka.acl_values import Operation, Resource
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, NOT_KNOWN, ClientErrors, explain
 from airflow_eos_provider.kafka.ends import Ends, Reach, ReplacedTopicError
 from airflow_eos_provider.kafka.session import AssignedConsumer, Kafka, Session, session_of
@@ -338,7 +339,8 @@ class _Scan:
             if partition in self.to_come:
                 self.reached_stable_end.add(partition)
         elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            raise explain(error, f"reading topic {self.topic}", self._session.settings)
+            needs = {Resource.TOPIC: (self.topic, (Operation.READ, Operation.DESCRIBE))}
+            raise explain(error, f"reading topic {self.topic}", self._session.settings, needs=needs)
         elif error.code() in NOT_KNOWN:
             raise EosError(f"The topic {self.topic} went away while it was read.")
         # Anything else is news of the coordinator (we have no group, so no right to it is needed) or of a broker that

@@ -226,14 +226,17 @@ class Topics:
         return found
 
 
-def require_topic_name(name: str) -> None:
+def require_topic_name(name: str, remedy: str | None = None) -> None:
     """Refuse what no topic can be called (``Topic.validate``).
 
+    :param remedy: how to give another name.
     :raises ConfigurationError: with the name.
     """
     if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
         raise ConfigurationError(
-            f"No topic can be called {name!r}.", expected="up to 249 letters, digits, dots, dashes and underscores"
+            f"No topic can be called {name!r}.",
+            expected="up to 249 letters, digits, dots, dashes and underscores",
+            remedy=remedy,
         )
 
 

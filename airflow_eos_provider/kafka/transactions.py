@@ -34,9 +34,9 @@ from airflow_eos_provider.errors import (
     RefusedError,
     UnreachableError,
 )
-from airflow_eos_provider.kafka.acl_values import Acl
+from airflow_eos_provider.kafka.acl_values import Acl, Operation, Resource
 from airflow_eos_provider.kafka.batches import fetch, headers
-from airflow_eos_provider.kafka.clients import CONNECT_SECONDS
+from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, not_allowed
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.coordinators import (
     coordinators_of,
@@ -435,13 +435,11 @@ class TransactionsClient:
     def _explain(self, error: Exception, what: str) -> EosError:
         where = f"The Kafka cluster at {self._settings.bootstrap_servers}"
         if isinstance(error, kafka.errors.TransactionalIdAuthorizationFailedError):
-            who = self._settings.who
-            operation = "Describe" if what.startswith("describing") else "Write"
-            transactional_id = str(error).rpartition(_ABOUT_ID)[2]
-            return ConfigurationError(
-                f"{where} refused {who} ({what}): {operation} on TransactionalId {transactional_id}.",
-                expected=f"an ACL that allows {who} Write and Describe on it, best by a prefix",
+            operations = (
+                [Operation.DESCRIBE] if what.startswith("describing") else [Operation.WRITE, Operation.DESCRIBE]
             )
+            transactional_id = str(error).rpartition(_ABOUT_ID)[2]
+            return not_allowed(self._settings, what, operations, Resource.TRANSACTIONAL_ID, transactional_id)
         if isinstance(error, kafka.errors.AuthorizationError):
             return ConfigurationError(
                 f"{where} refused {self._settings.who} ({what}): {_words(error)}.", remedy=self._settings.rights_remedy

@@ -8,7 +8,7 @@ Kafka cluster has an own topic there in any case: without ``offsets.storage.topi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from airflow_eos_provider.connect.other_kafka import CLIENTS, OVERRIDES, ClientA
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import sentence
-from airflow_eos_provider.errors import EosError, RefusedError, UnreachableError
+from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError, UnreachableError
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import require_topic_name
 from airflow_eos_provider.offsets.mode import runs_exactly_once
@@ -48,6 +48,40 @@ class Store:
     def is_elsewhere(self) -> bool:
         """Whether it is in another Kafka cluster than the workers'."""
         return bool(self.cluster_id)
+
+
+#: So many names are in an error.
+_SHOWN_NAMES = 20
+
+
+def unknown_connector(
+    connector: str, group_id: str, known: Iterable[str], remedy: str | None = None
+) -> ConfigurationError:
+    """The error for a connector that does not exist.
+
+    :param known: the names that could be meant.
+    """
+    names = sorted(known)
+    more = f" and {len(names) - _SHOWN_NAMES:,} more" if len(names) > _SHOWN_NAMES else ""
+    return ConfigurationError(
+        f"There is no connector {connector} in the group {group_id}.",
+        expected=f"one of {', '.join(names[:_SHOWN_NAMES]) or 'none at all'}{more}",
+        remedy=remedy,
+    )
+
+
+def require_source(connector: str, kind: str) -> None:
+    """Refuse a sink connector: its offsets are those of a consumer group.
+
+    :param kind: as Connect's REST API has it.
+    :raises ConfigurationError: it is a sink connector.
+    """
+    if kind == "sink":
+        raise ConfigurationError(
+            f"{connector} is a sink connector: it has no source offsets.",
+            expected="a source connector",
+            remedy=f"Its offsets are those of the consumer group connect-{connector}: use kafka-consumer-groups.",
+        )
 
 
 def topic_of(name: str) -> str:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
-from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.links.operator_links import ClusterPageLink
 from airflow_eos_provider.operators.approved import NOBODY_ASKED, actor_of, is_true, require_approved
@@ -127,6 +125,9 @@ class ConnectOffsetsPlanOperator(_OffsetsOperator):
         members.
     :param offsets: of an alteration: JSON as ``PATCH /connectors/<name>/offsets`` takes it; or ``{"offset": …}``, one
         offset for each source partition that has one.
+    :param unlike: of an alteration: also offsets whose members, types or source partition are not like those that the
+        connector has.
+    :param absent: of an alteration, a restore or a copy: the connector need not exist, since it is created later.
     :param file: of a restore, or of a copy from another group: the path of a backup on the machine that runs the task.
     :param from_elsewhere: of a restore: even from another group, Kafka cluster or topic id.
     :param source: of a copy: the connector whose offsets are taken.
@@ -139,7 +140,8 @@ class ConnectOffsetsPlanOperator(_OffsetsOperator):
 
     template_fields: Sequence[str] = (
         *_OffsetsOperator.template_fields,
-        *("verb", "connector", "where", "offsets", "file", "from_elsewhere", "source", "to", "topic"),
+        *("verb", "connector", "where", "offsets", "unlike", "absent"),
+        *("file", "from_elsewhere", "source", "to", "topic"),
     )
 
     def __init__(
@@ -149,6 +151,8 @@ class ConnectOffsetsPlanOperator(_OffsetsOperator):
         connector: str,
         where: str = "",
         offsets: str = "",
+        unlike: bool | str = False,
+        absent: bool | str = False,
         file: str = "",
         from_elsewhere: bool | str = False,
         source: str = "",
@@ -163,6 +167,8 @@ class ConnectOffsetsPlanOperator(_OffsetsOperator):
         self.connector = connector
         self.where = where
         self.offsets = offsets
+        self.unlike = unlike
+        self.absent = absent
         self.file = file
         self.from_elsewhere = from_elsewhere
         self.source = source
@@ -194,6 +200,8 @@ class ConnectOffsetsPlanOperator(_OffsetsOperator):
             where=parse_where(self.where or None) if verb in (Verb.RESET, Verb.ALTER) else {},
             wanted=tuple(wanted),
             each=each,
+            unlike=verb is Verb.ALTER and is_true(self.unlike),
+            absent=verb in (Verb.ALTER, Verb.RESTORE, Verb.COPY) and is_true(self.absent),
             file=self.file if verb in (Verb.RESTORE, Verb.COPY) else "",
             from_elsewhere=verb is Verb.RESTORE and is_true(self.from_elsewhere),
             source=self.source if verb is Verb.COPY else "",
@@ -202,14 +210,9 @@ class ConnectOffsetsPlanOperator(_OffsetsOperator):
 
     def _wanted(self) -> tuple[list[Wanted], bool]:
         """The offsets of an alteration, and whether the one is for each source partition."""
-        from airflow_eos_provider.offsets.verbs.changes import Wanted, wanted_of
+        from airflow_eos_provider.offsets.verbs.changes import parse_offsets
 
-        document = _json("offsets", self.offsets)
-        if isinstance(document, dict) and document.keys() == {"offset"}:
-            offset = document["offset"]
-            if offset is None or isinstance(offset, dict):
-                return [Wanted(None, offset)], True
-        return wanted_of(document, "offsets"), False
+        return parse_offsets(self.offsets)
 
 
 class ConnectOffsetsOperator(_OffsetsOperator):
@@ -223,8 +226,9 @@ class ConnectOffsetsOperator(_OffsetsOperator):
         hash must be the plan's, and an approval without a result, as one that was marked as success, is none.
     :param reason: why, for the journal.
     :param take_over: fence a controller though its lease still runs; a template gives the words ``True`` or ``False``.
-    :returns: ``change_id``, ``verb``, ``connector``, ``plan``, ``written`` and ``taken_up``.
-    :raises AirflowFailException: refused, or moved since it was planned; nothing was changed then.
+    :returns: ``change_id``, ``verb``, ``connector``, ``plan``, ``written``, ``taken_up`` and ``failed`` (empty).
+    :raises AirflowFailException: refused, or moved since it was planned; nothing was changed then. Or the change is
+        done, and a task of the connector failed when it was started again.
     """
 
     template_fields: Sequence[str] = (
@@ -258,13 +262,7 @@ class ConnectOffsetsOperator(_OffsetsOperator):
                     reason=self.reason,
                     report=self._report,
                 )
-                return changer.apply(plan, journal, take_over=is_true(self.take_over)).to_dict()
-
-
-def _json(name: str, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise ConfigurationError(
-            f"{name} is no JSON: {error}.", expected='[{"partition": {…}, "offset": {…}}, …]'
-        ) from error
+                report = changer.apply(plan, journal, take_over=is_true(self.take_over))
+        if report.problem:  # the change is done: a retry would find nothing to do, and succeed
+            raise AirflowFailException(str(report.problem))
+        return report.to_dict()

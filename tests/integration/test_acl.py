@@ -326,6 +326,23 @@ def test_acls_that_may_not_be_read_are_not_known(named: NamedListener, lab: Lab,
     assert f"User:{NOBODY} may not read the ACLs" in found
 
 
+def test_who_may_not_write_the_journal_reads_which_right_is_missing_and_what_grants_it(
+    session: ConnectSession, named: NamedListener, lab: Lab, tmp_path: Path, eos: Any
+) -> None:
+    cluster = json.loads(lab.cluster_file.read_text(encoding="utf-8"))
+    cluster |= {"bootstrap_servers": named.bootstrap_servers, "client": named.client_of(NOBODY)}
+    file = tmp_path / "nobody.yaml"
+    file.touch(mode=0o600)
+    file.write_text(json.dumps(cluster), encoding="utf-8")
+    journal, user = f"eos-rollout-{lab.group_id}", f"User:{NOBODY}"
+    with given(session.kafka, {Acl(user, Operation.ALL, Resource.TOPIC, journal)}):
+        said = eos.run("changes", "abandon", "--cluster", str(file), expect=2).stderr
+    assert f"refused {user}" in said
+    assert f"Write and Describe on TransactionalId {journal}" in said
+    command = f"--add --allow-principal {user} --operation Write --operation Describe --transactional-id {journal}"
+    assert command in said
+
+
 def test_a_rule_is_explained_in_the_words_of_connect(eos: Any) -> None:
     found = eos.run("acl", "explain", f"User:{ADMIN} {ORDERS}-0").stdout
     assert "Failed to perform round of zombie fencing" in found

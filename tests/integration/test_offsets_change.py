@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -253,7 +254,7 @@ def test_a_reset_that_is_killed_at_each_step_goes_on_and_writes_once(cluster: Cl
     for step, point in KILLED_AT:
         killed(cluster.lab, step, point, "offsets", "reset", "killed", "--hash", plan_hash)
     assert "is not finished" in eos.run("apply", roll_hash, "--allow-downtime", expect=3).stderr
-    assert "is not finished" in eos.run("offsets", "alter", "killed", "--partition", "{}", "--offset", "{}", "--yes",
+    assert "is not finished" in eos.run("offsets", "alter", "killed", "--all", "--offset", '{"position": 0}', "--yes",
                                         expect=3).stderr  # fmt: skip
     eos.run("offsets", "reset", "killed", "--hash", plan_hash)
     cluster.until_read("killed", 2)
@@ -315,7 +316,7 @@ def test_an_alteration_and_a_restore_that_are_killed_at_each_step_write_once(
 @pytest.mark.variant("a reset is killed at each step in this file")
 def test_a_copy_and_a_prune_that_are_killed_at_each_step_write_once(cluster: Cluster, eos: Any) -> None:
     cluster.source("killed-from")
-    go_on_after_kills(cluster, eos, KILLED_AT_REST, "copy", "killed-from", "killed-to")
+    go_on_after_kills(cluster, eos, KILLED_AT_REST, "copy", "killed-from", "killed-to", "--absent")
     assert cluster.values("killed-to", "killed-from") == [END]
     for step, point in KILLED_AT_REST:
         killed(cluster.lab, step, point, "offsets", "prune", "--yes")
@@ -347,7 +348,7 @@ def test_a_copy_lets_a_connector_of_another_name_go_on_where_the_first_one_ended
     cluster.source("first")
     eos.run("offsets", "backup", "first", "--to", "first.jsonl")
     cluster.rest.delete("first")
-    eos.run("offsets", "copy", "first", "second", "--yes")
+    eos.run("offsets", "copy", "first", "second", "--absent", "--yes")
     cluster.file("first").open("a", encoding="utf-8").write("four\n")
     cluster.lab.create_topic("second", 1)
     config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": "second", "file": str(cluster.file("first"))}
@@ -382,7 +383,7 @@ def test_a_copy_lets_a_connector_of_another_name_go_on_where_the_first_one_ended
 
     # The backup may be of any group.
     cluster.lab.create_topic("third", 1)
-    eos.run("offsets", "copy", "first", "third", "--file", "first.jsonl", "--yes")
+    eos.run("offsets", "copy", "first", "third", "--file", "first.jsonl", "--absent", "--yes")
     cluster.rest.create("third", {**config, "topic": "third"})
     until(lambda: cluster.read("third") == Counter(["four"]), "the fourth line alone", seconds=SECONDS)
 
@@ -412,7 +413,7 @@ def test_offsets_of_another_group_are_copied_by_a_backup_and_restored_only_into_
     assert f"The backup is of group {plain.lab.group_id}" in " ".join(refused.split())
     refused = eos.run("offsets", "restore", "abroad", backup, "--yes", "--from-elsewhere", expect=2).stderr
     assert "which is no offsets topic of it now" in " ".join(refused.split())
-    eos.run("offsets", "copy", "abroad", "abroad", "--file", backup, "--yes")
+    eos.run("offsets", "copy", "abroad", "abroad", "--file", backup, "--absent", "--yes")
     cluster.rest.resume("abroad")
     until(lambda: cluster.read("abroad") == Counter(["four"]), "the fourth line alone", seconds=SECONDS)
 
@@ -454,7 +455,7 @@ def test_where_exactly_once_is_off_each_verb_says_what_it_cannot_promise_and_wor
     change("alter", "plain", "--all", "--offset", '{"position": 4}')
     once_more = Counter({"one": 2, "two": 3, "three": 3})
     until(lambda: plain.read("plain") == once_more, "the lines from position 4 on", seconds=SECONDS)
-    for verb in (("migrate", "plain", "--to", "own"), ("copy", "plain", "other")):
+    for verb in (("migrate", "plain", "--to", "own"), ("copy", "plain", "other", "--absent")):
         assert "without a transaction" in eos.run("offsets", *verb).stdout
 
     plain.source("beside")
@@ -496,3 +497,81 @@ def test_connects_own_reset_fails_with_an_own_topic_under_exactly_once_and_ours_
     assert listed(eos, "rest") == []
     cluster.rest.resume("rest")
     cluster.until_read("rest", 2)
+
+
+SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
+
+
+def last_change(eos: Any, name: str) -> tuple[str, str]:
+    newest = next(one for one in json.loads(eos.run("changes", "list", "--json").stdout) if one["about"] == name)
+    return newest["state"], newest["note"]
+
+
+def test_a_name_that_cannot_be_meant_is_refused_with_those_that_can_and_nothing_is_begun(
+    cluster: Cluster, eos: Any
+) -> None:
+    """A sink; a name that nobody has; a name for which Connect's REST API has no address."""
+    cluster.source("meant")
+    cluster.lab.create_topic("sunk", 1)
+    sink = {"connector.class": SINK, "tasks.max": "1", "topics": "sunk", "file": str(cluster.file("sunk"))}
+    cluster.rest.create("sink", sink)
+    until(lambda: "sink" in cluster.rest.statuses(), "the sink", seconds=SECONDS)
+    for name in ("..", "a/b", "a\\b", "100%"):
+        cluster.rest.create(name, {**cluster.config("meant"), "topic": "meant"}, "STOPPED")
+    partition = json.dumps({"filename": str(cluster.file("meant"))})
+    before = json.loads(eos.run("changes", "list", "--json").stdout)
+    eos.run("offsets", "backup", "meant", "--to", "meant.jsonl")
+
+    one = ("--partition", partition, "--offset", '{"position": 0}')
+    own = ("--to", "own", "--topic", "t")
+    reasons = {
+        "is a sink connector": [
+            *(["reset", "sink"], ["alter", "sink", *one], ["migrate", "sink", *own]),
+            *(["restore", "sink", "meant.jsonl"], ["copy", "meant", "sink"], ["copy", "sink", "meant"]),
+        ],
+        "one of .*meant": [
+            *(["reset", "typo"], ["alter", "typo", *one], ["migrate", "typo", *own], ["prune", "typo"]),
+            *(["restore", "typo", "meant.jsonl"], ["copy", "meant", "typo"], ["copy", "typo", "meant"]),
+        ],
+        "no address": [["reset", ".."], ["alter", "a/b", *one], ["migrate", "a\\b", *own], ["reset", "100%"]],
+    }
+    for reason, commands in reasons.items():
+        for command in commands:
+            said = " ".join(eos.run("offsets", *command, "--yes", expect=2).stderr.split())
+            assert re.search(reason, said), f"{command}: {said}"
+    assert "is a sink connector" in eos.run("offsets", "list", "sink", expect=2).stderr
+    assert "--topic" in eos.run("offsets", "migrate", "a b", "--to", "own", expect=2).stderr
+    assert json.loads(eos.run("changes", "list", "--json").stdout) == before
+
+    eos.run("offsets", "copy", "meant", "later", "--absent", "--yes")
+    eos.run("offsets", "reset", "later", "--yes")  # the offsets that it has show that the name is meant
+    assert "Nothing to do" in eos.run("offsets", "reset", "later", "--yes").stdout
+
+
+def test_the_connector_refuses_an_offset_that_only_it_can_judge_and_runs_again(cluster: Cluster, eos: Any) -> None:
+    cluster.source("judged", **{"offsets.storage.topic": "judged-offsets"})
+    one = ("--partition", json.dumps({"filename": str(cluster.file("judged"))}))
+    unlike = eos.run("offsets", "alter", "judged", *one, "--offset", '{"postion": 0}', "--yes", expect=3).stderr
+    assert "has the member 'postion'" in unlike
+    for offset in ('{"position": -5}', '{"postion": 0}'):
+        refused = eos.run("offsets", "alter", "judged", *one, "--offset", offset, "--unlike", "--yes", expect=3).stderr
+        assert "judged does not take these offsets" in " ".join(refused.split())
+        state, note = last_change(eos, "judged")
+        assert (state, "position" in note) == ("aborted", True)
+        until(lambda: cluster.state("judged") == "RUNNING", "the connector", seconds=SECONDS)
+    assert listed(eos, "judged") == [END]
+    eos.run("offsets", "alter", "judged", *one, "--offset", '{"position": 4}', "--yes")
+    wanted = Counter({"one": 1, "two": 2, "three": 2})
+    until(lambda: cluster.read("judged") == wanted, "the lines from position 4 on", seconds=SECONDS)
+
+
+def test_a_task_that_fails_by_its_new_offset_is_reported(cluster: Cluster, eos: Any) -> None:
+    """``copy`` takes what another connector has, which no check of the connector sees."""
+    cluster.source("broken")
+    raw = offset_key("odd", {"filename": str(cluster.file("broken"))})
+    producer = Producer({"bootstrap.servers": cluster.lab.bootstrap_servers, "partitioner": "murmur2_random"})
+    producer.produce(f"{cluster.lab.group_id}-offsets", key=raw, value=b'{"position":"4"}')
+    assert producer.flush(60) == 0
+    said = " ".join(eos.run("offsets", "copy", "odd", "broken", "--yes", expect=1).stderr.split())
+    assert "it does not run: task 0 has failed" in said
+    assert last_change(eos, "broken")[0] == "done"

@@ -22,6 +22,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, Unreachabl
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.transactions import TransactionDescription
 from airflow_eos_provider.offsets.producers import ProducerCluster, Producers
+from airflow_eos_provider.offsets.stores import unknown_connector
 
 #: An open transaction that has neither ended nor made place for another one within so many seconds is called held.
 HELD_SECONDS = 1.0
@@ -147,10 +148,7 @@ def _chosen(
                 f"{name} is a sink connector: it has no transactional ids.", expected="a source connector"
             )
         if name not in sources:
-            raise ConfigurationError(
-                f"There is no connector {name} in the group {group_id}.",
-                expected=f"one of {', '.join(sources) or 'none at all'}",
-            )
+            raise unknown_connector(name, group_id, sources)
     return [state for name, state in sources.items() if not names or name in names]
 
 

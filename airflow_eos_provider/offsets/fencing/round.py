@@ -224,6 +224,8 @@ class Fencer:
         if not round_.fence or change.is_done(step):
             return
         state = self._require_same_configs(round_)
+        if round_.restart or round_.awaits_record:  # a fenced task does not run again without a restart
+            self.session.ask(lambda rest: rest.connector_config(round_.connector))
         ids = {self._id(round_, number): number for number in round_.fence}
         with change.step(step), self._kafka(round_, state).transactions() as client:
             change.confirm(step)

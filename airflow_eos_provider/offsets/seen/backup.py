@@ -186,7 +186,7 @@ def read(file: Path) -> Backup:
             return _read(lines, file)
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be read: {error.strerror}.") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _no_backup(file, "its first line or a record has another form") from error
 
 

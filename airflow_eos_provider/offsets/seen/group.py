@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
+from airflow_eos_provider import user_json
 from airflow_eos_provider.connect.offsets import Hidden, Offset, OffsetRecord, combined
 from airflow_eos_provider.connect.rest import ConnectorStatus
+from airflow_eos_provider.data_text import one_line
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.kafka.ends import UnknownTopicError
 from airflow_eos_provider.kafka.partition_writers import Written
@@ -225,9 +226,7 @@ def matching(offsets: Iterable[SeenOffset], where: Mapping[str, Any]) -> Iterato
 
     :param where: names and values; none at all matches every offset.
     """
-    return (
-        seen for seen in offsets if not where or where.items() <= dict(seen.offset.record.key.partition or {}).items()
-    )
+    return (seen for seen in offsets if user_json.contains(seen.offset.record.key.partition, where))
 
 
 def parse_where(text: str | None) -> dict[str, Any]:
@@ -238,12 +237,8 @@ def parse_where(text: str | None) -> dict[str, Any]:
     """
     if text is None:
         return {}
-    try:
-        where = json.loads(text)
-    except ValueError:
-        where = None
+    expected = 'a JSON object, for example --where \'{"filename": "/data/in.txt"}\''
+    where = user_json.parse(text, f"--where {one_line(text)}", expected)
     if not isinstance(where, dict):
-        raise ConfigurationError(
-            f"--where {text} is no JSON object.", expected='for example --where \'{"filename": "/data/in.txt"}\''
-        )
+        raise ConfigurationError(f"--where {one_line(text)} is no JSON object.", expected=expected)
     return where

@@ -13,7 +13,7 @@ from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.offsets.seen import backup
 from airflow_eos_provider.offsets.seen.group import GroupOffsets, Progress, read_group_offsets
-from airflow_eos_provider.offsets.stores import OffsetStores
+from airflow_eos_provider.offsets.stores import OffsetStores, require_source, unknown_connector
 
 #: Limit of the one request for all connectors, seconds.
 _REST_SECONDS = 30.0
@@ -58,7 +58,7 @@ class OffsetsLook:
         :param headers: read the records' headers, too.
         :param may_be_gone: whether one that does not exist is no error.
         :param unknown: as :func:`read_group_offsets` takes it.
-        :raises ConfigurationError: there is no such connector, or the topic is not known.
+        :raises ConfigurationError: there is no such source connector, or the topic is not known.
         :raises RefusedError: a connector's own topic is not known, and nobody takes note of it.
         :raises UnreachableError: no worker answers, or no broker does.
         """
@@ -66,11 +66,11 @@ class OffsetsLook:
         topic = self._offsets_topic or read_worker_files(session.cluster).common(OFFSETS)
         connectors = session.first_answer(lambda rest: rest.statuses(), seconds=_REST_SECONDS)
         if connector and connector not in connectors and not may_be_gone:
-            raise ConfigurationError(
-                f"There is no connector {connector} in the group {session.cluster.group_id}.",
-                expected=f"one of {', '.join(sorted(connectors)) or 'none at all'}",
-                remedy=f"What a deleted connector has left: 'eos offsets list {connector} --all'.",
-            )
+            known = (name for name, status in connectors.items() if status.type != "sink")
+            remedy = f"What a deleted connector has left: 'eos offsets list {connector} --all'."
+            raise unknown_connector(connector, session.cluster.group_id, known, remedy)
+        if connector in connectors:
+            require_source(connector, connectors[connector].type)
         return read_group_offsets(
             OffsetStores(session, topic),
             connectors,

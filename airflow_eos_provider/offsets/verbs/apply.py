@@ -23,9 +23,17 @@ from airflow_eos_provider.connect.internal_topics import (
     read_worker_files,
 )
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.task_failures import name_failure
 from airflow_eos_provider.connect.transactional_ids import task_number
-from airflow_eos_provider.data_text import counted
-from airflow_eos_provider.errors import ConfigurationError, ConnectRestError, EosError, PlanMovedError, RefusedError
+from airflow_eos_provider.data_text import counted, one_line
+from airflow_eos_provider.errors import (
+    ConfigurationError,
+    ConnectRestError,
+    EosError,
+    NothingDoneError,
+    PlanMovedError,
+    RefusedError,
+)
 from airflow_eos_provider.journal.change import GroupChange, group_change
 from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
@@ -36,7 +44,14 @@ from airflow_eos_provider.kafka.transactions import TransactionListing, Transact
 from airflow_eos_provider.offsets.mode import runs_exactly_once
 from airflow_eos_provider.offsets.seen.group import Progress
 from airflow_eos_provider.offsets.seen.leftovers import Leftovers, find_leftovers
-from airflow_eos_provider.offsets.stores import OffsetStores, Store, is_elsewhere, topic_of
+from airflow_eos_provider.offsets.stores import (
+    OffsetStores,
+    Store,
+    is_elsewhere,
+    require_source,
+    topic_of,
+    unknown_connector,
+)
 from airflow_eos_provider.offsets.verbs.changes import Write
 from airflow_eos_provider.offsets.verbs.plan import KIND, ConnectorLook, OffsetsPlan, PlannedTopic, TargetState
 from airflow_eos_provider.offsets.verbs.reader import OffsetsReader
@@ -51,7 +66,15 @@ _REST_SECONDS = 60.0
 #: How long a stop, or the way back, may take: a rebalance, a leader that writes new task configurations.
 SETTLE_SECONDS = 180.0
 
+#: How long the tasks of a connector that was started again are watched once they run, seconds; and how long they have
+#: until then.
+WATCH_SECONDS = 3.0
+_TASKS_SECONDS = 60.0
+
 _PAUSE_SECONDS = 0.3
+
+#: How Connect's words begin where a request took too long: what it asked for may still be done.
+_TIMED_OUT = "Request timed out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +84,27 @@ class OffsetsReport:
     :param change_id: its id in the journal; empty if nothing was to be done.
     :param written: records that this process wrote.
     :param taken_up: whether another process had begun it.
+    :param failed: why the connector does not run again, though the change is done; empty if it does.
     """
 
     plan: OffsetsPlan
     change_id: str
     written: int
     taken_up: bool = False
+    failed: str = ""
+
+    @property
+    def problem(self) -> EosError | None:
+        """The error that a command ends with, though the change is done; None for none."""
+        if not self.failed:
+            return None
+        connector = self.plan.look.connector
+        return EosError(
+            f"The offsets of {connector} are changed ({self.change_id}), but it does not run: {self.failed}.",
+            expected="every task RUNNING",
+            remedy=f"Correct what the task says. If it is the offset: 'eos offsets list {connector}', then alter or "
+            "restore it; the connector is started again with it.",
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON. Scripts rely on the names."""
@@ -77,6 +115,7 @@ class OffsetsReport:
             "plan": self.plan.hash,
             "written": self.written,
             "taken_up": self.taken_up,
+            "failed": self.failed,
         }
 
 
@@ -131,8 +170,9 @@ class OffsetsChanger:
         """What a change would write.
 
         :raises RefusedError: the workers' modes are mixed or unknown, the offsets are in another Kafka cluster, or the
-            tasks might not find what is written.
-        :raises ConfigurationError: the change cannot be made, or a topic is not there.
+            tasks might not find, or not understand, what is written.
+        :raises ConfigurationError: the change cannot be made, or a topic is not there; there is no such source
+            connector, or the workers' REST API has no address for it.
         :raises UnreachableError: no worker or no broker answers.
         """
         connector = request.connector
@@ -140,6 +180,7 @@ class OffsetsChanger:
         closed = self._closed(connector)
         state = self._config()
         configured = state.connectors.get(connector)
+        self._require_sources(request, state)
         look = ConnectorLook.of(
             self.group_id,
             self.kafka_cluster_id,
@@ -152,8 +193,7 @@ class OffsetsChanger:
         reader = self._reader(stores, state)
         own_topic = request.own_topic
         if own_topic is not None:
-            if configured is None:
-                raise ConfigurationError(f"There is no connector {connector} in the group {self.group_id}.")
+            assert configured is not None  # a migration is of a connector that exists
             if own_topic == (configured.config.get(OWN_TOPIC) or ""):
                 own_topic = None  # it is so already
             else:
@@ -161,12 +201,49 @@ class OffsetsChanger:
                 self._require_compacted(stores.own(connector, wanted))
                 self._require_valid(wanted)
         writes = request.writes(reader, self.kafka_cluster_id, self.group_id)
+        if not (writes or closed):  # a closed change proves that the name was meant
+            self._require_known(request, state, reader)
         request.require_one_place(reader)
         if own_topic is not None:
             _require_nothing_elsewhere(writes)
         last_change = closed[-1].change_id if closed else ""
         ended = self._ongoing(connector) if request.verb is Verb.PRUNE and look.exactly_once else ()
         return OffsetsPlan.of(request, look, reader.topics.values(), writes, own_topic, last_change, ended)
+
+    def _require_sources(self, request: OffsetsRequest, state: ClusterState) -> None:
+        """Go on only if the request is about a source connector that the REST API can address.
+
+        :raises ConfigurationError: it is not.
+        """
+        kinds = {name: status.type for name, status in self.session.ask(lambda rest: rest.infos()).items()}
+        connector = request.connector
+        for name in (connector, "" if request.file else request.source):
+            require_source(name, kinds.get(name, ""))
+        if connector in state.connectors:
+            self.session.ask(lambda rest: rest.connector_config(connector))
+        elif not request.absent and request.verb not in (Verb.RESET, Verb.PRUNE):
+            remedy = None
+            if request.verb is not Verb.MIGRATE:
+                remedy = f"To write offsets for {connector} before it is created, add --absent."
+            raise self._unknown(connector, state, kinds, remedy)
+
+    def _require_known(self, request: OffsetsRequest, state: ClusterState, reader: OffsetsReader) -> None:
+        """Go on only if a request that has nothing to write is about a connector that is, or was, there.
+
+        :raises ConfigurationError: nothing is known of it.
+        """
+        of_verb = {Verb.RESET: request.connector, Verb.PRUNE: request.connector, Verb.COPY: request.source}
+        name = "" if request.file else of_verb.get(request.verb, "")
+        left = {left for left in reader.global_topic().committed if left is not None}
+        if name and name not in state.connectors and name not in left:
+            remedy = "These names include deleted connectors that have left offsets."
+            raise self._unknown(name, state, dict.fromkeys(left, ""), remedy)
+
+    def _unknown(
+        self, connector: str, state: ClusterState, kinds: Mapping[str, str], remedy: str | None
+    ) -> ConfigurationError:
+        known = {name for name in (*state.connectors, *kinds) if kinds.get(name) != "sink"}
+        return unknown_connector(connector, self.group_id, known, remedy)
 
     def _ongoing(self, connector: str) -> tuple[str, ...]:
         """The transactional ids of a connector, in the workers' Kafka cluster, whose transaction has no end yet."""
@@ -305,8 +382,8 @@ class OffsetsChanger:
             if plan.own_topic is not None and not change.is_done("configure"):
                 with change.step("configure"):
                     self._configure(change, plan, stopped)
-            self._bring_back(change, plan)
-        return OffsetsReport(plan, change.record.change_id, written, change.taken_up)
+            failed = self._bring_back(change, plan)
+        return OffsetsReport(plan, change.record.change_id, written, change.taken_up, failed)
 
     def _create(self, planned: PlannedTopic, store: Store) -> None:
         """Create an own topic as a worker does; with fewer copies where there are fewer brokers."""
@@ -365,14 +442,14 @@ class OffsetsChanger:
                     self._fence(plan, stopped)
             with change.step("write"):
                 return self._write(change, plan, stopped), stopped
-        except PlanMovedError:
-            self._bring_back(change, plan)
+        except NothingDoneError:
+            self._bring_back(change, plan, watch=False)
             raise
         except ConfigurationError:
             # The principal may not: the connector need not wait for its rights where nothing is written yet.
             if not change.is_done("fence" if plan.look.exactly_once else "stop"):
                 with contextlib.suppress(EosError):  # the refusal is what is to be mended
-                    self._bring_back(change, plan)
+                    self._bring_back(change, plan, watch=False)
             raise
 
     def _stop(self, change: GroupChange, plan: OffsetsPlan) -> ConnectorConfigState | None:
@@ -471,10 +548,11 @@ class OffsetsChanger:
         plan.require_within(left)
         if left:
             change.confirm("write")
+            remaining = self._left_to_write(plan) if self._checked_by_connector(plan) else left
             # What the tasks read may be in another Kafka cluster than the workers': it is written last.
             stores = self._planned_stores(plan)
             for cluster_id, kafka in self._clusters(stores.values()).items():
-                if there := [write for write in left if stores[write.topic].cluster_id == cluster_id]:
+                if there := [write for write in remaining if stores[write.topic].cluster_id == cluster_id]:
                     self._write_there(change, plan, stopped, kafka, there)
         missing = self._left_to_write(plan)
         if missing:
@@ -485,6 +563,34 @@ class OffsetsChanger:
             )
         self._report(f"{connector}: {counted(len(left), 'record')} written, and read back.")
         return len(left)
+
+    def _checked_by_connector(self, plan: OffsetsPlan) -> bool:
+        """Let the connector check new offsets: ``SourceConnector.alterOffsets``, which Connect calls before it writes.
+
+        Connect offers no check alone, so it then writes what it was given: a part of what is written here anyway.
+
+        :returns: whether Connect has checked and written them.
+        :raises NothingDoneError: the connector refuses them.
+        :raises EosError: Connect did not answer in time; it may have written them.
+        """
+        connector = plan.look.connector
+        wanted = plan.request.checked_offsets(self._reader_of(plan))
+        if not wanted:
+            return False
+        try:
+            self.session.ask(lambda rest: rest.alter_offsets(connector, wanted))
+        except ConnectRestError as error:
+            # Before 3.6 there is no such request. 4.3.1 fails before it checks where the connector has never run.
+            if error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED) or "taskConfig" in error.found:
+                self._report(f"{connector}: Connect cannot check the new offsets ({one_line(error.found)}).")
+                return False
+            if _TIMED_OUT in error.found or error.status not in (400, 500):
+                raise
+            raise NothingDoneError(
+                f"{connector} does not take these offsets: {error.found}",
+                remedy="Nothing was written. Correct the offsets and make the plan again.",
+            ) from error
+        return True
 
     def _write_there(
         self,
@@ -522,7 +628,7 @@ class OffsetsChanger:
 
         :raises PlanMovedError: a topic was created again, or its partitions were raised.
         """
-        reader = self._reader(self._stores(exactly_once=plan.look.exactly_once), self._config())
+        reader = self._reader_of(plan)
         writes = plan.request.writes(reader, self.kafka_cluster_id, self.group_id)
         for planned in plan.topics:
             topic = reader.topics.get(planned.name)
@@ -534,6 +640,9 @@ class OffsetsChanger:
                     remedy="Make the plan again.",
                 )
         return [write for write in writes if write.changes]
+
+    def _reader_of(self, plan: OffsetsPlan) -> OffsetsReader:
+        return self._reader(self._stores(exactly_once=plan.look.exactly_once), self._config())
 
     def _require_still_stopped(self, plan: OffsetsPlan, stopped: ConnectorConfigState | None) -> None:
         """Go on only if the connector was not started, even for a moment: that writes another commit record.
@@ -603,18 +712,54 @@ class OffsetsChanger:
         found = self._existing(plan)
         return (found.config.get(OWN_TOPIC) or "") if found else ""
 
-    def _bring_back(self, change: GroupChange, plan: OffsetsPlan) -> None:
-        """Give the connector the state that it had before, unless another person has given it one meanwhile."""
+    def _bring_back(self, change: GroupChange, plan: OffsetsPlan, *, watch: bool = True) -> str:
+        """Give the connector the state that it had before, unless another person has given it one meanwhile.
+
+        :param watch: watch its tasks for a moment if it runs again.
+        :returns: why it does not run; empty if it does, or is not to.
+        """
         connector, before = plan.look.connector, plan.look.target_state
         if plan.is_at_rest:
-            return
+            return ""
         with change.step("start"):
             change.confirm("start")
             if plan.returns_to(self._target_state(connector)) is not None:
                 resumes = before is TargetState.STARTED
                 self.session.ask(lambda rest: rest.resume(connector) if resumes else rest.pause(connector))
             now = self._until(change, lambda: self._settled(plan), f"{connector} to be {before} again")
-        self._report(f"{connector}: {now}.")
+            failed = self._watch(change, connector) if watch and now is TargetState.STARTED else ""
+        self._report(f"{connector}: {failed or now}.")
+        return failed
+
+    def _watch(self, change: GroupChange, connector: str) -> str:
+        """Watch a connector until its tasks have run for :data:`WATCH_SECONDS`.
+
+        A task reads its offset when it starts, or at its first poll. So one that does not understand the offset fails a
+        moment later.
+
+        :returns: why it does not run; empty if it does.
+        """
+        begun = time.monotonic()
+        running_since: float | None = None
+        while True:
+            now = time.monotonic()
+            status = self.session.ask(lambda rest: rest.statuses()).get(connector)
+            tasks = status.tasks if status else ()
+            if failed := next((task for task in tasks if task.state == "FAILED"), None):
+                return f"task {failed.number} has failed: {name_failure(failed.trace)}"
+            if tasks and all(task.state == "RUNNING" for task in tasks):
+                running_since = running_since or now
+                if now - running_since >= WATCH_SECONDS:
+                    return ""
+            elif self._target_state(connector) is not TargetState.STARTED:
+                return ""  # another person has stopped, paused or deleted it
+            else:
+                running_since = None
+            if now - begun >= _TASKS_SECONDS:
+                states = ", ".join(f"task {task.number} is {task.state}" for task in tasks) or "it has no task"
+                return f"{states} after {_TASKS_SECONDS:.0f} s"
+            change.renew()
+            time.sleep(_PAUSE_SECONDS)
 
     def _settled(self, plan: OffsetsPlan) -> TargetState | None:
         """The connector's state, once it has that in which it is left."""

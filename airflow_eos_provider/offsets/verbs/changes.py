@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from airflow_eos_provider import user_json
 from airflow_eos_provider.connect.jackson import encode
-from airflow_eos_provider.connect.offsets import OffsetKey, OffsetRecord, combined, offset_key, offset_value
-from airflow_eos_provider.data_text import counted
+from airflow_eos_provider.connect.offsets import OffsetRecord, combined, offset_key, offset_value
+from airflow_eos_provider.data_text import counted, one_line
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.offsets.seen.backup import Backup
 from airflow_eos_provider.offsets.topic import OffsetsTopic, has_strayed
+from airflow_eos_provider.user_json import canonical, contains
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ class Places:
         A connector writes its keys in the order of its own map, so the spelling that is there is the one that its
         tasks look for.
         """
-        found = {record.key.raw for record in self.live() if record.key.partition == partition}
+        wanted = canonical(partition)
+        found = {record.key.raw for record in self.live() if canonical(record.key.partition) == wanted}
         return found or {offset_key(self.connector, partition)}
 
     def put(self, key: bytes, value: bytes | None) -> list[Write]:
@@ -148,19 +151,23 @@ def reset(places: Places, where: Mapping[str, Any]) -> list[Write]:
 
     :param where: only of source partitions with these members; none at all for every one.
     """
-    keys = {record.key.raw for record in places.live() if is_within(record.key, where)}
+    keys = {record.key.raw for record in places.live() if contains(record.key.partition, where)}
     return [write for key in sorted(keys) for write in places.put(key, None)]
 
 
-def alter(places: Places, wanted: Iterable[Wanted]) -> list[Write]:
+def alter(places: Places, wanted: Sequence[Wanted], *, unlike: bool = False) -> list[Write]:
     """Give source partitions other offsets.
 
+    :param unlike: also offsets that are not like the present ones.
+    :raises RefusedError: one is not, see :func:`require_alike`.
     :raises ConfigurationError: a source partition is named twice, or one that is to get an offset has several spellings
         of its key, so that it is not known which one the connector's tasks look for.
     """
+    if not unlike:
+        require_alike(places, wanted)
     writes, seen = list[Write](), set[str]()
     for one in wanted:
-        name = json.dumps(one.partition, sort_keys=True)
+        name = canonical(one.partition)
         if name in seen:
             raise ConfigurationError(f"The source partition {name} is named twice.")
         seen.add(name)
@@ -184,11 +191,61 @@ def one_for_each(places: Places, where: Mapping[str, Any], offset: Mapping[str, 
     """
     read = places.topics[0].name
     partitions = {
-        json.dumps(record.key.partition, sort_keys=True): record.key.partition
+        canonical(record.key.partition): record.key.partition
         for record in places.live()
-        if (offset is None or record.topic == read) and is_within(record.key, where)
+        if (offset is None or record.topic == read) and contains(record.key.partition, where)
     }
     return [Wanted(partition, offset) for _, partition in sorted(partitions.items())]
+
+
+def require_alike(places: Places, wanted: Iterable[Wanted]) -> None:
+    """Go on only if new offsets have the form of those that the connector has now.
+
+    A misspelt member, or a number that became a text, is an offset that tasks do not understand: they start from the
+    beginning, or fail. Where the connector has no offset, there is nothing to compare with.
+
+    :raises RefusedError: one is not like them, with what differs.
+    """
+    read = places.topics[0].name
+    known = [r for r in places.live() if r.offset is not None]
+    known = [r for r in known if r.topic == read] or known
+    if not known:
+        return
+    partitions = {canonical(record.key.partition) for record in known}
+    offsets = [record.offset or {} for record in known]
+    types: dict[str, set[str]] = {}
+    for name, value in (member for offset in offsets for member in offset.items()):
+        types.setdefault(name, set()).add(_type_of(value))
+    always = set.intersection(*map(set, offsets))
+    for one in wanted:
+        if problem := _unlike(one, partitions, types, always):
+            raise RefusedError(
+                f"{problem}, unlike the offsets that {places.connector} has now.",
+                expected=f"for example {canonical(known[0].key.partition)}: {canonical(known[0].offset)}",
+                remedy="Correct it. If this is what you want, add --unlike.",
+            )
+
+
+def _unlike(one: Wanted, partitions: set[str], types: Mapping[str, set[str]], always: set[str]) -> str:
+    """What of a new offset is not like the present ones; empty if nothing."""
+    if one.offset is None:
+        return ""
+    if canonical(one.partition) not in partitions:
+        return f"The source partition {canonical(one.partition)} has no offset"
+    offset = canonical(one.offset)
+    if more := sorted(one.offset.keys() - types.keys()):
+        return f"The new offset {offset} has the member {more[0]!r}"
+    if less := sorted(always - one.offset.keys()):
+        return f"The new offset {offset} lacks the member {less[0]!r}"
+    for name, value in one.offset.items():
+        if _type_of(value) not in types[name]:
+            return f"The member {name!r} of the new offset {offset} is {_type_of(value)}"
+    return ""
+
+
+def _type_of(value: Any) -> str:
+    names = {bool: "true or false", int: "a whole number", float: "a fraction", str: "a text", type(None): "null"}
+    return names.get(type(value), "no single value")
 
 
 def require_same_origin(backup: Backup, kafka_cluster_id: str, group_id: str, topics: Sequence[OffsetsTopic]) -> None:
@@ -344,9 +401,10 @@ def _renamed(raw: bytes, connector: str) -> bytes:
     return (text[:begin] + encode(connector).decode() + text[end:]).encode()
 
 
-def is_within(key: OffsetKey, where: Mapping[str, Any]) -> bool:
-    """Whether a key's source partition has all of these members; no members at all are within every one."""
-    return not where or where.items() <= dict(key.partition or {}).items()
+#: The forms that are expected.
+_OFFSETS = '[{"partition": {…}, "offset": {…}}, …], with null for an offset that is to be removed'
+_OFFSET = 'a JSON object such as {"position": 0}, or null to remove it'
+_PARTITION = 'a JSON object such as {"filename": "/data/in.txt"}'
 
 
 def read_wanted(file: Path) -> list[Wanted]:
@@ -354,13 +412,7 @@ def read_wanted(file: Path) -> list[Wanted]:
 
     :raises ConfigurationError: it cannot be read, or has another form.
     """
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"{file} cannot be read: {error.strerror}.") from error
-    except ValueError:
-        document = None
-    return wanted_of(document, str(file))
+    return wanted_of(user_json.parse_file(file, _OFFSETS), str(file))
 
 
 def wanted_of(document: Any, name: str) -> list[Wanted]:
@@ -371,14 +423,22 @@ def wanted_of(document: Any, name: str) -> list[Wanted]:
     :param name: of the document, for the error.
     :raises ConfigurationError: it has another form.
     """
-    try:
-        entries = document["offsets"] if isinstance(document, dict) else document
-        return [_wanted(entry) for entry in entries]
-    except (KeyError, TypeError) as error:
-        raise ConfigurationError(
-            f"{name} does not say which offsets are wanted.",
-            expected='[{"partition": {…}, "offset": {…}}, …], with null for an offset that is to be removed',
-        ) from error
+    entries = document.get("offsets") if isinstance(document, dict) else document
+    if not isinstance(entries, list):
+        raise ConfigurationError(f"{name} does not say which offsets are wanted.", expected=_OFFSETS)
+    return [_wanted(entry, name) for entry in entries]
+
+
+def parse_offsets(text: str) -> tuple[list[Wanted], bool]:
+    """The offsets of a form, and whether the one is for each source partition.
+
+    :param text: JSON as :func:`wanted_of` takes it; or ``{"offset": {…} or null}``.
+    :raises ConfigurationError: it is something else.
+    """
+    document = user_json.parse(text, "offsets", _OFFSETS)
+    if isinstance(document, dict) and document.keys() == {"offset"}:
+        return [Wanted(None, _object(document["offset"], "offset in offsets", _OFFSET))], True
+    return wanted_of(document, "offsets"), False
 
 
 def parse_offset(offset: str) -> dict[str, Any] | None:
@@ -387,15 +447,8 @@ def parse_offset(offset: str) -> dict[str, Any] | None:
     :param offset: a JSON object, or ``null``.
     :raises ConfigurationError: it is something else.
     """
-    try:
-        found = json.loads(offset)
-    except ValueError:
-        found = offset
-    if found is not None and not isinstance(found, dict):
-        raise ConfigurationError(
-            f"The offset {offset} is no JSON object.", expected='for example {"position": 0}, or null to remove it'
-        )
-    return found
+    name = f"--offset {one_line(offset)}"
+    return _object(user_json.parse(offset, name, _OFFSET), name, _OFFSET)
 
 
 def parse_wanted(partition: str, offset: str) -> Wanted:
@@ -405,18 +458,28 @@ def parse_wanted(partition: str, offset: str) -> Wanted:
     :param offset: a JSON object, or ``null``.
     :raises ConfigurationError: one is something else.
     """
-    try:
-        return _wanted({"partition": json.loads(partition), "offset": json.loads(offset)})
-    except (ValueError, TypeError) as error:
+    name = f"--partition {one_line(partition)}"
+    return Wanted(_object(user_json.parse(partition, name, _PARTITION), name, _PARTITION), parse_offset(offset))
+
+
+def _wanted(entry: Any, name: str) -> Wanted:
+    if not isinstance(entry, dict) or set(entry) != {"partition", "offset"}:
+        raise ConfigurationError(f"{name} does not say which offsets are wanted.", expected=_OFFSETS)
+    found = {part: _object(entry[part], f"{part} in {name}", _OFFSETS) for part in entry}
+    return Wanted(found["partition"], found["offset"])
+
+
+def _object(value: Any, name: str, expected: str) -> dict[str, Any] | None:
+    """An object as Connect takes it (``OffsetUtils.validateFormat``): its members have no members of their own.
+
+    :raises ConfigurationError: it is something else.
+    """
+    if value is not None and not isinstance(value, dict):
+        raise ConfigurationError(f"{name} is no JSON object.", expected=expected)
+    nested = next((member for member, inner in (value or {}).items() if isinstance(inner, dict | list)), None)
+    if nested is not None:
         raise ConfigurationError(
-            f"--partition {partition} --offset {offset} is not two JSON objects.",
-            expected="""for example --partition '{"filename": "/data/in.txt"}' --offset '{"position": 0}', or null""",
-        ) from error
-
-
-def _wanted(entry: Mapping[str, Any]) -> Wanted:
-    if set(entry) != {"partition", "offset"} or not all(
-        part is None or isinstance(part, dict) for part in entry.values()
-    ):
-        raise TypeError(entry)
-    return Wanted(entry["partition"], entry["offset"])
+            f"{name} has an object or a list as its member {nested!r}, which Connect does not take.",
+            expected="texts, numbers, true, false or null as members",
+        )
+    return value

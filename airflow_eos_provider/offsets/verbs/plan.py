@@ -314,11 +314,14 @@ class OffsetsPlan(HashedPlan):
                 "write the records without a transaction, since the workers are not in the mode enabled: "
                 "a worker that hangs meanwhile may write older offsets later"
             )
+        if self.verb is Verb.ALTER and look.target_state is not TargetState.ABSENT:
+            steps.append("let the connector check the new offsets before they are written (Connect 3.6 and later)")
         if self.own_topic is not None:
             now = f"{OWN_TOPIC}={self.own_topic}" if self.own_topic else f"no {OWN_TOPIC}"
             steps.append(f"change the connector's configuration: {now}")
         if look.target_state in (TargetState.STARTED, TargetState.PAUSED):
-            steps.append(f"bring the connector back to {look.target_state}")
+            watched = ", and watch its tasks for a moment" if look.target_state is TargetState.STARTED else ""
+            steps.append(f"bring the connector back to {look.target_state}{watched}")
         return steps
 
 

@@ -8,7 +8,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from airflow_eos_provider.connect.offsets import offset_key
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.kafka.topics import require_topic_name
 from airflow_eos_provider.offsets.seen import backup
 from airflow_eos_provider.offsets.topic import OffsetsTopic
 from airflow_eos_provider.offsets.verbs import changes
@@ -36,6 +38,9 @@ class OffsetsRequest:
     :param wanted: of an alteration: the new offsets.
     :param each: of an alteration: the one offset of ``wanted`` is for each source partition that has an offset; its
         ``partition`` is None.
+    :param unlike: of an alteration: also offsets whose members, types or source partition are not like those that the
+        connector has.
+    :param absent: the connector need not exist: it is created later.
     :param file: of a restore: the backup; of a copy: the backup that has the other connector's offsets, empty for those
         of this group.
     :param from_elsewhere: of a restore: even from another group, Kafka cluster or topic id.
@@ -52,6 +57,8 @@ class OffsetsRequest:
     source: str = ""
     own_topic: str | None = None
     each: bool = False
+    unlike: bool = False
+    absent: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.
@@ -75,6 +82,8 @@ class OffsetsRequest:
             problem = "it is not said into which topic"
         if problem:
             raise ConfigurationError(f"This is no request to {self.verb} offsets: {problem}.")
+        if self.own_topic:
+            require_topic_name(self.own_topic, remedy="Name the connector's own topic with --topic.")
 
     @property
     def carries(self) -> bool:
@@ -86,7 +95,8 @@ class OffsetsRequest:
 
         :param reader: one look at the offsets.
         :raises ConfigurationError: it cannot be done, e.g. since a file is no backup.
-        :raises RefusedError: the backup is from elsewhere, or what is to be pruned is in use.
+        :raises RefusedError: the backup is from elsewhere, what is to be pruned is in use, or a new offset is unlike
+            those that the connector has.
         """
         name = self.connector
         if self.verb is Verb.PRUNE:
@@ -104,7 +114,7 @@ class OffsetsRequest:
             case Verb.RESET:
                 return changes.reset(places, self.where)
             case Verb.ALTER:
-                return changes.alter(places, self._wanted_of(places))
+                return changes.alter(places, self._wanted_of(places), unlike=self.unlike)
             case Verb.COPY:
                 if self.file:
                     return changes.copy_saved(self.source, backup.read(Path(self.file)), places)
@@ -126,6 +136,21 @@ class OffsetsRequest:
             return reader.place_with(self.connector, self.own_topic or "")
         return reader.of(self.connector)[0]
 
+    def checked_offsets(self, reader: OffsetsReader) -> list[tuple[Any, Any]]:
+        """The new offsets of an alteration that Connect can check: those whose keys are spelt as Connect spells them.
+
+        It would write any other one under a second key. A removal fails in Connect where exactly-once is on and the
+        connector has an offsets topic of its own.
+        """
+        if self.verb is not Verb.ALTER or not reader.exists(self.connector):
+            return []
+        places = reader.places(self.connector)
+        return [
+            (one.partition, one.offset)
+            for one in self._wanted_of(places)
+            if one.offset is not None and places.keys_of(one.partition) == {offset_key(self.connector, one.partition)}
+        ]
+
     def _wanted_of(self, places: changes.Places) -> Sequence[Wanted]:
         """The offsets of an alteration."""
         return changes.one_for_each(places, self.where, self.wanted[0].offset) if self.each else self.wanted
@@ -141,8 +166,8 @@ class OffsetsRequest:
             "from_elsewhere": self.from_elsewhere,
             "source": self.source,
             "own_topic": self.own_topic,
-            # A plan without it has the hash that it had before there was such a field.
-            **({"each": True} if self.each else {}),
+            # A plan without them has the hash that it had before there were such fields.
+            **{name: True for name in ("each", "unlike", "absent") if getattr(self, name)},
         }
 
     @classmethod

@@ -10,7 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_eos_provider.errors import EosError, PlanMovedError, RolloutPausedError, UnreachableError
+from airflow_eos_provider.errors import (
+    ConfigurationError,
+    EosError,
+    PlanMovedError,
+    RolloutPausedError,
+    UnreachableError,
+)
 from airflow_eos_provider.journal.journal import Journal
 from airflow_eos_provider.rollout.hosts.host import NotRestartedError, RestartPendingError, WorkerStartError
 from airflow_eos_provider.rollout.hosts.restart_event import OnEvent, RestartEvent
@@ -147,7 +153,7 @@ class Acts:
         """See :meth:`Journal.confirm`."""
         try:
             self.journal.confirm(act)
-        except UnreachableError as error:
+        except (ConfigurationError, UnreachableError) as error:
             raise RolloutPausedError(
                 f"Not done, since it is not known whether another controller has taken over: {act}: {error.found}",
                 remedy="Make the broker answer, then apply the same plan again.",

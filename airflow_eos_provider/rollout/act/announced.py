@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from airflow_eos_provider.errors import (
+    ConfigurationError,
     EosError,
     FencedError,
     GateFailedError,
@@ -50,7 +51,7 @@ class AnnouncedActs:
 
         :raises FencedError: another controller has taken over.
         """
-        with suppress(UnreachableError):
+        with suppress(ConfigurationError, UnreachableError):
             self.announce(step)
 
     def edit_stopped(self, worker_id: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -121,3 +122,20 @@ def test_no_words_of_a_help_are_taken_for_markup(command: list[str]) -> None:
 
     for text in [found.help, *(param.help for param in found.params if hasattr(param, "help"))]:
         assert Text.from_markup(text or "").plain == (text or "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdout", "code", "words"),
+    [
+        (["--version"], "/dev/full", 1, "Standard output cannot be written"),
+        (["--help"], os.devnull, 0, ""),
+        (["status", "--cluster", "\udcff.yaml"], os.devnull, 2, r"\udcff.yaml"),
+    ],
+)
+def test_odd_arguments_and_streams_end_in_a_message(arguments: list[str], stdout: str, code: int, words: str) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    with Path(stdout).open("w") as file:
+        command = [sys.executable, "-m", "airflow_eos_provider.cli", *arguments]
+        ended = subprocess.run(command, stdout=file, stderr=subprocess.PIPE, env=environment, timeout=60)
+    told = ended.stderr.decode("latin-1")
+    assert (ended.returncode, words in told, "Traceback" in told) == (code, True, False), told

@@ -444,6 +444,40 @@ class TestUnreachable:
         assert CANARY not in str(caught.value)
 
 
+class TestNames:
+    @pytest.mark.parametrize("name", ["", ".", "..", "\ud800"])
+    def test_a_name_that_no_path_can_hold_is_refused_before_anything_is_sent(
+        self, worker: Worker, rest: ConnectRest, name: str
+    ) -> None:
+        """``PUT /connectors/../stop`` would arrive as ``PUT /stop``."""
+        with pytest.raises(ConfigurationError, match="has no address for a connector"):
+            rest.stop(name)
+        assert worker.requests == []
+
+    @pytest.mark.parametrize(
+        ("status", "body", "final"),
+        [
+            (404, {"error_code": 404, "message": "Connector a not found"}, True),
+            (404, b"", False),  # a worker that starts
+            (400, b"<html>Ambiguous URI path separator</html>", True),
+            (401, b"", True),
+            (405, b"", True),
+            (409, {"error_code": 409, "message": "Connector a already exists"}, False),
+            (429, b"", False),
+            (500, {"error_code": 500, "message": "no"}, False),
+        ],
+    )
+    def test_a_final_answer_is_not_called_unreachable(
+        self, worker: Worker, rest: ConnectRest, status: int, body: Any, final: bool
+    ) -> None:
+        worker.says("PUT", "/connectors/a%2Fb/stop", (status, body))
+        with pytest.raises(ConnectRestError) as caught:
+            rest.stop("a/b")
+        assert caught.value.status == status
+        assert isinstance(caught.value, ConfigurationError) is final
+        assert caught.value.exit_code == (2 if final else 6)
+
+
 class TestSecrets:
     def test_an_error_shows_connects_words_cut_and_never_the_request(self, worker: Worker, rest: ConnectRest) -> None:
         worker.says("POST", "/connectors", (400, {"error_code": 400, "message": "bad value " * 200}))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from airflow_eos_provider.errors import EosError, FencedError, UnreachableError
+from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
 from airflow_eos_provider.journal import transactions
 from airflow_eos_provider.journal.transactions import JournalTransactions, UnsettledError
 from airflow_eos_provider.kafka import producer
@@ -91,8 +91,33 @@ def test_what_is_known_to_be_aborted_is_written_again(write: Any) -> None:
 
 def test_what_would_be_refused_again_is_not(write: Any) -> None:
     client = Client(produce=[LARGE])
-    assert write(client) == (UnreachableError, True)
+    assert write(client) == (ConfigurationError, True)
     assert client.story == ["begin", "abort"]
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "right"),
+    [
+        ("init_transactions", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "Write and Describe on TransactionalId"),
+        ("init_transactions", "CLUSTER_AUTHORIZATION_FAILED", "IdempotentWrite on Cluster"),
+        ("produce", "TOPIC_AUTHORIZATION_FAILED", "Write and Describe on Topic"),
+    ],
+)
+def test_a_missing_right_is_named_with_the_command_that_grants_it(
+    monkeypatch: pytest.MonkeyPatch, call: str, code: str, right: str
+) -> None:
+    client = Client(**{call: [KafkaError(getattr(KafkaError, code), "refused")]})
+    monkeypatch.setattr(producer, "quiet_producer", lambda *_, **__: client)
+    journal = JournalTransactions(KafkaSettings.of("127.0.0.1:1"), "eos-rollout-lab", "eos-rollout-lab")
+
+    def written() -> None:
+        journal.init()
+        journal.write({"lease": b"1"})
+
+    with pytest.raises(ConfigurationError, match=f"refused User:ANONYMOUS .*: {right}") as refused:
+        written()
+    command = "kafka-acls --bootstrap-server 127.0.0.1:1 --add --allow-principal User:ANONYMOUS --operation "
+    assert command in str(refused.value.remedy)
 
 
 @pytest.mark.parametrize(

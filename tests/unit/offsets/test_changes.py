@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,9 +90,46 @@ def test_an_altered_offset_is_written_where_tasks_look_first_and_replaced_where_
         Write("own", home(A), A, b'{"n":1}', b'{"n":5}'),
         Write("global", home(A), A, b'{"n":0}', b'{"n":5}'),
     ]
-    assert alter(Places("c", [own, global_]), [Wanted({"file": "b"}, {"n": 5})]) == [
+    assert alter(Places("c", [own, global_]), [Wanted({"file": "b"}, {"n": 5})], unlike=True) == [
         Write("own", home(B), B, None, b'{"n":5}')
     ]
+
+
+@pytest.mark.parametrize(
+    ("partition", "offset", "differs"),
+    [
+        ({"file": "a"}, {"postion": 1}, "has the member 'postion'"),
+        ({"file": "a"}, {}, "lacks the member 'n'"),
+        ({"file": "a"}, {"n": "100"}, "'n' .* is a text"),
+        ({"file": "a"}, {"n": 1.0}, "'n' .* is a fraction"),
+        ({"file": "a"}, {"n": True}, "'n' .* is true or false"),
+        ({"file": "a"}, {"n": None}, "'n' .* is null"),
+        ({"file": "other"}, {"n": 1}, "source partition .*other.* has no offset"),
+        ({"file": 1}, {"n": 1}, "source partition .*1.* has no offset"),
+        (None, {"n": 1}, "source partition null has no offset"),
+    ],
+)
+def test_an_offset_that_is_not_like_the_present_ones_is_refused_unless_allowed(
+    partition: dict[str, object] | None, offset: dict[str, object], differs: str
+) -> None:
+    places = Places("c", [topic("global", (A, b'{"n":1}'), (B, b'{"n":2,"snapshot":true}'))])
+    with pytest.raises(RefusedError, match=differs):
+        alter(places, [Wanted(partition, offset)])
+    assert alter(places, [Wanted(partition, offset)], unlike=True)
+
+
+def test_a_member_that_only_some_offsets_have_may_be_left_out_or_given() -> None:
+    places = Places("c", [topic("global", (A, b'{"n":1}'), (B, b'{"n":2,"snapshot":true}'))])
+    for offset in ({"n": 5}, {"n": 5, "snapshot": False}):
+        assert alter(places, [Wanted({"file": "a"}, offset)])
+
+
+def test_values_of_another_type_are_other_values() -> None:
+    keys = {text: offset_key("c", {"n": json.loads(text)}) for text in ("1", "1.0", "true", '"1"')}
+    places = Places("c", [topic("global", *((key, b'{"p":1}') for key in keys.values()))])
+    for text, key in keys.items():
+        assert [write.key for write in reset(places, {"n": json.loads(text)})] == [key]
+        assert [write.key for write in alter(places, [Wanted({"n": json.loads(text)}, {"p": 2})])] == [key]
 
 
 def test_one_offset_for_each_source_partition_is_for_those_that_have_one_within_a_filter() -> None:
@@ -231,12 +269,24 @@ def test_a_file_of_wanted_offsets_is_read_in_the_form_of_connects_rest_api(tmp_p
         assert read_wanted(file) == [Wanted({"a": 1}, None), Wanted(None, {"n": 1})]
 
 
-@pytest.mark.parametrize("content", ["", "{}", '[{"partition": {}}]', '[{"partition": 1, "offset": {}}]', "[1]"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "{}", "[1]", "null", '{"offsets": {}}', "\xff", "[" * 200_000),
+        '[{"partition": {}}]',
+        '[{"partition": 1, "offset": {}}]',
+        '[{"partition": {}, "offset": {"position": {"nested": 1}}}]',
+        '[{"partition": {"a": [1]}, "offset": {}}]',
+        '[{"partition": {}, "offset": {"position": NaN}}]',
+        '[{"partition": {}, "offset": {"position": 1, "position": 2}}]',
+    ],
+)
 def test_another_form_is_refused_with_the_form_that_is_expected(tmp_path: Path, content: str) -> None:
     file = tmp_path / "wanted.json"
-    file.write_text(content)
-    with pytest.raises(ConfigurationError, match="does not say which offsets are wanted"):
+    file.write_text(content, encoding="latin-1")
+    with pytest.raises(ConfigurationError, match=re.escape(str(file))) as refused:
         read_wanted(file)
+    assert refused.value.expected
 
 
 def test_a_copy_from_a_backup_of_another_group_takes_what_the_tasks_read_there() -> None:

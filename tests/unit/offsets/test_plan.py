@@ -91,7 +91,7 @@ def test_a_migration_without_offsets_is_shown_with_its_other_steps() -> None:
         "stop the connector (now STARTED); its tasks do nothing until the end",
         "fence its transactional ids (g-c-0 and so on)",
         "change the connector's configuration: offsets.storage.topic=c-offsets",
-        "bring the connector back to STARTED",
+        "bring the connector back to STARTED, and watch its tasks for a moment",
     ]
 
 
