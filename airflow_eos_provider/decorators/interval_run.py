@@ -91,14 +91,17 @@ class _IntervalRunDecoratedOperator(IntervalRun, DecoratedOperator, PySparkOpera
 
         def write(*args: Any, spark: Any, **kwargs: Any) -> dict[str, Any]:
             from airflow_eos_provider.interval.spark import write_interval
-            from airflow_eos_provider.interval.spark.sessions import is_remote
+            from airflow_eos_provider.interval.spark.sessions import is_remote, look_often
+            from airflow_eos_provider.interval.spark.spark_errors import spark_errors
 
+            look_often(spark)
             spark_context = None if is_remote(spark) else spark.sparkContext
             show(self, context, SparkPageLink(), shown_url(getattr(spark_context, "uiWebUrl", None)))
             began_at = run.interval.require_ended(self.allow_before_end)
             given = {"spark": spark, "sc": spark_context, "interval": run.interval}
             arguments = inspect.signature(function).bind(*args, **kwargs).arguments
-            frame = function(**{name: given[name] for name in getattr(function, _HIDDEN)}, **arguments)
+            with spark_errors(f"The function {function.__name__}"):
+                frame = function(**{name: given[name] for name in getattr(function, _HIDDEN)}, **arguments)
             done = write_interval(
                 frame,
                 pipeline,

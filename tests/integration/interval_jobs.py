@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval
+from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.spark import write as spark_front
 from airflow_eos_provider.interval.spark.file_listing import FilesSource, files_source
 
@@ -137,6 +140,60 @@ def _held(run: Any, marks: Path) -> Any:
             yield result
 
     return hold
+
+
+def racing(spark: SparkSession, interval: Interval, folder: str, pipeline: dict[str, Any]) -> DataFrame:
+    """300 rows of which all but one slice are committed, and then two copies of a task evaluate a part: they end at one
+    moment, with other keys.
+
+    :param folder: receives a file for each copy, and ``places.json``: how many executors have each part of the frozen
+        input.
+    """
+    marks, freeze = Path(folder), spark_front.frozen
+
+    def frozen(*arguments: Any, **options: Any) -> DataFrame:
+        rows = freeze(*arguments, **options)
+        sc: Any = spark.sparkContext._jsc.sc()
+        sc.listenerBus().waitUntilEmpty()
+        store = sc.statusStore()
+        parts = [store.rdd(rdd.id()).partitions().get() for rdd in _each(store.rddList(True))]
+        (marks / "places.json").write_text(json.dumps([part.executors().size() for of in parts for part in _each(of)]))
+        return rows
+
+    spark_front.frozen = frozen
+
+    def key(number: int) -> str:
+        import os
+        import time
+
+        from pyspark import TaskContext
+
+        context: Any = TaskContext.get()
+        if not (marks / "retry").exists() or context.partitionId():
+            return str(number)
+        mine = marks / f"copy-{os.getpid()}"
+        if not mine.exists():
+            mine.write_text(str(len(list(marks.glob("copy-*")))))
+        deadline = time.monotonic() + 120
+        while len(list(marks.glob("copy-*"))) < 2:
+            if time.monotonic() > deadline:
+                raise TimeoutError("Spark has started no copy")
+            time.sleep(0.002)
+        return str(number) if mine.read_text() == "0" else f"other {number}"
+
+    value = F.concat(F.lit("line "), F.col("id")).alias("value")
+    rows = spark.range(0, 300, 1, 2).select(F.udf(key)("id").alias("key"), value)
+    last = F.pmod(F.xxhash64("key"), F.lit(4)) == 3
+    try:
+        written = rows.withColumn("partition", F.when(last, F.lit(99)))
+        spark_front.write_interval(written, Pipeline.from_dict(pipeline), interval, slices=4, tasks=1)
+    except ConfigurationError:
+        (marks / "retry").touch()
+    return rows
+
+
+def _each(sequence: Any) -> list[Any]:
+    return [sequence.apply(number) for number in range(sequence.size())]
 
 
 def with_chance(spark: SparkSession, interval: Interval) -> DataFrame:

@@ -36,6 +36,17 @@ DAY = Interval(datetime(2013, 1, 1, 5, tzinfo=UTC), datetime(2013, 1, 2, 5, tzin
 #: As long as the slow task takes, by whether there is a barrier: without one it is overtaken, long before its end.
 SLOW_SECONDS = {True: 8.0, False: 60.0}
 
+SPECULATION = {
+    # No task begins before both executors are there: the copy is to begin while the first one sleeps.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "100ms",
+}
+
 
 @pytest.fixture(scope="module")
 def lab(lab_factory: Callable[..., Lab]) -> Lab:
@@ -67,17 +78,7 @@ def test_speculation(lab: Lab, master: str, tmp_path: Path, barrier: bool) -> No
             DAY,
             f"{JOBS}:slow_at_first",
             arguments={"folder": str(tmp_path / "source"), "seconds": SLOW_SECONDS[barrier], "barrier": barrier},
-            spark={
-                **loopback_properties(master),
-                # No task begins before both executors are there: the copy is to begin while the first one sleeps.
-                "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-                "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
-                "spark.speculation": "true",
-                "spark.speculation.interval": "100ms",
-                "spark.speculation.multiplier": "1.1",
-                "spark.speculation.quantile": "0.5",
-                "spark.speculation.minTaskRuntime": "100ms",
-            },
+            spark={**loopback_properties(master), **SPECULATION},
         ),
         tmp_path,
     )
@@ -85,6 +86,33 @@ def test_speculation(lab: Lab, master: str, tmp_path: Path, barrier: bool) -> No
     readers = list((tmp_path / "marks").iterdir())
     assert len(readers) == (1 if barrier else 2), "one attempt under a barrier, a copy beside it without"
     assert compare(expected_from_values(lines, "the source"), drain(settings, topic)).exactly_once
+
+
+def test_a_retry_has_one_evaluation_of_its_input_where_spark_copies_tasks(
+    lab: Lab, master: str, tmp_path: Path
+) -> None:
+    """Two copies of a task end at one moment with other keys; one of them counts, for each reader."""
+    topic = f"daily-{uuid.uuid4().hex[:8]}"
+    lab.create_topic(topic, 2)
+    settings = KafkaSettings.of(lab.bootstrap_servers)
+    pipeline = Pipeline(
+        name=topic, group_id="cluster-tests", kafka=settings, topic=topic, transaction_timeout_ms=30_000
+    )
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    spark = {**loopback_properties(master), **SPECULATION}
+    arguments = {"folder": str(marks), "pipeline": pipeline.to_dict()}
+    document, log = _outcome(JobSpec(pipeline, DAY, f"{JOBS}:racing", arguments=arguments, spark=spark), tmp_path)
+
+    assert len(list(marks.glob("copy-*"))) == 2, log[-4000:]
+    places = json.loads((marks / "places.json").read_text())
+    assert places
+    assert set(places) == {1}, "each part of the frozen input is in one place"
+    if document.get("records") is None:  # the copy with the other keys came first
+        assert document["type"] == "InputChangedError", document
+    else:
+        lines = [f"line {number}".encode() for number in range(300)]
+        assert compare(expected_from_values(lines, "the source"), drain(settings, topic)).exactly_once
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from airflow_eos_provider.interval.python_needs import (
     executor_checks,
 )
 from airflow_eos_provider.interval.spark.executor_python import choose_executor_python
-from airflow_eos_provider.interval.spark.python_refusals import refusal_within
+from airflow_eos_provider.interval.spark.spark_errors import refusal_within
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.verdict import Verdict
 

@@ -157,7 +157,11 @@ class JobSpec:
 
         :raises ConfigurationError: there is no such function.
         """
-        return load_function(self.function)(spark, self.interval, **self.arguments)
+        from airflow_eos_provider.interval.spark.spark_errors import spark_errors
+
+        function = load_function(self.function)
+        with spark_errors(f"The function {self.function}"):
+            return function(spark, self.interval, **self.arguments)
 
 
 def load_function(name: str) -> Callable[..., Any]:

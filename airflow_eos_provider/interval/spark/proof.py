@@ -18,17 +18,27 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.stage import SliceFigures, Stage
 from airflow_eos_provider.interval.spark.executor import REPORT_COLUMN, SLICE_COLUMN, shipped
 from airflow_eos_provider.interval.spark.file_listing import FilesSource
-from airflow_eos_provider.interval.spark.sessions import functions_of
+from airflow_eos_provider.interval.spark.sessions import functions_of, is_remote
 
 _REPORTS = f"{REPORT_COLUMN} string"
 
 
-def frozen(rows: DataFrame) -> DataFrame:
-    """The rows of one evaluation: whoever reads the frame that is returned reads these, or fails.
+def frozen(rows: DataFrame, *, copied_up_to: int | None = None) -> DataFrame:
+    """The rows of one evaluation: each reader of the returned frame reads these, or fails.
 
-    It takes the rows' size in the executors' memory and on their disks, until the driver forgets the frame.
+    The rows stay in the executors' memory and on their disks until the driver forgets the frame.
+
+    :param rows: as :func:`airflow_eos_provider.interval.spark.write.sliced` makes them.
+    :param copied_up_to: where Spark may start copies of slow tasks, how many tasks run at once. Two copies of a task
+        each keep the rows that they have evaluated, and a reader gets those of either. So the tasks that keep the rows
+        are a barrier stage, which Spark never copies. Of copies before a shuffle Spark takes one.
     """
-    return rows.localCheckpoint(eager=True)
+    if copied_up_to is not None:
+        rows = rows.repartition(copied_up_to, SLICE_COLUMN).mapInArrow(lambda b: b, rows.schema, barrier=True)
+    kept = rows.localCheckpoint(eager=True)
+    if is_remote(rows):  # pyspark gives it the active session, which may be another one than the frame's
+        kept._session = kept._plan._spark_session = rows.sparkSession  # type: ignore[attr-defined]
+    return kept
 
 
 def figures_of_rows(rows: DataFrame, pipeline: Pipeline, run: Run, slices: Collection[int]) -> dict[int, SliceFigures]:

@@ -25,7 +25,7 @@ from typing import Any
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.spark.determinism import refusal, require_batch
-from airflow_eos_provider.interval.spark.sessions import functions_of
+from airflow_eos_provider.interval.spark.sessions import functions_of, quoted
 
 __all__ = ["NAMES", "PlanText", "judge", "judge_text", "refuse_unstable_remote", "sent_functions"]
 
@@ -153,7 +153,7 @@ def refuse_unstable_remote(frame: Any, key: Sequence[str]) -> bool:
     """
     require_batch(frame)
     column = functions_of(frame).col
-    text = PlanText.of(_explained(frame.select(*map(column, key))))
+    text = PlanText.of(_explained(frame.select(*(column(quoted(name)) for name in key))))
     functions = list(sent_functions(frame._plan.plan(frame.sparkSession.client)))
     return judge(text, functions, _user_functions(frame.sparkSession))
 

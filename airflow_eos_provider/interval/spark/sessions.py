@@ -74,12 +74,19 @@ def require_classic(owner: object, what: str) -> None:
 def look_often(spark: Any) -> None:
     """Let a session of Spark Connect find its server soon after that was lost and has come back.
 
-    :param spark: a session of this process's own, classic or not.
+    By itself gRPC waits up to two minutes between two connections, and answers pyspark's questions meanwhile.
+
+    :param spark: a session of this process's own, classic or not. No job of it runs.
     """
     if is_remote(spark):
         from pyspark.sql.connect.client.retries import DefaultPolicy
+        from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
 
-        spark.client.set_retry_policies([DefaultPolicy(max_retries=_LOOKS, max_backoff=_LOOK_MS)])
+        client = spark.client
+        client.set_retry_policies([DefaultPolicy(max_retries=_LOOKS, max_backoff=_LOOK_MS)])
+        client._builder.setChannelOption("grpc.max_reconnect_backoff_ms", _LOOK_MS)
+        client._channel = client._builder.toChannel()
+        client._stub = SparkConnectServiceStub(client._channel)  # type: ignore[no-untyped-call]
 
 
 def stop(spark: Any) -> None:
@@ -101,6 +108,11 @@ def functions_of(owner: object) -> ModuleType:
     import pyspark.sql.functions as classic
 
     return classic
+
+
+def quoted(column: str) -> str:
+    """A column's name as Spark takes it: dots and backticks in it mean nothing."""
+    return "`" + column.replace("`", "``") + "`"
 
 
 def parallelism(spark: Any) -> int:

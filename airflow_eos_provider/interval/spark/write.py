@@ -18,6 +18,7 @@ evaluating the input once more.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -26,7 +27,6 @@ from datetime import datetime
 from functools import cached_property, partial
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -39,15 +39,22 @@ from airflow_eos_provider.interval.protocol.stage import Completed, SliceFigures
 from airflow_eos_provider.interval.record_columns import RECORD_COLUMNS
 from airflow_eos_provider.interval.slices import RunPlan, Slice
 from airflow_eos_provider.interval.spark.determinism import refuse_unstable
-from airflow_eos_provider.interval.spark.executor import REPORT_COLUMN, SLICE_COLUMN, error_within, shipped
+from airflow_eos_provider.interval.spark.executor import REPORT_COLUMN, SLICE_COLUMN, shipped
 from airflow_eos_provider.interval.spark.file_groups import FILES, FileGroups, require_narrow
 from airflow_eos_provider.interval.spark.file_listing import FilesSource
 from airflow_eos_provider.interval.spark.pinned_inputs import pinned_inputs, require_same_inputs
 from airflow_eos_provider.interval.spark.proof import figures_of_files, figures_of_rows, frozen
-from airflow_eos_provider.interval.spark.python_refusals import refusal_within, require_pandas
 from airflow_eos_provider.interval.spark.remote_plan import refuse_unstable_remote
 from airflow_eos_provider.interval.spark.reruns import StageWatch
-from airflow_eos_provider.interval.spark.sessions import awaited, functions_of, interruptible, is_remote, parallelism
+from airflow_eos_provider.interval.spark.sessions import (
+    awaited,
+    functions_of,
+    interruptible,
+    is_remote,
+    parallelism,
+    quoted,
+)
+from airflow_eos_provider.interval.spark.spark_errors import explained, is_of_spark, require_pandas, spark_errors
 
 Report = Callable[[str], None]
 
@@ -131,13 +138,14 @@ def write_interval(
     require_pandas()
     run = Run(pipeline.name, interval, revision)
     known = _looked_up_at(frame, interval, began_at, selects_by_bounds, allow_before_end)
-    if isinstance(frame, FilesSource):
-        work: _Work = _Files(frame, spark or SparkSession.active())
-    elif require_slices_by(slices_by) == "files":
-        work = _FileRows(frame, slices, pin_inputs)
-    else:
-        work = _Rows(frame, [key] if isinstance(key, str) else list(key), slices, pin_inputs)
-    return awaited(work.spark, partial(_write, work, pipeline, run, known, tasks, report))
+    with spark_errors(f"The preparation of {run.name}"):
+        if isinstance(frame, FilesSource):
+            work: _Work = _Files(frame, spark or SparkSession.active())
+        elif require_slices_by(slices_by) == "files":
+            work = _FileRows(frame, slices, pin_inputs)
+        else:
+            work = _Rows(frame, [key] if isinstance(key, str) else list(key), slices, pin_inputs)
+        return awaited(work.spark, partial(_write, work, pipeline, run, known, tasks, report))
 
 
 def _looked_up_at(
@@ -175,15 +183,15 @@ def _write(
         if isinstance(stage, Completed):
             return stage
         work.follow(stage, coordinator.plan_source)
-        with _spark_errors(coordinator, stage):
+        with _stage_errors(coordinator, stage):
             stage = coordinator.compare_input(stage, partial(work.figures, pipeline, stage))
         again = None
         done = _run_stage(work, pipeline, stage, coordinator, report)
-        if (doubt := done.doubt) and work.is_evaluated_anew:
+        if doubt := work.doubt(done.doubt):
             report(f"{doubt}, so the input is evaluated once more before the run is complete")
             again = partial(work.figures_again, pipeline, stage)
         work.require_same_inputs(coordinator.plan_source)
-        with _spark_errors(coordinator, stage):
+        with _stage_errors(coordinator, stage):
             return coordinator.finish(stage, again, written=done.written, seconds=done.seconds)
 
 
@@ -211,10 +219,12 @@ class _Work:
         """Count and digests of the rows that slices have in this attempt; what is written afterwards are these rows."""
         raise NotImplementedError
 
-    @property
-    def is_evaluated_anew(self) -> bool:
-        """Whether what Spark loses is evaluated again, and may have other rows then."""
-        return False
+    def doubt(self, of_stage: str | None) -> str | None:
+        """Why what was written may be of two evaluations with different rows; None if it is not.
+
+        :param of_stage: why the stage may have read two evaluations.
+        """
+        return None
 
     def figures_again(self, pipeline: Pipeline, stage: Stage, slices: Collection[int]) -> dict[int, SliceFigures]:
         """Count and digests of the rows that slices have in one more evaluation, after the stage."""
@@ -256,6 +266,7 @@ class _Rows(_Work):
         self.spark = frame.sparkSession
         self.count = _slice_count(slices, self.spark)
         self.frozen: DataFrame | None = None
+        self.doubt_of_frozen: str | None = None
         #: Whether every evaluation has the same rows for certain, as far as the plan goes.
         self.is_certain = False
 
@@ -294,12 +305,16 @@ class _Rows(_Work):
             )
 
     def figures(self, pipeline: Pipeline, stage: Stage, slices: Collection[int]) -> dict[int, SliceFigures]:
-        self.frozen = frozen(self._sliced())
+        slots = _slots(self.spark) if speculates(self.spark) else None
+        with StageWatch(self.spark) as watch:
+            self.frozen = frozen(self._sliced(), copied_up_to=slots)
+        self.doubt_of_frozen = watch.doubt()
         return figures_of_rows(self.frozen, pipeline, stage.run, slices)
 
-    @property
-    def is_evaluated_anew(self) -> bool:
-        return self.frozen is None and not (self.is_certain and self.pin_inputs)
+    def doubt(self, of_stage: str | None) -> str | None:
+        if self.is_certain and self.pin_inputs:
+            return None
+        return of_stage if self.frozen is None else self.doubt_of_frozen
 
     def figures_again(self, pipeline: Pipeline, stage: Stage, slices: Collection[int]) -> dict[int, SliceFigures]:
         return figures_of_rows(self._sliced(), pipeline, stage.run, slices)
@@ -462,6 +477,13 @@ def require_columns(frame: DataFrame, key: Sequence[str]) -> None:
                 expected="value, the columns of the slices' key, and any of " + ", ".join(RECORD_COLUMNS),
                 remedy="Name the record's columns by select(...), or the key's by key=…",
             )
+    for name in key:
+        if unhashable := re.search(r"\b(?:map(?=<)|variant\b)", frame.schema[name].dataType.simpleString()):
+            raise ConfigurationError(
+                f"The key's column {name!r} is or has a {unhashable[0]}, of which Spark takes no hash.",
+                expected="columns of other types: the key's hash decides a row's slice",
+                remedy="Name other columns by key=…, or make text of it and name that (to_json(…)).",
+            )
     for name, column in RECORD_COLUMNS.items():
         if name in types and types[name] not in column.spark_types:
             raise ConfigurationError(
@@ -517,7 +539,7 @@ def _refuse_unstable(frame: DataFrame, key: Sequence[str]) -> bool:
 
 def _with_slices(frame: DataFrame, key: Sequence[str], count: int) -> DataFrame:
     F = functions_of(frame)
-    number = F.pmod(F.xxhash64(*key), F.lit(count)).cast("int")
+    number = F.pmod(F.xxhash64(*map(quoted, key)), F.lit(count)).cast("int")
     made_of = {"xxhash64": key_types(frame, key), "of": count}
     return frame.select(*record_columns(frame), number.alias(SLICE_COLUMN, metadata=made_of))
 
@@ -600,7 +622,7 @@ def _collect(
     results: DataFrame, coordinator: Coordinator, stage: Stage, report: Report
 ) -> dict[int, SliceResult | None]:
     """Run a frame that writes; what it reports of each slice, None of one that had been done before."""
-    with _spark_errors(coordinator, stage):
+    with _stage_errors(coordinator, stage):
         reports = [json.loads(row[0]) for row in results.collect()]
     found = {number: _result_of(document) for number, document in reports}
     written = [result for result in found.values() if result is not None]
@@ -622,47 +644,26 @@ def with_null_keys(count: int, records: int) -> str:
 
 
 @contextmanager
-def _spark_errors(coordinator: Coordinator, stage: Stage) -> Iterator[None]:
-    """Tell Spark's errors as errors of this package."""
+def _stage_errors(coordinator: Coordinator, stage: Stage) -> Iterator[None]:
+    """Convert Spark's errors of a stage, which another driver may have taken over."""
     try:
         yield
     except Exception as error:
-        if not isinstance(error, PySparkException) and not hasattr(error, "java_exception"):
+        if not is_of_spark(error):
             raise
-        raise _explain(error, coordinator, stage) from error
-
-
-def _explain(error: Exception, coordinator: Coordinator, stage: Stage) -> EosError:
-    """The error of this package behind Spark's, if there is one."""
-    reported = error_within(str(error)) or refusal_within(str(error))
-    if reported is None:
-        if is_remote(error):  # the server may have cut the text short
+        what = f"The Spark stage of {stage.run.name}"
+        reported = explained(error, what)
+        if isinstance(reported, FencedError):
+            coordinator.require_current(stage)  # raises where another driver has taken over
+            # Attempts of one task have fenced one another until Spark gave up. No other driver runs it: try again.
+            reported = EosError(
+                f"{what} failed: attempts of one task fenced one another. {reported.found}",
+                remedy="Run the interval again. If it comes back: set spark.speculation=false.",
+            )
+        elif is_remote(error):  # the server may have cut the text short
             with suppress(UnreachableError):
                 coordinator.require_current(stage)
-        return EosError(
-            f"The Spark stage of {stage.run.name} failed: {_last_words(str(error))}",
-            remedy="What it committed stays; run the interval again, and the rest is written. The cause is above.",
-        )
-    if isinstance(reported, FencedError):
-        coordinator.require_current(stage)  # raises where another driver has taken over
-        # Attempts of one task have fenced one another until Spark gave up. No other driver runs it: try again.
-        return EosError(
-            f"The Spark stage of {stage.run.name} failed: attempts of one task fenced one another. {reported.found}",
-            remedy="Run the interval again. If it comes back: set spark.speculation=false.",
-        )
-    return reported
-
-
-def _last_words(text: str) -> str:
-    """The line of Spark's text that says most: the last of a Python traceback, or else the first.
-
-    The first one of py4j names the method that was called; the error stands behind it.
-    """
-    lines = [line for line in text.split("\n\tat ")[0].splitlines() if line.strip()]
-    if len(lines) > 1 and lines[0].startswith("An error occurred while calling "):
-        lines = [lines[1].removeprefix(": "), *lines[2:]]
-    python = [line for line in lines if line[0].isalpha() and ": " in line] if "Traceback" in text else []
-    return (python or lines or [text])[-1 if python else 0].strip()[:500]
+        raise reported from error
 
 
 def speculates(spark: SparkSession) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
 from airflow_eos_provider.interval.interval import Interval, Run
@@ -21,7 +22,6 @@ from airflow_eos_provider.interval.slices import Slice
 from airflow_eos_provider.interval.spark import datasource, job
 from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN
 from airflow_eos_provider.interval.spark.job import JobSpec, load_function, main, read_spec
-from airflow_eos_provider.interval.spark.write import _last_words
 from airflow_eos_provider.kafka.config import KafkaSettings
 
 DAY = Interval.parse("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
@@ -167,13 +167,17 @@ def test_the_password_in_an_error_of_the_users_own_function_is_not_reported(
     assert reported["message"] == "cannot read jdbc:postgresql://db/shop?user=reader&password=***"
 
 
-def test_an_error_behind_a_call_of_sparks_jvm_is_told() -> None:
-    text = (
-        "An error occurred while calling o24.localCheckpoint.\n"
-        ": org.apache.spark.SparkException: Lost task: org.postgresql.util.PSQLException: ERROR: permission denied\n"
-        "\tat org.postgresql.core.v3.QueryExecutorImpl"
-    )
-    assert _last_words(text).endswith("PSQLException: ERROR: permission denied")
+def test_a_query_that_spark_refuses_is_not_worth_a_retry(
+    spec: JobSpec, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's function fails before there is a frame."""
+    function = f"{__file__}:reads_no_folder"
+    with pytest.raises(ConfigurationError, match=r"The function .* failed: \[PATH_NOT_FOUND\] Path does not exist"):
+        replace(spec, function=function, arguments={"folder": str(tmp_path / "none")}).call(spark)
+
+
+def reads_no_folder(spark: SparkSession, interval: Interval, folder: str) -> DataFrame:
+    return spark.read.parquet(folder)
 
 
 def test_the_data_source_looks_at_the_rows_beside_a_committed_slice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import grpc
+from pyspark.sql.connect.client.core import DefaultChannelBuilder
 from pyspark.sql.connect.client.retries import RetryPolicy
 
 from airflow_eos_provider.interval.spark.sessions import look_often
@@ -24,6 +25,9 @@ class Unavailable(grpc.RpcError):
 
 
 class Client:
+    def __init__(self) -> None:
+        self._builder = DefaultChannelBuilder("sc://127.0.0.1:1")
+
     def set_retry_policies(self, policies: list[RetryPolicy]) -> None:
         self.policies = policies
 
@@ -45,3 +49,5 @@ def test_a_server_is_looked_for_every_few_seconds_for_ten_minutes() -> None:
         waits.append(wait / 1000)
     assert max(waits) <= 4
     assert 590 <= sum(waits) <= 800
+    # gRPC refuses pyspark's questions between its own connections, which it makes ever more rarely.
+    assert dict(session.client._builder._channel_options)["grpc.max_reconnect_backoff_ms"] == 3000

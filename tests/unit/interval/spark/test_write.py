@@ -99,3 +99,21 @@ def test_an_input_that_cannot_have_all_rows_of_the_interval_is_refused(
 ) -> None:
     with pytest.raises(ConfigurationError, match=words):
         write_interval(files or frame, NOBODY, interval, **how)
+
+
+@pytest.mark.parametrize("name", ["customer.id", "a`b", "a.`b`.c"])
+def test_a_key_may_have_any_name(frame: DataFrame, name: str) -> None:
+    renamed = frame.toDF(name, "value")
+
+    expected = {row.key: row[SLICE_COLUMN] for row in sliced(frame, ["key"], 4).collect()}
+    numbered = sliced(renamed.withColumn("key", F.col(f"`{name.replace('`', '``')}`")), [name], 4)
+    assert {row.key: row[SLICE_COLUMN] for row in numbered.collect()} == expected
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [("map(1, 2)", "map"), ("array(struct(map(1, 2)))", "map"), ("parse_json('{}')", "variant")],
+)
+def test_a_key_that_has_no_hash_is_refused(frame: DataFrame, column: str, kind: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"The key's column 'k' is or has a {kind}"):
+        write_interval(frame.selectExpr("value", f"{column} as k"), NOBODY, DAY, key="k")
