@@ -131,6 +131,16 @@ class Ends:
             ends = {partition: max(end, self._reach.start.get(partition, 0)) for partition, end in ends.items()}
         return ends
 
+    def at(self, moment_ms: int) -> dict[int, int | None]:
+        """By partition the offset of the first record of this time or later, of whatever transaction; None if there is
+        none.
+
+        :param moment_ms: milliseconds since the epoch.
+        """
+        spec: OffsetSpec = OffsetSpec.for_timestamp(moment_ms)
+        found = self._offsets(self._partitions, spec, f"looking up a time in {self._topic}")
+        return {partition: None if offset < 0 else offset for partition, offset in found.items()}
+
     def _offsets(
         self,
         partitions: Sequence[TopicPartition],

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from airflow_eos_provider.interval.sources import kafka_source
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -34,17 +36,8 @@ def clicks_of_offsets(
     return rows.selectExpr("concat_ws('/', topic, partition, offset) as place", "key", "value")
 
 
-def clicks_of_times(spark: SparkSession, interval: Interval, servers: str, topic: str) -> DataFrame:
-    rows = (
-        spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", servers)
-        .option("kafka.isolation.level", "read_committed")
-        .option("subscribe", topic)
-        .option("startingTimestamp", int(interval.start.timestamp() * 1000))
-        .option("startingOffsetsByTimestampStrategy", "latest")
-        .option("endingTimestamp", int(interval.end.timestamp() * 1000))
-        .load()
-    )
+def clicks_of_times(spark: SparkSession, interval: Interval, servers: str, topic: str, **options: Any) -> DataFrame:
+    rows = kafka_source(spark, interval, servers, topic, **options)
     return rows.selectExpr("concat_ws('/', topic, partition, offset) as place", "key", "value")
 
 

@@ -8,27 +8,30 @@ import sys
 import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError
+from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.input_check import InputChangedError
 from airflow_eos_provider.interval.spark import write_interval
 from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.jars import ensure_jars
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.postgres import Postgres
 from tests.integration import source_jobs
-from tests.integration.interval_target import DAY, Target
+from tests.integration.interval_target import DAY, Target, day
 from tests.secret_search import Found, search_files, search_topics
 from tests.spark_session import add_jars
 
@@ -311,8 +314,19 @@ class Clicks:
     def of_offsets(self, spark: SparkSession, end: dict[str, int]) -> DataFrame:
         return source_jobs.clicks_of_offsets(spark, DAY, self.lab.bootstrap_servers, self.topic, {"0": 0, "1": 0}, end)
 
-    def of_times(self, spark: SparkSession) -> DataFrame:
-        return source_jobs.clicks_of_times(spark, DAY, self.lab.bootstrap_servers, self.topic)
+    def of_times(self, spark: SparkSession, interval: Interval = DAY, **options: Any) -> DataFrame:
+        return source_jobs.clicks_of_times(spark, interval, self.lab.bootstrap_servers, self.topic, **options)
+
+    @contextmanager
+    def open_at(self, moment: datetime, values: Iterable[bytes]) -> Iterator[Callable[[], None]]:
+        """A transaction with records of this moment; what is given commits it."""
+        from confluent_kafka import Producer
+
+        producer = Producer(self._settings.confluent(**{"transactional.id": f"{self.topic}-open"}))
+        producer.init_transactions(180)
+        producer.begin_transaction()
+        self._produce(producer, values, timestamp=int(moment.timestamp() * 1000))
+        yield lambda: producer.commit_transaction(180)
 
 
 def values(first: int = 0, count: int = ROWS) -> list[bytes]:
@@ -371,8 +385,60 @@ def test_times_make_a_range_that_stays_once_a_record_of_a_later_time_is_behind_i
     topic.add_at(DAY.end - timedelta(seconds=1), [b"late"] * 20)
 
     assert write_interval(topic.of_times(session), target.pipeline, DAY, key="place").records == ROWS
-
     target.require_exactly_once(values())
+    next_day = source_jobs.clicks_of_times(session, day(1), topic.lab.bootstrap_servers, topic.topic)
+    assert next_day.count() == 22, "late records are of the next day: none is of two days or of none"
+
+
+def test_a_range_of_times_waits_for_a_transaction_that_is_open_in_it(
+    session: SparkSession, target: Target, topic: Clicks
+) -> None:
+    """Spark's own look-up ends where the transaction begins, and loses what is behind it."""
+    topic.add_at(DAY.start, values()[:10])
+    with topic.open_at(DAY.start, [b"of the transaction"] * 2) as commit:
+        topic.add_at(DAY.start, values()[10:])
+        topic.add_at(DAY.end, [b"of the next day"] * 2)
+        with pytest.raises(ReadTimeoutError, match=r"a transaction is open in partition \d from offset 5 on"):
+            topic.of_times(session, timeout_seconds=0)
+        with ThreadPoolExecutor(1) as threads:
+            reading = threads.submit(topic.of_times, session)
+            commit()
+            frame = reading.result(180)
+    assert write_interval(frame, target.pipeline, DAY, key="place").records == ROWS + 2
+    target.require_exactly_once([*values(), *[b"of the transaction"] * 2])
+
+
+def test_a_range_whose_beginning_may_have_been_removed_is_refused(session: SparkSession, topic: Clicks) -> None:
+    topic.add_at(DAY.start, values())
+    topic.add_at(DAY.end, [b"of the next day"] * 2)
+    topic.delete_before(10)
+    with pytest.raises(
+        ConfigurationError, match=r"Partition 0 of clicks-\w+ begins at offset 10: records of .* removed"
+    ):
+        topic.of_times(session)
+    assert topic.of_times(session, allow_removed=True).count() == ROWS - 10
+    assert topic.of_times(session, start={0: 10}).count() == ROWS - 10
+    with pytest.raises(ConfigurationError, match="begins at offset 10"):
+        topic.of_times(session, start={0: 9}, allow_removed=True)
+    assert source_jobs.clicks_of_times(session, day(1), topic.lab.bootstrap_servers, topic.topic).count() == 2
+
+
+def test_a_range_without_a_later_record_ends_when_none_can_be_late(session: SparkSession, topic: Clicks) -> None:
+    topic.add_at(DAY.start, values())
+    assert topic.of_times(session).count() == ROWS
+    ended_now = Interval(DAY.start, datetime.now(UTC).replace(microsecond=0))
+    with pytest.raises(ReadTimeoutError, match=r"records of .* may come to partition 0 for"):
+        topic.of_times(session, ended_now, late_seconds=3600)
+    assert topic.of_times(session, ended_now, late_seconds=0).count() == ROWS
+    assert topic.of_times(session, ended_now, late_seconds=3600, end={0: 5, 1: 5}).count() == 10
+    with pytest.raises(ConfigurationError, match="begins at offset 5 and ends at 4"):
+        topic.of_times(session, start={0: 5}, end={0: 4})
+
+
+def test_a_compacted_topic_is_refused(session: SparkSession, lab: Lab, topic: Clicks) -> None:
+    Topics(KafkaSettings.of(lab.bootstrap_servers)).change(topic.topic, {"cleanup.policy": "compact,delete"})
+    with pytest.raises(ConfigurationError, match="is compacted"):
+        topic.of_times(session)
 
 
 def test_records_that_retention_has_taken_are_missed(session: SparkSession, target: Target, clicks: Clicks) -> None:

@@ -8,7 +8,14 @@ from airflow_eos_provider.public_names import lazily
 
 if TYPE_CHECKING:
     from airflow_eos_provider.interval.spark.file_listing import files_source
+    from airflow_eos_provider.interval.spark.kafka_source import kafka_source
 
-__all__ = ["files_source"]
+__all__ = ["files_source", "kafka_source"]
 
-__getattr__ = lazily(__name__, {"files_source": "airflow_eos_provider.interval.spark.file_listing"}, extra="spark")
+_ROOM = "airflow_eos_provider.interval.spark"
+
+__getattr__ = lazily(
+    __name__,
+    {"files_source": f"{_ROOM}.file_listing", "kafka_source": f"{_ROOM}.kafka_source"},
+    extra="spark",
+)

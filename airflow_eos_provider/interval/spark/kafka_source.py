@@ -1,0 +1,161 @@
+"""A topic's records of an interval, as a DataFrame with explicit offsets.
+
+Spark's own look-up by times is made by a consumer of committed records, so it ends where the first open transaction
+begins; and where retention has removed the records of the start, it begins with those that are left. Both would lose
+records silently. So the driver resolves the range: ends by times among all records, however their transactions end.
+
+Neighbouring intervals share their bound: the first offset whose record is of the bound's time or later. It stays, so a
+record that comes late is of a later interval, and each record is of one. Where there is no such record yet, the bound
+is the log's end, which is taken once no record can be late any more.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_eos_provider.errors import ConfigurationError, ReadTimeoutError
+from airflow_eos_provider.interval.interval import Interval
+from airflow_eos_provider.kafka.clients import CONNECT_SECONDS
+from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.ends import Ends, Reach
+from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.topics import Topics
+
+logger = logging.getLogger("airflow_eos_provider.interval")
+
+_POLL_SECONDS = 0.5
+
+#: A broker ends a transaction that its producer does not (transaction.max.timeout.ms, 15 minutes); and a minute more.
+_TIMEOUT_SECONDS = 960.0
+
+
+def kafka_source(
+    spark: SparkSession,
+    interval: Interval,
+    kafka: KafkaSettings | str,
+    topic: str,
+    *,
+    start: Mapping[int, int] | None = None,
+    end: Mapping[int, int] | None = None,
+    late_seconds: float = 60.0,
+    timeout_seconds: float = _TIMEOUT_SECONDS,
+    allow_removed: bool = False,
+    options: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """Read a topic's committed records of an interval, by their times or by given offsets.
+
+    The range of a partition is from its first record of the interval's start or later, up to and without its first
+    record of the interval's end or later.
+
+    :param spark: the session, of either kind; Spark's package ``spark-sql-kafka-0-10`` is in it.
+    :param interval: which records.
+    :param kafka: how the driver reaches the brokers; or their addresses.
+    :param topic: the topic. It is not compacted.
+    :param start: by partition the first offset; instead of the interval's start.
+    :param end: by partition the offset behind the last record; instead of the interval's end.
+    :param late_seconds: how long after the interval's end its records may still be appended: clocks differ, and
+        producers that set the time themselves (``CreateTime``) retry. It matters for partitions without a later record.
+    :param timeout_seconds: how long to wait for that time, and for the end of transactions that are open in the range.
+    :param allow_removed: take what is left where retention may have removed records of the interval.
+    :param options: further options of Spark's Kafka source, a login among them (``kafka.security.protocol`` …, with the
+        names of Java's clients).
+    :returns: the columns of Spark's Kafka source. A slice's key is the place: ``topic``, ``partition`` and ``offset``.
+    :raises ConfigurationError: there is no such topic, or it is compacted; records of the range may have been removed;
+        a partition's range ends before it begins.
+    :raises ReadTimeoutError: records may still come, or a transaction in the range is open after the timeout.
+    :raises UnreachableError: no broker answers.
+    """
+    settings = kafka if isinstance(kafka, KafkaSettings) else KafkaSettings.of(kafka)
+    with Session(settings) as session, session.admin() as admin:
+        _refuse_compacted(topic, Topics(session).settings_of([topic])[topic])
+        everything = Ends(admin, topic, Reach(), CONNECT_SECONDS)
+        stable = Ends(admin, topic, Reach(stable_only=True), CONNECT_SECONDS)
+        last = _ends(interval, topic, everything, stable, end or {}, late_seconds, timeout_seconds)
+        at_start, removed = everything.at(_ms(interval.start)), everything.beginnings()
+    first = {p: (start or {}).get(p, last[p] if offset is None else offset) for p, offset in at_start.items()}
+    for partition, offset in first.items():
+        is_given, kept = partition in (start or {}), removed[partition]
+        if offset < kept or (kept and offset == kept and not is_given and not allow_removed):
+            raise ConfigurationError(
+                f"Partition {partition} of {topic} begins at offset {kept}: records of {interval.name} may have been "
+                "removed by retention.",
+                expected=f"a record before {interval.start.isoformat()}, or a partition from offset 0 on",
+                remedy=f"Raise the topic's retention.ms for the next intervals. To take what is left: "
+                f"allow_removed=True, or start={{{partition}: {kept}}}.",
+            )
+        if offset > last[partition]:
+            raise ConfigurationError(
+                f"The range of partition {partition} of {topic} begins at offset {offset} and ends at "
+                f"{last[partition]}.",
+                remedy="Correct start or end.",
+            )
+    fixed = {
+        "kafka.bootstrap.servers": settings.bootstrap_servers,
+        "kafka.isolation.level": "read_committed",
+        "assign": json.dumps({topic: sorted(first)}),
+        "startingOffsets": json.dumps({topic: first}),
+        "endingOffsets": json.dumps({topic: last}),
+        "failOnDataLoss": "true",
+    }
+    return spark.read.format("kafka").options(**{**(options or {}), **fixed}).load()
+
+
+def _refuse_compacted(topic: str, settings: Mapping[str, str]) -> None:
+    if "compact" in settings["cleanup.policy"]:
+        raise ConfigurationError(
+            f"The topic {topic} is compacted, so a retry may find fewer records.",
+            expected=f"cleanup.policy=delete, not {settings['cleanup.policy']}",
+            remedy="Copy it to a topic that is not compacted and read that.",
+        )
+
+
+def _ends(
+    interval: Interval,
+    topic: str,
+    everything: Ends,
+    stable: Ends,
+    given: Mapping[int, int],
+    late_seconds: float,
+    timeout_seconds: float,
+) -> dict[int, int]:
+    """By partition where the range ends; readers of committed records get that far.
+
+    The log's end is asked for before the bound: a record of the bound's time that comes in between is behind both.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        log_end, bound = everything.now(), everything.at(_ms(interval.end))
+        late_left = interval.end.timestamp() + late_seconds - time.time()
+        ends, waits = {}, []
+        for partition, behind in log_end.items():
+            found = given.get(partition, bound[partition])
+            if found is None and late_left > 0:
+                waits.append(f"records of {interval.name} may come to partition {partition} for {late_left:.0f} s more")
+            ends[partition] = behind if found is None else found
+        readable = stable.now()
+        waits += [
+            f"a transaction is open in partition {partition} from offset {readable[partition]} on"
+            for partition, wanted in ends.items()
+            if readable[partition] < wanted
+        ]
+        if not waits:
+            return ends
+        if time.monotonic() + max(0.0, late_left if "may come" in waits[0] else 0.0) > deadline:
+            raise ReadTimeoutError(
+                f"The range of {interval.name} in {topic} has not ended: {waits[0]}.",
+                expected=f"a range that ends within timeout_seconds, {timeout_seconds:g} s",
+                remedy="Run the interval again later. 'eos transactions hanging' finds transactions that do not end.",
+            )
+        logger.info("Waiting for the range of %s in %s: %s", interval.name, topic, waits[0])
+        time.sleep(_POLL_SECONDS)
+
+
+def _ms(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
