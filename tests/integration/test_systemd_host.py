@@ -725,6 +725,31 @@ def test_a_mode_that_a_file_of_variables_sets_is_followed_and_its_edit_refused_b
     assert (verdict.verdict, verdict.joins_as) == (ModeVerdict.PREPARING, Mode.ENABLED)
 
 
+def test_a_file_that_each_start_writes_anew_may_not_be_changed_by_a_roll(unit: Unit, booted: Booted) -> None:
+    """Found by what the command, or its script, names; or, where it hides that, by what the last start has done."""
+    hidden = '#!/bin/sh\nfolder=/etc/kafka\ncp -p /srv/template "$folder/$(cat /srv/name)"\n'
+    booted.write("/srv/template", "group.id=units\n")
+    booted.write("/srv/name", CONFIG.rpartition("/")[2])
+    booted.write("/opt/hidden", hidden)
+    booted.write("/opt/named", f"#!/bin/sh\nto={CONFIG}\n[ -e /srv/skip ] || cp -p /srv/template $to\n")
+    booted.write("/srv/skip", "")
+    booted.output(["touch", "-d", "2020-01-01", "/srv/template"])
+    for command, may_write, after_a_start in (
+        (f"/bin/sh -c 'test -r {CONFIG}'", "", ""),
+        ("/bin/sh /opt/named", "runs what may write", "runs what may write"),
+        ("/bin/sh /opt/hidden", "", "the last start of unit"),
+    ):
+        booted.write(f"/etc/systemd/system/{unit.name}.d/before.conf", f"[Service]\nExecStartPre={command}\n")
+        booted.output(["systemctl", "daemon-reload"])
+        for expected in (may_write, after_a_start):
+            found = look(unit.service()).obstacles
+            assert [each.act for each in found] == (["change"] if expected else []), command
+            assert all(expected in each.what and "/opt/" in each.what for each in found)
+            unit.start()
+    declared = host_of(unit).observe().declared
+    assert (declared.changed_at or 0.0) > (declared.modified_at or 0.0) + 1.0, "the copy has the template's date"
+
+
 def test_a_log_file_of_the_machine_proves_the_mode(unit: Unit, booted: Booted) -> None:
     log = f"/var/log/{unit.name}.log"
     booted.write(f"/etc/systemd/system/{unit.name}.d/log.conf", f"[Service]\nStandardOutput=append:{log}\n")

@@ -182,11 +182,9 @@ def _conflict(plan: Plan, steps: Mapping[str, Step], observation: Observation) -
             why = f"{whose} cannot be read: {facts.problem}"
             return Action(ActionKind.PAUSE, change.worker_id, why, may_pass=True)
         if facts.digest not in plan.edit_of(change.worker_id).may_hold(steps):
-            return Action(
-                ActionKind.REFUSE,
-                change.worker_id,
-                f"{whose} is neither as planned nor as this roll left it: it was edited",
-            )
+            why = "; ".join(obstacle.what for obstacle in facts.obstacles_to("change")) or "it was edited"
+            reason = f"{whose} is neither as planned nor as this roll left it: {why}"
+            return Action(ActionKind.REFUSE, change.worker_id, reason)
     return None
 
 

@@ -88,15 +88,23 @@ class Roll:
         """Roll until every worker is done, or until a gate has to be waited for elsewhere.
 
         :returns: that gate; None if every worker is done.
+        :raises PlanMovedError: a configuration was edited, and nothing was changed.
+        :raises RolloutPausedError: it is not known whether it is safe to go on; also if a configuration was edited
+            after a worker was changed.
         """
-        while True:
-            action, observation = self._next_action()
-            if action.kind is ActionKind.DONE:
-                self.report(f"Done: {action.reason}.")
-                return None
-            gate = self._carry_out(action, observation)
-            if gate is not None:
-                return gate
+        try:
+            while True:
+                action, observation = self._next_action()
+                if action.kind is ActionKind.DONE:
+                    self.report(f"Done: {action.reason}.")
+                    return None
+                gate = self._carry_out(action, observation)
+                if gate is not None:
+                    return gate
+        except PlanMovedError as error:
+            if not self.steps:
+                raise
+            raise RolloutPausedError(error.found, expected=error.expected, remedy=error.remedy) from error
 
     def _next_action(self) -> tuple[Action, Observation]:
         """What is to be done, by a look that has seen every host, if one comes within :data:`UNSEEN_SECONDS`."""

@@ -395,6 +395,8 @@ def of_unit(unit: Unit, asked: str) -> Check:
         return failed(name, f"{asked} is {unit.load_state or 'not known to systemd'}", "correct 'service'")
     limit = "never" if unit.stop_seconds is None else f"{unit.stop_seconds:.0f} s after its stop began"
     said = [f"{unit.name} is {unit.state}", f"Restart={unit.properties.get('Restart', 'no')}", f"killed {limit}"]
+    if unit.before_start:
+        said.append("runs commands before each start (ExecStartPre=): see that none writes the properties file")
     if unit.needs_reload:
         return failed(name, f"{', '.join(said)}; its files have changed since", "systemctl daemon-reload")
     return passed(name, ", ".join(said))

@@ -58,6 +58,7 @@ class Supervisor:
     :ivar forbidden: workers that the login may not restart.
     :ivar slow: workers whose restart takes longer than is waited.
     :ivar full: modes whose settings cannot be written.
+    :ivar rendered: the mode that each start writes into the settings; None where a start leaves them alone.
     """
 
     def __init__(self, cluster: Any) -> None:
@@ -68,6 +69,7 @@ class Supervisor:
         self.forbidden: set[str] = set()
         self.slow: set[str] = set()
         self.full: set[Mode] = set()
+        self.rendered: Mode | None = None
         self.runs = dict.fromkeys((W1, W2, W3), 1)
         self.former: Mode | None = None
 
@@ -95,6 +97,8 @@ class Supervisor:
         assert self.cluster.state == "Stable"
         self.done.append(f"restart {worker_id}")
         self.runs[worker_id] += 1
+        if self.rendered is not None:
+            self.cluster.edit_file(W1, self.rendered)
         if worker_id in self.broken and self.mode is PREPARING:
             self.cluster.kill(worker_id)
             raise WorkerStartError(f"run {self.runs[worker_id]} of {worker_id} ended at once")
@@ -294,6 +298,21 @@ def test_a_restore_that_fails_says_how_the_worker_and_its_settings_are_and_which
     with pytest.raises(GateFailedError, match="its former configuration is back, and it runs with it"):
         roll.run()
     assert running_modes(world)[W1] is DISABLED
+
+
+def test_settings_that_are_edited_pause_a_roll_that_has_changed_something_and_refuse_one_that_has_not(
+    supervisor: Supervisor,
+) -> None:
+    """Exit code 3 says that nothing was changed."""
+    world = World(supervisor)
+    plan = world.plan()
+    supervisor.rendered = Mode.ENABLED  # neither as they were nor as planned
+    roll, _ = roll_of(world, plan)
+    with pytest.raises(RolloutPausedError, match="neither as planned nor as this roll left it: it was edited"):
+        roll.run()
+    assert supervisor.done == ["write preparing", f"restart {W1}"]
+    with pytest.raises(PlanMovedError, match="it was edited"):
+        roll_of(world, plan)[0].run()
 
 
 def test_an_announcement_is_withdrawn_if_the_settings_could_not_be_written_and_nothing_was_touched(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
@@ -19,7 +19,13 @@ from airflow_eos_provider.connect.placement import Privilege, SystemdUnit
 from airflow_eos_provider.connect.startup_log import STARTUP_SECONDS, StartupLog, mode_from_own_log
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.redaction import remember
-from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Obstacle, Permit, StartToken
+from airflow_eos_provider.rollout.hosts.host import (
+    CLOCK_TICK_SECONDS,
+    NOT_RUNNING,
+    Obstacle,
+    Permit,
+    StartToken,
+)
 from airflow_eos_provider.rollout.hosts.launch import Launch, digest_of, shown_words
 from airflow_eos_provider.rollout.hosts.machine.far_log import FarLog
 from airflow_eos_provider.rollout.hosts.machine.far_process import (
@@ -37,7 +43,7 @@ from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command, Sudo
 from airflow_eos_provider.rollout.hosts.restart_event import OnEvent
 from airflow_eos_provider.rollout.hosts.service.service import ServiceFacts
-from airflow_eos_provider.rollout.hosts.service.unit import PROPERTIES, Unit, files_of
+from airflow_eos_provider.rollout.hosts.service.unit import PROPERTIES, Unit, files_of, may_write
 
 #: A start script may take so long until it executes the program that reads the worker's file, seconds.
 START_SCRIPT_SECONDS = 30.0
@@ -51,7 +57,7 @@ _LOOK = (
     unit=$1; config=$2;
     shown=$(systemctl show --no-pager --property={",".join(PROPERTIES)} -- "$unit" 2>&1); code=$?;
     part code; echo "$code"; part show; printf '%s\\n' "$shown";
-    part config; readlink -f -- "$config";
+    part config; readlink -f -- "$config"; part touched; stat -L -c %.Z -- "$config" 2>/dev/null;
     each() {{ part "file $1"; stat -L -c '%.Y %.Z' -- "$1" 2>/dev/null || echo;
     if [ -r "$1" ]; then head -c 1000000 -- "$1" | base64; else echo -; fi; }};
     printf '%s\\n' "$shown" | while IFS= read -r line; do case $line in
@@ -60,6 +66,9 @@ _LOOK = (
     EnvironmentFiles=/*) line=${{line#*=}}; for file in ${{line% (ignore_errors=*}}; do
     if [ -e "$file" ]; then each "$file"; fi; done;;
     esac; done;
+    part before; printf '%s\\n' "$shown" | while IFS= read -r line; do case $line in ExecStartPre=*)
+    line=${{line#*argv[[]]=}}; for file in ${{line%% ; *}}; do case $file in "$config") ;; /*)
+    if [ -f "$file" ]; then grep -hsIF -e "${{config##*/}}" -- "$file" | head -n 100; fi;; esac; done;; esac; done;
     part polkit; command -v pkcheck;
     """
     )
@@ -105,6 +114,9 @@ JOURNAL_SECONDS = 20.0
 _RIGHT_SECONDS = 20.0
 
 _LOOK_AT_ITS_LOG = "look at its log"
+
+#: Of the commands before a start so much is shown.
+_SHOWN_CHARACTERS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +211,11 @@ class SystemdService:
             runs_as=f"unit {unit.name}, pid {process.pid}" if process else "",
             details=_details(unit, process, processes, self.machine.name),
             problem=self._wrong_file(unit, process, reads_file, processes),
-            obstacles=(*self._obstacles(unit, parts), *_suspended(unit, processes)),
+            obstacles=(
+                *self._obstacles(unit, parts),
+                *self._rewritten(unit, parts, processes),
+                *_suspended(unit, processes),
+            ),
             restart=f"systemd's job {unit.job} of {unit.name} is under way" if unit.job else None,
             variables={name: value for name, (value, _) in variables.items()},
             variable_sources={name: source for name, (_, source) in variables.items()},
@@ -364,6 +380,34 @@ class SystemdService:
         found += self._missing_right(unit, parts)
         return tuple(found)
 
+    def _rewritten(self, unit: Unit, parts: Mapping[str, bytes], processes: FarProcesses) -> Iterator[Obstacle]:
+        """Whether each start writes the worker's file anew, so that no change of it would last."""
+        config, before = str(self.worker.config or ""), unit.before_start
+        if not config or not before:
+            return
+        scripts = parts.get("before", b"").decode("utf-8", "replace").splitlines()
+        began, started = unit.start_began_at_boottime, unit.main_started_at_boottime
+        touched = parts.get("touched", b"").strip()
+        if (
+            touched
+            and began is not None
+            and started is not None
+            and _is_within(float(touched), processes.at_uptime(began), processes.at_uptime(started))
+        ):
+            what = f"the last start of unit {unit.name} has written {config} before the worker read it"
+        elif any(may_write(line, config) for line in (*before, *scripts)):
+            what = f"unit {unit.name} runs what may write {config} before each start"
+        else:
+            return
+        variables = {name: value for name, (value, _) in unit.variables().items()}
+        commands = "; ".join(" ".join(shown_words(each.split(), variables)) for each in before)
+        yield Obstacle(
+            "change",
+            f"{what} (ExecStartPre={commands[:_SHOWN_CHARACTERS]}): a change of it would be lost at the restart",
+            "change the mode where that command takes it from and restart the unit manually, or take the command out "
+            f"of unit {unit.name}, then plan again",
+        )
+
     def _missing_right(self, unit: Unit, parts: Mapping[str, bytes]) -> list[Obstacle]:
         """Whether this login may restart the unit. What polkit's rules allow is only known once it is tried."""
         if self._right_asked_at is not None and time.monotonic() - self._right_asked_at < _RIGHT_SECONDS:
@@ -420,6 +464,10 @@ class SystemdService:
         entries = self.machine.run(of_any, seconds=JOURNAL_SECONDS).out.splitlines()
         own = itertools.takewhile(lambda entry: _field(entry, _INVOCATION_FIELD) in (None, *invocations), entries)
         return _messages(b"\n".join(entry for entry in own if _field(entry, "_PID") != "1"))
+
+
+def _is_within(moment: float, begin: float, end: float) -> bool:
+    return begin - CLOCK_TICK_SECONDS <= moment <= end + CLOCK_TICK_SECONDS
 
 
 def _field(entry: bytes, name: str) -> object:

@@ -13,6 +13,8 @@ import shlex
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from string import Template
 
 #: What is asked for.
 PROPERTIES = (
@@ -40,6 +42,7 @@ PROPERTIES = (
     "StateChangeTimestampMonotonic",
     "ExecMainExitTimestampMonotonic",
     "InactiveEnterTimestampMonotonic",
+    "InactiveExitTimestampMonotonic",
     "TimeoutStartUSec",
     "TimeoutStopUSec",
     "KillMode",
@@ -72,6 +75,17 @@ _SECONDS = {
 
 #: The parts of a command as systemctl prints it: its path, its words, what follows them.
 _PATH, _WORDS, _REST = "{ path=", " ; argv[]=", re.compile(" ; (?:ignore_errors|flags)=")
+
+#: What divides a shell's commands, and what may stand before the program in one.
+_DIVIDERS = re.compile(r"\|\||&&|[;|\n]")
+_BEFORE_PROGRAM = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", "{", "(", "exec"})
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
+
+#: Programs that leave the content of a file that they name as it is.
+_READERS = frozenset(
+    {"[", "[[", "cat", "chgrp", "chmod", "chown", "cmp", "diff", "egrep", "fgrep", "grep", "head", "ls", "md5sum"}
+    | {"mkdir", "restorecon", "setfacl", "sha256sum", "sleep", "stat", "tail", "test"}
+)
 
 #: The form in which systemctl prints a file of variables.
 _FILE = re.compile(r"(.*?) \(ignore_errors=(?:yes|no)\)$")
@@ -221,6 +235,18 @@ class Unit:
         return tuple(tuple(argv.split()) for _, argv in _commands_in(self._get("ExecStart")))
 
     @property
+    def before_start(self) -> tuple[str, ...]:
+        """The commands of ExecStartPre=, with the values of the unit's variables."""
+        values = {name: value for name, (value, _) in self.variables().items()}
+        return tuple(Template(argv).safe_substitute(values) for _, argv in _commands_in(self._get("ExecStartPre")))
+
+    @property
+    def start_began_at_boottime(self) -> float | None:
+        """When its last start began, before any command of it, seconds since the boot; None if that is not known."""
+        microseconds = _number(self._get("InactiveExitTimestampMonotonic"))
+        return microseconds / 1e6 if microseconds else None
+
+    @property
     def main_started_at_boottime(self) -> float | None:
         """When its main process was started, seconds since the boot; None if that is not known."""
         microseconds = _number(self._get("ExecMainStartTimestampMonotonic"))
@@ -298,6 +324,27 @@ class Unit:
             text = (by_path.get(path) or b"").decode("utf-8", "replace").replace("\\\n", " ")
             for line in _ENVIRONMENT.findall(text):
                 yield from ((name, path) for name in assignments(line))
+
+
+def may_write(line: str, path: str) -> bool:
+    """Whether a command, or a line of a script, names a file other than to read it.
+
+    :param path: absolute; its name alone and its folder alone count, too.
+    """
+    file = PurePosixPath(path)
+    for piece in _DIVIDERS.split(line.strip()):
+        words = piece.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if PurePosixPath(words[0]).name in _SHELLS:
+            words = [word for word in words[1:] if not word.startswith("-")]
+        while words and words[0] in _BEFORE_PROGRAM:
+            words = words[1:]
+        if not any(file.name in word or word.rstrip("/") == str(file.parent) for word in words):
+            continue
+        if re.search(rf">\s*\S*{re.escape(file.name)}", piece) or PurePosixPath(words[0]).name not in _READERS:
+            return True
+    return False
 
 
 def files_of(parts: Mapping[str, bytes]) -> tuple[UnitFile, ...]:

@@ -13,6 +13,7 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.journal.journal import Step, StepStatus
 from airflow_eos_provider.rollout.act.decision import Action, ActionKind, decide, expectation
 from airflow_eos_provider.rollout.gate.expectation import Baseline
+from airflow_eos_provider.rollout.hosts.host import Obstacle
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan, make_plan
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
@@ -359,6 +360,12 @@ def test_a_file_that_was_put_back_elsewhere_is_refused(roll: Roll, status: StepS
 def test_an_edited_file_is_refused_even_of_a_worker_in_the_middle_of_its_roll(roll: Roll) -> None:
     roll.cluster.roll(W2, PREPARING, at=NOW - 90).facts(W2, digest="edited")
     assert roll.kind(step(W2, RESTARTED)) == (ActionKind.REFUSE, W2)
+
+
+def test_a_file_that_each_start_writes_anew_is_named_as_that(roll: Roll) -> None:
+    obstacle = Obstacle("change", "each start writes it (ExecStartPre=render)", "change the template")
+    roll.cluster.facts(W2, digest="edited", obstacles=(obstacle,))
+    assert roll.next().reason.endswith("nor as this roll left it: each start writes it (ExecStartPre=render)")
 
 
 def test_a_file_that_cannot_be_read_pauses(roll: Roll) -> None:

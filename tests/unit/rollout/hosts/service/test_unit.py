@@ -12,6 +12,7 @@ from airflow_eos_provider.rollout.hosts.service.unit import (
     assignments,
     environment_file,
     files_of,
+    may_write,
     seconds_of,
 )
 
@@ -164,3 +165,38 @@ def test_files_come_in_base64_and_one_that_may_not_be_read_as_none() -> None:
 def test_nothing_of_a_unit_is_shown_by_chance() -> None:
     unit = Unit.parse(RUNNING, (UnitFile("/etc/kafka/worker.env", b"PASSWORD=hunter22"),))
     assert "hunter22" not in repr(unit)
+
+
+FILE = "/etc/kafka/connect.properties"
+
+
+@pytest.mark.parametrize(
+    ("command", "writes"),
+    [
+        (f"/usr/local/bin/render --output {FILE}", True),
+        (f"/usr/bin/install -p /srv/connect.properties {FILE}", True),
+        (f"/bin/sh -c envsubst < /srv/t > {FILE}", True),
+        (f"/bin/sh -ec test -r {FILE} && cat /srv/t >{FILE}", True),
+        (f"grep -q x {FILE} || cp /srv/t {FILE}", True),
+        ("/usr/bin/rsync -a /srv/config/ /etc/kafka/", True),
+        ("OUT=connect.properties", True),
+        (f"/bin/sh -c if grep -q =preparing {FILE}; then echo no; exit 1; fi", False),
+        (f"[ -f {FILE} ] || exit 1", False),
+        (f"/bin/chown kafka {FILE}", False),
+        ("/usr/bin/mkdir -p /etc/kafka", False),
+        (f"# writes {FILE}", False),
+        ("/usr/local/bin/render --output /etc/kafka/other.properties", False),
+        ("", False),
+    ],
+)
+def test_a_command_that_names_the_workers_file_other_than_to_read_it_may_write_it(command: str, writes: bool) -> None:
+    assert may_write(command, FILE) is writes
+
+
+def test_commands_before_a_start_are_read_with_the_units_variables() -> None:
+    shown = f"""{RUNNING}ExecStartPre={{ path=/bin/cp ; argv[]=/bin/cp /srv/t ${{TO}} ; ignore_errors=no }}
+ExecStartPre={{ path=/bin/true ; argv[]=/bin/true ; ignore_errors=no }}
+""".replace("Environment=A=1", f"Environment=TO={FILE}")
+    unit = Unit.parse(shown)
+    assert unit.before_start == (f"/bin/cp /srv/t {FILE}", "/bin/true")
+    assert Unit.parse(RUNNING).before_start == ()
