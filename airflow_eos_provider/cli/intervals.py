@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from airflow_eos_provider.cli.common import (
     console,
     load_cluster,
     print_over,
+    print_share_read,
     report_line,
     table,
     width_for,
@@ -28,14 +30,16 @@ from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.summary import in_words
 from airflow_eos_provider.interval.verify import (
+    Progress,
     RunStatus,
     Verification,
+    all_statuses,
     pipelines,
     status,
-    statuses,
     verify_all,
     verify_run,
 )
+from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
 
 #: The group that pipelines belong to when none is named, as in the Airflow layer.
@@ -83,14 +87,21 @@ def _complete_run(ctx: typer.Context, incomplete: str) -> list[Candidate]:
 
     def look(cluster: ConnectCluster) -> Iterator[Candidate]:
         group, only = _group(ctx), ctx.params.get("pipeline")
-        for name in [only] if only else pipelines(cluster.kafka, group):
-            word = f"{name}@"
-            if only or word.startswith(incomplete) or incomplete.startswith(word):
-                for found in statuses(Pipeline(name=name, group_id=group, kafka=cluster.kafka)):
-                    run = found.run.interval_name if only else found.run.name
-                    yield run, "complete" if found.complete else "running"
+        names = [only] if only else pipelines(cluster.kafka, group)
+        begun = [
+            name for name in names if only or f"{name}@".startswith(incomplete) or incomplete.startswith(f"{name}@")
+        ]
+        for found in _runs(cluster.kafka, group, begun):
+            run = found.run.interval_name if only else found.run.name
+            yield run, "complete" if found.complete else "running"
 
     return candidates(ctx, incomplete, look)
+
+
+def _runs(kafka: KafkaSettings, group: str, names: Iterable[str], *progress: Progress) -> list[RunStatus]:
+    """Every run of these pipelines."""
+    named = [Pipeline(name=name, group_id=group, kafka=kafka) for name in names]
+    return list(chain.from_iterable(all_statuses(named, *progress)))
 
 
 def _group(ctx: typer.Context) -> str:
@@ -126,7 +137,7 @@ def list_(
     """Show every run that is complete or under way. Changes nothing."""
     kafka = load_cluster(cluster).kafka
     names = [pipeline] if pipeline else pipelines(kafka, group)
-    found = [run for name in names for run in statuses(Pipeline(name=name, group_id=group, kafka=kafka))]
+    found = _runs(kafka, group, names, print_share_read)
     document = {"group_id": group, "pipelines": names, "runs": [run.to_dict() for run in found]}
     if print_document(document, [run.run.name for run in found], output, as_json=as_json):
         return

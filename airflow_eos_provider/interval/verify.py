@@ -5,7 +5,8 @@ Everything here only reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.read import LogRecord, scan_to_end
+from airflow_eos_provider.kafka.session import Kafka, Session
 
 #: Called with topic, offsets passed and offsets in all.
 Progress = Callable[[str, int, int], None]
@@ -38,6 +40,9 @@ Progress = Callable[[str, int, int], None]
 #: A topic that has had nothing to read for so long before its end is given up, seconds: an open transaction holds its
 #: readers back.
 STALL_SECONDS = 60.0
+
+#: Most of a short read is waiting for the broker.
+_LEDGERS_AT_ONCE = 8
 
 
 def _silent(topic: str, passed: int, end: int) -> None:
@@ -186,25 +191,54 @@ def part_of(run: Run, whole: Run) -> ConfigurationError:
 
 def ledger(pipeline: Pipeline, *, wait: bool = False) -> LedgerState:
     """The pipeline's ledger, to its end or as far as is stable; empty if there is none yet."""
+    return _ledger(pipeline, pipeline.kafka, topics(pipeline.kafka), wait=wait)
+
+
+def _ledger(pipeline: Pipeline, kafka: Kafka, there: Collection[str], *, wait: bool = False) -> LedgerState:
+    """As :func:`ledger`, by the names of all topics."""
     state = LedgerState(pipeline.name)
-    if pipeline.ledger_topic in topics(pipeline.kafka):
-        reader = TopicReader(pipeline.kafka, pipeline.ledger_topic)
+    if pipeline.ledger_topic in there:
+        reader = TopicReader(kafka, pipeline.ledger_topic)
         (reader.read if wait else reader.read_stable)(state.apply)
     return state
 
 
 def control(pipeline: Pipeline) -> ControlState:
     """The group's control topic, as far as is stable; empty if there is none yet."""
+    return _control(pipeline, pipeline.kafka, topics(pipeline.kafka))
+
+
+def _control(pipeline: Pipeline, kafka: Kafka, there: Collection[str]) -> ControlState:
+    """As :func:`control`, by the names of all topics."""
     state = ControlState(pipeline.control_topic)
-    if pipeline.control_topic in topics(pipeline.kafka):
-        TopicReader(pipeline.kafka, pipeline.control_topic).read_stable(state.apply)
+    if pipeline.control_topic in there:
+        TopicReader(kafka, pipeline.control_topic).read_stable(state.apply)
     return state
 
 
 def statuses(pipeline: Pipeline) -> list[RunStatus]:
     """Every run of a pipeline, in the order of their intervals."""
-    running, written = control(pipeline), ledger(pipeline)
-    return statuses_of(pipeline.name, running, written)
+    return all_statuses([pipeline])[0]
+
+
+def all_statuses(pipelines: Sequence[Pipeline], progress: Progress = _silent) -> list[list[RunStatus]]:
+    """Every run of several pipelines of one group, by pipeline: the control topic is read once, ledgers in parallel.
+
+    :param progress: called with what is read, ledgers read and ledgers in all.
+    """
+    if not pipelines:
+        return []
+    first = pipelines[0]
+    with Session(first.kafka) as session, ThreadPoolExecutor(_LEDGERS_AT_ONCE) as pool:
+        there = topics(first.kafka)
+        running = _control(first, session, there)  # before the ledgers, see :func:`statuses_of`
+        reads = [pool.submit(_ledger, each, session, there) for each in pipelines]
+        try:
+            for count, _ in enumerate(as_completed(reads), start=1):
+                progress(f"ledgers of {first.group_id}", count, len(reads))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+        return [statuses_of(each.name, running, read.result()) for each, read in zip(pipelines, reads, strict=True)]
 
 
 def statuses_of(pipeline: str, running: ControlState, written: LedgerState) -> list[RunStatus]:

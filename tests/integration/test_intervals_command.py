@@ -130,6 +130,27 @@ def test_complete_and_running_runs_are_listed_and_shown(lab: Lab, make_pipeline:
     assert eos(lab, "show", day(1).name, "--pipeline", "listed", "--json")["digest"] == first["digest"]
 
 
+def test_a_list_reads_the_control_topic_and_each_ledger_once(
+    lab: Lab, make_pipeline: Callable[[str], Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipelines = [make_pipeline(f"one-of-{number}") for number in range(3)]
+    for pipeline in pipelines:
+        write(pipeline, Run(pipeline.name, day(1)))
+    read = list[str]()
+
+    def counted(kafka: Any, topic: str, *arguments: Any, **named: Any) -> Any:
+        read.append(topic)
+        return scan_to_end(kafka, topic, *arguments, **named)
+
+    monkeypatch.setattr(topic_reader, "scan_to_end", counted)
+    listed = eos(lab, "list", "--json")
+
+    assert {f"{GROUP}-configs", *(pipeline.ledger_topic for pipeline in pipelines)} <= set(read)
+    assert len(read) == len(set(read))
+    assert {run["run"] for run in listed["runs"]} >= {Run(pipeline.name, day(1)).name for pipeline in pipelines}
+    assert list(dict.fromkeys(run["run"].partition("@")[0] for run in listed["runs"])) == listed["pipelines"]
+
+
 def test_what_a_run_moved_and_how_long_it_took_is_shown(lab: Lab, make_pipeline: Callable[[str], Pipeline]) -> None:
     pipeline = make_pipeline("measured")
     complete, running = Run("measured", day(1)), Run("measured", day(2))
