@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import DecoratedOperator, TaskDecorator, task_decorator_factory
 
+from airflow_eos_provider.hooks.pipeline import DEFAULT_GROUP_ID
 from airflow_eos_provider.links.operator_links import SparkPageLink, show
 from airflow_eos_provider.links.page import shown_url
-from airflow_eos_provider.operators.interval_run import IntervalRun, end_spark_jobs
+from airflow_eos_provider.operators.interval_run import IntervalRun, end_spark_jobs, with_asset
 from airflow_eos_provider.public_names import without_extra
 
 try:
@@ -154,6 +155,8 @@ def interval_run_task(python_callable: Callable[..., Any] | None = None, **kwarg
     :param kwargs: arguments of :class:`~airflow_eos_provider.operators.interval_run.IntervalRun`, of
         ``@task.pyspark`` (``conn_id``, ``config_kwargs``) and of every operator.
     """
+    if "pipeline" in kwargs:  # a mapped task's outlets are what is known here
+        kwargs = with_asset(kwargs["pipeline"], kwargs.get("group_id", DEFAULT_GROUP_ID), kwargs)
     return task_decorator_factory(
         python_callable=python_callable,
         decorated_operator_class=_IntervalRunDecoratedOperator,

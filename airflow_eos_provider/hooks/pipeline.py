@@ -13,7 +13,7 @@ from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook, client_pr
 from airflow_eos_provider.kafka.config import KafkaSettings
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import DAG, Context
 
     from airflow_eos_provider.interval.interval import Interval, Run
     from airflow_eos_provider.interval.pipeline import Pipeline
@@ -93,6 +93,37 @@ def run_of(context: Context, pipeline: str, interval: str | None, revision: int 
     except ValueError:
         raise ConfigurationError(f"The revision is {revision!r}.", expected="a whole number from 1") from None
     return Run(pipeline, interval_of(context, interval), number)
+
+
+def require_of_schedule(dag: DAG | None, interval: Interval) -> None:
+    """Refuse an interval that is not one of the DAG's schedule: a function that reads one day would lose the others.
+
+    A DAG whose timetable has no intervals takes any.
+
+    :raises ConfigurationError: the schedule has another one at its start.
+    """
+    from airflow.sdk.timezone import coerce_datetime
+    from airflow.serialization.encoders import coerce_to_core_timetable
+    from airflow.timetables.base import TimeRestriction
+
+    from airflow_eos_provider.interval.interval import Interval
+
+    if dag is None:
+        return
+    restriction = TimeRestriction(earliest=coerce_datetime(interval.start), latest=None, catchup=True)
+    timetable = coerce_to_core_timetable(dag.timetable)
+    info = timetable.next_dagrun_info(last_automated_data_interval=None, restriction=restriction)
+    if info is None or info.data_interval is None or info.data_interval.start == info.data_interval.end:
+        return
+    scheduled = Interval(info.data_interval.start, info.data_interval.end)
+    if scheduled != interval:
+        raise ConfigurationError(
+            f"The interval {interval.name} is not one of the DAG's schedule, whose first one from its start on is "
+            f"{scheduled.name}.",
+            expected="an interval of the schedule: a function that reads what is named by the start, such as a day's "
+            "folder, would lose the rest of a wider interval",
+            remedy="If the function selects by both bounds of any interval, give the task selects_by_bounds=True.",
+        )
 
 
 def interval_of(context: Context, given: str | None) -> Interval:

@@ -24,12 +24,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
-from airflow.sdk import BaseHook, BaseOperator
+from airflow.sdk import Asset, BaseHook, BaseOperator
+from airflow.sdk.definitions.mappedoperator import OperatorPartial
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from airflow_eos_provider.assets.intervals import interval_asset
+from airflow_eos_provider.assets.intervals import SCHEME, interval_asset
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, RefusedError
-from airflow_eos_provider.hooks.pipeline import DEFAULT_GROUP_ID, DEFAULT_KAFKA_CONN_ID, find_pipeline, run_of
+from airflow_eos_provider.hooks.pipeline import (
+    DEFAULT_GROUP_ID,
+    DEFAULT_KAFKA_CONN_ID,
+    find_pipeline,
+    require_of_schedule,
+    run_of,
+)
 from airflow_eos_provider.links.operator_links import IntervalPageLink, SparkPageLink, show
 from airflow_eos_provider.links.page import interval_url, shown_url
 from airflow_eos_provider.metrics import of_interval
@@ -122,9 +129,7 @@ class IntervalRun(BaseOperator):
     ) -> None:
         kwargs.setdefault("retries", RUN_RETRIES)
         kwargs.setdefault("retry_delay", RUN_RETRY_DELAY)
-        # The asset has to be known when the DAG is parsed, so neither pipeline nor group are templates.
-        kwargs["outlets"] = [*(kwargs.get("outlets") or ()), interval_asset(pipeline, group_id)]
-        super().__init__(**kwargs)
+        super().__init__(**with_asset(pipeline, group_id, kwargs))
         self.pipeline = pipeline
         self.group_id = group_id
         self.kafka_conn_id = kafka_conn_id
@@ -140,6 +145,23 @@ class IntervalRun(BaseOperator):
         self.allow_before_end = allow_before_end
         self.pipeline_options = pipeline_options
         self._told: tuple[Pipeline, Run, Mapping[str, Any], Mapping[str, int]] | None = None
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> OperatorPartial:
+        """As of every operator; ``expand`` may map ``interval`` and ``revision``, ``expand_kwargs`` anything besides.
+
+        :raises ConfigurationError: the pipeline is not given here.
+        """
+        if "pipeline" not in kwargs:
+            raise ConfigurationError(
+                f"{cls.__name__}.partial() is called without a pipeline.",
+                expected="the pipeline: Airflow has to know its asset when it parses the DAG",
+                remedy="Give it in partial(), and write a task for each pipeline.",
+            )
+        kwargs = with_asset(kwargs["pipeline"], kwargs.get("group_id", DEFAULT_GROUP_ID), kwargs)
+        of_airflow = super().partial(**kwargs)
+        of_airflow._expand_called = True  # the one that is returned is mapped in its place
+        return _IntervalPartial(operator_class=cls, kwargs=of_airflow.kwargs, params=of_airflow.params)
 
     def find_pipeline(self) -> Pipeline:
         return find_pipeline(
@@ -178,6 +200,7 @@ class IntervalRun(BaseOperator):
 
         started = time.monotonic()
         with no_retry_where_pointless():
+            self._require_interval_of_its_own(context)
             run = self.run_of(context)
             pipeline = self.find_pipeline()
             page = interval_url(self.kafka_conn_id, self.group_id, self.pipeline, run.name)
@@ -187,6 +210,8 @@ class IntervalRun(BaseOperator):
             if done is None:
                 self.log.info("%s is not complete", run.name)
                 run.interval.require_ended(self.allow_before_end)
+                if self.interval and not self.selects_by_bounds:
+                    require_of_schedule(self.get_dag(), run.interval)
                 job = self.write(context, pipeline, run)
                 # To the end: another interval's open transaction may precede our `complete`.
                 done = completion(pipeline, run, wait=True)
@@ -214,10 +239,58 @@ class IntervalRun(BaseOperator):
 
         return None if self._told is None else events.of_interval(*self._told)
 
+    def _require_interval_of_its_own(self, context: Context) -> None:
+        """
+        :raises ConfigurationError: the task is mapped, and the interval is the DAG run's, which its siblings have, too.
+        """
+        index = getattr(context["ti"], "map_index", None)
+        if index is not None and index >= 0 and not self.interval:
+            raise _one_interval(f"Mapped task {index} of {self.task_id} has the interval of the DAG run")
+
     def _announce(self, context: Context, summary: Mapping[str, Any]) -> None:
         asset = interval_asset(self.pipeline, self.group_id)
         told = {name: summary[name] for name in ("interval", "revision", "records", "digest", "already", "part_of")}
         context["outlet_events"][asset].extra.update({"pipeline": self.pipeline, "group_id": self.group_id, **told})
+
+
+def with_asset(pipeline: str, group_id: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """A task's arguments, whose outlets have this pipeline's asset and no other pipeline's.
+
+    Airflow has to know it when it parses the DAG, so neither the pipeline nor the group can be templates or mapped.
+    """
+    others = (
+        outlet
+        for outlet in kwargs.get("outlets") or ()
+        if not (isinstance(outlet, Asset) and outlet.uri.startswith(f"{SCHEME}:"))
+    )
+    return {**kwargs, "outlets": [*others, interval_asset(pipeline, group_id)]}
+
+
+class _IntervalPartial(OperatorPartial):
+    """Refuses a mapping whose tasks would write one interval: the first would write it, and the others nothing."""
+
+    def _expand(self, expand_input: Any, *, strict: bool) -> Any:
+        self._expand_called = True
+        mapped = expand_input.value
+        if isinstance(mapped, Mapping):  # each of its lists is combined with each other
+            if not {"interval"} <= mapped.keys() <= {"interval", "revision"}:
+                raise _one_interval(f"{self.kwargs['task_id']} is mapped over {', '.join(mapped)}")
+        elif isinstance(mapped, Sequence) and all(isinstance(one, Mapping) for one in mapped):
+            runs = {f"{one.get('interval')} {one.get('revision', 1)}" for one in mapped}
+            if len(runs) < len(mapped):
+                raise _one_interval(
+                    f"{self.kwargs['task_id']} has {len(mapped)} mapped tasks and {len(runs)} intervals"
+                )
+        return super()._expand(expand_input, strict=strict)
+
+
+def _one_interval(found: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{found}, so several tasks would write one interval of one pipeline: the first writes it, the others nothing.",
+        expected="mapped tasks that each have an interval of their own",
+        remedy="Map over interval (with other arguments: expand_kwargs). To write parts of one interval, such as "
+        "regions, give each part its own pipeline.",
+    )
 
 
 class IntervalRunOperator(IntervalRun, SparkSubmitOperator):

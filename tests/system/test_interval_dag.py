@@ -318,13 +318,18 @@ def test_an_overlapping_interval_is_refused_and_not_tried_again(rest: AirflowRes
     assert "overlaps" in log_of(rest, DAG_ID, run_id, "write")
 
 
-def test_the_deferred_sensor_waits_for_a_day_and_the_decorator_writes_it(
+def test_the_deferred_sensor_waits_for_a_day_and_the_decorator_and_mapped_tasks_follow(
     backfilled: Backfilled, lab: Lab, rest: AirflowRest
 ) -> None:
     run_id = backfilled.extras_run
     succeeded(rest, EXTRAS_ID, run_id)
     summary = rest.xcom(EXTRAS_ID, run_id, "decorated")
     assert summary["records"] > 0
+    events = rest._read("/api/v2/assets/events", source_dag_id=EXTRAS_ID, limit=100)["asset_events"]
+    halves = [Interval(FIRST_DAY + n * DAY / 2, FIRST_DAY + (n + 1) * DAY / 2).name for n in range(2)]
+    mapped = [event["extra"] for event in events if event["source_task_id"] == "halves"]
+    assert sorted(extra["interval"] for extra in mapped) == halves, "each mapped task has an event"
+    assert {extra["part_of"] for extra in mapped} == {f"flights.daily@{from_the_first(DAY)}"}
     pipeline = Pipeline(name="flights.decorated", group_id="eos-intervals", kafka=lab.cluster().kafka)
     (status,) = statuses(pipeline)
     assert (status.complete, status.records) == (True, summary["records"])

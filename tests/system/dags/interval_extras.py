@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, task
 
+from airflow_eos_provider.operators.interval_run import IntervalRunOperator
 from airflow_eos_provider.sensors.interval_complete import IntervalCompleteSensor
 
 CONF = {
@@ -44,4 +46,17 @@ with DAG(
         folder = os.environ["AIRFLOW_VAR_FLIGHTS_FOLDER"]
         return flights(spark, interval, folder).where(f"cast(key as int) <= {limit}")
 
-    wait >> decorated(500)
+    halves = IntervalRunOperator.partial(
+        task_id="halves",
+        pipeline="flights.daily",
+        topic="flights.daily",
+        function=f"{Path(__file__).with_name('flights_source.py')}:flights",
+        selects_by_bounds=True,
+    ).expand(
+        interval=[
+            "2013-01-01T05:00:00Z/2013-01-01T17:00:00Z",
+            "2013-01-01T17:00:00Z/2013-01-02T05:00:00Z",
+        ]
+    )
+
+    wait >> [decorated(500), halves]

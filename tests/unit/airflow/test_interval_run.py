@@ -18,6 +18,7 @@ from typing import Any
 
 import psutil
 import pytest
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
@@ -385,6 +386,97 @@ def test_killing_the_task_ends_a_driver_below_the_launcher() -> None:
     finally:
         launcher.kill()
         launcher.wait(timeout=60)
+
+
+DAY_2 = "2013-01-02T05:00:00Z/2013-01-03T05:00:00Z"
+ASSETS = ["x-eos://eos-intervals/flights.daily"]
+
+
+def mapped_task(way: str, mapped: Any, **kwargs: Any) -> Any:
+    given = {"task_id": "write", "pipeline": "flights.daily", "function": "package:flights", **kwargs}
+    with DAG("flights", schedule=None):
+        partial = IntervalRunOperator.partial(**given)
+        return partial.expand(**mapped) if way == "expand" else partial.expand_kwargs(mapped)
+
+
+@pytest.mark.parametrize(
+    ("way", "mapped"),
+    [
+        ("expand", {"interval": [DAY, DAY_2]}),
+        ("expand_kwargs", [{"interval": day, "arguments": {"zone": "eu"}} for day in (DAY, DAY_2)]),
+    ],
+)
+def test_mapped_tasks_have_the_asset_and_an_interval_each(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any], way: str, mapped: Any
+) -> None:
+    task = mapped_task(way, mapped, outlets=[Asset("other")])
+    assert [outlet.uri for outlet in task.outlets] == ["other", *ASSETS]
+    own = task.unmap({"interval": DAY_2})
+    assert [outlet.uri for outlet in own.outlets] == ["other", *ASSETS]
+    run_context["ti"].map_index = 1
+    ledger(done())
+    assert own.execute(run_context)["interval"] == DAY_2
+
+
+@pytest.mark.parametrize(
+    ("way", "mapped"),
+    [
+        ("expand", {"arguments": [{"zone": "eu"}, {"zone": "us"}]}),
+        ("expand", {"interval": [DAY], "arguments": [{"zone": "eu"}, {"zone": "us"}]}),
+        ("expand_kwargs", [{"interval": DAY, "arguments": {"zone": zone}} for zone in ("eu", "us")]),
+    ],
+)
+def test_mapped_tasks_of_one_interval_are_refused_when_the_dag_is_read(way: str, mapped: Any) -> None:
+    with pytest.raises(ConfigurationError, match="one interval of one pipeline"):
+        mapped_task(way, mapped)
+
+
+def test_a_pipeline_cannot_be_mapped_because_its_asset_would_not_be_known() -> None:
+    with pytest.raises(ConfigurationError, match="without a pipeline"):
+        IntervalRunOperator.partial(task_id="write", function="package:flights")
+
+
+def test_a_mapped_task_with_the_interval_of_the_dag_run_is_refused(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any]
+) -> None:
+    """As in a mapped task group, or of a decorated function."""
+    run_context["ti"].map_index = 0
+    with pytest.raises(AirflowFailException, match="one interval of one pipeline"):
+        operator().execute(run_context)
+
+
+NEW_YORKS_DAYS = CronDataIntervalTimetable("0 0 * * *", timezone="America/New_York")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "interval", "by_bounds", "accepted"),
+    [
+        (NEW_YORKS_DAYS, DAY, False, True),
+        (NEW_YORKS_DAYS, "2013-03-10T05:00:00Z/2013-03-11T04:00:00Z", False, True),
+        (NEW_YORKS_DAYS, "2013-01-01T05:00:00Z/2013-01-03T05:00:00Z", False, False),
+        (NEW_YORKS_DAYS, "2013-01-01T05:00:00Z/2013-01-01T06:00:00Z", False, False),
+        (NEW_YORKS_DAYS, "2013-01-01T05:00:00Z/2013-01-03T05:00:00Z", True, True),
+        ("@daily", "2013-01-01T05:00:00Z/2013-01-03T05:00:00Z", False, True),
+        (None, "2013-01-01T05:00:00Z/2013-01-03T05:00:00Z", False, True),
+    ],
+)
+def test_a_function_that_answers_days_is_given_no_other_interval(
+    ledger: Callable[..., Ledger],
+    run_context: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    schedule: Any,
+    interval: str,
+    by_bounds: bool,
+    accepted: bool,
+) -> None:
+    ledger(None, done())
+    with DAG("flights", schedule=schedule, start_date=datetime(2013, 1, 1, tzinfo=UTC)):
+        task = operator(interval=interval, selects_by_bounds=by_bounds)
+    if accepted:
+        submit(task, run_context, monkeypatch, "exit 0")
+    else:
+        with pytest.raises(AirflowFailException, match="not one of the DAG's schedule"):
+            submit(task, run_context, monkeypatch, "exit 0")
 
 
 def dag_run(start: datetime | None, end: datetime | None) -> dict[str, Any]:
