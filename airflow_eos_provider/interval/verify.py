@@ -64,8 +64,8 @@ class RunStatus:
     :param source: of a running run: what was pinned.
     :param summary: of a complete run: what it moved and how long each part took, if that is on record.
     :param written: of a running run: the ledger's record of each committed slice, by number.
-    :param ended: of a complete run: whether the intervals within it are complete, too, for it had ended when its last
-        attempt began.
+    :param ended: of a complete run: whether the intervals within it are complete, too. It had ended when its input was
+        looked up, and the input has all rows of it.
     """
 
     run: Run

@@ -149,11 +149,8 @@ def _hours_a_minute(
         start, end = ((moment - first) // HOUR for moment in (interval.start, interval.end))
         return spark.read.parquet(f"{folder}/hours").where(f"{start} <= hour and hour < {end}")
 
-    require_all_complete(
-        write_intervals(
-            rows, pipeline, hours, spark=spark, slices=SLICES, at_once=1 if together > 1 else AT_ONCE, together=together
-        )
-    )
+    how = {"slices": SLICES, "at_once": 1 if together > 1 else AT_ONCE, "together": together, "selects_by_bounds": True}
+    require_all_complete(write_intervals(rows, pipeline, hours, spark=spark, **how))
     spark.stop()
     seconds = time.monotonic() - began
     state = ledger(pipeline, wait=True)

@@ -626,11 +626,16 @@ def test_the_data_source_refuses_rows_that_were_moved(spark: SparkSession, targe
     assert target.compare([]).records == 0
 
 
-def test_the_data_source_names_a_pipeline_that_it_was_not_given(spark: SparkSession, target: Target) -> None:
+def test_the_data_source_refuses_a_pipeline_that_it_was_not_given_and_an_interval_that_has_not_ended(
+    spark: SparkSession, target: Target
+) -> None:
     register(spark, target.pipeline)
     frame = by_slice(jobs.numbered(spark, DAY), slices=2)
     with pytest.raises(Exception, match=f"not known to this session[^$]*{target.pipeline.name}"):
         frame.write.format("kafka_eos").option("pipeline", "x").option("interval", DAY.name).save()
+    late = frame.write.format("kafka_eos").option("pipeline", target.pipeline.name)
+    with pytest.raises(Exception, match="had not ended"):
+        late.option("interval", Interval(DAY.start, DAY.end.replace(year=2113)).name).save()
 
 
 def test_the_data_source_is_refused_where_spark_speculates(
