@@ -431,8 +431,14 @@ def test_a_range_without_a_later_record_ends_when_none_can_be_late(session: Spar
         topic.of_times(session, ended_now, late_seconds=3600)
     assert topic.of_times(session, ended_now, late_seconds=0).count() == ROWS
     assert topic.of_times(session, ended_now, late_seconds=3600, end={0: 5, 1: 5}).count() == 10
-    with pytest.raises(ConfigurationError, match="begins at offset 5 and ends at 4"):
-        topic.of_times(session, start={0: 5}, end={0: 4})
+    assert topic.of_times(session, start={"0": 3}, end={"0": 5}).count() == 2 + ROWS // 2, "as JSON has the partitions"
+    for wrong, words in (
+        ({"start": {0: 5}, "end": {0: 4}}, "Partition 0 of .* has no range from offset 5 to 4"),
+        ({"end": {7: 4}}, "Partition 7 of .* has no range"),
+        ({"end": {1: 21}}, "Partition 1 of .* ends at offset 20, and its range at 21"),
+    ):
+        with pytest.raises(ConfigurationError, match=words):
+            topic.of_times(session, **wrong)
 
 
 def test_a_compacted_topic_is_refused(session: SparkSession, lab: Lab, topic: Clicks) -> None:

@@ -39,6 +39,7 @@ from airflow_eos_provider.interval.spark import (
 from airflow_eos_provider.interval.spark import write as spark_front
 from airflow_eos_provider.interval.spark.file_listing import files_source
 from airflow_eos_provider.interval.spark.job import JobSpec
+from airflow_eos_provider.interval.spark.reruns import StageWatch
 from airflow_eos_provider.interval.topic_ids import TopicChangedError
 from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.config import KafkaSettings
@@ -367,6 +368,24 @@ def test_the_rows_that_were_compared_are_those_that_are_written(
 
     assert done.records == 100
     target.require_exactly_once(f"line {n}".encode() for n in range(100))
+
+
+def test_rows_that_were_frozen_from_two_evaluations_are_compared_with_one_more(
+    spark: SparkSession, target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark says that it has evaluated a part twice; tests/integration/test_spark_cluster.py loses an executor."""
+    (tmp_path / "rows").write_text("".join(f"line {n}\n" for n in range(100)))
+    frame = spark.read.text(str(tmp_path / "rows")).selectExpr("value as key", "value")
+    target.fail_at_the_last_slice(frame)
+    monkeypatch.setattr(StageWatch, "doubt", lambda watch: "Spark has run stage 1 again")
+
+    def change(line: str) -> None:
+        if line.startswith("Spark writes"):
+            (tmp_path / "rows").write_text("".join(f"other {n}\n" for n in range(100)))
+
+    with pytest.raises(InputChangedError, match="has changed within this attempt"):
+        write_interval(frame, target.pipeline, DAY, pin_inputs=False, report=change)
+    assert completion(target.pipeline, Run(target.pipeline.name, DAY)) is None
 
 
 @pytest.mark.variant("the same comparison by write() in this file")

@@ -73,28 +73,36 @@ def kafka_source(
     :raises UnreachableError: no broker answers.
     """
     settings = kafka if isinstance(kafka, KafkaSettings) else KafkaSettings.of(kafka)
+    starts, ends = ({int(p): offset for p, offset in (given or {}).items()} for given in (start, end))  # as of JSON
     with Session(settings) as session, session.admin() as admin:
-        _refuse_compacted(topic, Topics(session).settings_of([topic])[topic])
+        policy = Topics(session).settings_of([topic])[topic]["cleanup.policy"]
+        if "compact" in policy:
+            raise ConfigurationError(
+                f"The topic {topic} is compacted, so a retry may find fewer records.",
+                expected=f"cleanup.policy=delete, not {policy}",
+                remedy="Copy it to a topic that is not compacted and read that.",
+            )
         everything = Ends(admin, topic, Reach(), CONNECT_SECONDS)
         stable = Ends(admin, topic, Reach(stable_only=True), CONNECT_SECONDS)
-        last = _ends(interval, topic, everything, stable, end or {}, late_seconds, timeout_seconds)
-        at_start, removed = everything.at(_ms(interval.start)), everything.beginnings()
-    first = {p: (start or {}).get(p, last[p] if offset is None else offset) for p, offset in at_start.items()}
+        last = _ends(interval, topic, everything, stable, ends, late_seconds, timeout_seconds)
+        at_start, kept = everything.at(_ms(interval.start)), everything.beginnings()
+    first = {p: last[p] if offset is None else offset for p, offset in at_start.items()} | starts
+    if wrong := sorted(p for p in first.keys() | ends.keys() if p not in last or first[p] > last[p]):
+        raise ConfigurationError(
+            f"Partition {wrong[0]} of {topic} has no range from offset {first.get(wrong[0])} to {ends.get(wrong[0])}.",
+            expected=f"one of the {len(last)} partitions, and an end that is not before the start",
+            remedy="Correct start or end.",
+        )
     for partition, offset in first.items():
-        is_given, kept = partition in (start or {}), removed[partition]
-        if offset < kept or (kept and offset == kept and not is_given and not allow_removed):
+        oldest = kept[partition]
+        is_known = partition in starts or allow_removed or oldest == 0
+        if offset < oldest or (offset == oldest and not is_known):
             raise ConfigurationError(
-                f"Partition {partition} of {topic} begins at offset {kept}: records of {interval.name} may have been "
+                f"Partition {partition} of {topic} begins at offset {oldest}: records of {interval.name} may have been "
                 "removed by retention.",
                 expected=f"a record before {interval.start.isoformat()}, or a partition from offset 0 on",
                 remedy=f"Raise the topic's retention.ms for the next intervals. To take what is left: "
-                f"allow_removed=True, or start={{{partition}: {kept}}}.",
-            )
-        if offset > last[partition]:
-            raise ConfigurationError(
-                f"The range of partition {partition} of {topic} begins at offset {offset} and ends at "
-                f"{last[partition]}.",
-                remedy="Correct start or end.",
+                f"allow_removed=True, or start={{{partition}: {oldest}}}.",
             )
     fixed = {
         "kafka.bootstrap.servers": settings.bootstrap_servers,
@@ -105,15 +113,6 @@ def kafka_source(
         "failOnDataLoss": "true",
     }
     return spark.read.format("kafka").options(**{**(options or {}), **fixed}).load()
-
-
-def _refuse_compacted(topic: str, settings: Mapping[str, str]) -> None:
-    if "compact" in settings["cleanup.policy"]:
-        raise ConfigurationError(
-            f"The topic {topic} is compacted, so a retry may find fewer records.",
-            expected=f"cleanup.policy=delete, not {settings['cleanup.policy']}",
-            remedy="Copy it to a topic that is not compacted and read that.",
-        )
 
 
 def _ends(
@@ -139,6 +138,11 @@ def _ends(
             if found is None and late_left > 0:
                 waits.append(f"records of {interval.name} may come to partition {partition} for {late_left:.0f} s more")
             ends[partition] = behind if found is None else found
+        if late := sorted(p for p, wanted in ends.items() if wanted > log_end[p] and p in given):
+            raise ConfigurationError(
+                f"Partition {late[0]} of {topic} ends at offset {log_end[late[0]]}, and its range at {ends[late[0]]}.",
+                remedy="Correct end.",
+            )
         readable = stable.now()
         waits += [
             f"a transaction is open in partition {partition} from offset {readable[partition]} on"

@@ -11,6 +11,7 @@ from typing import Any
 import pandas
 import pytest
 from pyspark.errors import AnalysisException, PySparkException, PySparkRuntimeError
+from pyspark.errors.exceptions.connect import SparkException as ConnectException
 from pyspark.sql import SparkSession
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
@@ -157,6 +158,18 @@ def test_an_error_has_its_cause_and_says_whether_a_retry_is_of_use(
 )
 def test_what_the_next_attempt_may_not_meet_is_worth_a_retry(error: Exception, final: bool) -> None:
     assert (type(explained(error, "It")) is ConfigurationError) is final
+
+
+def test_the_cause_of_an_error_of_spark_connect_is_in_the_servers_stack_trace() -> None:
+    trace = (
+        "org.apache.spark.SparkException\n\tat x.y(Z)\nCaused by: java.io.EOFException: Unexpected end of input stream"
+    )
+    message = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file a.gz. SQLSTATE: KD001"
+    for shown in (True, False):
+        error = ConnectException(message, server_stacktrace=trace, display_server_stacktrace=shown)
+        told = explained(error, "It")
+        assert type(told) is ConfigurationError
+        assert told.found == f"It failed: {message} Caused by: java.io.EOFException: Unexpected end of input stream"
 
 
 def test_an_error_behind_a_call_of_sparks_jvm_is_told() -> None:
