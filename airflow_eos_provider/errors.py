@@ -124,5 +124,11 @@ class RolloutPausedError(EosError):
     exit_code = 5
 
 
+class NotKnownError(EosError):
+    """The principal may not see what was asked about, so neither yes nor no would be true."""
+
+    exit_code = 5
+
+
 class StopRequestedError(RolloutPausedError):
     """An operator has asked the roll to stop, for now or for good; everything is left as it is."""

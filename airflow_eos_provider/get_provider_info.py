@@ -118,7 +118,17 @@ def _config() -> dict[str, Any]:
                     "type": "boolean",
                     "example": "True",
                     "default": "False",
-                }
+                },
+                "connection_files_folders": {
+                    "description": "Folders on the Airflow workers and API servers, separated by commas. A connection "
+                    "of type kafka_connect may name files in them: cluster_file, and files with a login "
+                    "(rest.client_certificate, rest.client_key, ssl.key.location and so on). Every other file is "
+                    "refused, or whoever may edit connections could have any file read, or sent to brokers.",
+                    "version_added": "0.1.0",
+                    "type": "string",
+                    "example": "/etc/eos,/opt/airflow/clusters",
+                    "default": "/etc/eos",
+                },
             },
         }
     }
@@ -141,8 +151,9 @@ def _kafka_connect_connection() -> dict[str, Any]:
         "conn-fields": {
             "cluster_file": _field(
                 "Cluster file",
-                "A file on the Airflow workers that describes the cluster, such as /etc/eos.yaml. Host, client, REST "
-                "settings and other Kafka clusters may be given beside it; Group and Workers may not.",
+                "A file on the Airflow workers that describes the cluster, such as /etc/eos/orders.yaml, in a folder "
+                "of [eos] connection_files_folders. Host, client, REST settings "
+                "and other Kafka clusters may be given with it; Group and Workers may not.",
             ),
             "group_id": _field(
                 "Group",

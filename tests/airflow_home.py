@@ -20,4 +20,5 @@ AIRFLOW_HOME = Path(tempfile.mkdtemp(prefix="eos-airflow-home-"))
 atexit.register(shutil.rmtree, AIRFLOW_HOME, ignore_errors=True)
 os.environ["AIRFLOW_HOME"] = str(AIRFLOW_HOME)
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+os.environ["AIRFLOW__EOS__CONNECTION_FILES_FOLDERS"] = tempfile.gettempdir()  # labs and tmp_path are in it
 os.environ["AIRFLOW__API_AUTH__JWT_SECRET"] = secrets.token_hex(64)

@@ -16,7 +16,7 @@ from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
-from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resource
+from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resource, require_principal
 from airflow_eos_provider.kafka.config import KafkaSettings
 
 #: Finds the pipelines of a group, by the settings of its Kafka cluster and its id.
@@ -65,6 +65,12 @@ class AskedRights:
     facts: Facts
     wanted: WantedRights
     rules: list[Rule]
+
+    @property
+    def gaps(self) -> list[str]:
+        """Why further rights may be needed than :attr:`rules` has."""
+        names = {"", *(self.wanted.connectors or (each.name for each in self.seen.connectors))}
+        return [text for connector, text in self.facts.gaps if connector in names]
 
     def grant(self) -> AclPlan:
         """What is to be created so that these rights are there. Errors as in :func:`plan_grant`."""
@@ -191,8 +197,9 @@ def interval_facts(pipelines: Iterable[str], principal: str) -> tuple[IntervalFa
 
     :param pipelines: each as ``GROUP/NAME`` or ``GROUP/NAME:TOPIC,…``.
     :param principal: of their interval runs.
-    :raises ConfigurationError: one is not.
+    :raises ConfigurationError: one is not; or no client can have the principal.
     """
+    require_principal(principal, "The principal of the interval runs")
     return tuple(_pipeline(text, principal) for text in pipelines)
 
 

@@ -17,12 +17,19 @@ class AclReport:
 
     :param has_authorizer: whether the brokers ask for rights at all.
     :param findings: in the order of the rules.
-    :param notes: what is not known, or is to be said.
+    :param notes: what is not known, and what else the user has to know.
+    :param gaps: those of the notes by which further rights may be needed, which were not checked.
     """
 
     has_authorizer: bool
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known of every right that is needed whether it is there."""
+        return self.has_authorizer and not self.unknown and not self.gaps
 
     @property
     def lacking(self) -> tuple[Finding, ...]:
@@ -40,6 +47,7 @@ def check(
     authorizer: Authorizer,
     logins: Mapping[str, KafkaSettings],
     notes: Sequence[str] = (),
+    gaps: Sequence[str] = (),
     *,
     only_doubtful: bool = False,
 ) -> AclReport:
@@ -50,8 +58,8 @@ def check(
     """
     by_acls = judge(rules, authorizer)
     if not authorizer.is_there:
-        return AclReport(has_authorizer=False, findings=tuple(by_acls), notes=tuple(notes))
+        return AclReport(has_authorizer=False, findings=tuple(by_acls), notes=tuple(notes), gaps=tuple(gaps))
     wanted = [each.rule for each in by_acls if not only_doubtful or each.answer is not Answer.ALLOWED]
     tried, problems = try_all(wanted, logins)
     findings = tuple(tried.get(each.rule, each) for each in by_acls)
-    return AclReport(has_authorizer=True, findings=findings, notes=(*notes, *problems))
+    return AclReport(has_authorizer=True, findings=findings, notes=(*notes, *problems), gaps=tuple(gaps))

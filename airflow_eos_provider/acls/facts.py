@@ -19,8 +19,10 @@ from airflow_eos_provider.acls.rules import (
 from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.other_kafka import CLIENTS, ClientAddresses
+from airflow_eos_provider.connect.properties import references, whole_number, written
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.kafka.acl_values import require_principal
 from airflow_eos_provider.kafka.config import KafkaSettings
 
 #: Connect creates topics for a connector that says how many replicas they get (KIP-158).
@@ -40,6 +42,15 @@ class Principals:
     producer: str | None = None
     consumer: str | None = None
     admin: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the form of each.
+
+        :raises ConfigurationError: no client can have such a principal.
+        """
+        for client in ("worker", *CLIENTS):
+            if (principal := self.given(client)) is not None:
+                require_principal(principal, f"The principal of the {client}")
 
     def given(self, client: str) -> str | None:
         """What is said of one kind of client."""
@@ -64,8 +75,7 @@ class SeenConnector:
     @property
     def most_tasks(self) -> int:
         """How many tasks its configuration allows; 0 if that is no number."""
-        said = (self.config.get("tasks.max") or "").strip()
-        return int(said) if said.isdigit() else 0
+        return max(0, whole_number(self.config.get("tasks.max") or "") or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +113,9 @@ class Facts:
     :param elsewhere: by connector the clients that are in another Kafka cluster, and need their rights there.
     :param pipelines: of interval runs.
     :param logins: by principal the settings to try its rights with.
-    :param notes: what is not known, or is to be said.
+    :param notes: what is not known, and what else the user has to know.
+    :param gaps: those of the notes by which rights may be needed that are not among the rules, each with its
+        connector; an empty name for all.
     """
 
     workers: tuple[WorkerFacts, ...]
@@ -112,6 +124,7 @@ class Facts:
     pipelines: tuple[IntervalFacts, ...] = ()
     logins: Mapping[str, KafkaSettings] = field(default_factory=dict, repr=False)
     notes: tuple[str, ...] = ()
+    gaps: tuple[tuple[str, str], ...] = ()
 
     def rules(self, *, prefixed: bool = False) -> list[Rule]:
         """All rights that are needed in this Kafka cluster.
@@ -123,7 +136,7 @@ class Facts:
             away = self.elsewhere.get(connector.name, frozenset())
             found += [rule for rule in connector_rules(connector, prefixed=prefixed) if rule.role not in away]
         found += [rule for pipeline in self.pipelines for rule in interval_rules(pipeline)]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(rule for rule in found if rule.name))
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -171,8 +184,17 @@ def facts_of(seen: Seen, mode: Mode, principals: Principals, *, for_tasks_max: b
         for connector in seen.connectors
         for each in reader.connectors(connector, mode, for_tasks_max=for_tasks_max)
     ]
-    notes = [*seen.problems, *reader.notes]
-    return Facts(tuple(workers), tuple(connectors), reader.elsewhere, (), reader.logins, tuple(dict.fromkeys(notes)))
+    gaps = [*(("", problem) for problem in seen.problems), *reader.gaps]
+    notes = dict.fromkeys([*(text for _, text in gaps), *reader.notes])
+    return Facts(
+        tuple(workers),
+        tuple(connectors),
+        reader.elsewhere,
+        (),
+        reader.logins,
+        tuple(notes),
+        tuple(dict.fromkeys(gaps)),
+    )
 
 
 class _Reader:
@@ -184,6 +206,7 @@ class _Reader:
         self.logins: dict[str, KafkaSettings] = {}
         self.elsewhere: dict[str, frozenset[Role]] = {}
         self.notes: list[str] = []
+        self.gaps: list[tuple[str, str]] = []
 
     def workers(self) -> list[str]:
         """The principals of the workers: one, unless their files differ."""
@@ -213,15 +236,19 @@ class _Reader:
                 "further ones are not among these (--for-tasks-max, or --prefixed)"
             )
         if not seen.topics:
-            self.notes.append(f"{seen.name}: into which topics it writes is not known")
-        own = (seen.config.get(OWN_TOPIC) or "").strip()
+            self.gaps.append((seen.name, f"{seen.name}: into which topics it writes is not known"))
+        own = written(seen.config, OWN_TOPIC)
+        supplied = references(seen.config.get(OWN_TOPIC) or "")
+        if supplied:
+            text = f"{seen.name}: a config provider supplies {OWN_TOPIC}, so its offsets topic is not known"
+            self.gaps.append((seen.name, text))
         tasks = max(seen.tasks, seen.most_tasks) if for_tasks_max else seen.tasks
         for producer, consumer, admin in sorted(self._clients(seen)):
             yield ConnectorFacts(
                 self._seen.group_id,
                 seen.name,
                 tasks,
-                own or self._seen.offsets_topic,
+                own or ("" if supplied else self._seen.offsets_topic),
                 seen.topics,
                 bool(own) and own != self._seen.offsets_topic,
                 bool(seen.config.get(_CREATION)),
@@ -243,17 +270,18 @@ class _Reader:
                 given = self._principals.given(client)
                 login = self._login(client, file, seen) if self._seen.files else Login(None, problem="no file")
                 if given is None and login.principal is None:
-                    self.notes.append(
+                    text = (
                         f"{seen.name}: as whom its {_CLIENT_ROLES[client]} logs in is not known ({login.problem}); "
                         f"{fallback} is assumed (--{client})"
                     )
+                    self.gaps.append((seen.name, text))
                 triple.append(given or login.principal or fallback)
             found.add((triple[0], triple[1], triple[2]))
         return found
 
     def _login(self, client: str, file: Mapping[str, str], seen: SeenConnector | None = None) -> Login:
         properties = client_properties(client, file, seen.config if seen else None)
-        brokers = file.get("bootstrap.servers", "").strip() or self._seen.kafka.bootstrap_servers
+        brokers = written(file, "bootstrap.servers") or self._seen.kafka.bootstrap_servers
         login = login_of(properties, brokers, self._seen.kafka.properties.get("ssl.ca.location"))
         away = self.elsewhere.get(seen.name, ()) if seen else ()
         if login.principal and login.settings and _CLIENT_ROLES.get(client) not in away:

@@ -65,7 +65,7 @@ def login_of(properties: Mapping[str, str], bootstrap_servers: str, ca: str | No
     :param bootstrap_servers: brokers that the login may be sent to: the worker's own, never those of a connector.
     :param ca: file of the authorities that this package trusts, for a trust store that only Java reads.
     """
-    protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     wanted = {"bootstrap.servers": bootstrap_servers, "security.protocol": protocol}
     if any(any(references(properties.get(name, ""))) for name in _LOGIN):
         return Login(None, problem="a config provider supplies its login")
@@ -94,7 +94,7 @@ def _sasl(properties: Mapping[str, str]) -> dict[str, str] | None:
         found = from_java({name: properties[name] for name in _LOGIN if name in properties})
     except ConfigurationError:
         return None
-    if "sasl.username" not in found or "sasl.password" not in found:
+    if not found.get("sasl.username") or "sasl.password" not in found:
         return None
     return {name: value for name, value in found.items() if name.startswith("sasl.")}
 

@@ -11,6 +11,7 @@ from airflow_eos_provider.acls.facts import Seen, SeenConnector
 from airflow_eos_provider.acls.judge import Authorizer
 from airflow_eos_provider.connect.config_topic import ClusterState, ConnectorConfigState, read_cluster_state
 from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, OWN_TOPIC, STATUS, read_worker_files
+from airflow_eos_provider.connect.properties import plain_topics, written
 from airflow_eos_provider.connect.rest import ConnectorStatus, ConnectRest
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import ConfigurationError, EosError
@@ -47,16 +48,16 @@ def look(session: ConnectSession, names: Mapping[str, str | None]) -> Seen:
     except EosError as error:
         problems.append(f"connectors and their tasks: {error.found}")
     statuses: Mapping[str, ConnectorStatus] = {}
-    written: Mapping[str, tuple[str, ...]] = {}
+    topics_of: Mapping[str, tuple[str, ...]] = {}
     try:
         statuses = session.ask(ConnectRest.infos)
-        written = session.ask(
+        topics_of = session.ask(
             lambda rest: _topics(rest, [name for name, one in statuses.items() if one.type != "sink"])
         )
     except EosError as error:
         problems.append(f"into which topics the connectors write: {error.found}")
-    connectors = sources(state, statuses, written)
-    own = {(each.config.get(OWN_TOPIC) or "").strip() for each in connectors} - {""}
+    connectors = sources(state, statuses, topics_of)
+    own = {written(each.config, OWN_TOPIC) for each in connectors} - {""}
     wanted = {*topics.values(), *own, *(topic for each in connectors for topic in each.topics)}
     return Seen(
         group_id=session.cluster.group_id,
@@ -75,12 +76,12 @@ def look(session: ConnectSession, names: Mapping[str, str | None]) -> Seen:
 
 
 def sources(
-    state: ClusterState | None, statuses: Mapping[str, ConnectorStatus], written: Mapping[str, tuple[str, ...]]
+    state: ClusterState | None, statuses: Mapping[str, ConnectorStatus], topics_of: Mapping[str, tuple[str, ...]]
 ) -> tuple[SeenConnector, ...]:
     """The source connectors, by the config topic and by REST.
 
     :param statuses: by name, as a worker gives them.
-    :param written: by name the topics that a worker has seen it write to.
+    :param topics_of: by name the topics that a worker has seen it write to.
     """
     found = []
     known: Mapping[str, ConnectorConfigState] = state.connectors if state is not None else {}
@@ -91,7 +92,7 @@ def sources(
             continue
         one = known.get(name)
         tasks = max(one.task_count or 0, one.task_count_record or 0) if one is not None else 0
-        found.append(SeenConnector(name, config, tasks, written.get(name, ())))
+        found.append(SeenConnector(name, config, tasks, topics_of.get(name) or tuple(sorted(plain_topics(config)))))
     return tuple(found)
 
 

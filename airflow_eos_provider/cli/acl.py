@@ -44,9 +44,9 @@ from airflow_eos_provider.connect.cluster import exposed_file
 from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, STATUS
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.data_text import counted, ranges
-from airflow_eos_provider.errors import ConfigurationError, RolloutPausedError
+from airflow_eos_provider.errors import ConfigurationError, NotKnownError
 from airflow_eos_provider.interval.on_record import pipelines_on_record
-from airflow_eos_provider.kafka.acl_values import Pattern, Resource
+from airflow_eos_provider.kafka.acl_values import Pattern, Resource, require_principal
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
 from airflow_eos_provider.redaction import secrets_of
@@ -235,8 +235,8 @@ def check(
         _show_notes(report)
     if report.lacking:
         raise typer.Exit(1)
-    if report.unknown or not report.has_authorizer:
-        raise typer.Exit(RolloutPausedError.exit_code)
+    if not report.is_known:
+        raise typer.Exit(NotKnownError.exit_code)
 
 
 @acl_app.command(
@@ -401,7 +401,9 @@ def _report(asked: AskedRights, logins: Mapping[str, KafkaSettings]) -> AclRepor
     own = asked.session.kafka.settings
     ours = {own.principal: own} if own.principal else {}
     authorizer = read_authorizer(asked.session.kafka)
-    return check_rights(asked.rules, authorizer, {**asked.facts.logins, **ours, **logins}, asked.facts.notes)
+    return check_rights(
+        asked.rules, authorizer, {**asked.facts.logins, **ours, **logins}, asked.facts.notes, asked.gaps
+    )
 
 
 def _topics(configs: str | None, offsets: str | None, status: str | None) -> dict[str, str | None]:
@@ -419,7 +421,9 @@ def _logins(given: Iterable[str], bootstrap_servers: str) -> dict[str, KafkaSett
             raise ConfigurationError(
                 f"The login in {file} does not say who it is.", expected=f"--login User:<name>={file}"
             )
-        found[principal or str(settings.principal)] = settings
+        principal = principal or str(settings.principal)
+        require_principal(principal, f"The principal of the login in {file}")
+        found[principal] = settings
     return found
 
 
@@ -449,6 +453,7 @@ def _document(
         "unknown": len(report.unknown),
         "also_reached": [{**acl_document(rule.acl), "names": list(names)} for rule, names in reached.items()],
         "notes": list(report.notes),
+        "not_known": list(report.gaps),
     }
 
 
@@ -522,6 +527,8 @@ def _show_checked(report: AclReport, brokers: str) -> None:
     console.print(
         f"{counted(len(allowed), 'right')} of {len(report.findings)} there" + (f": {sources}." if sources else ".")
     )
+    if report.gaps:
+        console.print(Text("Not known whether further rights are needed: see the notes.", "yellow"))
 
 
 def _show_change(made: AclPlan, *, applied: bool, as_json: bool) -> None:

@@ -18,9 +18,10 @@ from rich.control import Control
 from rich.segment import ControlType
 from rich.table import Table
 
-from airflow_eos_provider.connect.cluster import ConnectCluster, exposed_file
+from airflow_eos_provider.connect.cluster import ConnectCluster, exposed_file, kafka_of_file
 from airflow_eos_provider.connect.worker import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.output import WIDE, Output
 from airflow_eos_provider.plan_hash import MIN_HASH_LENGTH
 from airflow_eos_provider.terminal import console_on
@@ -110,6 +111,15 @@ def load_cluster(path: Path | None) -> ConnectCluster:
     for each in cluster.java_files:
         warn(each.exposed)
     return replace(cluster, read_elsewhere=_read_elsewhere)
+
+
+def load_kafka(path: Path | None) -> KafkaSettings:
+    """The brokers of the cluster that is meant; its file need not describe Connect workers. As :func:`load_cluster`."""
+    file = cluster_file(path)
+    settings, warnings = kafka_of_file(file)
+    for warning in warnings:
+        warn(warning)
+    return settings
 
 
 def _read_elsewhere(worker: WorkerDescription) -> bytes:

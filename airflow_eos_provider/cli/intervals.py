@@ -14,7 +14,7 @@ from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
     console,
-    load_cluster,
+    load_kafka,
     print_over,
     print_share_read,
     report_line,
@@ -135,7 +135,7 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """Show every run that is complete or under way. Changes nothing."""
-    kafka = load_cluster(cluster).kafka
+    kafka = load_kafka(cluster)
     names = [pipeline] if pipeline else pipelines(kafka, group)
     found = _runs(kafka, group, names, print_share_read)
     document = {"group_id": group, "pipelines": names, "runs": [run.to_dict() for run in found]}
@@ -209,7 +209,7 @@ def verify(
         if pipeline is None:
             raise typer.BadParameter("name a run, or a pipeline with --pipeline")
         name = pipeline
-        described = Pipeline(name=pipeline, group_id=group, kafka=load_cluster(cluster).kafka)
+        described = Pipeline(name=pipeline, group_id=group, kafka=load_kafka(cluster))
         found = verify_all(described, topics, source=source or (), progress=_progress)
     else:
         wanted = _run(run, pipeline)
@@ -281,7 +281,7 @@ def _run(text: str, pipeline: str | None) -> Run:
 
 
 def _pipeline(run: Run, group: str, cluster: Any) -> Pipeline:
-    return Pipeline(name=run.pipeline, group_id=group, kafka=load_cluster(cluster).kafka)
+    return Pipeline(name=run.pipeline, group_id=group, kafka=load_kafka(cluster))
 
 
 def _progress(topic: str, passed: int, end: int) -> None:

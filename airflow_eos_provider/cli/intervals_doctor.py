@@ -13,7 +13,7 @@ from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
     console,
-    load_cluster,
+    load_kafka,
     report_line,
     table,
     width_for,
@@ -113,7 +113,7 @@ def _kafka(bootstrap_servers: str | None, client_file: Path | None, cluster: Pat
         return KafkaSettings.of(bootstrap_servers, client_properties((), client_file, environ))
     if client_file is not None:
         raise typer.BadParameter("--client-file goes with --bootstrap-servers")
-    return load_cluster(cluster).kafka if cluster is not None else None
+    return load_kafka(cluster) if cluster is not None else None
 
 
 def _properties(given: list[str] | tuple[str, ...]) -> dict[str, str]:

@@ -8,11 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from airflow_eos_provider.connect.keys import local_path, mapping_of, only_known, text_of
+from airflow_eos_provider.connect.keys import (
+    local_path,
+    mapping_of,
+    only_known,
+    read_yaml,
+    seconds_of,
+    secret_of,
+    text_of,
+)
 from airflow_eos_provider.connect.placement import OwnCommands, SshConnections
-from airflow_eos_provider.connect.properties import parse
+from airflow_eos_provider.connect.properties import read
 from airflow_eos_provider.connect.service_entry import refuse_later_kinds
 from airflow_eos_provider.connect.worker import WorkerDescription as WorkerDescription
 from airflow_eos_provider.connect.worker import worker_id_of as worker_id_of
@@ -21,6 +27,13 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.java_client import from_java
 from airflow_eos_provider.redaction import remember, secrets_of
+
+#: Keys that name the internal topics, with the workers' properties that do so.
+TOPIC_KEYS = {
+    "config_topic": "config.storage.topic",
+    "offsets_topic": "offset.storage.topic",
+    "status_topic": "status.storage.topic",
+}
 
 _TOP_LEVEL = {
     "bootstrap_servers",
@@ -32,6 +45,7 @@ _TOP_LEVEL = {
     "defaults",
     "workers",
     "other_kafka",
+    *TOPIC_KEYS,
 }
 _OTHER_KAFKA = {"bootstrap_servers", "client", "command_config"}
 _REST = {
@@ -45,6 +59,9 @@ _REST = {
     "client_key_password",
     "timeout_seconds",
 }
+
+#: No request to a worker may take longer, seconds.
+_LONGEST_REQUEST_SECONDS = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +106,7 @@ class JavaClientFile:
         :raises ConfigurationError: it cannot be read, or has a security setting that cannot be kept.
         """
         try:
-            return cls(path, from_java(parse(path.read_bytes())))
+            return cls(path, from_java(read(path.read_bytes())))
         except OSError as error:
             raise ConfigurationError(
                 f"The Java client's properties file {path} cannot be read: {error.strerror}.",
@@ -111,6 +128,7 @@ class ConnectCluster:
     :param rest: settings for the workers' REST API.
     :param workers: the workers that are known, in the order in which they are written down.
     :param other_kafka: settings of other Kafka clusters, in which source connectors have their clients.
+    :param topics: names of internal topics by the workers' properties, where a config provider supplies these.
     :param java_files: the files of Java clients that settings of ``kafka`` and ``other_kafka`` were read from.
     :param read_elsewhere: reads the properties file of a worker that has a machine of its own; None where none of them
         is to be reached, as from a trigger.
@@ -121,6 +139,7 @@ class ConnectCluster:
     rest: RestSettings
     workers: tuple[WorkerDescription, ...]
     other_kafka: tuple[KafkaSettings, ...] = ()
+    topics: Mapping[str, str] = field(default_factory=dict)
     java_files: tuple[JavaClientFile, ...] = ()
     read_elsewhere: Callable[[WorkerDescription], bytes] | None = field(default=None, repr=False, compare=False)
 
@@ -163,6 +182,7 @@ class ConnectCluster:
             rest=_rest(mapping_of(mapping, "rest"), base),
             workers=described,
             other_kafka=others,
+            topics={name: topic for key, name in TOPIC_KEYS.items() if (topic := text_of(mapping, key))},
             java_files=(*of_java, *of_others),
         )
 
@@ -173,22 +193,7 @@ class ConnectCluster:
         :param ssh_connections: as in :meth:`from_mapping`.
         :raises ConfigurationError: the file is missing, is not YAML, or describes no cluster.
         """
-        try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
-            raise ConfigurationError(
-                f"There is no cluster file {path}.",
-                remedy="Name one with --cluster, start a lab with 'eos lab up', or let 'eos discover' propose one.",
-            ) from error
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"The cluster file {path} cannot be read: {error}.") from error
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            where = f" at line {mark.line + 1}" if mark is not None else ""
-            raise ConfigurationError(f"The cluster file {path} is not YAML{where}.") from error
-        if not isinstance(content, dict):
-            raise ConfigurationError(f"The cluster file {path} holds no mapping.", expected="bootstrap_servers: … etc.")
-        return cls.from_mapping(content, base=path.resolve().parent, ssh_connections=ssh_connections)
+        return cls.from_mapping(_content(path), base=path.resolve().parent, ssh_connections=ssh_connections)
 
     @property
     def holds_secrets(self) -> bool:
@@ -217,6 +222,39 @@ class ConnectCluster:
             if worker.worker_id == worker_id:
                 return worker
         raise ConfigurationError(f"The cluster description has no worker {worker_id}.")
+
+
+def kafka_of_file(path: Path) -> tuple[KafkaSettings, list[str | None]]:
+    """The brokers that a cluster file names; it need not describe a Connect cluster.
+
+    :returns: how to reach them; and warnings about secrets in files that every user of this machine may read.
+    :raises ConfigurationError: as :meth:`ConnectCluster.from_file`, of the keys about the brokers.
+    """
+    content = _content(path)
+    only_known(content, _TOP_LEVEL, "the cluster description")
+    kafka, of_java = _kafka(content, path.resolve().parent)
+    own = dict(kafka.properties.items() - {pair for file in of_java for pair in file.properties.items()})
+    exposed = exposed_file(path, holds_secrets=bool(secrets_of(own)))
+    return kafka, [exposed, *(each.exposed for each in of_java)]
+
+
+def _content(path: Path) -> Mapping[str, Any]:
+    """What a cluster file says.
+
+    :raises ConfigurationError: it is missing, cannot be read, or is not YAML.
+    """
+    try:
+        content = read_yaml(path.read_bytes(), f"The cluster file {path}")
+    except FileNotFoundError as error:
+        raise ConfigurationError(
+            f"There is no cluster file {path}.",
+            remedy="Name one with --cluster, start a lab with 'eos lab up', or let 'eos discover' propose one.",
+        ) from error
+    except OSError as error:
+        raise ConfigurationError(f"The cluster file {path} cannot be read: {error.strerror}.") from error
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"The cluster file {path} holds no mapping.", expected="bootstrap_servers: … etc.")
+    return content
 
 
 def _numbered(words: Iterable[str]) -> dict[str, object]:
@@ -294,19 +332,15 @@ def _rest(mapping: Mapping[str, Any], base: Path | None) -> RestSettings:
     verify = mapping.get("verify", True)
     if not isinstance(verify, bool):
         raise ConfigurationError(f"rest.verify is {verify!r}.", expected="true or false")
-    try:
-        timeout = float(mapping.get("timeout_seconds", 30.0))
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError("rest.timeout_seconds is not a number.") from error
     remember(mapping)
     return RestSettings(
         username=text_of(mapping, "username") or None,
-        password=text_of(mapping, "password") or None,
-        token=text_of(mapping, "token") or None,
+        password=secret_of(mapping, "password", where="rest."),
+        token=secret_of(mapping, "token", where="rest.") or None,
         ca=local_path(mapping, "ca", base),
         verify=verify,
         client_certificate=local_path(mapping, "client_certificate", base),
         client_key=local_path(mapping, "client_key", base),
-        client_key_password=text_of(mapping, "client_key_password") or None,
-        timeout_seconds=timeout,
+        client_key_password=secret_of(mapping, "client_key_password", where="rest."),
+        timeout_seconds=seconds_of(mapping, "timeout_seconds", "rest.", _LONGEST_REQUEST_SECONDS) or 30.0,
     )

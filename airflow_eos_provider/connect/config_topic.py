@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_eos_provider.connect.properties import trimmed
 from airflow_eos_provider.kafka.follow import Follower
 from airflow_eos_provider.kafka.read import LogRecord
 from airflow_eos_provider.kafka.session import Kafka, session_of
@@ -406,7 +407,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _properties(value: object) -> Mapping[str, str | None]:
-    return _mapping(_mapping(value).get("properties"))
+    return trimmed(_mapping(_mapping(value).get("properties")))
 
 
 def _integer(value: object) -> int:

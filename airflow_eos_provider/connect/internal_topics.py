@@ -7,13 +7,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
-from airflow_eos_provider.connect.properties import parse, references
+from airflow_eos_provider.connect.cluster import TOPIC_KEYS, ConnectCluster
+from airflow_eos_provider.connect.properties import read, references, whole_number
 from airflow_eos_provider.connect.worker import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.redaction import remember
 
-CONFIGS, OFFSETS, STATUS = "config.storage.topic", "offset.storage.topic", "status.storage.topic"
+TOPICS = CONFIGS, OFFSETS, STATUS = "config.storage.topic", "offset.storage.topic", "status.storage.topic"
+
+#: Keys of the cluster description that name these topics, where workers take the names from a config provider.
+DESCRIBED = {name: key for key, name in TOPIC_KEYS.items()}
+
+#: What all workers of a group have in common.
+SHARED = ("group.id", *TOPICS)
 
 #: A connector's own offsets topic (KIP-618).
 OWN_TOPIC = "offsets.storage.topic"
@@ -89,35 +95,102 @@ class WantedTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedTopic:
+    """The internal topic that one property of all workers of a group names.
+
+    :param setting: such as ``offset.storage.topic``.
+    :param name: of the topic; empty if it is not known, or the workers differ.
+    :param differing: who says what, if they differ; else empty.
+    :param unknown: by worker the config provider's variable that supplies its value. Nothing proves then that it is
+        the same as that of the other workers.
+    """
+
+    setting: str
+    name: str
+    differing: str = ""
+    unknown: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, name: str, workers: Mapping[str, Mapping[str, str]], described: str = "") -> SharedTopic:
+        """What the workers' properties, as far as they are known, and the cluster description say of it.
+
+        :param name: of the property.
+        :param workers: their properties by worker id.
+        :param described: what the cluster description says. It counts for workers whose value a config provider
+            supplies.
+        """
+        said = {"the cluster description": described} if described else {}
+        unknown = {}
+        for worker, properties in workers.items():
+            text = properties.get(name, "")
+            if not references(text):
+                said[worker] = text
+            elif not described:
+                unknown[worker] = text
+        if len(set(said.values())) > 1:
+            differing = ", ".join(f"{who}: {value or 'none'}" for who, value in said.items())
+            return cls(name, "", differing, unknown)
+        return cls(name, next(iter(said.values()), ""), unknown=unknown)
+
+    @property
+    def problem(self) -> str:
+        """Why it is not proven that all workers use one topic; empty if it is."""
+        if self.differing:
+            return f"the workers differ in {self.setting}: {self.differing}"
+        if self.unknown:
+            supplied = ", ".join(f"{text} in the configuration of {worker}" for worker, text in self.unknown.items())
+            return f"a config provider supplies {self.setting} ({supplied}), so its value is not known here"
+        return ""
+
+    @property
+    def remedy(self) -> str:
+        """What to do about the problem."""
+        if self.differing:
+            return (
+                f"stop the workers that have the wrong topic, and set the same {self.setting} for all: source "
+                "connectors start over, or deliver records twice, on a worker that reads another topic"
+            )
+        return f"write {DESCRIBED[self.setting]}: NAME into the cluster description"
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerFiles:
     """What the workers' properties files say, as far as they can be read here.
 
     :param properties: by worker id.
     :param unread: by worker id why its file was not read.
+    :param described: by property the internal topics that the cluster description names.
     """
 
-    properties: Mapping[str, Mapping[str, str]]
-    unread: Mapping[str, str]
+    properties: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    unread: Mapping[str, str] = field(default_factory=dict)
+    described: Mapping[str, str] = field(default_factory=dict)
+
+    def shared(self, name: str) -> SharedTopic:
+        """What is known of an internal topic, by its property."""
+        return SharedTopic.of(name, self.properties, self.described.get(name, ""))
 
     def common(self, name: str) -> str:
-        """The value of a property that all workers need to have in common.
+        """The name of an internal topic, which all workers need to have in common.
 
-        :raises ConfigurationError: no file could be read, one lacks it, they differ, or a config provider supplies it.
+        :param name: the property that names it.
+        :raises ConfigurationError: the workers' files differ in it; or neither they nor the cluster description say it.
         """
-        if not self.properties:
-            why = "; ".join(f"{worker}: {reason}" for worker, reason in self.unread.items())
-            raise ConfigurationError(
-                f"{name} is not known, since no worker's properties file can be read here ({why}).",
-                remedy="Name the topic (--config-topic, --offsets-topic), or describe a worker's file ('config').",
-            )
-        value = self._agreed(name)
-        if not value or any(references(value)):
-            raise ConfigurationError(
-                f"The workers' files do not say {name}"
-                + (f": {value} comes from a config provider." if value else "."),
-                remedy="Name the topic (--config-topic, --offsets-topic).",
-            )
-        return value
+        found = self.shared(name)
+        if found.differing:
+            raise ConfigurationError(f"{found.problem[:1].upper()}{found.problem[1:]}.", expected="the same everywhere")
+        if found.name:
+            return found.name
+        unread = "; ".join(f"{worker}: {reason}" for worker, reason in self.unread.items())
+        if found.unknown or self.properties:
+            why = found.problem or "no worker's file has it"
+        else:
+            why = f"no worker's properties file can be read here ({unread})"
+        raise ConfigurationError(
+            f"{name} is not known: {why}.",
+            remedy=f"Write {DESCRIBED[name]}: NAME into the cluster description, or name the topic by an option "
+            f"(--{DESCRIBED[name].replace('_', '-')}).",
+        )
 
     def wanted(
         self,
@@ -161,17 +234,17 @@ class WorkerFiles:
         value = self._agreed(name, str(default))
         if not self.properties or any(references(value)):
             return None
-        try:
-            return int(value)
-        except ValueError:
-            raise ConfigurationError(f"The workers' files say {name}={value}.", expected="a whole number") from None
+        number = whole_number(value)
+        if number is None:
+            raise ConfigurationError(f"The workers' files say {name}={value}.", expected="a whole number")
+        return number
 
     def _agreed(self, name: str, default: str = "") -> str:
         """The value that all workers have.
 
         :raises ConfigurationError: they differ.
         """
-        values = {worker: properties.get(name, "").strip() or default for worker, properties in self.properties.items()}
+        values = {worker: properties.get(name) or default for worker, properties in self.properties.items()}
         if len(set(values.values())) > 1:
             said = ", ".join(f"{worker}: {value or 'none'}" for worker, value in values.items())
             raise ConfigurationError(f"The workers' files differ in {name}: {said}.", expected="the same everywhere")
@@ -186,6 +259,7 @@ def read_worker_files(cluster: ConnectCluster) -> WorkerFiles:
     return WorkerFiles(
         {worker: answer for worker, answer in answers.items() if not isinstance(answer, str)},
         {worker: answer for worker, answer in answers.items() if isinstance(answer, str)},
+        cluster.topics,
     )
 
 
@@ -200,7 +274,7 @@ def _read(cluster: ConnectCluster, worker: WorkerDescription) -> Mapping[str, st
             return f"its file is on {worker.machine}, which is not looked at from here"
         else:
             data = cluster.read_elsewhere(worker)
-        properties = parse(data)
+        properties = read(data)
     except (OSError, EosError) as error:
         return str(error).partition("\n")[0]
     remember(properties)

@@ -1,11 +1,14 @@
-"""Reads single keys of a description: text, words, paths, numbers; each error names its key."""
+"""Reads a description: its YAML, and single keys of it (text, words, paths, numbers); each error names its key."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from airflow_eos_provider.errors import ConfigurationError
 
@@ -13,6 +16,81 @@ from airflow_eos_provider.errors import ConfigurationError
 _LINE_ENDS = re.compile(r"[\n\r\0]")
 
 _NO_WORD = re.compile(r"[\s\0-\x1f\x7f]")
+
+#: A whole number without quotes that is a number: written in any other way (``007``, ``1_000``, ``0x1F``) it is text.
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,15})?")
+
+_NOTHING = ("", "~", "null")
+
+#: What a key of ours looks like. Nothing else of a file is in an error: it may be any file of the machine.
+_KEY = re.compile(r"[a-z]{1,20}(_[a-z]{1,20}){0,3}")
+_SHOWN_KEYS = 5
+
+
+class _KeyGivenTwiceError(yaml.MarkedYAMLError):
+    """A mapping has a key twice, so one of the two values would be ignored."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which a value without quotes is ``true``, ``false``, nothing, a number as Python writes it, or text.
+
+    So ``str`` of a value is the text that was written. YAML 1.1 would read ``0123``, ``on`` and ``12:30`` as other
+    values. Tags other than ``!!str`` are refused.
+    """
+
+    yaml_implicit_resolvers = {"<": [("tag:yaml.org,2002:merge", re.compile("<<"))]}  # noqa: RUF012
+    yaml_constructors = {  # noqa: RUF012
+        tag: yaml.SafeLoader.yaml_constructors[tag] for tag in ("tag:yaml.org,2002:seq", "tag:yaml.org,2002:map", None)
+    }
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key, _ in node.value:
+            text = key.value if isinstance(key, yaml.ScalarNode) else id(key)
+            if text in seen:
+                raise _KeyGivenTwiceError(problem_mark=key.start_mark)
+            seen.add(text)
+        return node
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
+        self.flatten_mapping(node)
+        return {self.construct_scalar(key): self.construct_object(value, deep=deep) for key, value in node.value}
+
+    def construct_text(self, node: yaml.ScalarNode) -> Any:
+        text = node.value
+        if node.style is not None:
+            return text
+        if text in _NOTHING:
+            return None
+        if text in ("true", "false"):
+            return text == "true"
+        number = (float(text) if "." in text else int(text)) if _NUMBER.fullmatch(text) else None
+        return number if str(number) == text else text
+
+
+_Loader.add_constructor("tag:yaml.org,2002:str", _Loader.construct_text)
+
+
+def read_yaml(data: bytes, what: str) -> Any:
+    """The content of a YAML file. The only reader of YAML that users write.
+
+    :param data: the file's bytes.
+    :param what: what the file is, as errors begin: ``The cluster file eos.yaml``.
+    :raises ConfigurationError: it is not YAML, has a tag, or gives a key twice; nothing of the file is in the error.
+    """
+    try:
+        return yaml.load(data, Loader=_Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark is not None else ""
+        if isinstance(error, _KeyGivenTwiceError):
+            raise ConfigurationError(
+                f"{what} gives a key twice{where}.", expected="each key once", remedy="Remove one of the two."
+            ) from None
+        raise ConfigurationError(f"{what} is not YAML{where}.") from None
+    except RecursionError:
+        raise ConfigurationError(f"{what} is nested too deep.", expected="a description of a cluster") from None
 
 
 def only_known(mapping: Mapping[str, Any], known: Collection[str], where: str) -> None:
@@ -22,8 +100,11 @@ def only_known(mapping: Mapping[str, Any], known: Collection[str], where: str) -
     """
     unknown = sorted(str(key) for key in mapping if key not in known)
     if unknown:
+        named = [key for key in unknown if _KEY.fullmatch(key)][:_SHOWN_KEYS]
+        others = len(unknown) - len(named)
+        found = ", ".join([*named, *([f"({others} of other forms)"] if others else [])])
         raise ConfigurationError(
-            f"Unknown key{'s' if len(unknown) > 1 else ''} {', '.join(unknown)} in {where}.",
+            f"Unknown key{'s' if len(unknown) > 1 else ''} {found} in {where}.",
             expected=f"keys among {', '.join(sorted(known))}",
         )
 
@@ -44,14 +125,41 @@ def text_of(mapping: Mapping[str, Any], key: str, *, required: bool = False, whe
 
     :raises ConfigurationError: it is a structure; or it is missing and required.
     """
+    text = secret_of(mapping, key, where=where, may_be_empty=True) or ""
+    if required and not text.strip():
+        raise ConfigurationError(f"{where}{key} is missing.")
+    return text.strip()
+
+
+def secret_of(mapping: Mapping[str, Any], key: str, *, where: str = "", may_be_empty: bool = False) -> str | None:
+    """A text with the blanks around it, as a password may have them; None where the key is not there.
+
+    :param may_be_empty: whether a key without a value is the same as no key.
+    :raises ConfigurationError: it is a structure; or the key has no value.
+    """
     value = mapping.get(key)
-    if value is None or str(value).strip() == "":
-        if required:
-            raise ConfigurationError(f"{where}{key} is missing.")
-        return ""
     if isinstance(value, (list, dict)):
         raise ConfigurationError(f"{where}{key} is a {type(value).__name__}.", expected="text")
-    return str(value).strip()
+    if value is None and key in mapping and not may_be_empty:
+        raise ConfigurationError(f"{where}{key} has no value.", expected=f"{key}: '' for an empty text; or no such key")
+    return None if value is None else scalar(value)
+
+
+def seconds_of(mapping: Mapping[str, Any], key: str, where: str, longest: float) -> float | None:
+    """A time in seconds; None where there is none.
+
+    :param longest: the most that it may be.
+    :raises ConfigurationError: it is none.
+    """
+    value = mapping.get(key)
+    if value is None:
+        return None
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not is_number or not 0 < value <= longest:
+        raise ConfigurationError(
+            f"{where}{key} is {shown(value)}.", expected=f"seconds, more than 0 and at most {longest:.0f}"
+        )
+    return float(value)
 
 
 def name_of(mapping: Mapping[str, Any], key: str, where: str, expected: str) -> str:
@@ -63,7 +171,7 @@ def name_of(mapping: Mapping[str, Any], key: str, where: str, expected: str) -> 
     value = mapping.get(key)
     if value is None:
         return ""
-    text = str(value)
+    text = scalar(value)
     if not isinstance(value, (str, int)) or isinstance(value, bool) or not text:
         raise ConfigurationError(f"{where}{key} is {shown(value)}.", expected=expected)
     if text.startswith("-") or _NO_WORD.search(text):

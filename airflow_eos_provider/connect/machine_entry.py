@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from airflow_eos_provider.connect.keys import local_path, name_of, only_known, shown
+from airflow_eos_provider.connect.keys import local_path, name_of, only_known, seconds_of, shown
 from airflow_eos_provider.connect.placement import (
     PRIVILEGES,
     MachineDescription,
@@ -62,7 +61,9 @@ def machine_of(
     # The host of a connection that stands in the defaults is that of one machine, and not of every worker's.
     host = connection.host if connection and in_entry.get("conn_id") else ""
     _no_files_of_this_machine(said, base, where)
-    connect_seconds = _seconds(said, where) or (connection.connect_seconds if connection else None)
+    connect_seconds = seconds_of(said, "connect_seconds", where, _LONGEST_CONNECT_SECONDS) or (
+        connection.connect_seconds if connection else None
+    )
     return MachineDescription(
         ssh=_ssh_name(said, where) or host or url_host,
         login=_login(said, connection.login if connection else SshLogin(), base, where),
@@ -134,19 +135,6 @@ def _sudo(said: Mapping[str, Any], where: str) -> frozenset[Privilege]:
             f"{where}sudo is {shown(value)}.", expected=f"true, false, or a list of {', '.join(PRIVILEGES)}"
         )
     return frozenset(each for each in PRIVILEGES if each in value)
-
-
-def _seconds(said: Mapping[str, Any], where: str) -> float | None:
-    value = said.get("connect_seconds")
-    if value is None:
-        return None
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    if not is_number or not 0 < value <= _LONGEST_CONNECT_SECONDS:
-        raise ConfigurationError(
-            f"{where}connect_seconds is {shown(value)}.",
-            expected=f"seconds, more than 0 and at most {_LONGEST_CONNECT_SECONDS:.0f}",
-        )
-    return float(value)
 
 
 def _connection(

@@ -8,7 +8,6 @@ enabled group writes the config topic by the transactional id ``connect-cluster-
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
-from airflow_eos_provider.connect.properties import provider_class, references
+from airflow_eos_provider.connect.properties import references, resolved
 from airflow_eos_provider.connect.transactional_ids import leader_id
 from airflow_eos_provider.errors import ConfigurationError, ConnectRestError, UnreachableError
 
@@ -284,34 +283,20 @@ def declare(
     text = properties.get(MODE_PROPERTY)
     if text is None:
         return Declared(Mode.DISABLED, f"{MODE_PROPERTY} is not set, so disabled", modified_at, changed_at)
-    says = text.strip()
+    says = text
     if references(text):
-        resolved = _resolved(text, properties, variable)
-        if resolved is None:
+        now = resolved(text, properties, variable)
+        if now is None:
             detail = f"{MODE_PROPERTY}={says} is supplied by a config provider that cannot be followed from here"
             return Declared(None, detail, modified_at, changed_at)
-        says = f"{says} (now {resolved})"
-        text = resolved
+        says = f"{says} (now {now})"
+        text = now
     try:
         mode = Mode.parse(text)
     except ConfigurationError:
         detail = f"{MODE_PROPERTY}={says} names no mode: a worker would not start with it"
         return Declared(None, detail, modified_at, changed_at)
     return Declared(mode, f"{MODE_PROPERTY}={says}", modified_at, changed_at)
-
-
-def _resolved(text: str, properties: Mapping[str, str], variable: Callable[[str], str | None]) -> str | None:
-    """The value of ``${env:NAME}``, alone; anything else is not followed."""
-    found = references(text)
-    if len(found) != 1 or not re.fullmatch(r"\s*\$\{[^}]*\}\s*", text):
-        return None
-    provider = provider_class(properties, found[0].provider)
-    if provider is None or not provider.endswith(".EnvVarConfigProvider"):
-        return None
-    allowed = properties.get(f"config.providers.{found[0].provider}.param.allowlist.pattern")
-    if allowed is not None and allowed != ".*":
-        return None
-    return variable(found[0].key)
 
 
 def probe(rest: ConnectRest) -> Observed:

@@ -9,12 +9,21 @@ editor that guesses would change a setting it was not asked to.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from airflow_eos_provider.errors import ConfigurationError
 
 _BLANK = b" \t\f"
+
+#: What Java's ``String.trim`` takes away at both ends.
+_TRIMMED = "".join(map(chr, range(0x21)))
+
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+
+V = TypeVar("V", str, str | None)
+
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED = {character: f"\\{letter}" for letter, character in _ESCAPES.items()} | {"\\": "\\\\"}
@@ -52,8 +61,27 @@ class _Entry:
     separated: bool
 
 
+def read(data: bytes) -> dict[str, str]:
+    """The properties of a file as Kafka and Connect take them, see :func:`trimmed`. Errors as in :func:`parse`."""
+    return trimmed(parse(data))
+
+
+def trimmed(config: Mapping[str, V]) -> dict[str, V]:
+    """A worker's or a connector's configuration with each value as Kafka's ``ConfigDef.parseType`` reads it.
+
+    Every value that is read from a file, a worker or the config topic goes through this function, so no other code
+    trims it.
+    """
+    return {name: value.strip(_TRIMMED) if isinstance(value, str) else value for name, value in config.items()}
+
+
+def whole_number(text: str) -> int | None:
+    """A value as Java's ``Integer.parseInt`` reads it; None if it is not a whole number."""
+    return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
+
+
 def parse(data: bytes) -> dict[str, str]:
-    """The properties of a file, the last occurrence of a name winning.
+    """The properties of a file as they are written, for an edit of it; the last occurrence of a name wins.
 
     :param data: the file's bytes.
     :raises ConfigurationError: a ``\\u`` escape is malformed; no worker would start with that file.
@@ -128,12 +156,49 @@ def references(value: str) -> tuple[Reference, ...]:
     return tuple(found)
 
 
+def written(config: Mapping[str, str | None], name: str) -> str:
+    """A value as it is written; empty where there is none, or a config provider supplies it."""
+    text = config.get(name) or ""
+    return "" if references(text) else text
+
+
+def plain_topics(config: Mapping[str, str | None]) -> frozenset[str]:
+    """The topics that a source connector's configuration names plainly, for plugins that have such a setting."""
+    return frozenset({written(config, "topic"), written(config, "kafka.topic")} - {""})
+
+
 def provider_class(properties: Mapping[str, str], provider: str) -> str | None:
     """The class behind a config provider of these worker properties; None where no such provider is configured."""
     configured = [name.strip() for name in properties.get("config.providers", "").split(",")]
-    if provider not in configured:
+    return properties.get(f"config.providers.{provider}.class") or None if provider in configured else None
+
+
+def followed(
+    properties: Mapping[str, str], names: Collection[str], variable: Callable[[str], str | None]
+) -> dict[str, str]:
+    """The properties with those of some names that the worker's environment supplies (``${env:NAME}``) resolved.
+
+    :param variable: looks up a variable of the worker's process; None if it is not set, or cannot be read.
+    """
+    found = {name: resolved(properties[name], properties, variable) for name in names if name in properties}
+    return {**properties, **{name: value for name, value in found.items() if value is not None}}
+
+
+def resolved(text: str, properties: Mapping[str, str], variable: Callable[[str], str | None]) -> str | None:
+    """The value of ``${env:NAME}``, alone; None for everything else.
+
+    :param properties: of the worker, which say how the config provider is set up.
+    :param variable: as in :func:`followed`.
+    """
+    found = references(text)
+    if len(found) != 1 or not re.fullmatch(r"\$\{[^}]*\}", text):
         return None
-    return properties.get(f"config.providers.{provider}.class", "").strip() or None
+    provider = provider_class(properties, found[0].provider)
+    if provider is None or not provider.endswith(".EnvVarConfigProvider"):
+        return None
+    if properties.get(f"config.providers.{found[0].provider}.param.allowlist.pattern", ".*") != ".*":
+        return None
+    return variable(found[0].key)
 
 
 def _replaced(data: bytes, entries: list[_Entry], value: str) -> bytes:

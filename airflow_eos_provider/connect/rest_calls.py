@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
+from airflow_eos_provider.connect.properties import trimmed
 from airflow_eos_provider.errors import (
     ConfigurationError,
     ConnectRestError,
@@ -413,7 +414,7 @@ def _connector_status(name: str, entry: Mapping[str, Any]) -> ConnectorStatus:
 
 
 def _config(entry: Mapping[str, Any]) -> dict[str, str]:
-    return dict((entry.get("info") or {}).get("config") or {})
+    return trimmed((entry.get("info") or {}).get("config") or {})
 
 
 def _redacted(trace: Any) -> str | None:

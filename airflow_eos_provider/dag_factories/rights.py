@@ -147,7 +147,7 @@ def _form() -> dict[str, Param]:
             False,
             title="Revoke: even if needed",
             type="boolean",
-            description="On: also what workers and connectors need that are there; they fail without it. Off for a "
-            "grant.",
+            description="On: also what workers and connectors need that are there; they fail without it. Refused for "
+            "a grant.",
         ),
     }

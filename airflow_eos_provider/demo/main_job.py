@@ -263,6 +263,7 @@ class _Demo:
             dags_folder=dags,
             postgres=lab.postgres,
             connections={name: json.dumps(connection) for name, connection in connections.items()},
+            environment={"AIRFLOW__EOS__CONNECTION_FILES_FOLDERS": str(lab.cluster_file.parent)},
         )
         self._running_airflow = AirflowLab.start(options, self._screen.now)
         self._report.airflow = {"url": self._airflow.url}

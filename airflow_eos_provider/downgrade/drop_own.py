@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from airflow_eos_provider.connect.internal_topics import OFFSETS, OWN_TOPIC, read_worker_files
+from airflow_eos_provider.connect.properties import trimmed
 from airflow_eos_provider.connect.rest_calls import ConnectorStatus
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
@@ -243,7 +244,7 @@ class OwnTopicDropper:
 
     def _configure(self, plan: DropPlan) -> None:
         config = self._session.ask(lambda rest: rest.connector_config(plan.connector))
-        if config.get(OWN_TOPIC) == plan.topic:
+        if trimmed(config).get(OWN_TOPIC) == plan.topic:
             without = {name: value for name, value in config.items() if name != OWN_TOPIC}
             self._session.ask(lambda rest: rest.put_config(plan.connector, without))
 

@@ -14,14 +14,17 @@ from airflow.sdk import BaseHook
 from airflow.sdk.configuration import conf
 from airflow.sdk.log import mask_secret
 
-from airflow_eos_provider.connect.cluster import ConnectCluster, exposed_file, other_kafka_of
+from airflow_eos_provider.connect.cluster import TOPIC_KEYS, ConnectCluster, exposed_file, other_kafka_of
 from airflow_eos_provider.connect.other_kafka import addresses_of
 from airflow_eos_provider.connect.placement import OwnCommands, SshConnection, SshConnections, SshLogin
 from airflow_eos_provider.connect.worker import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.hooks.shown_extra import (
+    DEFAULT_FILES_FOLDER,
+    FILES_OPTION,
     HOST_COMMANDS_OPTION,
     commands_in_client,
+    files_in,
     host_commands_in,
     shown_in_clear,
 )
@@ -222,6 +225,7 @@ class KafkaConnectHook(BaseHook):
         extra = _extra(connection)
         _require_hidden_secrets(extra)
         _require_no_host_commands(extra)
+        _require_allowed_files(files_in(extra))
         for holder in (extra, *(extra.get("other_kafka") or ())):
             _require_allowed_callback({**(holder.get("client") or {}), **(holder.get("client_secrets") or {})})
         extra = self._with_kafka_connections(_joined(extra))
@@ -424,6 +428,31 @@ def _refuse_host_commands(found: Collection[str]) -> None:
         )
 
 
+def _require_allowed_files(files: Mapping[str, str]) -> None:
+    """Refuse a file outside of the folders that the deployment keeps for this.
+
+    Whoever may edit a connection could else have Airflow read, or send to brokers of their own, what is in any file.
+
+    :param files: by key of the extra the path that it names.
+    :raises ConfigurationError: with the key.
+    """
+    option = f"[eos] {FILES_OPTION}"
+    allowed = conf.get("eos", FILES_OPTION, fallback=DEFAULT_FILES_FOLDER) or ""
+    folders = [Path(folder.strip()).resolve() for folder in allowed.split(",") if folder.strip()]
+    for key, text in files.items():
+        try:
+            path = Path(text).expanduser().resolve()
+        except (OSError, RuntimeError, ValueError):  # a loop of links, no such user, a NUL
+            path = Path()
+        if not any(path.is_relative_to(folder) for folder in folders):
+            raise ConfigurationError(
+                f"{key} names {text}, which is not in a folder that a connection may name files of.",
+                expected=f"a file in {allowed or 'no folder'} ({option})",
+                remedy=f"Move the file there; or add its folder to {option} (AIRFLOW__EOS__{FILES_OPTION.upper()}), "
+                "separated by a comma.",
+            )
+
+
 def _joined(extra: Mapping[str, Any]) -> dict[str, Any]:
     """The extra with its separate secrets where they belong."""
     joined: dict[str, Any] = _joined_pair(dict(extra), "client")
@@ -465,7 +494,7 @@ def _no_login(_conn_id: str) -> SshConnection:
 
 def _require_file_alone(extra: Mapping[str, Any]) -> None:
     """Refuse what the file says, too: one of the two would be ignored."""
-    clash = sorted(key for key in extra if key in ("command_config", "defaults", "group_id", "workers"))
+    clash = sorted(key for key in extra if key in ("command_config", "defaults", "group_id", "workers", *TOPIC_KEYS))
     if clash:
         raise ConfigurationError(
             f"The extra names a cluster_file and also {' and '.join(clash)}.", remedy="Leave one of the two."

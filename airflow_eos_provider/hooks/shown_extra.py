@@ -30,6 +30,17 @@ HIDDEN_BY_AIRFLOW = (
 #: Name of the option in the section ``[eos]``.
 HOST_COMMANDS_OPTION = "allow_host_commands_in_connection"
 
+#: Name of the option in the section ``[eos]`` with the folders whose files a connection may name, and its default.
+FILES_OPTION = "connection_files_folders"
+DEFAULT_FILES_FOLDER = "/etc/eos"
+
+#: Keys of ``rest`` that name a file with a login.
+_FILES_OF_REST = ("client_certificate", "client_key")
+
+#: Client properties that name a file end with these; whom to trust is no secret.
+_FILES_OF_CLIENT = (".location", ".file", ".keytab")
+_TRUST = frozenset({"https.ca.location", "ssl.ca.location", "ssl.crl.location", "ssl.truststore.location"})
+
 #: Properties by which librdkafka loads a library or runs a command of the user's choice.
 _COMMANDS_OF_CLIENT = frozenset({"plugin.library.paths", "ssl.engine.location", "sasl.kerberos.kinit.cmd"})
 
@@ -57,6 +68,23 @@ def host_commands_in(extra: Mapping[str, Any]) -> tuple[str, ...]:
         for key in ("client", "client_secrets"):
             found |= commands_in_client(holder.get(key) or {})
     return tuple(sorted(found))
+
+
+def files_in(extra: Mapping[str, Any]) -> dict[str, str]:
+    """The files that an extra names, by key: the cluster's, and those with a login. Their content is read or sent."""
+    found = {"cluster_file": extra.get("cluster_file")}
+    rest = extra.get("rest") or {}
+    found |= {f"rest.{key}": rest.get(key) for key in _FILES_OF_REST}
+    others = [entry for entry in extra.get("other_kafka") or () if isinstance(entry, Mapping)]
+    for holder in (extra, *others):
+        for key in ("client", "client_secrets"):
+            found |= {f"{key}.{name}": value for name, value in (holder.get(key) or {}).items() if _is_file(str(name))}
+    return {key: str(value) for key, value in found.items() if value}
+
+
+def _is_file(name: str) -> bool:
+    """Whether a client property names a file with a login."""
+    return name.endswith(_FILES_OF_CLIENT) and name not in _TRUST
 
 
 def commands_in_client(properties: Mapping[str, Any]) -> frozenset[str]:

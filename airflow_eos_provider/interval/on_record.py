@@ -13,19 +13,20 @@ from airflow_eos_provider.interval.protocol.control_topic import ControlState
 from airflow_eos_provider.interval.protocol.ledger import LedgerState
 from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.topic_ids import Pins
-from airflow_eos_provider.interval.verify import pipelines_among, topics
+from airflow_eos_provider.interval.verify import is_there, pipelines_among, topics
 from airflow_eos_provider.kafka.config import KafkaSettings
 
 
 def pipelines_on_record(kafka: KafkaSettings, group_id: str) -> list[IntervalFacts]:
     """The pipelines of a group by its control topic, and by ledgers of the usual name, in their order.
 
+    :raises NotKnownError: the principal may not see the control topic.
     :raises ConfigurationError: the control topic may not be read, or is a Connect cluster's.
     :raises UnreachableError: no broker answers.
     """
     there, control = topics(kafka), ControlState()
     topic = f"{group_id}-configs"
-    if topic in there:
+    if is_there(kafka, topic, there):
         TopicReader(kafka, topic).read_stable(control.apply)
     ledgers = {name: f"{group_id}-{name}-offsets" for name in pipelines_among(there, group_id)}
     ledgers |= {name: pins.ledger.name for name, pins in control.pipelines.items() if pins is not None}

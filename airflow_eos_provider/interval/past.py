@@ -21,7 +21,7 @@ from airflow_eos_provider.interval.protocol.control_topic import (
 from airflow_eos_provider.interval.protocol.ledger import LedgerState, SliceRecord, complete_key, slice_key
 from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.interval.verify import statuses_of, topics
+from airflow_eos_provider.interval.verify import is_there, statuses_of, topics
 from airflow_eos_provider.kafka.read import LogRecord
 
 
@@ -133,11 +133,12 @@ def read_past(pipeline: Pipeline) -> PipelinePast:
     :raises ConfigurationError: the control topic is a Connect cluster's.
     :raises UnreachableError: no broker answers.
     """
+
     there = topics(pipeline.kafka)
 
     def records(topic: str) -> tuple[LogRecord, ...]:
         found: list[LogRecord] = []
-        if topic in there:
+        if is_there(pipeline.kafka, topic, there):
             TopicReader(pipeline.kafka, topic).read_stable(found.extend)
         return tuple(found)
 

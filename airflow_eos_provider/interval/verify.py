@@ -5,6 +5,7 @@ Everything here only reads.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -12,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicCollection
 
-from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.errors import ConfigurationError, NotKnownError
 from airflow_eos_provider.interval.interval import Run, Wholes
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.control_topic import ControlState
@@ -29,6 +30,7 @@ from airflow_eos_provider.interval.protocol.same_topics import SameTopics
 from airflow_eos_provider.interval.protocol.stage import Completed
 from airflow_eos_provider.interval.protocol.summary import RunSummary, decoded
 from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
+from airflow_eos_provider.kafka.acls import operations_of
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.read import LogRecord, scan_to_end
@@ -197,7 +199,7 @@ def ledger(pipeline: Pipeline, *, wait: bool = False) -> LedgerState:
 def _ledger(pipeline: Pipeline, kafka: Kafka, there: Collection[str], *, wait: bool = False) -> LedgerState:
     """As :func:`ledger`, by the names of all topics."""
     state = LedgerState(pipeline.name)
-    if pipeline.ledger_topic in there:
+    if is_there(pipeline.kafka, pipeline.ledger_topic, there):
         reader = TopicReader(kafka, pipeline.ledger_topic)
         (reader.read if wait else reader.read_stable)(state.apply)
     return state
@@ -211,7 +213,7 @@ def control(pipeline: Pipeline) -> ControlState:
 def _control(pipeline: Pipeline, kafka: Kafka, there: Collection[str]) -> ControlState:
     """As :func:`control`, by the names of all topics."""
     state = ControlState(pipeline.control_topic)
-    if pipeline.control_topic in there:
+    if is_there(pipeline.kafka, pipeline.control_topic, there):
         TopicReader(kafka, pipeline.control_topic).read_stable(state.apply)
     return state
 
@@ -394,8 +396,44 @@ class _Drained:
 
 
 def pipelines(kafka: KafkaSettings, group_id: str) -> list[str]:
-    """The pipelines of a group that have a ledger of the usual name."""
-    return pipelines_among(topics(kafka), group_id)
+    """The pipelines of a group that have a ledger of the usual name.
+
+    :raises NotKnownError: none is seen, and the principal may not see the topics that they would have.
+    """
+    found = pipelines_among(topics(kafka), group_id)
+    if not found:
+        require_seen(kafka, f"{group_id}-configs", f"{group_id}-{secrets.token_hex(8)}-offsets")
+    return found
+
+
+def is_there(kafka: KafkaSettings, topic: str, there: Collection[str]) -> bool:
+    """Whether there is such a topic.
+
+    :param there: as :func:`topics` gives them.
+    :raises NotKnownError: the principal may not see it.
+    """
+    if topic not in there:
+        require_seen(kafka, topic)
+    return topic in there
+
+
+def require_seen(kafka: KafkaSettings, *missing: str) -> None:
+    """Go on only if topics that are not in the brokers' list do not exist, and are not merely hidden.
+
+    :param missing: their names.
+    :raises NotKnownError: the principal may not describe one, so brokers leave it out of their list.
+    """
+    admin = QuietAdmin(kafka)
+    futures = admin.client.describe_topics(
+        TopicCollection(list(missing)), include_authorized_operations=True, request_timeout=CONNECT_SECONDS
+    )
+    hidden = [name for name, allowed in operations_of(futures, admin.explain).items() if allowed == frozenset()]
+    if hidden:
+        raise NotKnownError(
+            f"{kafka.who} may not see topic {hidden[0]}, so whether it exists is not known.",
+            expected="the right to describe the topics of the pipelines",
+            remedy=kafka.rights_remedy,
+        )
 
 
 def pipelines_among(names: Iterable[str], group_id: str) -> list[str]:

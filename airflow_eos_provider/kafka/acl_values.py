@@ -7,11 +7,30 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from airflow_eos_provider.errors import ConfigurationError
+
 #: The only name of the resource Cluster.
 CLUSTER_NAME = "kafka-cluster"
 
 #: Any principal, any host, any resource of a type.
 ANYONE, ANYWHERE, EVERYTHING = "User:*", "*", "*"
+
+
+_USER = "User:"
+
+
+def require_principal(text: str, what: str) -> None:
+    """Refuse what no session can have as its principal (``KafkaPrincipal``, ``DefaultKafkaPrincipalBuilder``).
+
+    :param what: whose principal it is, as errors begin.
+    :raises ConfigurationError: it is not ``User:`` with a name.
+    """
+    name = text.removeprefix(_USER)
+    if name == text or not name or name != name.strip() or not name.isprintable():
+        raise ConfigurationError(
+            f"{what} is {text!r}, and no client can have that principal.",
+            expected="User:<name>, such as User:connect or User:CN=connect,O=example",
+        )
 
 
 class Operation(StrEnum):

@@ -45,9 +45,13 @@ class KafkaSettings:
                     expected="text; for oauth_cb the function's name, package.module.function",
                     remedy="Put the function into a module that every process can import, Spark's executors too.",
                 )
-        object.__setattr__(
-            self, "properties", MappingProxyType({name: str(value) for name, value in self.properties.items()})
-        )
+            if value is None or isinstance(value, (dict, list)):
+                raise ConfigurationError(
+                    f"The client property {name} {'has no value' if value is None else 'is a structure'}.",
+                    expected="text: '' for an empty one; or no such property",
+                )
+        text = {name: _text(value) for name, value in self.properties.items()}
+        object.__setattr__(self, "properties", MappingProxyType(text))
         remember(self.properties)
 
     @classmethod
@@ -106,3 +110,8 @@ class KafkaSettings:
 
     def __repr__(self) -> str:
         return f"KafkaSettings({self.redacted()})"
+
+
+def _text(value: object) -> str:
+    """A value as librdkafka takes it: JSON's and YAML's truth values in lower case."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

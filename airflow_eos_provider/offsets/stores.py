@@ -119,7 +119,12 @@ class OffsetStores:
         :raises UnreachableError: no broker answers there or in the workers' cluster, or a worker does not.
         """
         topic, global_topic = config.get(OWN_TOPIC) or "", self.global_store.topic
-        if topic and not any(references(topic)):
+        if references(topic):
+            raise RefusedError(
+                f"A config provider supplies {OWN_TOPIC} of connector {connector} ({topic}): the topic is not known.",
+                remedy=f"Write the topic's name into {OWN_TOPIC} of the connector.",
+            )
+        if topic:
             require_topic_name(topic)
         here = None if topic in ("", global_topic) else Store(topic, self._session.kafka)
         elsewhere = self._addresses.elsewhere(config)

@@ -104,6 +104,12 @@ class _RightsOperator(BaseOperator):
 
         if self.action not in ACTIONS:
             raise ConfigurationError(f"There is no action {self.action!r}.", expected=" or ".join(ACTIONS))
+        if self.action == "grant" and is_true(self.even_if_needed):
+            raise ConfigurationError(
+                "even_if_needed has no meaning for a grant, which deletes nothing.",
+                expected="even_if_needed with action 'revoke' only",
+                remedy="Switch it off, or choose revoke.",
+            )
         names = tuple(name.strip() for name in self.connectors.split(",") if name.strip())
         grants = self.action == "grant"
         wanted = WantedRights(

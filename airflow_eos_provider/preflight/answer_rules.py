@@ -164,7 +164,7 @@ def support(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
 
 def boundary(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     """The connector can do what ``transaction.boundary`` asks of it."""
-    wanted = connector.config.get(BOUNDARY_PROPERTY, BOUNDARIES[0]).strip().lower()
+    wanted = connector.config.get(BOUNDARY_PROPERTY, BOUNDARIES[0]).lower()
     if wanted in ("poll", "interval"):
         what = "each batch that it polls" if wanted == "poll" else "an interval"
         yield passes(connector.name, BOUNDARY, f"{BOUNDARY_PROPERTY}={wanted}: a transaction ends with {what}")
@@ -235,7 +235,7 @@ def _support_remedy(connector: ConnectorFacts, level: str, found: str) -> str:
 
 
 def _level(connector: ConnectorFacts) -> str:
-    return connector.config.get(SUPPORT_PROPERTY, LEVELS[0]).strip().lower()
+    return connector.config.get(SUPPORT_PROPERTY, LEVELS[0]).lower()
 
 
 def _answered(connector: ConnectorFacts) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from airflow_eos_provider.connect.internal_topics import WorkerFiles
 from airflow_eos_provider.connect.mode import Mode
 
 
@@ -66,18 +67,6 @@ class ConnectorFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerFiles:
-    """The workers' properties, as far as their files can be read here.
-
-    :param properties: by worker.
-    :param unread: by worker why its file was not read.
-    """
-
-    properties: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
-    unread: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class TopicFacts:
     """A topic that connectors write.
 
@@ -133,7 +122,7 @@ class Facts:
     group_id: str
     mode: Mode
     connectors: tuple[ConnectorFacts, ...]
-    files: WorkerFiles = WorkerFiles()
+    files: WorkerFiles = field(default_factory=WorkerFiles)
     brokers: BrokerFacts = BrokerFacts()
     readers: tuple[Reader, ...] | None = ()
     readers_unknown: str = ""

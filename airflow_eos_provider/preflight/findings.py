@@ -153,10 +153,17 @@ SINK = Kind(
     "exactly-once source support changes nothing for it",
 )
 
+INTERNAL_TOPICS = Kind(
+    "internal-topics",
+    "Do all workers use the same config, offsets and status topic?",
+    "blocks: they do not. Inconclusive: a config provider supplies a name, and the cluster description does not say it",
+    "a connector starts over, or delivers records twice, on a worker that reads another offsets topic",
+)
+
 #: In the order in which the documents have them.
 KINDS = (
     *(VALIDATION, PLUGIN, OVERRIDES, SUPPORT, MIRROR, BOUNDARY, INTERVAL, TIMEOUT, FENCING, MANY_TASKS, PRODUCER),
-    *(IGNORED, RECORD_SIZE, TRANSACTION_SIZE, TOPICS, READERS, MARKERS, REQUIRED, SINK),
+    *(IGNORED, RECORD_SIZE, TRANSACTION_SIZE, TOPICS, READERS, MARKERS, REQUIRED, SINK, INTERNAL_TOPICS),
 )
 
 #: Tasks of a connector with such a blocking finding fail when they start in the mode, or at their first commit. Those

@@ -7,15 +7,16 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from airflow_eos_provider.connect import internal_topics
+from airflow_eos_provider.connect.internal_topics import read_worker_files
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import probe
 from airflow_eos_provider.connect.other_kafka import ClientAddresses
+from airflow_eos_provider.connect.properties import plain_topics
 from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.session import ANSWER_SECONDS, ConnectSession
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.preflight.broker_answers import broker_facts, partitions_of_topics
-from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts, WorkerFiles
+from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts
 from airflow_eos_provider.preflight.reader_answers import readers_of
 from airflow_eos_provider.preflight.worker_answers import Answers, Progress, ask_workers
 
@@ -55,8 +56,7 @@ def look(session: ConnectSession, mode: Mode, scope: Scope = Scope(), progress: 
     chosen = _chosen(known, scope.names, session.cluster.group_id)
     partitions = partitions_of_topics(session.kafka)
     answered = ask_workers(session, chosen, mode, give_up_at, progress)
-    read = internal_topics.read_worker_files(session.cluster)
-    files = WorkerFiles(read.properties, read.unread)
+    files = read_worker_files(session.cluster)
     addresses = ClientAddresses(files.properties.values(), session.kafka.settings.bootstrap_servers)
     connectors = tuple(of_connector(status, answered[status.name], partitions, addresses) for status in chosen)
     facts = Facts(session.cluster.group_id, mode, connectors, files, readers=None)
@@ -107,7 +107,7 @@ def _with_brokers(session: ConnectSession, facts: Facts, partitions: Mapping[str
         topic
         for one in here
         for topic in one.topics
-        if one.config.get("transaction.boundary", "").strip().lower() == "interval"
+        if one.config.get("transaction.boundary", "").lower() == "interval"
     }
     facts = replace(facts, brokers=broker_facts(session.kafka, topics, growing & topics.keys() if readers else ()))
     if not readers:
@@ -134,10 +134,9 @@ def targets(config: Mapping[str, str], tracked: Collection[str], existing: Colle
     :param tracked: by ``GET /connectors/…/topics``.
     :param existing: all topics.
     """
-    named = {config.get(name, "").strip() for name in ("topic", "kafka.topic")}
-    prefix = config.get("topic.prefix", "").strip()
+    prefix = config.get("topic.prefix", "")
     begun = {topic for topic in existing if prefix and topic.startswith(prefix)}
-    return tuple(sorted({*tracked, *(named & set(existing)), *begun}))
+    return tuple(sorted({*tracked, *(plain_topics(config) & set(existing)), *begun}))
 
 
 def _chosen(known: Mapping[str, ConnectorStatus], names: Collection[str], group_id: str) -> list[ConnectorStatus]:

@@ -37,7 +37,8 @@ BELOW_ENABLED: tuple[Rule, ...] = (answer_rules.required_below_enabled,)
 def find(facts: Facts) -> list[Finding]:
     """What all rules answer, by connector, the worst first. What is about all of them comes first."""
     exactly_once = facts.mode.runs_exactly_once_tasks
-    found = list(setting_rules.ignored_of_workers(facts)) if exactly_once and facts.sources else []
+    found = list(setting_rules.internal_topics(facts))
+    found += setting_rules.ignored_of_workers(facts) if exactly_once and facts.sources else ()
     for connector in sorted(facts.connectors, key=lambda one: one.name):
         found += worst_first(_of(connector, facts))
     return found

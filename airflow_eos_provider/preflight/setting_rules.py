@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from airflow_eos_provider.connect.internal_topics import TOPICS
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts
-from airflow_eos_provider.preflight.findings import IGNORED, PRODUCER, Finding, Severity, passes
+from airflow_eos_provider.preflight.findings import IGNORED, INTERNAL_TOPICS, PRODUCER, Finding, Severity, passes
 from airflow_eos_provider.preflight.settings import Reading, of_client
 from airflow_eos_provider.verdict import Verdict
 
@@ -34,7 +35,7 @@ def ignored(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     """Settings of the connector that have no effect."""
     for (client, name), value in FORCED.items():
         given = connector.config.get(f"{client}.override.{name}")
-        if given is not None and given.strip() != value:
+        if given is not None and given != value:
             yield _ignored(
                 connector.name,
                 f"{client}.override.{name} is ignored, {name}={value} is used",
@@ -63,6 +64,23 @@ def ignored_of_workers(facts: Facts) -> Iterator[Finding]:
             "written in their transactions",
             "set producer.override.transaction.timeout.ms of a connector instead",
         )
+
+
+def internal_topics(facts: Facts) -> Iterator[Finding]:
+    """All workers have the same internal topics, as far as their files can be read."""
+    for topic in map(facts.files.shared, TOPICS):
+        if topic.problem:
+            verdict = Verdict.FAIL if topic.differing else Verdict.INCONCLUSIVE
+            yield Finding(
+                "",
+                INTERNAL_TOPICS.name,
+                Severity.BLOCKS,
+                verdict,
+                topic.problem,
+                "the same for all workers",
+                topic.remedy,
+                "the workers' files",
+            )
 
 
 def producer(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:

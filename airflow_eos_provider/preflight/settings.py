@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airflow_eos_provider.connect.properties import references
-from airflow_eos_provider.preflight.facts import WorkerFiles
+from airflow_eos_provider.connect.internal_topics import WorkerFiles
+from airflow_eos_provider.connect.properties import references, whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,7 @@ class Reading:
     @property
     def number(self) -> int | None:
         """The value as a number; None if it is none."""
-        try:
-            return int(self.text)
-        except ValueError:
-            return None
+        return whole_number(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ def of_worker(files: WorkerFiles, name: str, default: str) -> Readings:
     """What a property of the workers' files is."""
     found, unknown = dict[str, Reading](), ""
     for worker, properties in files.properties.items():
-        value = properties.get(name, "").strip()
+        value = properties.get(name, "")
         if any(references(value)):
             unknown = f"a config provider supplies {name} of {worker}"
         elif value:
@@ -89,4 +86,4 @@ def of_connector(name: str, value: str) -> Readings:
     """What a property of the connector's own is."""
     if any(references(value)):
         return Readings((), f"a config provider supplies {name}")
-    return Readings((Reading(value.strip(), f"{name}={value.strip()}"),))
+    return Readings((Reading(value, f"{name}={value}"),))

@@ -107,7 +107,7 @@ def many_tasks(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
 
 def interval(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     """A transaction that ends with an interval is over before its timeout."""
-    boundary = connector.config.get("transaction.boundary", "").strip().lower()
+    boundary = connector.config.get("transaction.boundary", "").lower()
     if any(references(boundary)):
         yield _unknown(connector, INTERVAL, Severity.BLOCKS, "a config provider supplies transaction.boundary")
     if boundary != "interval":
@@ -169,7 +169,7 @@ def record_size(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
 
 def transaction_size(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
     """How large its transactions will be, as far as that can be known."""
-    boundary = connector.config.get("transaction.boundary", "poll").strip().lower()
+    boundary = connector.config.get("transaction.boundary", "poll").lower()
     found, evidence = {
         "poll": ("one batch of the connector each: its own settings say how many records that is at most", ""),
         "connector": ("as large as the connector makes them", ""),
@@ -207,7 +207,7 @@ def _timeouts(connector: ConnectorFacts, facts: Facts) -> Readings:
 
 
 def _intervals(connector: ConnectorFacts, facts: Facts) -> Readings:
-    own = connector.config.get(_BOUNDARY_INTERVAL, "").strip()
+    own = connector.config.get(_BOUNDARY_INTERVAL, "")
     if own:
         return of_connector(_BOUNDARY_INTERVAL, own).numbers
     return of_worker(facts.files, _FLUSH_INTERVAL, _FLUSH_DEFAULT).numbers
@@ -217,7 +217,7 @@ def _tasks(connector: ConnectorFacts) -> int:
     """How many tasks it has, or may have where it has none now."""
     if connector.tasks:
         return connector.tasks
-    limit = connector.config.get("tasks.max", "1").strip()
+    limit = connector.config.get("tasks.max", "1")
     return int(limit) if limit.isascii() and limit.isdecimal() else 1
 
 

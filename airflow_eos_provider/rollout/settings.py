@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from airflow_eos_provider.connect.properties import whole_number
 from airflow_eos_provider.errors import ConfigurationError
 
 #: Connect's own defaults (DistributedConfig), for properties that a worker's file does not set.
@@ -108,7 +109,5 @@ def session_timeout_seconds(worker_properties: Mapping[str, str]) -> float:
 
 
 def _ms(properties: Mapping[str, str], name: str, default: int) -> int:
-    try:
-        return int(properties.get(name, default))
-    except ValueError:
-        return default  # the worker itself refuses such a value; its own message is the better one
+    number = whole_number(properties.get(name, ""))
+    return default if number is None else number  # of another value the worker's own message is the better one

@@ -173,7 +173,7 @@ class Auditor:
     def _expected(self, state: ClusterState | None) -> frozenset[str]:
         """Ids that the brokers have to know; none where the workers' files say that the group is not enabled."""
         files = read_worker_files(self.cluster)
-        modes = {properties.get(MODE_PROPERTY, "").strip().lower() for properties in files.properties.values()}
+        modes = {properties.get(MODE_PROPERTY, "").lower() for properties in files.properties.values()}
         is_not_enabled = not files.unread and Mode.ENABLED.value not in modes
         if state is None or is_not_enabled:
             return frozenset()

@@ -36,7 +36,9 @@ def look_at_rights(cluster: ConnectCluster) -> RightsLook:
     """Ask which rights the cluster needs to run exactly once, and which of them the brokers' ACLs give."""
     with ConnectSession(cluster) as session:
         facts = facts_of(look(session, {}), Mode.ENABLED, Principals())
-        report = check_rights(facts.rules(), read_authorizer(session.kafka), {}, facts.notes)
+        report = check_rights(
+            facts.rules(), read_authorizer(session.kafka), {}, facts.notes, [text for _, text in facts.gaps]
+        )
     return RightsLook(Table.of(each.to_dict() for each in report.findings), redacted(_head(report)))
 
 
@@ -62,4 +64,5 @@ def _head(report: AclReport) -> dict[str, Any]:
         "missing": len(report.lacking),
         "unknown": len(report.unknown),
         "notes": list(report.notes),
+        "not_known": list(report.gaps),
     }

@@ -279,8 +279,9 @@ def test_grant_then_revoke_leaves_the_acls_as_they_were(session: ConnectSession,
         assert granted["applied"]
         until(lambda: len(_acls(session.kafka)) == len(made["acls"]) + 1, "the ACLs", seconds=SECONDS)
         assert "Nothing to do" in eos.run("acl", "grant").stdout
-        checked = json.loads(eos.run("acl", "check", "--json").stdout)
+        checked = json.loads(eos.run("acl", "check", "--json", expect=5).stdout)
         assert (checked["missing"], checked["unknown"]) == (0, 0)
+        assert any("into which topics the connectors write" in gap for gap in checked["not_known"]), "no worker runs"
         assert {each["by"] for each in checked["rules"]} == {"an attempt", "the ACLs"}
         kept = json.loads(eos.run("acl", "revoke", "--json").stdout)
         assert kept["acls"]
@@ -341,6 +342,45 @@ def test_who_may_not_write_the_journal_reads_which_right_is_missing_and_what_gra
     assert f"Write and Describe on TransactionalId {journal}" in said
     command = f"--add --allow-principal {user} --operation Write --operation Describe --transactional-id {journal}"
     assert command in said
+
+
+def test_where_the_connectors_may_not_be_read_their_rights_are_not_known(
+    named: NamedListener, lab: Lab, session: ConnectSession, tmp_path: Path, eos: Any
+) -> None:
+    """Exit code 5, though every right that is known is there: those of the connectors are not among them."""
+    whole = json.loads(lab.cluster_file.read_text(encoding="utf-8"))
+    file = tmp_path / "blind.yaml"
+    file.touch(mode=0o600)
+    client = named.client_of(NOBODY)
+    file.write_text(json.dumps({**whole, "bootstrap_servers": named.bootstrap_servers, "client": client}))
+    may_look = {
+        Acl(f"User:{NOBODY}", Operation.DESCRIBE, Resource.CLUSTER, "kafka-cluster"),
+        Acl(f"User:{NOBODY}", Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, "kafka-cluster"),
+        Acl(f"User:{NOBODY}", Operation.DESCRIBE, Resource.TOPIC, "*"),
+        Acl(f"User:{WORKER}", Operation.ALL, Resource.TOPIC, "*"),
+        Acl(f"User:{WORKER}", Operation.ALL, Resource.GROUP, "*"),
+        Acl(f"User:{WORKER}", Operation.ALL, Resource.TRANSACTIONAL_ID, "*"),
+    }
+    with given(session.kafka, may_look):
+        document = json.loads(eos.run("acl", "check", "--cluster", str(file), "--json", expect=5).stdout)
+        assert (document["missing"], document["unknown"]) == (0, 0)
+        assert any("connectors and their tasks" in gap for gap in document["not_known"])
+
+
+def test_a_principal_that_sees_nothing_is_not_told_that_there_are_no_pipelines(
+    named: NamedListener, lab: Lab, session: ConnectSession, tmp_path: Path, eos: Any
+) -> None:
+    """The cluster file has no workers: interval runs need none."""
+    file = tmp_path / "brokers.yaml"
+    file.touch(mode=0o600)
+    client = named.client_of(NOBODY)
+    file.write_text(json.dumps({"bootstrap_servers": named.bootstrap_servers, "client": client}))
+    command = ("intervals", "list", "--cluster", str(file), "--group", "etl")
+    refused = eos.run(*command, expect=5).stderr
+    assert f"User:{NOBODY} may not see topic etl-" in refused
+    assert "may not see topic etl-" in eos.run(*command, "--pipeline", "one", expect=5).stderr
+    with given(session.kafka, {Acl(f"User:{NOBODY}", Operation.DESCRIBE, Resource.TOPIC, "etl-", Pattern.PREFIXED)}):
+        assert "The group etl has no pipelines" in eos.run(*command).stdout
 
 
 def test_a_rule_is_explained_in_the_words_of_connect(eos: Any) -> None:

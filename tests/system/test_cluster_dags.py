@@ -248,6 +248,7 @@ def airflow(lab: Lab, postgres: Postgres, tmp_path_factory: pytest.TempPathFacto
             postgres=postgres,
             connections={"kafka_connect_default": json.dumps(connection)},
             environment={
+                "AIRFLOW__EOS__CONNECTION_FILES_FOLDERS": str(lab.cluster_file.parent),
                 "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
                 # A triggerer that was killed is given up sooner.
                 "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",

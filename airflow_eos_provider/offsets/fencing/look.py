@@ -217,7 +217,7 @@ def enabled_workers(session: ConnectSession) -> dict[str, bool | None]:
                 observed = probe(rest).runs_exactly_once
         except EosError:
             return False, None
-        declared = files.get(worker_id, {}).get(MODE_PROPERTY, "").strip().lower()
+        declared = files.get(worker_id, {}).get(MODE_PROPERTY, "").lower()
         if observed is None and declared in tuple(Mode):
             return True, Mode(declared).runs_exactly_once_tasks
         return True, observed

@@ -22,6 +22,7 @@ from airflow_eos_provider.connect.internal_topics import (
     WantedTopic,
     read_worker_files,
 )
+from airflow_eos_provider.connect.properties import trimmed
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.task_failures import name_failure
 from airflow_eos_provider.connect.transactional_ids import task_number
@@ -677,8 +678,9 @@ class OffsetsChanger:
         connector = plan.look.connector
         self._existing(plan)
         config = self.session.ask(lambda rest: rest.connector_config(connector))
-        plan.require_own_topic(config.get(OWN_TOPIC, ""))
-        if (config.get(OWN_TOPIC) or "") != plan.own_topic:
+        own_topic = trimmed(config).get(OWN_TOPIC) or ""
+        plan.require_own_topic(own_topic)
+        if own_topic != plan.own_topic:
             change.confirm("configure")
             self._require_not_started(plan, stopped)
             self._set_own_topic(plan, config)

@@ -99,7 +99,7 @@ def holds_remotely(expected: Expectation, observation: Observation) -> bool:
 
 def handed_over(gate: GateState, expected: Expectation, observation: Observation, memory: Memory) -> GateState:
     """The gate with everything that a process without access to the hosts needs to wait for it."""
-    topics = internal_topics({worker.worker_id: worker.facts for worker in observation.workers})
+    topics = internal_topics({w.worker_id: w.facts for w in observation.workers}, observation.described_topics)
     return replace(
         gate,
         memory=memory,

@@ -31,6 +31,7 @@ class DriftKind(StrEnum):
     UNKNOWN_MEMBER = "unknown member"
     MISSING_WORKER = "missing worker"
     EDITED_FILE = "edited file"
+    INTERNAL_TOPICS = "internal topics"
     UNFINISHED_ROLLOUT = "unfinished rollout"
 
 
@@ -204,6 +205,7 @@ def find_drift(observation: Observation, expected: Expected, unknown: Collection
         *_modes(observation, expected),
         *_missing(observation, expected),
         *_edited(observation, expected),
+        *_internal_topics(observation),
         *_unfinished(expected),
     )
     doubts = () if expected.under_way else tuple(_doubts(observation, expected))
@@ -355,6 +357,13 @@ def _remedy_for_edit(worker: WorkerObservation, *, is_as_left: bool) -> str:
     )
 
 
+def _internal_topics(observation: Observation) -> Iterator[DriftFinding]:
+    for topic in observation.topics:
+        if topic.differing:
+            key = f"{DriftKind.INTERNAL_TOPICS} {topic.differing}"
+            yield DriftFinding(DriftKind.INTERNAL_TOPICS, topic.setting, topic.problem, topic.remedy, key)
+
+
 def _unfinished(expected: Expected) -> Iterator[DriftFinding]:
     if expected.unfinished is not None:
         rollout = expected.unfinished
@@ -375,6 +384,9 @@ def _doubts(observation: Observation, expected: Expected) -> Iterator[str]:
         yield observation.group_problem or "the group is not readable"
     elif not observation.group.is_stable:
         yield f"the members of the group, which is in state {observation.group.state}"
+    for topic in observation.topics:
+        if topic.unknown and not topic.differing:
+            yield f"the internal topics: {topic.problem}; {topic.remedy}"
     for worker in observation.workers:
         if worker.facts.edit.name and worker.facts.digest is None:
             yield f"the configuration of {worker.worker_id}: {worker.facts.problem or 'not readable'}"

@@ -45,6 +45,7 @@ def findings(observation: Observation) -> tuple[Finding, ...]:
         *_one_moment(observation),
         *_url_only(observation),
         *_roster(observation),
+        *_internal_topics(observation),
         *_neighbours(observation),
         *_modes(observation),
         *_edited_files(observation),
@@ -181,6 +182,11 @@ def _silent(worker: WorkerObservation, observation: Observation) -> Finding:
 def _last_words(worker: WorkerObservation, observation: Observation) -> str:
     said = [r for r in doubtful(observation, Doubt.LAST_WORD) if r.worker_id == worker.worker_id]
     return f"; last reported before it stopped answering: {_listed(said)}" if said else ""
+
+
+def _internal_topics(observation: Observation) -> list[Finding]:
+    """Internal topics that are not proven to be the same for all workers."""
+    return [Finding(topic.problem, topic.remedy) for topic in observation.topics if topic.problem]
 
 
 def _neighbours(observation: Observation) -> list[Finding]:

@@ -15,9 +15,10 @@ from types import MappingProxyType
 from typing import NoReturn
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.internal_topics import SHARED
 from airflow_eos_provider.connect.mode import MODE_PROPERTY
 from airflow_eos_provider.connect.mode_evidence import Declared, Running, declare
-from airflow_eos_provider.connect.properties import parse, references
+from airflow_eos_provider.connect.properties import followed, read, references
 from airflow_eos_provider.connect.startup_log import STARTUP_SECONDS, StartupLog
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.redaction import remember
@@ -86,7 +87,7 @@ class ServicedHost:
             worker_id=self._worker.worker_id,
             edit=self._edit(file.content),
             digest=file.content.sha256 if file.content else None,
-            properties=MappingProxyType(dict(file.properties or {})),
+            properties=MappingProxyType(followed(file.properties or {}, SHARED, service.variables.get)),
             declared=_declared(file, service, problems),
             running=running,
             is_running=process is not None,
@@ -193,7 +194,7 @@ class ServicedHost:
             return _FileLook(problem=error.found.rstrip("."), remedy=(error.remedy or "").rstrip("."))
         obstacles = self._obstacles_to_change(self._file)
         try:
-            properties = parse(content.data)
+            properties = read(content.data)
         except ConfigurationError as error:
             return _FileLook(content, None, error.found.rstrip("."), obstacles=obstacles)
         remember(properties)
@@ -302,7 +303,7 @@ class ServicedHost:
 
         :raises ConfigurationError: always.
         """
-        now = parse(self._far_file.read().data)
+        now = read(self._far_file.read().data)
         keys = [reference.key for name in properties for reference in references(now.get(name, ""))]
         sources = self._service.look().variable_sources if keys else {}
         named = [f"{key} is set by {sources[key]}" for key in keys if key in sources]

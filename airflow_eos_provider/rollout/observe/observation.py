@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.connect.config_topic import ClusterState
 from airflow_eos_provider.connect.group import Member, WorkerGroup
+from airflow_eos_provider.connect.internal_topics import TOPICS, SharedTopic
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import WorkerMode
 from airflow_eos_provider.connect.rest import ConnectorStatus, Health, TaskStatus, WorkerRoot
@@ -99,6 +100,7 @@ class Observation:
     :param logs: how the topics stand that the group writes, see ``topic_progress.py``.
     :param neighbours: the other Connect groups of this Kafka cluster; empty too where they could not be listed.
     :param aliases: by advertised worker id, the described worker that is the same port under another name.
+    :param described_topics: the internal topics that the cluster description names, by the workers' properties.
     :param took_seconds: from the beginning of its first part to :attr:`at`.
     """
 
@@ -118,12 +120,18 @@ class Observation:
     logs_problem: str | None = None
     neighbours: tuple[WorkerGroup, ...] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
+    described_topics: Mapping[str, str] = field(default_factory=dict)
     took_seconds: float = 0.0
 
     @property
     def begun_at(self) -> float:
         """When its first part was begun, seconds since the epoch: its oldest part may be as old as this."""
         return self.at - self.took_seconds
+
+    @property
+    def topics(self) -> tuple[SharedTopic, ...]:
+        """What is known of the internal topics that all workers must have in common."""
+        return shared_topics({worker.worker_id: worker.facts for worker in self.workers}, self.described_topics)
 
     def worker(self, worker_id: str) -> WorkerObservation:
         """What was seen of a described worker.
@@ -230,3 +238,13 @@ class Observation:
 
     def mode_of(self, worker_id: str) -> Mode | None:
         return self.worker(worker_id).mode.verdict.mode
+
+
+def shared_topics(facts: Mapping[str, HostFacts], described: Mapping[str, str]) -> tuple[SharedTopic, ...]:
+    """Config, offsets and status topic of a group, by what is known of its workers' properties.
+
+    :param facts: by worker id; what has no properties could not be read.
+    :param described: the topics that the cluster description names, by the workers' properties.
+    """
+    known = {worker_id: fact.properties for worker_id, fact in facts.items() if fact.properties}
+    return tuple(SharedTopic.of(name, known, described.get(name, "")) for name in TOPICS)

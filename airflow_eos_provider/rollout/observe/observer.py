@@ -20,7 +20,6 @@ from airflow_eos_provider.connect import mode_evidence
 from airflow_eos_provider.connect.cluster import ConnectCluster, WorkerDescription
 from airflow_eos_provider.connect.config_topic import ClusterState, config_follower, read_cluster_state
 from airflow_eos_provider.connect.group import WorkerGroup, describe_group, known_group, other_groups
-from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS
 from airflow_eos_provider.connect.rest import ConnectorStatus, Health, WorkerRoot
 from airflow_eos_provider.connect.session import ANSWER_SECONDS, ConnectSession
 from airflow_eos_provider.connect.transactional_ids import is_of_group, leader_id
@@ -29,7 +28,7 @@ from airflow_eos_provider.kafka.transactions import TransactionDescription
 from airflow_eos_provider.rollout.hosts.choose import HostFactory, host_of
 from airflow_eos_provider.rollout.hosts.host import HostFacts
 from airflow_eos_provider.rollout.hosts.process.discovery import is_same_port
-from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
+from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation, shared_topics
 from airflow_eos_provider.rollout.observe.reported_states import unsettled
 from airflow_eos_provider.rollout.observe.topic_progress import LogView
 from airflow_eos_provider.rollout.observe.topic_watch import LogWatch
@@ -170,7 +169,7 @@ class Observer:
 
     def topics(self, facts: Mapping[str, HostFacts]) -> InternalTopics:
         """The group's internal topics."""
-        return self._remote or internal_topics(facts)
+        return self._remote or internal_topics(facts, self.cluster.topics)
 
     @property
     def sees_hosts(self) -> bool:
@@ -263,6 +262,7 @@ class _Look:
             logs_problem=logs.problem,
             neighbours=neighbours or (),
             aliases=self._aliases(group.value),
+            described_topics=cluster.topics,
             took_seconds=time.monotonic() - self._begun,
         )
 
@@ -459,11 +459,7 @@ class _WorkerAnswer:
         )
 
 
-def internal_topics(facts: Mapping[str, HostFacts]) -> InternalTopics:
-    """The topics that the workers' configurations agree on."""
-    return InternalTopics(_common_property(facts, CONFIGS), _common_property(facts, OFFSETS))
-
-
-def _common_property(facts: Mapping[str, HostFacts], name: str) -> str | None:
-    values = {fact.properties[name] for fact in facts.values() if name in fact.properties}
-    return values.pop() if len(values) == 1 else None
+def internal_topics(facts: Mapping[str, HostFacts], described: Mapping[str, str]) -> InternalTopics:
+    """The topics that the workers' configurations and the cluster description agree on."""
+    config, offsets, _ = shared_topics(facts, described)
+    return InternalTopics(config.name or None, offsets.name or None)

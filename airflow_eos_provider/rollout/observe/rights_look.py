@@ -8,6 +8,7 @@ from airflow_eos_provider.acls.look import existing, read_authorizer, sources
 from airflow_eos_provider.acls.rules import Rule
 from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, OWN_TOPIC, STATUS
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.properties import written
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.rollout.observe.observation import Observation
@@ -48,10 +49,8 @@ class RightsLook:
         found = sources(observation.config, observation.statuses or {}, {})
         state = observation.config.connectors if observation.config else {}
         running = [each for each in found if each.name not in state or state[each.name].target_state != "STOPPED"]
-        topics = {
-            name: next((file[name] for file in files if file.get(name)), "") for name in (CONFIGS, OFFSETS, STATUS)
-        }
-        wanted = {*topics.values(), *((each.config.get(OWN_TOPIC) or "").strip() for each in running)} - {""}
+        topics = {topic.setting: topic.name for topic in observation.topics}
+        wanted = {*topics.values(), *(written(each.config, OWN_TOPIC) for each in running)} - {""}
         return Seen(
             group_id=self._group_id,
             config_topic=topics[CONFIGS],

@@ -13,6 +13,8 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
 from airflow_eos_provider.connect.config_topic import ClusterState
+from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
+from airflow_eos_provider.connect.properties import written
 from airflow_eos_provider.connect.rest import ConnectorStatus, ConnectRest
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import ConnectRestError, EosError
@@ -103,7 +105,7 @@ class LogWatch:
             if name in statuses and statuses[name].type == "source" and not state.config.get(_ELSEWHERE)
         }
         self._ask(here, answering)
-        own_offsets = {topic for state in here.values() if (topic := state.config.get("offsets.storage.topic"))}
+        own_offsets = {topic for state in here.values() if (topic := written(state.config, OWN_TOPIC))}
         return own_offsets, {name: self._written[name].topics for name in here}
 
     def _ask(self, connectors: Iterable[str], answering: Iterable[WorkerDescription]) -> None:

@@ -10,6 +10,7 @@ from airflow_eos_provider.acls.check import AclReport
 from airflow_eos_provider.connect.group_bytes import EAGER, PROTOCOLS
 from airflow_eos_provider.connect.managed import managed_workers
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
+from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.worker import WorkerDescription
 from airflow_eos_provider.errors import RefusedError, RolloutPausedError
 from airflow_eos_provider.rollout.check import Check, Verdict, failed, inconclusive, overall, passed
@@ -256,16 +257,37 @@ def files(observation: Observation, target: Mode, settings: RolloutSettings) -> 
                 f"{worker.worker_id} and {same} are found as one process ({worker.facts.runs_as})",
                 "correct the description: each worker is a process of its own",
             )
-        file_group = worker.facts.properties.get("group.id")
-        if file_group != observation.group_id:
+        file_group = worker.facts.properties.get("group.id", "")
+        if file_group != observation.group_id and not references(file_group):
             return failed(
                 name,
                 f"the {edit} says group.id={file_group}, the cluster description says {observation.group_id}",
                 "correct group_id, or what the description of that worker names",
             )
-    if observation.config_topic is None:
-        return failed(name, "the workers' configurations name different config topics (config.storage.topic)")
     return passed(name, f"{len(owners)} edits for {len(observation.workers)} workers, one group")
+
+
+def shared_settings(observation: Observation, target: Mode, settings: RolloutSettings) -> Check:
+    """All workers have the same group and internal topics. What a config provider supplies needs another proof."""
+    name = "shared settings"
+    for topic in observation.topics:
+        if topic.differing:
+            return failed(name, topic.problem, topic.remedy)
+    for worker in observation.workers:
+        supplied = worker.facts.properties.get("group.id", "")
+        if references(supplied) and worker.worker_id not in observation.members:
+            return inconclusive(
+                name,
+                f"a config provider supplies group.id of {worker.worker_id} ({supplied}), which is not a member of "
+                f"group {observation.group_id}",
+                "start it: a member proves its group.id; or write group.id into its file",
+            )
+    for topic in observation.topics:
+        if topic.unknown:
+            return inconclusive(name, topic.problem, topic.remedy)
+    if observation.config_topic is None:
+        return failed(name, "no worker's configuration says config.storage.topic")
+    return passed(name, f"group {observation.group_id}, config topic {observation.config_topic}")
 
 
 def proven_modes(observation: Observation, target: Mode, settings: RolloutSettings) -> Check:
@@ -434,6 +456,7 @@ PREFLIGHT_CHECKS: tuple[PreflightCheck, ...] = (
     workers_answer,
     versions,
     files,
+    shared_settings,
     proven_modes,
     ownership,
     offset_readers,

@@ -58,7 +58,7 @@ def properties_to_set(facts: HostFacts, target: Mode, temporary: Former | None =
 
 def reads_offsets_committed(facts: HostFacts) -> bool:
     """Whether a worker started with these settings ignores offsets that were never committed, whatever its mode."""
-    return facts.properties.get(ISOLATION_PROPERTY, "").strip().lower() == READ_COMMITTED
+    return facts.properties.get(ISOLATION_PROPERTY, "").lower() == READ_COMMITTED
 
 
 def uncommitted_readers(observation: Observation) -> list[str]:

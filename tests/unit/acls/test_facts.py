@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from airflow_eos_provider.acls.asked import interval_facts
 from airflow_eos_provider.acls.facts import Facts, Principals, Seen, SeenConnector, facts_of
 from airflow_eos_provider.acls.logins import client_properties, login_of
 from airflow_eos_provider.acls.look import sources
@@ -17,6 +18,7 @@ from airflow_eos_provider.kafka.config import KafkaSettings
 
 PASSWORD = "canary-55aa"
 BROKERS = "kafka-1:9092"
+W1 = "w1:8083"
 
 
 def plain(user: str, before: str = "") -> dict[str, str]:
@@ -139,3 +141,39 @@ def test_sinks_are_left_out() -> None:
         "odd": ConnectorStatus("odd", "unknown", "RUNNING", "w", config={"topics": "t"}),
     }
     assert [one.name for one in sources(None, statuses, {"in": ("t",)})] == ["in"]
+
+
+@pytest.mark.parametrize(
+    "principal", ["user:alice", "User:", "alice", "", "USER:a", "Group:admins", "User: ", "User:a ", "User:a\n", "*"]
+)
+@pytest.mark.parametrize("client", ["worker", "producer", "consumer", "admin"])
+def test_a_principal_that_no_client_can_have_is_refused(client: str, principal: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"The principal of the {client}"):
+        Principals(**{client: principal})
+
+
+def test_principals_of_certificates_and_of_interval_runs_have_the_same_form() -> None:
+    assert Principals("User:CN=connect, O=ex:ample").worker == "User:CN=connect, O=ex:ample"
+    assert interval_facts(["g/p:t"], "User:spark")[0].principal == "User:spark"
+    with pytest.raises(ConfigurationError, match="The principal of the interval runs is 'spark'"):
+        interval_facts(["g/p:t"], "spark")
+
+
+def test_a_login_without_a_name_has_no_principal() -> None:
+    assert login_of(plain(""), BROKERS).principal is None
+
+
+def test_what_is_not_known_of_a_connector_is_a_gap_and_named_with_it() -> None:
+    supplied = SeenConnector("a", {"offsets.storage.topic": "${file:/f:t}"}, 1, ("t",))
+    found = facts(supplied, SeenConnector("b", {}, 1, ()), SeenConnector("c", {}, 1, ("t",)))
+    assert [name for name, _ in found.gaps] == ["a", "b"]
+    assert {text for _, text in found.gaps} <= set(found.notes)
+    assert not any("${" in rule.name or not rule.name for rule in found.rules())
+
+
+def test_the_topics_that_a_configuration_names_count_where_connect_has_not_seen_any() -> None:
+    status = ConnectorStatus("a", "source", "RUNNING", W1, config={"topic": "lines", "kafka.topic": "${env:T}"})
+    (one,) = sources(None, {"a": status}, {})
+    assert one.topics == ("lines",)
+    (one,) = sources(None, {"a": status}, {"a": ("seen",)})
+    assert one.topics == ("seen",)

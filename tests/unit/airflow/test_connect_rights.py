@@ -173,6 +173,17 @@ def test_an_unknown_word_is_refused_before_anything_is_asked(context: dict[str, 
         plan_of(context, **{field: value})
 
 
+@pytest.mark.parametrize("switched_on", [True, "True"])
+def test_a_grant_takes_no_switch_of_a_revocation(context: dict[str, Any], switched_on: Any) -> None:
+    with pytest.raises(AirflowFailException, match="even_if_needed has no meaning for a grant"):
+        plan_of(context, even_if_needed=switched_on)
+
+
+def test_a_principal_that_no_client_can_have_is_refused_before_anything_is_asked(context: dict[str, Any]) -> None:
+    with pytest.raises(AirflowFailException, match="The principal of the worker is 'user:alice'"):
+        plan_of(context, principals={"worker": "user:alice"})
+
+
 def test_the_form_names_no_principal_and_is_checked() -> None:
     dag = rights_dag(dag_id="rights_7", conn_id="cluster_7", principals={"worker": "User:connect"})
     assert set(dag.params) == {

@@ -373,6 +373,47 @@ def test_a_cluster_file_may_say_what_is_run(connection: Any, tmp_path: Path, mon
     assert KafkaConnectHook().get_cluster().workers[0].start == ("java",)
 
 
+def test_a_connection_names_no_file_outside_of_the_folders_for_that(
+    connection: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, elsewhere = tmp_path / "allowed", tmp_path / "allowed-too"
+    for each in (folder, elsewhere):
+        each.mkdir()
+        (each / "eos.yaml").write_text("bootstrap_servers: f:9092\ngroup_id: g\nworkers: [{url: 'http://w1:8083'}]\n")
+    (folder / "link.yaml").symlink_to(elsewhere / "eos.yaml")
+    monkeypatch.setenv("AIRFLOW__EOS__CONNECTION_FILES_FOLDERS", f"/nowhere, {folder}")
+    connection(extra={"cluster_file": str(folder / "eos.yaml")})
+    assert KafkaConnectHook().get_cluster().group_id == "g"
+    whole = {"bootstrap_servers": "b:1", "group_id": "g", "workers": WORKERS}
+    for key, extra in {
+        "cluster_file": {"cluster_file": str(elsewhere / "eos.yaml")},
+        "cluster_file names .*link": {"cluster_file": str(folder / "link.yaml")},
+        r"cluster_file names .*\.\.": {"cluster_file": str(folder / "../allowed-too/eos.yaml")},
+        "cluster_file names /etc/shadow": {"cluster_file": "/etc/shadow"},
+        "rest.client_key": {**whole, "rest": {"client_key": "/root/key.pem"}},
+        "client.ssl.key.location": {**whole, "client": {"ssl.key.location": "/root/key.pem"}},
+        "client.sasl.oauthbearer.assertion.file": {
+            **whole,
+            "client": {"sasl.oauthbearer.assertion.file": "/etc/shadow"},
+        },
+        "client_secrets.ssl.keystore.location": {**whole, "client_secrets": {"ssl.keystore.location": "/root/k.p12"}},
+        "client.sasl.kerberos.keytab": {
+            **whole,
+            "other_kafka": [{"client": {"sasl.kerberos.keytab": "/etc/k.keytab"}}],
+        },
+    }.items():
+        connection(extra=extra)
+        with pytest.raises(ConfigurationError, match=key) as refused:
+            KafkaConnectHook().get_cluster()
+        assert "AIRFLOW__EOS__CONNECTION_FILES_FOLDERS" in str(refused.value)
+    connection(extra={**whole, "rest": {"ca": "/etc/ca.pem"}, "client": {"ssl.ca.location": "/etc/ca.pem"}})
+    assert KafkaConnectHook().get_cluster().rest.ca == Path("/etc/ca.pem")
+    monkeypatch.delenv("AIRFLOW__EOS__CONNECTION_FILES_FOLDERS")
+    connection(extra={"cluster_file": str(folder / "eos.yaml")})
+    with pytest.raises(ConfigurationError, match="a file in /etc/eos"):
+        KafkaConnectHook().get_cluster()
+
+
 def closed_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

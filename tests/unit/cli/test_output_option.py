@@ -58,14 +58,14 @@ def a_drift(patch: Patch, folder: Path) -> Case:
 
 def a_run(patch: Patch, folder: Path) -> Case:
     found = RunStatus(RUN, False, 30, done=(0,), source={"files": ["a", "b"]})
-    patch.setattr(intervals, "load_cluster", lambda _: SimpleNamespace(kafka=None))
+    patch.setattr(intervals, "load_kafka", lambda _: None)
     patch.setattr(intervals, "status", lambda *_: found)
     return Case(["intervals", "show", RUN.name], found.to_dict(), [RUN.name], 0)
 
 
 def a_verification(patch: Patch, folder: Path) -> Case:
     found = Verification(RUN.name, ("orders",), 2, "d", 3, "e")
-    patch.setattr(intervals, "load_cluster", lambda _: SimpleNamespace(kafka=None))
+    patch.setattr(intervals, "load_kafka", lambda _: None)
     patch.setattr(intervals, "verify_run", lambda *_, **__: found)
     arguments = ["intervals", "verify", RUN.name, "--topic", "orders", "--header", "eos-run"]
     return Case(arguments, found.to_dict(), [RUN.name], 1)
@@ -73,7 +73,7 @@ def a_verification(patch: Patch, folder: Path) -> Case:
 
 def a_verification_of_all(patch: Patch, folder: Path) -> Case:
     found = Verification("all 3 runs of orders", ("orders",), 2, "d", 2, "d")
-    patch.setattr(intervals, "load_cluster", lambda _: SimpleNamespace(kafka=None))
+    patch.setattr(intervals, "load_kafka", lambda _: None)
     patch.setattr(intervals, "verify_all", lambda *_, **__: found)
     return Case(["intervals", "verify", "-p", "orders", "--topic", "orders"], found.to_dict(), ["orders"], 0)
 

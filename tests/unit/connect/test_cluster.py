@@ -105,3 +105,91 @@ def test_the_passphrase_of_the_rest_clients_key_is_a_secret(tmp_path: Path) -> N
     assert cluster.rest.client_key == tmp_path / "k.pem"
     assert cluster.holds_secrets
     assert "c4n4ry" not in repr(cluster)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("007", "007"),
+        ("12_345", "12_345"),
+        ("0x1F", "0x1F"),
+        ("1.10", "1.10"),
+        ("1.5", "1.5"),
+        ("12:30:45", "12:30:45"),
+        ("2026-01-01", "2026-01-01"),
+        ("on", "on"),
+        ("No", "No"),
+        ("true", "true"),
+        ("12345678901234567890", "12345678901234567890"),
+        ("'null'", "null"),
+        ("!!str 007", "007"),
+    ],
+)
+def test_a_value_without_quotes_is_the_text_that_is_written(tmp_path: Path, written: str, read: str) -> None:
+    text = f"bootstrap_servers: b:1\nclient: {{sasl.password: {written}}}\nrest: {{password: {written}}}\n"
+    text += f"group_id: {written}\nworkers: [{{url: 'http://w:1', start: [java], env: {{A: {written}}}}}]\n"
+    (tmp_path / "eos.yaml").write_text(text)
+    cluster = ConnectCluster.from_file(tmp_path / "eos.yaml")
+    found = {cluster.group_id, cluster.rest.password, cluster.kafka.properties["sasl.password"]}
+    assert {*found, cluster.workers[0].env["A"]} == {read}
+
+
+def test_an_empty_password_is_an_empty_text_and_none_is_refused(tmp_path: Path) -> None:
+    text = "bootstrap_servers: b:1\nrest: {password: ' x '}\nclient: {sasl.password: ''}\n"
+    cluster = ConnectCluster.from_file(described(tmp_path, text))
+    assert (cluster.rest.password, cluster.kafka.properties["sasl.password"]) == (" x ", "")
+    for broken in ("rest: {password: }", "client: {sasl.password: }", "client: {sasl.password: ~}"):
+        with pytest.raises(ConfigurationError, match="password has no value"):
+            ConnectCluster.from_file(described(tmp_path, f"bootstrap_servers: b:1\n{broken}\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("bootstrap_servers: b:1\nbootstrap_servers: b:2\n", "gives a key twice at line 2"),
+        ("bootstrap_servers: b:1\nclient:\n  a: 1\n  b: 2\n  a: 3\n", "gives a key twice at line 5"),
+        ("a: !!python/name:os.system\n", "is not YAML at line 1"),
+        ("rest: {verify: no}\nbootstrap_servers: b:1\n", "rest.verify is 'no'"),
+        ("rest: {timeout_seconds: 1_0}\nbootstrap_servers: b:1\n", "rest.timeout_seconds is '1_0'"),
+        ("a: [" + "[" * 3000, "is nested too deep|is not YAML"),
+        ("? [a]\n: b\n", "is not YAML at line 1"),
+        ("a: *b\n", "is not YAML at line 1"),
+        ("\ta: b\n", "is not YAML at line 1"),
+    ],
+)
+def test_yaml_that_means_something_else_to_each_reader_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        ConnectCluster.from_file(described(tmp_path, text))
+
+
+def test_a_mapping_that_is_merged_may_have_its_keys_again(tmp_path: Path) -> None:
+    text = (
+        "bootstrap_servers: b:1\nother_kafka:\n- &one {bootstrap_servers: o:1}\n- {<<: *one, bootstrap_servers: p:1}\n"
+    )
+    others = ConnectCluster.from_file(described(tmp_path, text)).other_kafka
+    assert [each.bootstrap_servers for each in others] == ["o:1", "p:1"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["root:$6$c4n4ry:19000:0:::\ndaemon:*c4n4ry:1:::\n", "c4n4ry\n", "C4n4ry-Key: x\n", "- c4n4ry\n", "a: b: c4n4ry\n"],
+)
+def test_nothing_of_a_file_of_another_kind_is_told(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "shadow"
+    file.write_text(content)
+    with pytest.raises(ConfigurationError) as refused:
+        ConnectCluster.from_file(file)
+    assert "4n4ry" not in str(refused.value)
+
+
+def test_the_brokers_of_a_file_are_known_without_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(common, "warn", lambda warning: warnings.append(warning) if warning else None)
+    file = tmp_path / "eos.yaml"
+    file.write_text("bootstrap_servers: b:1\nclient: {sasl.password: c4n4ry}\n")
+    file.chmod(0o644)
+    assert common.load_kafka(file).bootstrap_servers == "b:1"
+    assert len(warnings) == 1
+    file.write_text("group_id: g\n")
+    with pytest.raises(ConfigurationError, match="bootstrap_servers is missing"):
+        common.load_kafka(file)

@@ -72,13 +72,38 @@ def test_files_that_differ_and_numbers_that_are_none_are_refused() -> None:
         files({"status.storage.partitions": "many"}).wanted(Role.STATUS, "s")
 
 
-def test_the_name_of_a_topic_is_what_all_files_say() -> None:
-    assert files({"config.storage.topic": " c "}, {"config.storage.topic": "c"}).common("config.storage.topic") == "c"
+CONFIG_TOPIC = "config.storage.topic"
+
+
+@pytest.mark.parametrize(
+    ("said", "described", "name", "words"),
+    [
+        (["c", "c"], "", "c", ""),
+        (["c", None], "", "", "the workers differ in config.storage.topic: w1:8083: c, w2:8083: none"),
+        (["c", "C"], "", "", "w1:8083: c, w2:8083: C"),
+        (["c", "${env:T}"], "", "c", "a config provider supplies config.storage.topic (${env:T} in the configuration"),
+        (["c", "${env:T}"], "c", "c", ""),
+        (["c", "${env:T}"], "d", "", "the cluster description: d, w1:8083: c"),
+        (["${env:T}", "${env:T}"], "", "", "a config provider supplies"),
+        (["${env:T}", "${env:T}"], "d", "d", ""),
+        ([], "d", "d", ""),
+        ([], "", "", ""),
+    ],
+)
+def test_a_shared_topic_is_what_all_workers_say(said: list[str | None], described: str, name: str, words: str) -> None:
+    of = files(*({CONFIG_TOPIC: text} if text else {} for text in said))
+    topic = WorkerFiles(of.properties, described={CONFIG_TOPIC: described} if described else {}).shared(CONFIG_TOPIC)
+    assert topic.name == name
+    assert words in topic.problem
+    assert bool(topic.problem) == bool(words)
+
+
+def test_a_topic_that_is_not_known_is_an_error_with_what_to_write() -> None:
     for broken, words in [
-        (files({"config.storage.topic": "c"}, {}), "differ"),
-        (files({}), "do not say"),
-        (files({"config.storage.topic": "${env:TOPIC}"}), "config provider"),
+        (files({CONFIG_TOPIC: "c"}, {}), "differ"),
+        (files({}), "no worker's file has it"),
+        (files({CONFIG_TOPIC: "${env:TOPIC}"}), r"\$\{env:TOPIC\}.*config_topic: NAME.*--config-topic"),
         (WorkerFiles({}, {"w1:8083": "gone"}), "w1:8083: gone"),
     ]:
-        with pytest.raises(ConfigurationError, match=words):
-            broken.common("config.storage.topic")
+        with pytest.raises(ConfigurationError, match=f"(?s){words}"):
+            broken.common(CONFIG_TOPIC)

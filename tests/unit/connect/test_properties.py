@@ -5,7 +5,18 @@ import random
 
 import pytest
 
-from airflow_eos_provider.connect.properties import parse, provider_class, references, remove_property, set_property
+from airflow_eos_provider.connect.properties import (
+    followed,
+    parse,
+    provider_class,
+    read,
+    references,
+    remove_property,
+    set_property,
+    trimmed,
+    whole_number,
+    written,
+)
 from airflow_eos_provider.errors import ConfigurationError
 
 NAME = "exactly.once.source.support"
@@ -218,3 +229,29 @@ def test_a_line_that_cannot_be_taken_away_alone_stays(data: bytes) -> None:
     assert "k" in parse(data)
     with pytest.raises(ConfigurationError, match="would change what Java reads"):
         remove_property(data, "k")
+
+
+def test_a_configuration_is_read_as_kafkas_config_def_reads_it() -> None:
+    """What ``String.trim`` takes away: all up to U+0020, and no other blank."""
+    assert read(b"a = b \t \nc=\\ \u0001d\\u0000\n") == {"a": "b", "c": "d"}
+    assert trimmed({"a": " b\n", "c": None, "d": "\u00a0e"}) == {"a": "b", "c": None, "d": "\u00a0e"}
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("7", 7), ("-7", -7), ("+7", 7), ("007", 7), ("1_0", None), ("7.0", None), ("", None), ("${a:b}", None)],
+)
+def test_a_number_is_what_java_takes_for_one(text: str, number: int | None) -> None:
+    assert whole_number(text) == number
+
+
+def test_a_variable_of_the_worker_is_followed_and_any_other_reference_is_no_value() -> None:
+    providers = {
+        "config.providers": "env, file",
+        "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+        "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+    }
+    said = {**providers, "a": "${env:A}", "b": "${file:/f:b}", "c": "${env:GONE}", "d": "x-${env:A}", "e": "${env:A}"}
+    found = followed(said, ("a", "b", "c", "d", "absent"), {"A": "configs"}.get)
+    assert found == {**said, "a": "configs"}
+    assert [written(found, name) for name in "abcd"] == ["configs", "", "", ""]

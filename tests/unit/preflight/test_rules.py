@@ -72,6 +72,28 @@ def test_of_a_connector_with_nothing_to_be_found_every_answer_is_a_pass_or_tells
     assert {one.kind for one in findings if not one.passed} == {"transaction-size"}
 
 
+@pytest.mark.parametrize("mode", [Mode.PREPARING, Mode.ENABLED])
+@pytest.mark.parametrize(
+    ("second", "described", "expected"),
+    [
+        ("offsets", "", None),
+        ("others", "", BLOCKED),
+        ("${file:a:b}", "", MAY_BLOCK),
+        ("${file:a:b}", "offsets", None),
+        ("${file:a:b}", "others", BLOCKED),
+    ],
+)
+def test_all_workers_have_the_same_internal_topics(
+    mode: Mode, second: str, described: str, expected: Seen | None
+) -> None:
+    name = "offset.storage.topic"
+    files = WorkerFiles({W1: {name: "offsets"}, W2: {name: second}}, described={name: described} if described else {})
+    of = facts(files=files, mode=mode)
+    assert [(str(one.verdict), str(one.severity)) for one in found(of, "internal-topics", "")] == (
+        [expected] if expected else []
+    )
+
+
 # What the workers answer
 
 

@@ -6,15 +6,17 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 from airflow_eos_provider import processes
 from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.internal_topics import SHARED
 from airflow_eos_provider.connect.mode_evidence import Declared, Running, declare
-from airflow_eos_provider.connect.properties import parse
+from airflow_eos_provider.connect.properties import followed, read
 from airflow_eos_provider.connect.startup_log import STARTUP_SECONDS, StartupLog, mode_from_startup_log
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.process_start import ProcessStart
@@ -63,7 +65,7 @@ class FactGatherer:
         properties: dict[str, str] | None = None
         try:
             content = files.read(config_of(worker))
-            properties = parse(content.data)
+            properties = read(content.data)
             remember(properties)
         except EosError as error:
             problems.insert(0, error.found)
@@ -77,7 +79,7 @@ class FactGatherer:
             worker_id=worker.worker_id,
             edit=Edit(os.path.realpath(worker.config) if worker.config else ""),
             digest=content.sha256 if content else None,
-            properties=MappingProxyType(properties or {}),
+            properties=MappingProxyType(followed(properties or {}, SHARED, _variables(worker, java))),
             declared=unreadable if properties is None else _declared(worker, content, properties, java),
             running=running,
             is_running=process is not None,
@@ -210,17 +212,17 @@ def _declared(
     properties: Mapping[str, str],
     java: ProcessIdentity | None,
 ) -> Declared:
-    def variable(name: str) -> str | None:
-        if java is None:  # stopped: what the start command would be given
-            return worker.env.get(name)
-        return worker_process.variable(java, name)
-
     return declare(
         properties,
         modified_at=content.modified_at if content else None,
         changed_at=content.changed_at if content else None,
-        variable=variable,
+        variable=_variables(worker, java),
     )
+
+
+def _variables(worker: WorkerDescription, java: ProcessIdentity | None) -> Callable[[str], str | None]:
+    """Looks up variables of the worker's process; of a stopped one what the start command would be given."""
+    return worker.env.get if java is None else partial(worker_process.variable, java)
 
 
 def _under_way(record: RestartRecord | None) -> str | None:

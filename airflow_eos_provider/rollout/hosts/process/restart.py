@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.connect.properties import parse
+from airflow_eos_provider.connect.properties import read
 from airflow_eos_provider.data_text import sentence
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.process_start import ProcessStart
@@ -238,7 +238,7 @@ class ProcessRestart:
 
     def _secret_values(self) -> tuple[str, ...]:
         try:
-            properties = parse(files.read(config_of(self._worker)).data)
+            properties = read(files.read(config_of(self._worker)).data)
         except EosError:
             properties = {}
         return worker_process.secret_values({**properties, **self._worker.env})

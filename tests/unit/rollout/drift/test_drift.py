@@ -215,6 +215,18 @@ def test_a_group_that_cannot_be_read_or_rebalances_is_a_doubt(enabled: Any, expe
     assert "the broker is away" in drift.describe()
 
 
+def test_another_internal_topic_is_drift_and_one_that_is_not_known_a_doubt(enabled: Any, expected: Expected) -> None:
+    known = enabled.workers[W2].facts.properties
+    enabled.facts(W2, properties={**known, "config.storage.topic": "${file:a:b}"})
+    drift = find_drift(enabled.observe(), expected)
+    assert drift.verdict is Verdict.INCONCLUSIVE
+    assert "config_topic: NAME" in drift.describe()
+    enabled.facts(W2, properties={**known, "config.storage.topic": "other"})
+    (finding,) = find_drift(enabled.observe(), expected).findings
+    assert (finding.kind, finding.subject) == (DriftKind.INTERNAL_TOPICS, "config.storage.topic")
+    assert "w2:8083: other" in finding.what
+
+
 def test_what_a_rollout_under_way_does_is_no_drift(cluster_in: Any) -> None:
     cluster = cluster_in(Mode.PREPARING)
     expected = Expected.after(rollout(cluster.plan(Mode.ENABLED), RolloutState.RUNNING, held=True))

@@ -81,6 +81,14 @@ def transaction(state: str, age_seconds: float, timeout_seconds: float = 60.0) -
             lambda c: c.facts(W2, declared=replace(c.workers[W2].facts.declared, changed_at=NOW - 60.0)),
             "the file /etc/connect/w2.properties of w2:8083 is dated before the worker's start, but was replaced",
         ),
+        (
+            lambda c: c.facts(W2, properties={**c.workers[W2].facts.properties, "config.storage.topic": "x"}),
+            "the workers differ in config.storage.topic: w1:8083: connect-configs, w2:8083: x",
+        ),
+        (
+            lambda c: c.facts(W2, properties={**c.workers[W2].facts.properties, "config.storage.topic": "${file:a:b}"}),
+            "a config provider supplies config.storage.topic (${file:a:b} in the configuration of w2:8083)",
+        ),
         (lambda c: c.see(took_seconds=12.0), "this look took 12 s: its parts are not of one moment"),
         (
             lambda c: c.status("file", worker_id=FOREIGN).task("file", 0, worker_id=FOREIGN),

@@ -180,7 +180,7 @@ def test_hosts_that_hang_are_named_and_leave_time_for_what_is_read_after_them(
 
     monkeypatch.setattr(ProcessHost, "observe", observe)
     monkeypatch.setattr(observer_module, "LOOK_SECONDS", 6.0)
-    monkeypatch.setattr(observer_module, "internal_topics", lambda facts: InternalTopics("configs", "offsets"))
+    monkeypatch.setattr(observer_module, "internal_topics", lambda *_: InternalTopics("configs", "offsets"))
     monkeypatch.setattr(observer_module, "read_cluster_state", read)
     try:
         workers = Observer(cluster_at(silent)).observe().workers

@@ -44,6 +44,17 @@ def file_says(**properties: str) -> Any:
     return lambda c: c.facts(W2, properties={**c.workers[W2].facts.properties, **names})
 
 
+def all_say(name: str, value: str, *, w2: str) -> Any:
+    """All workers name this topic, but for the second one."""
+
+    def change(cluster: Any) -> None:
+        for worker_id, said in ((W1, value), (W2, w2), (W3, value)):
+            properties = {**cluster.workers[worker_id].facts.properties, name: said}
+            cluster.facts(worker_id, properties=properties)
+
+    return change
+
+
 def one_process(cluster: Any) -> None:
     cluster.facts(W3, start_token=cluster.workers[W2].facts.start_token)
 
@@ -80,6 +91,7 @@ def test_a_healthy_cluster_may_be_rolled_to_preparing(cluster: Any) -> None:
         "REST": "3 workers answer",
         "version": "4.3.1",
         "worker files": "3 edits for 3 workers, one group",
+        "shared settings": "group lab, config topic connect-configs",
         "modes": "w1:8083 disabled, w2:8083 disabled, w3:8083 disabled",
         "processes": "each may be restarted from here, and its configuration be changed",
         "source offsets": "each worker of the roll will read them committed",
@@ -185,7 +197,34 @@ REASONS: dict[str, tuple[Any, str, Verdict, str]] = {
         FAIL,
         "w2.properties says group.id=elsewhere, the cluster description says lab",
     ),
-    "two config topics": (lambda c: c.see(config_topic=None), "worker files", FAIL, "config.storage.topic"),
+    "no config topic": (lambda c: c.see(config_topic=None), "shared settings", FAIL, "config.storage.topic"),
+    **{
+        f"one worker with another {name}": (
+            all_say(name, "connect-x", w2="of-w2"),
+            "shared settings",
+            FAIL,
+            f"the workers differ in {name}: w1:8083: connect-x, w2:8083: of-w2, w3:8083: connect-x",
+        )
+        for name in ("config.storage.topic", "offset.storage.topic", "status.storage.topic")
+    },
+    "a topic that one worker does not name": (
+        file_says(offset_storage_topic="of-w2"),
+        "shared settings",
+        FAIL,
+        "w1:8083: none, w2:8083: of-w2",
+    ),
+    "a topic from a config provider": (
+        all_say("offset.storage.topic", "connect-x", w2="${file:/etc/topics:topic}"),
+        "shared settings",
+        INCONCLUSIVE,
+        "offset.storage.topic (${file:/etc/topics:topic} in the configuration of w2:8083), so its value is not known",
+    ),
+    "a stopped worker whose group comes from a config provider": (
+        lambda c: file_says(group_id="${file:/etc/topics:group}")(c.stop(W2)),
+        "shared settings",
+        INCONCLUSIVE,
+        "a config provider supplies group.id of w2:8083",
+    ),
     "a mode that is not proven": (
         lambda c: c.prove(W2, ModeVerdict.UNKNOWN, "its log is gone"),
         "modes",
@@ -212,6 +251,16 @@ REASONS: dict[str, tuple[Any, str, Verdict, str]] = {
         "the task configs of mirror are not complete in the config topic",
     ),
 }
+
+
+def test_what_a_config_provider_supplies_may_be_proven_elsewhere(cluster: Any) -> None:
+    """A member proves its group, the cluster description names the topic."""
+    file_says(group_id="${file:/etc/topics:group}", offset_storage_topic="${file:/etc/topics:topic}")(cluster)
+    all_say("offset.storage.topic", "offsets", w2="${file:/etc/topics:topic}")(cluster)
+    cluster.see(described_topics={"offset.storage.topic": "offsets"})
+    assert not_passed(check(cluster)) == {}
+    cluster.see(described_topics={"offset.storage.topic": "others"})
+    assert "the cluster description: others" in answer(check(cluster), "shared settings").evidence
 
 
 @pytest.mark.parametrize("reason", REASONS)
