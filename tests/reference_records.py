@@ -72,6 +72,9 @@ def _runs() -> dict[str, list[control_topic.Outgoing]]:
         "A slice, in the ledger": [
             ledger.slice_record(run, 0, ledger.SliceRecord(plan.hash, 500, digest, measures=measures))
         ],
+        "The group and control topic that a ledger belongs to, in the ledger": [
+            ledger.claim_record("orders", ledger.Claim("eos-intervals", TopicPin("eos-intervals-configs", "…")), "…")
+        ],
         "The whole interval, in the ledger": [
             ledger.complete_record(ledger.CompleteRecord(run, 1000, digest, 2, pins, encoded(moved)))
         ],

@@ -139,6 +139,8 @@ def _remedy(pinned: Pins, found: Pins) -> str:
             f"Give the pipeline topic={pinned.target.name} again. A complete interval can be written into another "
             "topic, too, as its next revision."
         )
+    if pinned.control is not None and found.control is not None and pinned.control.id != found.control.id:
+        return "Run the interval again: where no run is committed in part, the new control topic takes its place."
     return (
         "The records of the old topic are lost with it. Write a complete interval again as the next "
         "revision; one that is under way under another pipeline name, or give it up if nothing of it is committed."

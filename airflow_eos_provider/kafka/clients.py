@@ -30,6 +30,10 @@ logger.propagate = False
 #: where; its successors do not. Its warning would stand in every task's log.
 warnings.filterwarnings("ignore", r"list_groups\(\) is deprecated", DeprecationWarning)
 
+#: What brokers without topic ids answer, and the alphabet of Kafka's own tools.
+_NO_ID = "A" * 22
+_URL_SAFE = str.maketrans("+/", "-_")
+
 T = TypeVar("T")
 
 #: A partition's leader has just moved, and the client still knows the old one; who leads it now has not answered. The
@@ -234,6 +238,11 @@ def explain(
     return EosError(
         f"The Kafka cluster at {settings.bootstrap_servers} answered with an error ({what}): {error.str()}."
     )
+
+
+def spelled(topic_id: str) -> str:
+    """A topic id as Kafka's own tools spell it; librdkafka has the other alphabet of base64. Empty without one."""
+    return "" if topic_id == _NO_ID else topic_id.translate(_URL_SAFE)
 
 
 def _unfit(error: Exception) -> ConfigurationError:

@@ -15,7 +15,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
-from airflow_eos_provider.kafka.clients import MOVED, NOT_KNOWN, QuietAdmin, quiet_consumer
+from airflow_eos_provider.kafka.clients import MOVED, NOT_KNOWN, QuietAdmin, quiet_consumer, spelled
 
 _POLL_SECONDS = 0.1
 
@@ -31,6 +31,10 @@ class ReplacedTopicError(EosError):
     """A topic is not the one that an earlier read knew: deleted and made anew, or it lost records."""
 
 
+class DeletedRecordsError(ReplacedTopicError):
+    """Records were deleted that a read needs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
     """Which part of a topic is read.
@@ -42,6 +46,8 @@ class Reach:
     :param compaction_lag_seconds: the topic's ``min.compaction.lag.ms``, in seconds: a read that took longer asks for
         new ends and goes on. None for a topic that is not compacted, or where a missed record does no harm.
     :param topic_id: the topic's id when ``start`` was reached; another topic of this name is not read. None for any.
+    :param all_records: refuse a topic of which records were deleted before the read was over. Compaction deletes none
+        in this sense: it leaves the first offset of a partition where it is.
     """
 
     start: Mapping[int, int] = field(default_factory=dict)
@@ -49,6 +55,7 @@ class Reach:
     stable_only: bool = False
     compaction_lag_seconds: float | None = None
     topic_id: str | None = None
+    all_records: bool = False
 
 
 class Ends:
@@ -100,7 +107,7 @@ class Ends:
         (future,) = self._admin.client.describe_topics(topics, request_timeout=self._limit / 2).values()
         try:
             found = future.result()
-            self.topic_id = str(found.topic_id)
+            self.topic_id = spelled(str(found.topic_id)) or None
             return {partition.id for partition in found.partitions}
         except KafkaException as error:
             if error.args[0].code() not in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT):
@@ -115,13 +122,31 @@ class Ends:
             raise KafkaException(listed.error)
         return set(listed.partitions)
 
+    @property
+    def _first_offsets(self) -> str:
+        return f"listing the first offsets of {self._topic}"
+
     def beginnings(self) -> dict[int, int]:
         """Where to begin. A retention run afterwards can move a partition's first offset on, never back."""
         start = self._reach.start
         open_ones = [tp for tp in self._partitions if tp.partition not in start]
-        what = f"listing the first offsets of {self._topic}"
-        first = self._offsets(open_ones, _EARLIEST, what) if open_ones else {}
+        first = self._offsets(open_ones, _EARLIEST, self._first_offsets) if open_ones else {}
         return {tp.partition: start.get(tp.partition, first.get(tp.partition, 0)) for tp in self._partitions}
+
+    def require_all_records(self) -> None:
+        """Check, after a read, that retention or a DeleteRecords request has taken none of its records.
+
+        :raises DeletedRecordsError: a partition begins behind the read's start, or behind 0 where it has none.
+        """
+        if not self._reach.all_records:
+            return
+        for partition, first in self._offsets(self._partitions, _EARLIEST, self._first_offsets).items():
+            if first > (start := self._reach.start.get(partition, 0)):
+                raise DeletedRecordsError(
+                    f"Records of topic {self._topic} were deleted: partition {partition} begins at offset {first}.",
+                    expected=f"offset {start} or before; compaction does not move it, but retention (a cleanup.policy "
+                    "that was changed for a time) and DeleteRecords requests do",
+                )
 
     def now(self) -> dict[int, int]:
         """The ends of this moment."""

@@ -140,7 +140,8 @@ def scan_to_end(
     :raises ConfigurationError: there is no such partition, or it may not be read.
     :raises UnreachableError: no broker answers; reported after a few seconds.
     :raises ReadTimeoutError: a partition's end was not reached in time.
-    :raises ReplacedTopicError: it ends before the read's start, or has another id, and so is not the one it was.
+    :raises ReplacedTopicError: it ends before the read's start, or has another id, and so is not the one it was; or
+        records were deleted that ``reach`` needs.
     :raises EosError: the topic went away.
     """
     options = _ReadOptions(isolation, timeout_seconds, stall_only, headers, fetch_wait_ms)
@@ -180,6 +181,7 @@ def _scan(
         while True:
             scan.run(ends.now(), on_records, progress)
             if reach.compaction_lag_seconds is None or clock.seconds() <= reach.compaction_lag_seconds:
+                ends.require_all_records()
                 return scan
             clock = Elapsed()  # before the ends are asked for: what comes after them is younger than the clock
 

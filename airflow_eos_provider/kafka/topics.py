@@ -23,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
-from airflow_eos_provider.kafka.clients import CONNECT_SECONDS
+from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, spelled
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.session import Kafka, Session
 
@@ -35,10 +35,6 @@ _NEWS_SECONDS = 3.0
 
 #: Copies of a new topic, where there are so many brokers.
 _REPLICAS = 3
-
-#: What brokers without topic ids answer, and the alphabet of Kafka's own tools.
-_NO_ID = "A" * 22
-_URL_SAFE = str.maketrans("+/", "-_")
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -265,8 +261,3 @@ def settings_of_new(settings: Mapping[str, str], replicas: int) -> dict[str, str
     """
     in_sync = {"min.insync.replicas": str(needed_in_sync(replicas))} if replicas > 0 else {}
     return {**in_sync, **settings}
-
-
-def spelled(topic_id: str) -> str:
-    """A topic id as Kafka's own tools spell it; librdkafka has the other alphabet of base64."""
-    return "" if topic_id == _NO_ID else topic_id.translate(_URL_SAFE)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from airflow_eos_provider.connect.offsets import ByConnector, OffsetLog, OffsetRecord
+from airflow_eos_provider.kafka.clients import spelled
 from airflow_eos_provider.kafka.partition_writers import Outcome, Progress, Written
 from airflow_eos_provider.kafka.partitioner import partition_of
 from airflow_eos_provider.kafka.read import LogRecord, scan_to_end
 from airflow_eos_provider.kafka.session import Kafka, session_of
-from airflow_eos_provider.kafka.topics import spelled
 from airflow_eos_provider.kafka.writers import TopicWriters, part_of, read_writers
 
 #: A read is given up when no position has moved for so long, seconds.

@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
 from airflow_eos_provider.errors import RefusedError
@@ -38,6 +38,7 @@ from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.producer import TransactionalProducer
 from airflow_eos_provider.kafka.read import LogRecord, read_to_end
+from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.lab.broker import Broker
@@ -469,3 +470,164 @@ def test_a_foreign_transaction_behind_the_runs_records_holds_nothing_up(story: A
 
     assert "completed" in driver.end()
     assert story.drained(stable_only=True) == story.expected()
+
+
+# The ledger, the control topic and the group belong together
+
+
+def another_control_topic(pipeline: Pipeline) -> Pipeline:
+    return replace(pipeline, control_topic=f"{pipeline.group_id}-another-control")
+
+
+def another_group(pipeline: Pipeline) -> Pipeline:
+    return replace(
+        pipeline, group_id=f"{pipeline.group_id}-other", control_topic="", ledger_topic=pipeline.ledger_topic
+    )
+
+
+def another_group_with_the_control_topic(pipeline: Pipeline) -> Pipeline:
+    return replace(pipeline, group_id=f"{pipeline.group_id}-other")
+
+
+def control_deleted(pipeline: Pipeline) -> Pipeline:
+    delete(pipeline, pipeline.control_topic)
+    return pipeline
+
+
+def control_made_anew(pipeline: Pipeline) -> Pipeline:
+    delete(pipeline, pipeline.control_topic)
+    create(pipeline, pipeline.control_topic, 1, cleanup_policy="compact", min_compaction_lag_ms="3600000")
+    return pipeline
+
+
+@changes(
+    *(another_control_topic, another_group, another_group_with_the_control_topic),
+    quick=[another_control_topic, another_group_with_the_control_topic],
+)
+def test_a_ledger_has_one_group_and_one_control_topic(story: Any, change: Change) -> None:
+    one_slice_then_killed(story)
+
+    driver = require_refused(story, change(story.pipeline))
+
+    assert "init" not in driver.steps(), "the driver with the right control topic is not fenced"
+    story.complete()
+    story.require_exactly_once()
+
+
+@pytest.mark.parametrize("step", ["write claim", "commit claim"])
+def test_of_two_groups_that_claim_a_ledger_at_once_one_gets_it(story: Any, step: str) -> None:
+    """The first claim in the log counts, also where the other one is committed before it."""
+    ours, other = story.pipeline, another_group(story.pipeline)
+    story.control_timeout_ms = 60_000
+    first = story.driver(stops=[step])
+    first.wait_until_stopped()
+    story.pipeline = other
+    second = story.driver()
+    while second.wait_for("step")["step"] != "planner read ledger":
+        pass
+    first.go_on()
+    ends = {}
+    for driver, pipeline in ((first, ours), (second, other)):
+        story.pipeline = pipeline
+        ends[pipeline.group_id] = story.drive(driver)
+
+    winner = other if step == "write claim" else ours
+    assert "completed" in ends.pop(winner.group_id)
+    assert [end.get("error") for end in ends.values()] == ["TopicChangedError"], ends
+    story.pipeline = winner
+    story.require_exactly_once()
+
+
+@changes(control_deleted, control_made_anew, quick=[control_deleted, control_made_anew])
+def test_a_run_whose_plan_was_lost_is_neither_continued_nor_overlapped(story: Any, days: Any, change: Change) -> None:
+    whole, part = days(1, 2), days(1)
+    story.run = whole
+    one_slice_then_killed(story)
+    change(story.pipeline)
+    committed = story.drained()
+
+    for run in (whole, part):
+        end = story.drive(story.driver(run=run))
+        assert end.get("error") == "TopicChangedError", end
+        assert whole.name in end["text"]
+    assert story.drained() == committed
+
+
+def test_a_control_topic_that_is_made_anew_between_runs_takes_the_old_ones_place(story: Any, days: Any) -> None:
+    story.complete()
+    control_deleted(story.pipeline)
+
+    assert story.complete(run=days(2))["already"] is False
+    assert story.complete()["already"]
+
+    story.require_exactly_once(story.run, days(2))
+
+
+def test_a_task_of_a_generation_in_another_control_topic_writes_nothing(story: Any) -> None:
+    """Its generation has the same offset there."""
+    old = story.driver(tasks=2)
+    queued = story.stage_of(old)
+    control_made_anew(story.pipeline)
+    new = story.driver(tasks=2)
+    stage = story.stage_of(new)
+    assert queued["generation"] == stage["generation"], "or else the offset alone would tell them apart"
+
+    late = story.task(queued).end()
+
+    assert late.get("error") == "TopicChangedError", late
+    old.tell("the stage has ended")
+    assert old.end().get("error") == "TopicChangedError"
+    story.write(stage)
+    new.tell("the stage has ended")
+    assert "completed" in new.end()
+    story.require_exactly_once()
+
+
+def test_whoever_takes_over_from_a_lost_control_topic_fences_all_ids_of_the_pipeline(story: Any) -> None:
+    """The task counts are lost with it, and a task between two transactions has none open."""
+    late = story.task(story.stage_of(story.driver(tasks=2)), 1, stops=["begin"])
+    late.wait_until_stopped()
+    control_made_anew(story.pipeline)
+    new = story.driver(tasks=1)
+    stage = story.stage_of(new)
+
+    late.go_on()
+
+    assert late.end().get("error") == "FencedError"
+    story.write(stage)
+    new.tell("the stage has ended")
+    assert "completed" in new.end()
+    story.require_exactly_once()
+
+
+# Records deleted under the same topic id
+
+
+def delete_records(pipeline: Pipeline, topic: str) -> None:
+    """As retention does where the policy is ``delete`` for a time."""
+    ends = read_to_end(pipeline.kafka, topic).end_offsets
+    admin, topics = QuietAdmin(pipeline.kafka), Topics(pipeline.kafka)
+    topics.change(topic, {"cleanup.policy": "delete"})
+    topics.await_settings(topic, {"cleanup.policy": "delete"})
+    places = [TopicPartition(topic, partition, end) for partition, end in ends.items() if end]
+    for future in admin.client.delete_records(places).values():
+        admin.answer(future, f"deleting records of {topic}")
+    topics.change(topic, {"cleanup.policy": "compact"})
+    topics.await_settings(topic, {"cleanup.policy": "compact"})
+
+
+@pytest.mark.parametrize("which", ["ledger_topic", "control_topic"])
+def test_a_topic_that_has_lost_records_is_refused(story: Any, which: str) -> None:
+    driver = story.driver(tasks=1)
+    stage = story.stage_of(driver)
+    assert story.task(stage, dies=["begin#2"]).end() == {"gone": True}
+    topic = getattr(story.pipeline, which)
+    story.require_none_open()
+    delete_records(story.pipeline, topic)
+    committed = story.drained()
+
+    for end in (story.task(stage).end(), story.drive(story.driver())):
+        assert end.get("error") == "TopicChangedError", end
+        assert topic in end["text"]
+        assert "begins at offset" in end["text"]
+    assert story.drained() == committed

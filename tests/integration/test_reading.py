@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError
 from airflow_eos_provider.interval.interval import Run
@@ -15,9 +15,8 @@ from airflow_eos_provider.interval.protocol import control_reader, topic_reader
 from airflow_eos_provider.interval.protocol.control_reader import ControlReader
 from airflow_eos_provider.interval.protocol.control_topic import ControlState, generation_records
 from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
-from airflow_eos_provider.kafka.clients import QuietAdmin
+from airflow_eos_provider.interval.topic_ids import TopicChangedError
 from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.ends import ReplacedTopicError
 from airflow_eos_provider.kafka.read import LogRecord, Reach, read_to_end, scan_to_end
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
@@ -228,7 +227,7 @@ def test_a_topic_that_is_made_anew_between_two_tries_is_not_read_on(
         broker_lab.create_topic(held_up, 3)
         send(plain, held_up, "another", "one", "more", "of", "another", "topic")
 
-    with pytest.raises(ReplacedTopicError, match="another id"):
+    with pytest.raises(TopicChangedError, match="another id"):
         TopicReader(settings, held_up, report=report).read(came.extend)
     assert values(came) == ["before"]
 
@@ -278,25 +277,30 @@ def test_each_read_of_the_control_topic_goes_on_where_the_one_before_ended(
 def test_who_has_not_read_the_control_topic_for_long_reads_it_from_its_beginning(
     settings: KafkaSettings, topic: str, plain: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tombstone that came meanwhile may have been removed, as the records are here that it is about."""
-    first, second, _ = RUNS
+    """A tombstone that came meanwhile may have been removed."""
+    applied: list[int] = []
+    apply = ControlState.apply
+
+    def counted(state: ControlState, records: Sequence[LogRecord]) -> None:
+        applied.extend(record.offset for record in records)
+        apply(state, records)
+
+    monkeypatch.setattr(ControlState, "apply", counted)
     reader = ControlReader(settings, topic)
-    send_generation(plain, topic, first)
-    assert reader.read().run(first).generation == 2
-    admin = QuietAdmin(settings)
-    ((place, gone),) = admin.client.delete_records([TopicPartition(topic, 0, 3)]).items()
-    admin.answer(gone, f"deleting the first records of {place.topic}")
-    send_generation(plain, topic, second)
-    assert [reader.read().run(run).generation for run in (first, second)] == [2, 5]
+    send_generation(plain, topic, RUNS[0])
+    assert [reader.read().run(RUNS[0]).generation for _ in range(2)] == [2, 2]
+    assert applied == [0, 1, 2]
 
     monkeypatch.setattr(control_reader, "FOLLOWED_SECONDS", -1.0)
 
-    assert [reader.read().run(run).generation for run in (first, second)] == [None, 5]
+    assert reader.read().run(RUNS[0]).generation == 2
+    assert applied == [0, 1, 2] * 2
 
 
-def test_a_control_topic_that_was_made_anew_is_read_from_its_beginning(
+def test_a_control_topic_that_was_made_anew_is_refused(
     settings: KafkaSettings, broker_lab: Lab, topic: str, plain: Producer
 ) -> None:
+    """Generations are offsets: those of the new topic say nothing of the old one's."""
     first, second, _ = RUNS
     reader, far = ControlReader(settings, topic), ControlReader(settings, topic, 2)
     send_generation(plain, topic, first)
@@ -307,6 +311,7 @@ def test_a_control_topic_that_was_made_anew_is_read_from_its_beginning(
     for run in (second, second, second):
         send_generation(plain, topic, run)
 
-    for each in (reader, far, ControlReader(settings, topic, 20)):
-        state = each.read()
-        assert [state.run(run).generation for run in (first, second)] == [None, 8]
+    for each in (reader, far, ControlReader(settings, topic, topic_id=reader.topic_id)):
+        with pytest.raises(TopicChangedError, match="another id"):
+            each.read()
+    assert ControlReader(settings, topic).read().run(second).generation == 8

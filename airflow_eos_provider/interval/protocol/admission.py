@@ -7,13 +7,16 @@ plan on record by then, or is gone. So does one whose commit was answered by an 
 decided: the next init settles it, and the reads after it see the plan or do not.
 
 With the pipeline's first plan its ledger goes on record, by name and topic id, in the same transaction: the one planner
-at a time is also the one that says which ledger tells of overlaps.
+at a time is also the one that says which ledger tells of overlaps. The ledger in turn says which control topic has the
+plans (:mod:`~airflow_eos_provider.interval.protocol.ledger`), and which runs have committed slices: they overlap also
+where their plan is lost with its control topic.
 """
 
 from __future__ import annotations
 
 import random
 import time
+from collections.abc import Collection, Iterable
 
 from airflow_eos_provider.errors import EosError, FencedError, RefusedError, UnreachableError
 from airflow_eos_provider.interval.interval import Run, Wholes
@@ -55,8 +58,9 @@ def admit(run: Run, control: ControlState, ledger: LedgerState) -> RunPlan | Com
     :returns: the run's own ``complete``, or that of a wider interval as a part of which it is complete; its own plan,
         if it has one, which is to be adopted; None if a plan may be written.
     :raises WholeUnderWayError: a wider interval that has this one as a part is planned.
-    :raises OverlapError: another interval that overlaps is planned or complete.
-    :raises RefusedError: the revision before this one is not complete.
+    :raises OverlapError: another interval that overlaps is planned or complete, or slices of it are committed.
+    :raises RefusedError: slices of this run are committed, and its plan is gone;
+        or the revision before this one is not complete.
     """
     complete = ledger.completed(run)
     if complete is not None:
@@ -71,12 +75,7 @@ def admit(run: Run, control: ControlState, ledger: LedgerState) -> RunPlan | Com
     planned = control.planned(run.pipeline)
     if wider := Wholes(planned).of(run):
         raise _under_way(run, wider)
-    for other in planned:
-        if other.interval.overlaps(run.interval):
-            raise overlap(run, other, "is being written")
-    for other in finished:
-        if other.interval != run.interval:
-            raise overlap(run, other)
+    _refuse_overlaps(run, planned, ledger.begun(), finished)
     revisions = [other.revision for other in finished]
     if max(revisions, default=0) != run.revision - 1:
         raise RefusedError(
@@ -88,11 +87,33 @@ def admit(run: Run, control: ControlState, ledger: LedgerState) -> RunPlan | Com
     return None
 
 
+def _refuse_overlaps(run: Run, planned: Collection[Run], begun: set[Run], finished: Iterable[Run]) -> None:
+    for other in planned:
+        if other.interval.overlaps(run.interval):
+            raise overlap(run, other, "is being written")
+    for other in sorted(begun - set(planned), key=str):
+        if other.interval.overlaps(run.interval):
+            raise _plan_lost(run, other)
+    for other in finished:
+        if other.interval != run.interval:
+            raise overlap(run, other)
+
+
 def _under_way(run: Run, whole: Run) -> WholeUnderWayError:
     return WholeUnderWayError(
         f"{run} lies within {whole}, which is being written.",
         expected="that the wider interval is complete: then this one is, as a part of it",
         remedy="Try again when it is. If it is given up (eos intervals abandon), this one can be written by itself.",
+    )
+
+
+def _plan_lost(run: Run, begun: Run) -> OverlapError:
+    return OverlapError(
+        f"{run} cannot be planned: the ledger has committed slices of {'it' if begun == run else begun}, but the "
+        "control topic has no plan of that run.",
+        expected="the plan that its slices were committed with; without it, records would be delivered twice",
+        remedy="The control topic was deleted or created again. Find out which records of that interval the target "
+        "holds, and write what is missing under another pipeline name.",
     )
 
 
@@ -205,6 +226,7 @@ class Planner:
     def _read_ledger(self) -> None:
         self._step("planner read ledger")
         self._ledger_topic.read(self._ledger.apply)
+        self._topics.compare_claim(self._ledger)
 
     def _write(self, producer: TransactionalProducer, plan: RunPlan, control: ControlState) -> None:
         self._step("planner write plan")

@@ -1,8 +1,10 @@
 """Follows the control topic: each read goes on where the one before ended.
 
 What is replayed in parts is what would be replayed from the beginning: the log only grows, and compaction takes away
-nothing but records that a later one of their key replaces. A tombstone goes, too, a day later; so whoever has not read
-for long reads from the beginning, where a run that is gone is not found. So does who finds a topic that was made anew.
+nothing but records that a later one of their key replaces. A tombstone goes, too, a day later; so a reader that has not
+read for long begins at the start of the topic, where a run that is gone is not found.
+
+Offsets are generations, so they mean something in one topic only: a topic of the same name and another id is an error.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from collections.abc import Callable
 from airflow_eos_provider.interval.protocol.control_topic import ControlState
 from airflow_eos_provider.interval.protocol.stage import Report, silent
 from airflow_eos_provider.interval.protocol.topic_reader import Take, TopicReader
-from airflow_eos_provider.kafka.ends import ReplacedTopicError
 from airflow_eos_provider.kafka.follow import FOLLOWED_SECONDS
 from airflow_eos_provider.kafka.read import Elapsed
 from airflow_eos_provider.kafka.session import Kafka
@@ -24,12 +25,16 @@ class ControlReader:
     :param kafka: a session with the pipeline's cluster, whose clients are used.
     :param topic: the control topic.
     :param start: offset to begin at; what is said before is not known then.
+    :param topic_id: the id that the topic must have; None for that of the first read.
     :param report: receives a line when something is waited for.
     """
 
-    def __init__(self, kafka: Kafka, topic: str, start: int = 0, *, report: Report = silent) -> None:
+    def __init__(
+        self, kafka: Kafka, topic: str, start: int = 0, *, topic_id: str | None = None, report: Report = silent
+    ) -> None:
         self._kafka = kafka
         self._topic = topic
+        self.topic_id = topic_id
         self._report = report
         self._since_read = Elapsed()
         self._from(start)
@@ -49,11 +54,9 @@ class ControlReader:
         if self._since_read.seconds() > FOLLOWED_SECONDS:
             self._from(0)
         began = Elapsed()
-        try:
-            read(self._reader, self._state.apply)
-        except ReplacedTopicError:
-            self._from(0)
-            read(self._reader, self._state.apply)
+        self._reader.topic_id = self.topic_id
+        read(self._reader, self._state.apply)
+        self.topic_id = self._reader.topic_id
         self._since_read = began
         return self._state
 

@@ -48,6 +48,19 @@ committed twice, and none is missed.
    that the run was begun with, by topic id (:mod:`~airflow_eos_provider.interval.protocol.same_topics`, test_topics).
    They are compared before the first init, so that a driver with other topics fences no other; with each read of the
    control topic; with the plan or ``complete`` that is adopted; after the stage, and again right before ``complete``.
+   Tasks compare, too: a generation is an offset, which another topic of that name has as well (test_topics: a queued
+   task writes again what the new topic's generation has written).
+9. *A ledger has one control topic and one group*, those of its first claim
+   (:mod:`~airflow_eos_provider.interval.protocol.ledger`): drivers with others would not know of each other, nor fence
+   each other. A driver that writes a claim reads the ledger to its end before it plans, and ends there if another claim
+   came first (test_topics: two groups at once, each with a claim of its own). A control topic that is gone takes its
+   plans and task counts with it. So a new one is claimed only where no run is committed in part, and after all task ids
+   of the pipeline are fenced (test_topics: a task between two transactions writes again what is planned anew); and
+   admission asks the ledger for slices without a plan. The model has each of these taken away (tests/model,
+   ``topics/…``).
+10. *Nothing was deleted*: compaction keeps the newest record of each key and leaves a partition's first offset alone;
+   retention and DeleteRecords move it, so a read of a ledger or control topic that begins behind what was read before
+   ends in an error (test_topics: with records deleted under the same topic id, slices are written again).
 
 ``complete`` says that the records can be *read*. So it waits, with every slice committed and the run's ids fenced,
 until the stable end of each target partition has passed them (:mod:`~airflow_eos_provider.interval.protocol.visible`):
@@ -98,9 +111,11 @@ from airflow_eos_provider.interval.protocol.control_topic import (
 )
 from airflow_eos_provider.interval.protocol.input_check import require_one_evaluation, require_same_rows
 from airflow_eos_provider.interval.protocol.ledger import (
+    CLAIMS_PARTITION,
     CompleteRecord,
     LedgerState,
     add_digests,
+    claim_record,
     complete_record,
     require_comparable,
     slice_key,
@@ -134,6 +149,8 @@ STEPS = (
     "init",
     "read control",
     "read stable ledger",
+    "write claim",
+    "commit claim",
     "admit plan",
     "write generation",
     "commit generation",
@@ -241,10 +258,11 @@ class Coordinator:
         open_reader(self._session)  # clients connect while others are asked; no id is taken before its init
         self._next_producer = self._open_producer()
         planner = self._planner()
-        self._topics.prepare()
+        self._topics.prepare(self._ledger, self._ledger_topic)
         self._init()
         state = self._read_control("read control")
         self._read_stable_ledger()
+        self._claim_ledger()
         found = self._ledger.completed(self._run) or state.plan or self._admit(planner, make_plan)
         if isinstance(found, CompleteRecord):
             return self._already(found)
@@ -375,7 +393,9 @@ class Coordinator:
         """Check that no other driver has begun this run since; it takes nothing over.
 
         :raises FencedError: the stage is not of the newest generation any more.
+        :raises TopicChangedError: the control topic or the ledger is another one than the stage's.
         """
+        self._topics.compare_ids(stage.ledger_id, stage.control_id)
         state = self._read_control("read control")
         if state.generation != stage.generation:
             raise self._superseded(stage.generation, state)
@@ -388,10 +408,11 @@ class Coordinator:
         """
         # What of it is in the target is for the ledger to say, so a target that is not there any more is no hindrance.
         self._topics = self._topics_of(replace(self._pipeline, topic=None))
-        self._topics.prepare()
+        self._topics.prepare(self._ledger, self._ledger_topic)
         self._init()
         state = self._read_control("read control")
         self._read_stable_ledger()
+        self._topics.compare_claim(self._ledger)
         self._require_nothing_done(state.plan)
         if not state.keys:
             raise RefusedError(f"Nothing is on record of {self._run}, so there is nothing to give up.")
@@ -444,6 +465,8 @@ class Coordinator:
             ledgers=self._ledgers,
             committed={number: SliceFigures.of(record) for number, record in done.items()},
             began_at=self._began_at,
+            control_id=self._topics.claim.control.id,
+            ledger_id=self._topics.found.ledger.id,
         )
         self._report(f"{self._run}: {len(stage.unfinished)} of {len(numbers)} slices to write by {stage.tasks} tasks")
         self._step("run stage")
@@ -510,6 +533,24 @@ class Coordinator:
     def _read_ledger(self, step: str) -> None:
         self._step(step)
         self._ledger_topic.read(self._ledger.apply)
+        self._topics.compare_claim(self._ledger)
+
+    def _claim_ledger(self) -> None:
+        """Write whose the ledger is, if it does not say so. Each read to its end from here on compares.
+
+        Where the control topic that it belonged to is gone, the task counts of its runs are gone, too. So all task ids
+        of the pipeline are fenced first; a task that takes its id later finds that the control topic has a new id.
+        """
+        gone, ours = self._topics.replaced_claim(self._ledger), self._topics.claim
+        if gone is not None:
+            listed = self._client().list(f"{self._pipeline.group_id}-{self._run.pipeline}@")
+            ids = [one.transactional_id for one in listed]
+            self._fence_ids([each for each in ids if each.rpartition("-")[2].isdigit()])
+            ours = replace(ours, replaces=gone.control.id)
+        elif self._ledger.claim is not None:
+            return
+        self._step("write claim")
+        self._write([], [claim_record(self._run.pipeline, ours)], "commit claim", CLAIMS_PARTITION)
 
     def _admit(self, planner: Planner, make_plan: Callable[[], RunPlan]) -> RunPlan | CompleteRecord:
         self._step("admit plan")
@@ -575,9 +616,16 @@ class Coordinator:
 
     # How they are taken
 
-    def _write(self, control: Sequence[Outgoing], ledger: Sequence[Outgoing], commit_step: str) -> int:
+    def _write(
+        self,
+        control: Sequence[Outgoing],
+        ledger: Sequence[Outgoing],
+        commit_step: str,
+        ledger_partition: int | None = None,
+    ) -> int:
         """One transaction.
 
+        :param ledger_partition: of the ledger records, None for those of their keys.
         :returns: offset of the last control record, if there is no ledger record.
         """
         producer = self._producer
@@ -587,7 +635,8 @@ class Coordinator:
         for key, value in control:
             producer.produce(self._pipeline.control_topic, key, value, partition=0)
         for key, value in ledger:
-            partition = partition_of(key, len(self._ledger_topic.positions))
+            by_key = partition_of(key, len(self._ledger_topic.positions))
+            partition = by_key if ledger_partition is None else ledger_partition
             producer.produce(self._pipeline.ledger_topic, key, value, partition=partition)
         producer.flush()
         self._step(commit_step)

@@ -4,6 +4,12 @@
 of the slice's own records. ``["<pipeline>",{"interval":"<start>/<end>"}]`` says that all of an interval is, and is
 never removed; the slices' records are, with it.
 
+``["<pipeline>",{"claim":"<uuid>"}]`` says which group and which control topic the ledger belongs to, by name and topic
+id. Two drivers with different ones would not know of each other, so the first claim in the log's order counts, whoever
+wrote it. All claims are in partition 0, each has a key of its own, and none is removed: compaction keeps their order.
+Where the control topic was deleted and created again, a claim replaces the one before, which it names. The model has
+claims that are written at once, and that are not read again (tests/model, ``topics/…``).
+
 *Parts.* Where an interval is complete, so is each one within it: its records are among those that were written. That
 holds if the whole had ended when the input of its last attempt was looked up (before, records of a part could still
 come), and if that input has all rows of the whole, which the caller declares. ``complete`` says so by ``ended``. The
@@ -13,6 +19,7 @@ model has a driver of a part beside two of the whole (tests/model, ``admission/c
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -22,7 +29,7 @@ from airflow_eos_provider.connect.jackson import Json, encode, hash_map_order
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.interval.interval import Interval, Run, Wholes
 from airflow_eos_provider.interval.protocol.control_topic import Outgoing
-from airflow_eos_provider.interval.topic_ids import Pins
+from airflow_eos_provider.interval.topic_ids import Pins, TopicPin
 from airflow_eos_provider.kafka.read import LogRecord
 
 #: Digests add up modulo this.
@@ -115,6 +122,43 @@ class CompleteRecord:
     ended: bool = False
 
 
+#: The partition of a ledger that has the claims.
+CLAIMS_PARTITION = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Whose ledger it is.
+
+    :param group: the group of the pipeline.
+    :param control: the group's control topic.
+    :param replaces: id of the control topic of the claim before, which does not exist any more; empty for none.
+    """
+
+    group: str
+    control: TopicPin
+    replaces: str = ""
+
+    def follows(self, other: Claim) -> bool:
+        """Whether this claim's control topic has the name and group of another claim, and a new id."""
+        is_same = (self.group, self.control.name) == (other.group, other.control.name)
+        return is_same and self.control.id != other.control.id
+
+    def __str__(self) -> str:
+        return f"group {self.group} and control topic {self.control}"
+
+
+def claim_record(pipeline: str, claim: Claim, key: str = "") -> Outgoing:
+    """What says whose the ledger is; it belongs into :data:`CLAIMS_PARTITION`.
+
+    :param key: tells it from other claims; a new one by default.
+    """
+    value = {"group": claim.group, "control": claim.control.name, "controlId": claim.control.id}
+    more = {"replaces": claim.replaces} if claim.replaces else {}
+    name = encode([pipeline, {"claim": key or uuid.uuid4().hex}])
+    return Outgoing(name, encode(hash_map_order({**value, **more})))
+
+
 def slice_key(run: Run, number: int) -> bytes:
     """The ledger key of a slice."""
     return encode([run.pipeline, hash_map_order({**run.key, "slice": number})])
@@ -186,7 +230,10 @@ class LedgerState:
     def __init__(self, pipeline: str) -> None:
         self._pipeline = pipeline
         self._latest: dict[bytes, bytes | None] = {}
-        self._complete_prefix = encode([pipeline])[:-1] + b',{"interval":"'
+        ours = encode([pipeline])[:-1]
+        self._complete_prefix = ours + b',{"interval":"'
+        self._slice_prefix = ours + b',{"slice":'
+        self._claim_prefix = ours + b',{"claim":"'
 
     def apply(self, records: Iterable[LogRecord]) -> None:
         """Go on with further records."""
@@ -235,6 +282,31 @@ class LedgerState:
                     document["plan"], document["position"], document["digest"], topics, placed, measures, kind
                 )
         return found
+
+    @property
+    def claim(self) -> Claim | None:
+        """The claim that counts; None if there is none yet."""
+        found: Claim | None = None
+        gone = set()
+        for value in self._values(self._claim_prefix):
+            document = json.loads(value)
+            control = TopicPin(document["control"], document["controlId"])
+            claim = Claim(document["group"], control, document.get("replaces", ""))
+            if found is None:
+                found = claim
+            elif claim.follows(found) and claim.replaces == found.control.id and control.id not in gone:
+                gone.add(found.control.id)
+                found = claim
+        return found
+
+    def begun(self) -> set[Run]:
+        """The runs that have committed slices and are not complete."""
+        keys = [key for key, value in self._latest.items() if key.startswith(self._slice_prefix) and value is not None]
+        return {Run.parse(f"{self._pipeline}@{json.loads(key)[1]['interval']}") for key in keys}
+
+    def _values(self, prefix: bytes) -> list[bytes]:
+        """What keys with this prefix have, in the order in which their partitions had them first."""
+        return [value for key, value in self._latest.items() if key.startswith(prefix) and value is not None]
 
     def complete_runs(self) -> Iterator[CompleteRecord]:
         """Every complete interval, in no order."""

@@ -13,13 +13,17 @@ from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.control_reader import ControlReader
 from airflow_eos_provider.interval.protocol.control_topic import ControlState
-from airflow_eos_provider.interval.protocol.ledger import CompleteRecord
+from airflow_eos_provider.interval.protocol.ledger import Claim, CompleteRecord, LedgerState
 from airflow_eos_provider.interval.protocol.reserved_topics import ReservedTopics
 from airflow_eos_provider.interval.protocol.stage import Report, silent
+from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.protocol.topics import find_topics, prepare_topics
-from airflow_eos_provider.interval.topic_ids import Pinned, Pins, TopicChangedError, require_same
+from airflow_eos_provider.interval.topic_ids import Pinned, Pins, TopicChangedError, TopicPin, require_same
 from airflow_eos_provider.kafka.session import Kafka
 from airflow_eos_provider.kafka.topics import Topics
+
+#: Of so many runs an error has the names.
+_SHOWN_RUNS = 5
 
 
 class SameTopics:
@@ -50,23 +54,48 @@ class SameTopics:
         self._said: set[str] = set()
 
     @property
+    def claim(self) -> Claim:
+        """The claim of this run's group and control topic on its ledger."""
+        assert self.found.control is not None
+        return Claim(self._pipeline.group_id, self.found.control)
+
+    @property
     def found(self) -> Pins:
         """The topics as they were looked at first; ``complete`` pins these."""
         if self._found is None:
             self._found = find_topics(self._pipeline, self._kafka)
         return self._found
 
-    def prepare(self) -> None:
-        """Make what is missing, check the rest, and compare with what the control topic has already.
+    def prepare(self, ledger: LedgerState, ledger_topic: TopicReader) -> None:
+        """Make what is missing, check the rest, and compare with what the control topic and the ledger have already.
 
+        Both are read as far as they are stable: only the init that is to follow ends what this run's last driver may
+        have left open.
+
+        :param ledger: brought up to date.
+        :param ledger_topic: reads the ledger.
         :raises TopicChangedError: a topic is another one; or the ledger is missing, and the control topic knows the
-            pipeline.
+            pipeline; or the control topic is missing, and runs are committed in part.
         :raises ConfigurationError: the target is the ledger of another pipeline of the group.
         :raises EosError: as :func:`~airflow_eos_provider.interval.protocol.topics.prepare_topics` does.
         """
-        self._found, control_was_there = prepare_topics(self._pipeline, self._require_new_pipeline, self._kafka)
+
+        def read_ledger() -> None:
+            ledger_topic.read_stable(ledger.apply)
+            self._require_claimable(ledger)
+
+        def before_creating(found: Pins) -> None:
+            self._found = found
+            if not found.ledger.id and self.claim.control.id:
+                self._require_new_pipeline()
+            elif found.ledger.id and not self.claim.control.id:
+                read_ledger()
+
+        self._found, control_was_there = prepare_topics(self._pipeline, before_creating, self._kafka)
+        self._control.topic_id = self.claim.control.id or None
+        ledger_topic.topic_id = self.found.ledger.id or None
+        read_ledger()
         if control_was_there:
-            # As far as is stable: only the init that is to follow ends what this run's last driver may have left open.
             control = self._control.read_stable()
             self.compare(control)
             if self._pipeline.topic is not None:
@@ -85,6 +114,60 @@ class SameTopics:
         :raises TopicChangedError: its records are in another topic.
         """
         self._require_same([Pinned("its complete", record.pins)], self.found)
+
+    def _require_claimable(self, ledger: LedgerState) -> None:
+        """Check that the ledger is this group's and control topic's; or that it may be, since the one before is gone.
+
+        :raises TopicChangedError: it belongs to others; or runs are committed in part, whose plans are gone.
+        """
+        if (held := ledger.claim) is None or not self.claim.follows(held):
+            self.compare_claim(ledger)
+        elif begun := sorted(run.name for run in ledger.begun()):
+            raise TopicChangedError(
+                f"{self._run}: the control topic {held.control} was deleted, and {len(begun)} runs are committed in "
+                f"part: {', '.join(begun[:_SHOWN_RUNS])}. Their plans are lost with it.",
+                expected="a control topic that is deleted only while no run is under way",
+                remedy="Find out which records of these intervals the target holds, and write what is missing under "
+                "another pipeline name.",
+            )
+
+    def replaced_claim(self, ledger: LedgerState) -> Claim | None:
+        """The claim whose control topic is gone, and which this run's claim may replace; None if it is this run's.
+
+        :raises TopicChangedError: as :meth:`prepare` does.
+        """
+        self._require_claimable(ledger)
+        if (held := ledger.claim) is None or not self.claim.follows(held):
+            return None
+        self.compare_again()  # the broker that described the topics may not have heard of the new one
+        return held
+
+    def compare_claim(self, ledger: LedgerState) -> None:
+        """Compare with the group and control topic that the ledger belongs to.
+
+        :raises TopicChangedError: it belongs to others.
+        """
+        held, ours = ledger.claim, self.claim
+        if held is None or (held.group, held.control) == (ours.group, ours.control):
+            return
+        if ours.follows(held):
+            remedy = "Run the interval again: where no run is committed in part, the new control topic takes its place."
+        else:
+            remedy = f"Give the pipeline group_id={held.group} and control_topic={held.control.name} again."
+        raise TopicChangedError(
+            f"{self._run}: the ledger {self.found.ledger.name} belongs to {held}; this pipeline has {ours}.",
+            expected="one group and one control topic for a ledger: drivers with others do not know of its runs",
+            remedy=remedy,
+        )
+
+    def compare_ids(self, ledger_id: str, control_id: str) -> None:
+        """Compare with the topics of a generation.
+
+        :raises TopicChangedError: a topic was deleted and created again since.
+        """
+        ledger, control = TopicPin(self._pipeline.ledger_topic, ledger_id), self.claim.control
+        pins = Pins(ledger, control=TopicPin(control.name, control_id))
+        self._require_same([Pinned("its stage", pins, with_target=False)], self.found)
 
     def compare_again(self) -> None:
         """Look at the topics anew, and compare with the first look.

@@ -88,6 +88,8 @@ class Stage:
     :param committed: what the ledger says of the slices that earlier generations have committed, by number.
     :param compared: whether the input of this attempt was found to have the same rows in these slices. Without it
         nothing is written and nothing completed, unless nothing is committed.
+    :param control_id: topic id of the control topic that the generation is in: its offset means nothing in another one.
+    :param ledger_id: topic id of the ledger that the positions are in.
     :param ledgers: by topic, the pipeline of the group whose ledger it is, as the generation's coordinator has read.
     :param began_at: the input of this attempt was looked up at or after this moment, seconds since the epoch, and it
         has all rows of the interval until then. None if that is not certain.
@@ -103,6 +105,8 @@ class Stage:
     compared: bool = False
     ledgers: Mapping[str, str] = field(default_factory=dict)
     began_at: float | None = None
+    control_id: str = ""
+    ledger_id: str = ""
 
     def require_compared(self) -> None:
         """
@@ -139,6 +143,8 @@ class Stage:
             "committed": {str(number): figures.to_list() for number, figures in self.committed.items()},
             "compared": self.compared,
             "began_at": self.began_at,
+            "control_id": self.control_id,
+            "ledger_id": self.ledger_id,
         }
 
     @classmethod
@@ -154,6 +160,8 @@ class Stage:
             committed={int(n): SliceFigures.from_list(figures) for n, figures in document["committed"].items()},
             compared=document["compared"],
             began_at=document["began_at"],
+            control_id=document["control_id"],
+            ledger_id=document["ledger_id"],
         )
 
 

@@ -79,7 +79,9 @@ class Task:
         self._report = report
         self._step = on_step
         self._session = Session(pipeline.kafka)  # one client of each kind for the whole attempt
-        self._control = ControlReader(self._session, pipeline.control_topic, stage.generation, report=report)
+        self._control = ControlReader(
+            self._session, pipeline.control_topic, stage.generation, topic_id=stage.control_id or None, report=report
+        )
         self._attempt = attempt
         self._next_producer: TransactionalProducer | None = None
         self._producer: TransactionalProducer | None = None
@@ -108,6 +110,7 @@ class Task:
 
         :returns: the numbers of its slices that no earlier attempt has committed.
         :raises FencedError: there is a newer generation, or the run is complete or abandoned.
+        :raises TopicChangedError: the control topic or the ledger is another one than that of its generation.
         :raises ReadTimeoutError: an open transaction held up a read for too long.
         """
         open_reader(self._session)  # clients connect while others are asked; the id is not taken before init
@@ -193,8 +196,8 @@ class Task:
         ledger = LedgerState(self._stage.run.pipeline)
         starts = {p: positions[p] for p in partitions}
         if starts:
-            reader = TopicReader(self._session, self._pipeline.ledger_topic, starts, report=self._report)
-            reader.read(ledger.apply)
+            topic, topic_id = self._pipeline.ledger_topic, self._stage.ledger_id or None
+            TopicReader(self._session, topic, starts, topic_id=topic_id, report=self._report).read(ledger.apply)
         return ledger
 
     def _outdated(self, why: str) -> FencedError:

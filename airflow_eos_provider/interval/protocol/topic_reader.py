@@ -10,7 +10,8 @@ from typing import TypeAlias, TypeVar
 from airflow_eos_provider.errors import EosError, ReadTimeoutError, UnreachableError
 from airflow_eos_provider.interval.protocol.stage import Report, silent
 from airflow_eos_provider.interval.protocol.topics import COMPACTION_LAG_MS
-from airflow_eos_provider.kafka.ends import UnknownTopicError
+from airflow_eos_provider.interval.topic_ids import TopicChangedError
+from airflow_eos_provider.kafka.ends import DeletedRecordsError, ReplacedTopicError, UnknownTopicError
 from airflow_eos_provider.kafka.read import LogRecord, Reach, open_consumer, scan_to_end
 from airflow_eos_provider.kafka.session import Kafka, Session, session_of
 from airflow_eos_provider.kafka.transactions import TransactionDescription
@@ -20,6 +21,15 @@ T = TypeVar("T")
 #: Takes some records of a read, per partition in the order of the log. They are not collected: a list of all records of
 #: a large ledger is as many objects, and Python's collector of cycles walks through all of them again and again.
 Take: TypeAlias = Callable[[Sequence[LogRecord]], None]
+
+_REPLACED = (
+    "Run the interval again: the topics that are there now are then compared with those that the run was begun with."
+)
+_DELETED = (
+    "What these records said of written intervals is lost with them. A control topic may be deleted while no run is "
+    "under way: the next run creates it again. A ledger may not: find out what the target holds, and write what is "
+    "missing under another pipeline name."
+)
 
 _PARTITION, _OFFSET = (itemgetter(LogRecord._fields.index(name)) for name in ("partition", "offset"))
 
@@ -110,8 +120,10 @@ class TopicReader:
     :param kafka: the Kafka cluster; a session's clients are used again by the next read.
     :param topic: the topic.
     :param starts: by partition the offset to begin at, and only these partitions are read; None for the whole topic.
+    :param topic_id: the id that the topic must have; None for that of the first read.
     :param report: receives a line when something is waited for.
     :ivar positions: by partition, up to where it has been read.
+    :ivar topic_id: the topic's id, None before the first read.
     """
 
     def __init__(
@@ -120,13 +132,14 @@ class TopicReader:
         topic: str,
         starts: Mapping[int, int] | None = None,
         *,
+        topic_id: str | None = None,
         report: Report = silent,
     ) -> None:
         self._kafka = kafka
         self._topic = topic
         self._report = report
         self._partitions = None if starts is None else tuple(starts)
-        self._topic_id: str | None = None
+        self.topic_id = topic_id
         self.positions: dict[int, int] = dict(starts or {})
 
     def read(self, take: Take) -> None:
@@ -134,7 +147,7 @@ class TopicReader:
         it.
 
         :raises ReadTimeoutError: a transaction stays open, or its end never came.
-        :raises ReplacedTopicError: the topic is not the one that was read before.
+        :raises TopicChangedError: the topic has another id, or records of it were deleted.
         :raises UnreachableError: no broker answered for a minute.
         :raises UnknownTopicError: the topic is gone.
         """
@@ -153,13 +166,15 @@ class TopicReader:
     def read_stable(self, take: Take) -> None:
         """Hand over the committed records before the first open transaction. There may be more behind it.
 
-        :raises ReplacedTopicError: the topic is not the one that was read before.
+        :raises TopicChangedError: the topic has another id, or records of it were deleted.
         """
         self._read(take, stable_only=True, timeout_seconds=_LONGEST_WAIT_SECONDS, fetch_wait_ms=_QUICK_FETCH_MS)
 
     def _read(self, take: Take, *, stable_only: bool, timeout_seconds: float, fetch_wait_ms: int) -> None:
         def on_topic(topic_id: str | None) -> None:
-            self._topic_id = topic_id or self._topic_id
+            if topic_id is None and self.topic_id is not None:
+                raise UnreachableError(f"No broker answered which id topic {self._topic} has.")
+            self.topic_id = topic_id
 
         def on_records(records: Sequence[LogRecord]) -> None:
             take(records)
@@ -172,7 +187,8 @@ class TopicReader:
                 partitions=self._partitions,
                 stable_only=stable_only,
                 compaction_lag_seconds=COMPACTION_LAG_MS / 1000,
-                topic_id=self._topic_id,
+                topic_id=self.topic_id,
+                all_records=True,
             )
             return scan_to_end(
                 self._kafka,
@@ -184,7 +200,11 @@ class TopicReader:
                 on_topic=on_topic,
             )
 
-        self.positions.update(ask_until_answered(read, self._topic, self._report))
+        try:
+            self.positions.update(ask_until_answered(read, self._topic, self._report))
+        except ReplacedTopicError as error:
+            remedy = _DELETED if isinstance(error, DeletedRecordsError) else _REPLACED
+            raise TopicChangedError(error.found, expected=error.expected, remedy=remedy) from error
 
     def _who_holds_it(self) -> str:
         """The open transactions that have a partition of the topic, in words."""

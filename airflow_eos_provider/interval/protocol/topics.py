@@ -35,13 +35,15 @@ class Prepared(NamedTuple):
 
 
 def prepare_topics(
-    pipeline: Pipeline, before_new_ledger: Callable[[], None] = lambda: None, kafka: Kafka | None = None
+    pipeline: Pipeline,
+    before_creating: Callable[[Pins], None] = lambda found: None,
+    kafka: Kafka | None = None,
 ) -> Prepared:
     """Make the pipeline's ledger and control topic if they are missing, and check all of its topics.
 
     :param kafka: a session with the pipeline's cluster, whose client is used.
-    :param before_new_ledger: called where the ledger is missing beside a control topic that is there. It raises if the
-        control topic knows the pipeline: then the ledger is not missing, but lost.
+    :param before_creating: called with the topics as they are; a missing one has no id. It raises if one is not
+        missing, but lost.
     :raises ConfigurationError: a topic's settings could lose a record, or the target topic is missing or an internal
         one of Kafka, Connect or this package.
     :raises UnreachableError: no broker answers.
@@ -55,8 +57,7 @@ def prepare_topics(
     if target and target not in found and pipeline.target_partitions is None and not topics.is_there(target):
         raise missing_topic(target, pipeline.kafka)
     _check_settings(topics, pipeline, found)
-    if ledger not in found and control in found:
-        before_new_ledger()
+    before_creating(_pins(pipeline, found))
     if ledger not in found:
         topics.create(ledger, pipeline.ledger_partitions, _INTERNAL)
     if control not in found:

@@ -6,7 +6,13 @@ from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.protocol.admission import OverlapError, WholeUnderWayError, admit
 from airflow_eos_provider.interval.protocol.control_topic import ControlState, generation_records, plan_record
-from airflow_eos_provider.interval.protocol.ledger import CompleteRecord, LedgerState, complete_record
+from airflow_eos_provider.interval.protocol.ledger import (
+    CompleteRecord,
+    LedgerState,
+    SliceRecord,
+    complete_record,
+    slice_record,
+)
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.kafka.read import LogRecord
 
@@ -63,6 +69,18 @@ def test_an_overlapping_interval_is_refused_whether_planned_or_complete(other: R
 
     assert other.name in str(planned.value)
     assert "abandon" in str(planned.value)
+
+
+@pytest.mark.parametrize("asked", [run_of(1, 4), run_of(1, 2)], ids=["itself", "narrower"])
+def test_slices_without_a_plan_overlap(asked: Run) -> None:
+    begun = LedgerState("p")
+    begun.apply([LogRecord("l", 0, 0, 0, *slice_record(run_of(1, 4), 0, SliceRecord("plan", 1, "1")))])
+
+    with pytest.raises(OverlapError, match="has no plan of that run"):
+        admit(asked, control(), begun)
+
+    assert admit(run_of(4, 5), control(), begun) is None
+    assert admit(run_of(1, 4), control(run_of(1, 4)), begun) is not None
 
 
 def test_a_second_revision_is_written_when_the_first_is_complete() -> None:

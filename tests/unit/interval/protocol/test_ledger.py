@@ -11,11 +11,13 @@ from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.protocol.control_topic import Outgoing
 from airflow_eos_provider.interval.protocol.ledger import (
+    Claim,
     CompleteRecord,
     LedgerState,
     SliceMeasures,
     SliceRecord,
     add_digests,
+    claim_record,
     complete_key,
     complete_record,
     require_comparable,
@@ -24,6 +26,7 @@ from airflow_eos_provider.interval.protocol.ledger import (
 )
 from airflow_eos_provider.interval.protocol.stage import Completed
 from airflow_eos_provider.interval.protocol.summary import RunSummary, Spread, decoded, encoded
+from airflow_eos_provider.interval.topic_ids import TopicPin
 from airflow_eos_provider.kafka.read import LogRecord
 
 NAME = "2013-01-01T05:00:00Z/2013-01-02T05:00:00Z"
@@ -41,6 +44,30 @@ def replayed(*records: Outgoing, pipeline: str = "flights.daily") -> LedgerState
 def test_keys_are_those_that_connect_would_write() -> None:
     assert slice_key(RUN, 0) == f'["flights.daily",{{"slice":0,"interval":"{NAME}"}}]'.encode()
     assert complete_key(RUN) == f'["flights.daily",{{"interval":"{NAME}"}}]'.encode()
+
+
+def claim(group: str = "g", control: str = "c", control_id: str = "1", replaces: str = "") -> Claim:
+    return Claim(group, TopicPin(control, control_id), replaces)
+
+
+@pytest.mark.parametrize(
+    ("claims", "counts"),
+    [
+        ([], None),
+        ([claim(), claim("h"), claim(control="d")], claim()),
+        ([claim(), claim("h"), claim(control_id="2", replaces="1")], claim(control_id="2", replaces="1")),
+        (
+            [claim(), claim(control_id="2", replaces="1"), claim(control_id="3", replaces="1")],
+            claim(control_id="2", replaces="1"),
+        ),
+        ([claim(), claim("h", control_id="2", replaces="1")], claim()),
+        ([claim(), claim(control_id="2", replaces="1"), claim(replaces="2")], claim(control_id="2", replaces="1")),
+    ],
+    ids=["none", "first", "replaced", "replaced once", "another group replaces nothing", "none comes back"],
+)
+def test_the_first_claim_counts_until_its_control_topic_is_replaced(claims: list[Claim], counts: Claim | None) -> None:
+    assert replayed(*(claim_record("flights.daily", each) for each in claims)).claim == counts
+    assert replayed(*(claim_record("other", each) for each in claims)).claim is None
 
 
 def test_a_slice_is_done_until_it_is_removed() -> None:
