@@ -89,7 +89,8 @@ class IntervalRun(BaseOperator):
     :param group_id: the group that it belongs to; never that of a Connect cluster.
     :param kafka_conn_id: a connection of type ``kafka`` or ``kafka_connect``.
     :param topic: where records go that name no topic themselves.
-    :param interval: ``start/end`` in ISO 8601 with offsets (templated); without it the DAG run's data interval.
+    :param interval: ``start/end`` in ISO 8601 with offsets (templated), one of the DAG's schedule unless
+        ``selects_by_bounds``; without it the DAG run's data interval.
     :param revision: 2 and more write a complete interval once again, on purpose (templated).
     :param slices: how many slices the interval is divided into, at most as many as files where ``slices_by`` is so.
     :param key: the columns that a row's slice is taken from; they must be the same whenever a row is read.

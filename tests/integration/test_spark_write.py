@@ -726,9 +726,8 @@ def test_days_from_folders_that_are_named_by_their_start_are_written_together(
 
 
 @pytest.mark.parametrize("how", ["a function of one day", "before its end"])
-@pytest.mark.parametrize("together", [1, 3])
 def test_parts_of_a_whole_that_may_lack_their_rows_are_refused_one_by_one_and_together(
-    spark: SparkSession, target: Target, days_in_folders: Callable[[Interval], Any], how: str, together: int
+    spark: SparkSession, target: Target, days_in_folders: Callable[[Interval], Any], how: str
 ) -> None:
     """The frame of the whole has the first day's rows alone, as a path that names the start does."""
     known = {"selects_by_bounds": True, "allow_before_end": True, "began_at": DAY.start}
@@ -736,9 +735,10 @@ def test_parts_of_a_whole_that_may_lack_their_rows_are_refused_one_by_one_and_to
     done = write_interval(days_in_folders(WIDE), target.pipeline, WIDE, slices=2, **known)
     assert (done.records, done.ended) == (5, False)
 
-    outcomes = write_intervals(days_in_folders, target.pipeline, DAYS, spark=spark, together=together)
-    assert [type(outcome.error) for outcome in outcomes] == [OverlapError] * 3
-    assert all("does not complete the intervals within it" in str(outcome.error) for outcome in outcomes)
+    for together in (1, 3):
+        outcomes = write_intervals(days_in_folders, target.pipeline, DAYS, spark=spark, together=together)
+        assert [type(outcome.error) for outcome in outcomes] == [OverlapError] * 3
+        assert all("does not complete the intervals within it" in str(outcome.error) for outcome in outcomes)
 
 
 def test_an_interval_whose_input_was_looked_up_after_its_end_by_both_bounds_completes_its_parts(
