@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
-from airflow.sdk import Asset, BaseHook, BaseOperator
+from airflow.sdk import Asset, BaseHook, BaseOperator, XComArg
 from airflow.sdk.definitions.mappedoperator import OperatorPartial
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
@@ -242,11 +242,17 @@ class IntervalRun(BaseOperator):
 
     def _require_interval_of_its_own(self, context: Context) -> None:
         """
-        :raises ConfigurationError: the task is mapped, and the interval is the DAG run's, which its siblings have, too.
+        :raises ConfigurationError: the task is mapped, and has the interval of a sibling.
         """
         index = getattr(context["ti"], "map_index", None)
-        if index is not None and index >= 0 and not self.interval:
+        if index is None or index < 0:
+            return
+        if not self.interval:
             raise _one_interval(f"Mapped task {index} of {self.task_id} has the interval of the DAG run")
+        dag = self.get_dag()
+        mapped = getattr(getattr(dag and dag.get_task(self.task_id), "expand_input", None), "value", None)
+        if isinstance(mapped, XComArg):
+            _require_distinct(self.task_id, mapped.resolve(context))
 
     def _announce(self, context: Context, summary: Mapping[str, Any]) -> None:
         asset = interval_asset(self.pipeline, self.group_id)
@@ -276,13 +282,20 @@ class _IntervalPartial(OperatorPartial):
         if isinstance(mapped, Mapping):  # each of its lists is combined with each other
             if not {"interval"} <= mapped.keys() <= {"interval", "revision"}:
                 raise _one_interval(f"{self.kwargs['task_id']} is mapped over {', '.join(mapped)}")
-        elif isinstance(mapped, Sequence) and all(isinstance(one, Mapping) for one in mapped):
-            runs = {f"{one.get('interval')} {one.get('revision', 1)}" for one in mapped}
-            if len(runs) < len(mapped):
-                raise _one_interval(
-                    f"{self.kwargs['task_id']} has {len(mapped)} mapped tasks and {len(runs)} intervals"
-                )
+        elif isinstance(mapped, Sequence):
+            _require_distinct(self.kwargs["task_id"], mapped)
         return super()._expand(expand_input, strict=strict)
+
+
+def _require_distinct(task_id: str, mapped: Sequence[Any]) -> None:
+    """
+    :param mapped: the arguments of each mapped task; some may be known only when the task runs.
+    :raises ConfigurationError: two of them have one interval.
+    """
+    known = [one for one in mapped if isinstance(one, Mapping)]
+    runs = {f"{one.get('interval')} {one.get('revision', 1)}" for one in known}
+    if len(runs) < len(known):
+        raise _one_interval(f"{task_id} has {len(known)} mapped tasks for {len(runs)} intervals")
 
 
 def _one_interval(found: str) -> ConfigurationError:

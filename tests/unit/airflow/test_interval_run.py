@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 import pytest
-from airflow.sdk import DAG, Asset, CronDataIntervalTimetable
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
@@ -443,6 +443,28 @@ def test_a_mapped_task_with_the_interval_of_the_dag_run_is_refused(
     run_context["ti"].map_index = 0
     with pytest.raises(AirflowFailException, match="one interval of one pipeline"):
         operator().execute(run_context)
+
+
+def test_mapped_tasks_whose_intervals_come_from_another_task_are_compared_when_they_run(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any]
+) -> None:
+    with DAG("flights", schedule=None):
+
+        @task
+        def runs() -> list[dict[str, Any]]: ...
+
+        given = {"task_id": "write", "pipeline": "flights.daily", "function": "package:flights"}
+        mapped = IntervalRunOperator.partial(**given).expand_kwargs(runs())
+    own = mapped.unmap({"interval": DAY})
+    for second, accepted in ((DAY_2, True), (DAY, False)):
+        found = [{"interval": DAY, "arguments": {"zone": "eu"}}, {"interval": second, "arguments": {"zone": "us"}}]
+        run_context["ti"].map_index, run_context["ti"].xcom_pull = 0, lambda found=found, **_: found
+        ledger(done())
+        if accepted:
+            assert own.execute(run_context)["already"] is True
+        else:
+            with pytest.raises(AirflowFailException, match="2 mapped tasks for 1 intervals"):
+                own.execute(run_context)
 
 
 NEW_YORKS_DAYS = CronDataIntervalTimetable("0 0 * * *", timezone="America/New_York")
