@@ -15,7 +15,6 @@ from urllib.parse import quote
 
 from airflow_eos_provider.connect.properties import trimmed
 from airflow_eos_provider.errors import (
-    ConfigurationError,
     ConnectRestError,
     EosError,
     NotKafkaConnectError,
@@ -133,7 +132,7 @@ class Call(Generic[T]):
             raise self._error(answer)
         try:
             return self.parse(answer)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
             raise not_connect(
                 answer.url, f"answered {self.method} {self.path} in another form than Connect's"
             ) from None
@@ -424,7 +423,7 @@ def _redacted(trace: Any) -> str | None:
 def _connector(name: str) -> str:
     """The path of a connector.
 
-    :raises ConfigurationError: no path can name it. Clients and servers remove ``.`` and ``..`` from a path, quoted or
+    :raises RestRefusedError: no path can name it. Clients and servers remove ``.`` and ``..`` from a path, quoted or
         not, so that the request would be about something else.
     """
     try:
@@ -432,8 +431,10 @@ def _connector(name: str) -> str:
             raise ValueError
         return f"/connectors/{quote(name, safe='')}"
     except ValueError:  # half a surrogate pair has no bytes
-        raise ConfigurationError(
-            f"The workers' REST API has no address for a connector with the name {name!r}.", remedy=_NO_ADDRESS_REMEDY
+        raise RestRefusedError(
+            f"The workers' REST API has no address for a connector with the name {name!r}.",
+            status=404,
+            remedy=_NO_ADDRESS_REMEDY,
         ) from None
 
 

@@ -24,7 +24,7 @@ from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.offsets.seen.copies import Copies, copies
 from airflow_eos_provider.offsets.seen.group import Progress, read_group_offsets
-from airflow_eos_provider.offsets.stores import OffsetStores, is_elsewhere
+from airflow_eos_provider.offsets.stores import OffsetStores, is_elsewhere, require_source, unknown_connector
 from airflow_eos_provider.offsets.topic import OffsetsTopic
 from airflow_eos_provider.plan_hash import ShownPlan, hash_of
 
@@ -153,11 +153,12 @@ class OwnTopicDropper:
         session = self._session
         connectors = session.first_answer(lambda rest: rest.statuses(), seconds=_SECONDS)
         status = connectors.get(connector)
-        if status is None or not status.config.get(OWN_TOPIC):
-            raise ConfigurationError(
-                f"{connector} does not exist." if status is None else f"{connector} names no {OWN_TOPIC}.",
-                remedy="See 'eos offsets list'.",
-            )
+        if status is None:
+            known = (name for name, one in connectors.items() if one.type != "sink")
+            raise unknown_connector(connector, session.cluster.group_id, known)
+        require_source(connector, status.type)
+        if not status.config.get(OWN_TOPIC):
+            raise ConfigurationError(f"{connector} names no {OWN_TOPIC}.", remedy="See 'eos offsets list'.")
         one, others = self._copies(connector, connectors)
         if is_elsewhere(one.own_topic):
             raise RefusedError(

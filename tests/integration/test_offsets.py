@@ -97,11 +97,17 @@ SUBREDDITS = {"apachekafka": 4761, "CatsStandingUp": 2169, "grilledcheese": 489}
 
 def test_of_three_offsets_in_both_topics_the_own_ones_count_and_both_verbs_change_both(lab: Lab, eos: Any) -> None:
     name, topic = "reddit", "reddit-offsets"
-    config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": name, "offsets.storage.topic": topic}
+    config = {
+        "connector.class": FILE_SOURCE,
+        "tasks.max": "1",
+        "topic": name,
+        "file": "r",
+        "offsets.storage.topic": topic,
+    }
     with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
-        rest.create(name, config, "STOPPED")
+        rest.create(name, {**config, "offsets.storage.topic": topic}, "STOPPED")
         _wait_for(lambda: Topics(lab.cluster().kafka).find([topic]))
-    keys = {subreddit: offset_key(name, {"subreddit": subreddit}) for subreddit in SUBREDDITS}
+    keys = {subreddit: offset_key(name, {"filename": subreddit}) for subreddit in SUBREDDITS}
     for subreddit, position in SUBREDDITS.items():
         _write(lab, topic, keys[subreddit], json.dumps({"position": position}).encode())
         _write(lab, f"{lab.group_id}-offsets", keys[subreddit], b'{"position":1}')
@@ -118,7 +124,7 @@ def test_of_three_offsets_in_both_topics_the_own_ones_count_and_both_verbs_chang
 
     assert both() == {subreddit: (position, [1]) for subreddit, position in SUBREDDITS.items()}
     assert len(json.loads(eos.run("offsets", "diff", "--own", name, "--json", expect=1).stdout)) == len(SUBREDDITS)
-    altered = ("--where", '{"subreddit": "grilledcheese"}', "--offset", '{"position": 490}')
+    altered = ("--where", '{"filename": "grilledcheese"}', "--offset", '{"position": 490}')
     eos.run("offsets", "alter", name, *altered, "--yes")
     assert both() == {"apachekafka": (4761, [1]), "CatsStandingUp": (2169, [1]), "grilledcheese": (490, [490])}
     eos.run("offsets", "reset", name, "--yes")

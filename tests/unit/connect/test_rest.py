@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import logging
 import socket
@@ -442,6 +443,42 @@ class TestUnreachable:
         with pytest.raises(ConfigurationError) as caught:
             ConnectRest(url)
         assert CANARY not in str(caught.value)
+
+
+#: Answers of a proxy, of another program, of a broken worker.
+ODD_BODIES: dict[str, bytes] = {
+    "nothing": b"",
+    "a page": b"<html>Welcome</html>",
+    "bytes of latin-1": b'{"message": "\xe9"}',
+    "deep": b"[" * 200_000,
+    "null": b"null",
+    "a number": b"1e400",
+    "a list of lists": b"[[1]]",
+    "an object of null": b'{"a": null, "offsets": null, "configs": null, "version": null}',
+    "names of another type": b'{"a": {"status": {"tasks": [{"id": 1e400, "state": 1, "worker_id": null}]}}}',
+    "half a surrogate pair": b'{"a": {"info": {"config": {"k": "\\ud800"}}}, "message": "\\ud800"}',
+    "an escape sequence": b'{"error_code": 500, "message": "\\u001b[2J"}',
+}
+CALLS: dict[str, rest_calls.Call[Any]] = {
+    "root": rest_calls.root(),
+    "health": rest_calls.health(),
+    "connectors": rest_calls.connectors(),
+    "statuses": rest_calls.statuses(),
+    "config": rest_calls.connector_config("a"),
+    "offsets": rest_calls.offsets("a"),
+    "topics": rest_calls.topics("a"),
+    "plugins": rest_calls.plugins(),
+    "validate": rest_calls.validate("c", {}),
+    "stop": rest_calls.stop("a"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("body", ODD_BODIES.values(), ids=ODD_BODIES)
+@pytest.mark.parametrize("status", [200, 302, 400, 404, 500])
+def test_an_odd_answer_is_a_value_or_an_error_of_ours(call: rest_calls.Call[Any], body: bytes, status: int) -> None:
+    with contextlib.suppress(EosError):
+        call.read(rest_calls.Answer("http://127.0.0.1:1", status, body))
 
 
 class TestNames:
