@@ -30,6 +30,7 @@ from airflow_eos_provider.interval.protocol.same_topics import SameTopics
 from airflow_eos_provider.interval.protocol.stage import Completed
 from airflow_eos_provider.interval.protocol.summary import RunSummary, decoded
 from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
+from airflow_eos_provider.interval.sources.files import file_lines
 from airflow_eos_provider.kafka.acls import operations_of
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
 from airflow_eos_provider.kafka.config import KafkaSettings
@@ -388,10 +389,8 @@ class _Drained:
 
     def _add_lines(self, path: Path) -> int:
         count = 0
-        with path.open("rb") as file:
-            for line in file:
-                self._lines.add("", None, line.rstrip(b"\r\n"))
-                count += 1
+        for count, line in enumerate(file_lines(path), 1):  # noqa: B007  # the last one is the count
+            self._lines.add("", None, line)
         return count
 
 

@@ -149,8 +149,8 @@ def _exactly_once(lab: Lab, frame: Any, topic: str, compression: str = "none") -
 
 
 def _files_exactly_once(lab: Lab, frame: Any, topic: str, compression: str = "none") -> None:
+    from airflow_eos_provider.interval.sources import files_source
     from airflow_eos_provider.interval.spark import write_interval
-    from airflow_eos_provider.interval.spark.file_listing import files_source
 
     path = frame.inputFiles()[0].rsplit("/", 2)[0].removesuffix(f"{DAY.start:%Y}") + "{start:%Y}/rows"
     source = files_source(frame.sparkSession, DAY, path, format="parquet")

@@ -55,8 +55,8 @@ _INPUTS = "tests/integration/test_spark_inputs.py"
 _READING = "tests/integration/test_reading.py"
 _ERRORS = "tests/faults/test_errors.py"
 _WRITE = "tests/integration/test_spark_write.py"
-_FILES = "tests/unit/interval/spark/test_file_listing.py"
-_GROUPS = "tests/unit/interval/spark/test_file_groups.py"
+_FILES = "tests/unit/interval/sources/test_files.py"
+_GROUPS = "tests/unit/interval/spark/test_files.py"
 _FILE_SLICES = "tests/integration/test_file_slices.py"
 _JOB = "tests/unit/interval/spark/test_job.py"
 _ROW_BATCHES = "tests/faults/test_row_batches.py"
@@ -510,7 +510,7 @@ _SPARK = (
         "files-not-compared-after-the-stage",
         "an interval whose file changes while it is read is not complete",
         "interval/spark/write.py",
-        "            require_same_inputs(pinned_inputs(self.frame), source)\n",
+        "            require_still_pinned(self.frame, self._pinned)\n",
         "            pass\n",
         f"{_INPUTS}::test_an_interval_whose_file_changes_while_it_is_read_is_not_complete",
     ),
@@ -518,16 +518,24 @@ _SPARK = (
         "files-not-compared-before-the-stage",
         "a retry reads the files that the plan pinned",
         "interval/spark/write.py",
-        "            require_same_inputs(self._inputs_at_first, source)\n",
+        "            require_planned_files(self._pinned.to_plan(), source)\n",
         "            pass\n",
         f"{_INPUTS}::test_a_file_that_changes_between_attempts_is_named",
     ),
     _mutant(
+        "stale-frame-accepted",
+        "a frame that Spark would read as its files were is refused",
+        "interval/spark/files.py",
+        "    if differ := read.differences(there):\n",
+        "    if differ := []:\n",
+        f"{_INPUTS}::test_a_frame_whose_files_have_changed_since_it_was_made_is_refused[key]",
+    ),
+    _mutant(
         "added-file-accepted",
         "a file that was added to a DataFrame's since the plan is refused",
-        "interval/spark/pinned_inputs.py",
-        "    if added := sorted(now.keys() - pinned.keys()):\n",
-        "    if added := []:\n",
+        "interval/sources/files.py",
+        "        if added := sorted(now.keys() - pinned.by_path.keys()):\n",
+        "        if added := []:\n",
         f"{_INPUTS}::test_a_file_that_comes_between_attempts_is_named",
     ),
     _mutant(
@@ -542,16 +550,16 @@ _SPARK = (
         "changed-file-accepted",
         "a file that changes while it is read is an error",
         "interval/sources/files.py",
-        "    file.require_unchanged(look_at(file.path))\n    for batch in",
-        "    for batch in",
-        f"{_FILES}::test_a_file_that_is_gone_is_an_error",
+        "    (now or file).require_unchanged(look_at(file.path))\n",
+        "    pass\n",
+        f"{_FILES}::test_a_file_that_changes_while_it_is_read_is_an_error_at_its_end",
     ),
     _mutant(
         "data-source-inputs-not-compared",
         "the data source reads the files that the plan pinned",
         "interval/spark/datasource.py",
-        "            require_same_inputs(inputs, ",
-        "            require_same_inputs({}, ",
+        "            require_planned_files(inputs, ",
+        "            require_planned_files({}, ",
         f"{_INPUTS}::test_the_data_source_looks_as_well",
     ),
     _mutant(
@@ -589,7 +597,7 @@ _SPARK = (
     _mutant(
         "rows-of-other-files-not-looked-for",
         "where files are slices, a row of a file in no slice is an error",
-        "interval/spark/file_groups.py",
+        "interval/spark/files.py",
         "        return _union([*tasks, self._others()])\n",
         "        return _union(tasks)\n",
         f"{_GROUPS}::test_a_row_of_a_file_that_no_slice_has_is_behind_the_tasks_and_an_error",
@@ -597,7 +605,7 @@ _SPARK = (
     _mutant(
         "layout-not-looked-at",
         "where files are slices, each task has a partition of its own",
-        "interval/spark/file_groups.py",
+        "interval/spark/files.py",
         "        if found != expected:\n",
         "        if False:\n",
         f"{_GROUPS}::test_a_plan_without_a_partition_for_each_task_is_an_error_before_it_runs",
@@ -605,8 +613,8 @@ _SPARK = (
     _mutant(
         "changed-file-of-a-slice-accepted",
         "where files are slices, a retry finds them as the plan pinned them",
-        "interval/spark/file_groups.py",
-        "        self.require_same_files(planned)\n",
+        "interval/spark/files.py",
+        "        self._pinned.require(FileSet.of(file for group in self.groups for file in group))\n",
         "        pass\n",
         f"{_FILE_SLICES}::test_a_retry_is_held_to_the_files_and_to_what_decided_the_slices",
     ),

@@ -12,8 +12,9 @@ from pyspark.sql import functions as F
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.sources import files_source
 from airflow_eos_provider.interval.spark import write as spark_front
-from airflow_eos_provider.interval.spark.file_listing import FilesSource, files_source
+from airflow_eos_provider.interval.spark.files import FilesSource
 
 #: A record of about this many bytes, so that a slice takes a while.
 PADDING = "x" * 100

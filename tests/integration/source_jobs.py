@@ -1,16 +1,28 @@
-"""Functions that read an interval from sources that are no files, as docs/interval-sources.md shows them."""
+"""Functions that read an interval from its sources, as docs/interval-sources.md shows them."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-from airflow_eos_provider.interval.sources import kafka_source
+from airflow_eos_provider.interval.sources import files_source, kafka_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_eos_provider.interval.interval import Interval
+    from airflow_eos_provider.interval.spark.files import FilesSource
+
+
+def orders_of_json(spark: SparkSession, interval: Interval, folder: str) -> DataFrame:
+    schema = "id string, zip string, amount decimal(12, 2), at timestamp"
+    rows = spark.read.schema(schema).option("mode", "FAILFAST").json(f"{folder}/day={interval.start:%Y-%m-%d}")
+    return rows.selectExpr("id as key", "to_json(struct(*), map('ignoreNullFields', 'false')) as value")
+
+
+def orders_of_lines(spark: SparkSession, interval: Interval, folder: str) -> FilesSource:
+    path = f"{folder}/day={{start:%Y-%m-%d}}/*.json"
+    return files_source(spark, interval, path, format="lines", key="id", time_column="at")
 
 
 def orders_of_table(spark: SparkSession, interval: Interval, url: str, login: dict[str, str]) -> DataFrame:

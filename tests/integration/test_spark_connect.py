@@ -23,8 +23,9 @@ from pyspark.sql.connect.client.retries import DefaultPolicy
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, UnreachableError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.sources import files_source
 from airflow_eos_provider.interval.spark.backfill import require_all_complete, write_intervals
-from airflow_eos_provider.interval.spark.file_listing import files_source, pin_listed
+from airflow_eos_provider.interval.spark.files import pinned_files
 from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.spark.remote_plan import refuse_unstable_remote
 from airflow_eos_provider.interval.spark.sessions import interrupt, look_often, stop
@@ -277,13 +278,38 @@ def test_files_are_slices_and_a_changed_one_is_named(remote: Any, target: Target
         (folder / name).write_bytes(b"\n".join(lines[number::3]) + b"\n")
     source = files_source(remote, DAY, f"{tmp_path}/{{start:%Y-%m-%d}}", format="lines")
     assert [Path(file.path).name for file in source.files] == sorted(names)
-    listed = pin_listed(remote, remote.read.text(str(folder)).inputFiles())
-    assert [file.to_dict() for file in listed] == [file.to_dict() for file in source.files]
+    assert pinned_files(remote.read.text(str(folder))) == source.files
     done = write_interval(source, target.pipeline, DAY, spark=remote, tasks=2)
     assert (done.records, done.slices) == (90, 3)
     target.require_exactly_once(lines)
     with pytest.raises(ConfigurationError, match="There is no file"):
         files_source(remote, day(1), f"{tmp_path}/{{start:%Y-%m-%d}}/*.json", format="lines")
+
+
+def test_a_frame_is_read_as_its_files_are_now_and_what_the_server_keeps_of_them_is_refused(
+    remote: Any, target: Target, tmp_path: Path
+) -> None:
+    """The server uses an analyzed plan again, with the files as it listed them then."""
+    path = tmp_path / "part-0.json"
+    path.write_text('{"line":0}\n')
+    frame = remote.read.text(str(tmp_path)).selectExpr("value as key", "value")
+    assert frame.columns == ["key", "value"]
+    assert frame.count() == 1
+    lines = [f'{{"line":{n}}}'.encode() for n in range(10)]
+    path.write_bytes(b"\n".join(lines))
+    (tmp_path / "part-1.json").write_bytes(b'{"line":10}')
+    assert write_interval(frame, target.pipeline, DAY, slices=2).records == 11
+    target.require_exactly_once([*lines, b'{"line":10}'])
+
+    name = f"kept_{uuid.uuid4().hex}"
+    remote.sql(f"create table {name} (value string) using text location '{tmp_path}'").collect()
+    try:
+        for kept, words in ((remote.table(name), rf"the table \S*{name}"), (frame.cache(), "a cached frame")):
+            with pytest.raises(ConfigurationError, match=f"reads {words}, of which the session"):
+                pinned_files(kept)
+    finally:
+        frame.unpersist()
+        remote.sql(f"drop table {name}").collect()
 
 
 # What dies

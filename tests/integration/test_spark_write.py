@@ -29,6 +29,7 @@ from airflow_eos_provider.interval.protocol.coordinator import Coordinator, Inco
 from airflow_eos_provider.interval.protocol.input_check import InputChangedError
 from airflow_eos_provider.interval.protocol.summary import rounded
 from airflow_eos_provider.interval.python_needs import DAEMON_MODULE
+from airflow_eos_provider.interval.sources import files_source
 from airflow_eos_provider.interval.spark import (
     by_slice,
     register,
@@ -37,7 +38,6 @@ from airflow_eos_provider.interval.spark import (
     write_intervals,
 )
 from airflow_eos_provider.interval.spark import write as spark_front
-from airflow_eos_provider.interval.spark.file_listing import files_source
 from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.spark.reruns import StageWatch
 from airflow_eos_provider.interval.topic_ids import TopicChangedError

@@ -189,7 +189,8 @@ class SliceResult:
     :param bytes: of their keys and values.
     :param digest: order-free digest of them, 32 hexadecimal digits; digests add up modulo 2^128.
     :param seconds: from its first row to its commit.
-    :param dropped: rows of its source that are of no interval, since they have no time.
+    :param dropped: rows of its source that it has not: without a time; with a time outside the interval, and the first
+        and the last of these times, in microseconds since the epoch. Empty if none was looked for.
     :param null_keys: records whose key is null, where rows have keys.
     :param stage_seconds: seconds of each of :data:`~airflow_eos_provider.interval.protocol.stage_seconds.STAGES`.
     """
@@ -199,7 +200,7 @@ class SliceResult:
     bytes: int
     digest: str
     seconds: float
-    dropped: int = 0
+    dropped: tuple[int, ...] = ()
     null_keys: int = 0
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
 
@@ -210,7 +211,7 @@ class SliceResult:
             "bytes": self.bytes,
             "digest": self.digest,
             "seconds": self.seconds,
-            "dropped": self.dropped,
+            "dropped": list(self.dropped),
             "null_keys": self.null_keys,
             "stage_seconds": dict(self.stage_seconds),
         }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from airflow_eos_provider.public_names import lazily
 
 if TYPE_CHECKING:
-    from airflow_eos_provider.interval.spark.file_listing import files_source
+    from airflow_eos_provider.interval.spark.files import files_source
     from airflow_eos_provider.interval.spark.kafka_source import kafka_source
 
 __all__ = ["files_source", "kafka_source"]
@@ -16,6 +16,6 @@ _ROOM = "airflow_eos_provider.interval.spark"
 
 __getattr__ = lazily(
     __name__,
-    {"files_source": f"{_ROOM}.file_listing", "kafka_source": f"{_ROOM}.kafka_source"},
+    {"files_source": f"{_ROOM}.files", "kafka_source": f"{_ROOM}.kafka_source"},
     extra="spark",
 )

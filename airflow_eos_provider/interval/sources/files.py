@@ -1,16 +1,26 @@
-"""Source files that do not change: pinned before the plan is frozen, checked again while they are read.
+"""Pinned source files: their identity, and how a task reads one without Spark's readers.
 
-A file is known by its path, size and time of last change (and its etag, where the file system has one). A file that is
-no longer what the plan pinned would give the slice other rows in this attempt than in the last, so it is an error that
-names the file, raised before the slice's transaction commits.
+A file is pinned by path, size and time of change (and its etag, where the file system has one). A file that differs
+from what the plan pinned would give a slice other rows in this attempt than in the last, so it is an error that names
+the file, raised before the slice's transaction commits.
+
+Only files whose meaning needs no guess are read here: Parquet, which has its own schema, and lines, whose bytes are the
+values. Everything else goes through Spark's readers with a given schema.
 """
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -19,17 +29,35 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: ``lines``: the value is the line itself, byte for byte. The others give columns.
-FORMATS = ("parquet", "json", "csv", "lines")
+#: ``lines``: the value is the line itself, byte for byte. ``parquet`` gives columns.
+FORMATS = ("parquet", "lines")
 
 #: Rows without a time: an error, or left out and counted.
 NULL_TIMES = ("refuse", "drop")
+
+#: Units of whole numbers that are times, by how many of them are a second.
+TIME_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+#: Of more files than this the plan keeps digests, so that it stays a small record.
+MOST_FILES_IN_PLAN = 1000
 
 #: Rows handed over at once.
 _BATCH_ROWS = 20_000
 
 #: Bytes of a text file read at once.
 _CHUNK_BYTES = 4 << 20
+
+#: Compressed text files, by the ends of their names. Spark's other codecs are Hadoop's own formats.
+_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_HADOOP_CODECS = (".lz4", ".snappy", ".deflate")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+#: A time within so many microseconds of the interval is near it: ten years.
+_NEAR_US = 3650 * 86_400 * 10**6
+
+_BY_SPARK = "Read the files with Spark and a schema of your own: spark.read.schema(…), slices_by='files'."
 
 Convert = Callable[["pa.RecordBatch"], "pa.RecordBatch"]
 
@@ -42,12 +70,15 @@ class PinnedFile:
     :param size: bytes.
     :param modified_ms: time of last change, milliseconds since the epoch.
     :param etag: of the object, where the file system has one; compared on the driver only.
+    :param identity: of a local file, compared within one attempt: two files that change places differ in nothing else.
+        No plan has it, since a file that was put back has another one.
     """
 
     path: str
     size: int
     modified_ms: int
     etag: str | None = None
+    identity: tuple[int, int] | None = field(default=None, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         found = {"path": self.path, "size": self.size, "modified_ms": self.modified_ms}
@@ -63,23 +94,128 @@ class PinnedFile:
         :param now: None if it is gone.
         :raises ConfigurationError: it is another file.
         """
-        if now is not None and self._equals(now):
-            return
-        what = "is gone" if now is None else f"has changed ({now.size} bytes, changed {_time(now.modified_ms)})"
+        if difference := self.difference(now):
+            raise ConfigurationError(
+                f"The source file {self.path} {difference}.",
+                expected=f"the file that the interval's plan pinned: {self}",
+                remedy="Put the pinned file back and run the interval again. To take the new content instead: abandon "
+                "the run if no slice of it is committed ('eos intervals abandon'), or write it as a new revision.",
+            )
+
+    def difference(self, now: PinnedFile | None) -> str | None:
+        """What happened to the file; None if it is the same.
+
+        :param now: None if it is gone.
+        """
+        if now is None:
+            return "is gone"
+        same = self.size == now.size and not (self.etag and now.etag and self.etag != now.etag)
+        # Some file systems report whole seconds to one client and fractions to another.
+        unit = 1000 if self.modified_ms % 1000 == 0 or now.modified_ms % 1000 == 0 else 1
+        same = same and self.modified_ms // unit == now.modified_ms // unit
+        if same and self.identity and now.identity and self.identity != now.identity:
+            return "was replaced by one of the same size and time of change"
+        return None if same else f"has changed ({now})"
+
+    def __str__(self) -> str:
+        changed = datetime.fromtimestamp(self.modified_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        return f"{self.size} bytes, changed {changed}"
+
+
+@dataclass(frozen=True, slots=True)
+class FileSet:
+    """The files of an interval, as they were at one moment.
+
+    :param files: in the order of their paths.
+    """
+
+    files: tuple[PinnedFile, ...] = ()
+
+    @classmethod
+    def of(cls, files: Iterable[PinnedFile]) -> FileSet:
+        by_path = {file.path: file for file in files}
+        return cls(tuple(by_path[path] for path in sorted(by_path)))
+
+    @classmethod
+    def from_dicts(cls, files: Iterable[Mapping[str, Any]]) -> FileSet:
+        return cls.of(map(PinnedFile.from_dict, files))
+
+    def __iter__(self) -> Iterator[PinnedFile]:
+        return iter(self.files)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    @property
+    def by_path(self) -> dict[str, PinnedFile]:
+        return {file.path: file for file in self.files}
+
+    def to_plan(self) -> dict[str, Any]:
+        """What the plan of a run keeps: the files, or digests if there are many; nothing if there is none."""
+        if len(self.files) > MOST_FILES_IN_PLAN:
+            states = "\n".join(f"{file.path} {file.size} {file.modified_ms // 1000}" for file in self.files)
+            digest = hashlib.blake2b(states.encode(), digest_size=16).hexdigest()
+            return {"file_count": len(self.files), "file_states_digest": digest}
+        return {"files": [file.to_dict() for file in self.files]} if self.files else {}
+
+    def require(self, pinned: FileSet) -> None:
+        """Check that these are the pinned files.
+
+        :raises ConfigurationError: one has changed, is gone or was added; it is named.
+        """
+        now = self.by_path
+        for file in pinned.files:
+            file.require_unchanged(now.get(file.path))
+        if added := sorted(now.keys() - pinned.by_path.keys()):
+            raise ConfigurationError(
+                f"The interval now has the file {_first_of(added)}, which was not there when its plan was frozen.",
+                expected=f"the {len(pinned.files)} files that the plan pinned",
+                remedy="Move the new file away and run the interval again. If no slice is committed, abandon the run "
+                "('eos intervals abandon') and run it again; if it is complete, write it as a new revision. Select an "
+                "interval's files by path (a folder a day, a partition column), so that no other file matters.",
+            )
+
+    def differences(self, now: FileSet) -> list[str]:
+        """How these files differ from those of a later moment, a line each."""
+        there = now.by_path
+        changed = [f"{file.path} {words}" for file in self.files if (words := file.difference(there.get(file.path)))]
+        return changed + [f"{path} was added" for path in sorted(there.keys() - self.by_path.keys())]
+
+    def grouped(self, count: int) -> list[FileSet]:
+        """The files in groups of about the same size: the largest first, each to the group that is smallest so far.
+
+        :param count: how many groups there may be; there is none without a file.
+        """
+        groups: list[list[PinnedFile]] = [[] for _ in range(min(count, len(self.files)))]
+        sizes = [0] * len(groups)
+        for file in sorted(self.files, key=lambda f: (-f.size, f.path)):
+            least = sizes.index(min(sizes))
+            groups[least].append(file)
+            sizes[least] += file.size + 1  # empty files are spread, too
+        return [FileSet.of(group) for group in groups]
+
+
+def require_planned_files(now: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
+    """Compare the files of now with those of a plan, both as :meth:`FileSet.to_plan` gives them.
+
+    :param plan: the plan's source. One that has pinned no files accepts any.
+    :raises ConfigurationError: a file has changed, is gone or was added.
+    """
+    if "files" in plan and "file_count" not in now:
+        FileSet.from_dicts(now.get("files", ())).require(FileSet.from_dicts(plan["files"]))
+        return
+    kept = {name: plan[name] for name in ("files", "file_count", "file_states_digest") if name in plan}
+    if any(now.get(name) != value for name, value in kept.items()):
+        count, pinned = (each.get("file_count", len(each.get("files", ()))) for each in (now, plan))
         raise ConfigurationError(
-            f"The source file {self.path} {what}.",
-            expected=f"the file that the interval's plan pinned: {self.size} bytes, changed {_time(self.modified_ms)}",
-            remedy="Put the pinned file back and run the interval again. To take the new content instead: abandon the "
-            "run if no slice of it is committed ('eos intervals abandon'), or write it as a new revision.",
+            f"The interval has {count} files now, and not those that its plan pinned.",
+            expected=f"{pinned} files as they were then",
+            remedy="Put the files back as they were and run the interval again, or write it as a new revision.",
         )
 
-    def _equals(self, now: PinnedFile) -> bool:
-        if self.size != now.size or (self.etag and now.etag and self.etag != now.etag):
-            return False
-        # Some file systems tell whole seconds to one client and fractions to another.
-        if self.modified_ms % 1000 == 0 or now.modified_ms % 1000 == 0:
-            return self.modified_ms // 1000 == now.modified_ms // 1000
-        return self.modified_ms == now.modified_ms
+
+def _first_of(paths: Sequence[str]) -> str:
+    return f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else paths[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +227,9 @@ class FileReadOptions:
     :param start: ISO 8601 with zone.
     :param end: ISO 8601 with zone.
     :param null_times: what becomes of rows without a time, which are of no interval: one of :data:`NULL_TIMES`.
-    :raises ConfigurationError: the format is not known, or ``lines`` is to be filtered by a column.
+    :param time_unit: of whole numbers that are times: one of :data:`TIME_UNITS`.
+    :param key: the member of a line that is its record's key; of lines only.
+    :raises ConfigurationError: an option is unknown, or does not go with the format.
     """
 
     format: str
@@ -99,40 +237,79 @@ class FileReadOptions:
     start: str | None = None
     end: str | None = None
     null_times: str = "refuse"
+    time_unit: str | None = None
+    key: str | None = None
 
     def __post_init__(self) -> None:
-        if self.null_times not in NULL_TIMES:
-            raise ConfigurationError(f"null_times is {self.null_times!r}.", expected=f"one of {', '.join(NULL_TIMES)}")
         if self.format not in FORMATS:
-            raise ConfigurationError(f"The format is {self.format!r}.", expected=f"one of {', '.join(FORMATS)}")
-        if self.format == "lines" and self.time_column:
             raise ConfigurationError(
-                f"Lines have no column {self.time_column!r}.", remedy="Use format='json', or select by path."
+                f"The format is {self.format!r}.",
+                expected=f"{' or '.join(FORMATS)}: a type in another format would have to be guessed",
+                remedy=_BY_SPARK,
+            )
+        for name, value, known in (
+            ("null_times", self.null_times, NULL_TIMES),
+            ("time_unit", self.time_unit, (None, *TIME_UNITS)),
+        ):
+            if value not in known:
+                raise ConfigurationError(f"{name} is {value!r}.", expected=f"one of {', '.join(filter(None, known))}")
+        if self.key is not None and self.format != "lines":
+            raise ConfigurationError(
+                f"key={self.key!r} is given with format={self.format!r}.",
+                expected="key with format='lines' only",
+                remedy="Give the file a column 'key', or make one by convert=….",
             )
 
     def to_dict(self) -> dict[str, Any]:
-        found = {"format": self.format}
+        found: dict[str, Any] = {"format": self.format}
         if self.time_column is not None:
             found |= {"time_column": self.time_column, "start": str(self.start), "end": str(self.end)}
             found |= {} if self.null_times == "refuse" else {"null_times": self.null_times}
-        return found
+            found |= {} if self.time_unit is None else {"time_unit": self.time_unit}
+        return found if self.key is None else {**found, "key": self.key}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> FileReadOptions:
-        return cls(
-            values["format"],
-            values.get("time_column"),
-            values.get("start"),
-            values.get("end"),
-            values.get("null_times", "refuse"),
-        )
+        return cls(**{name: values[name] for name in cls.__dataclass_fields__ if name in values})
+
+
+def _moment(microseconds: int) -> str:
+    try:
+        return (_EPOCH + microseconds * _MICROSECOND).isoformat()
+    except OverflowError:
+        return f"{microseconds} µs since 1970"
 
 
 @dataclass(slots=True)
 class Dropped:
-    """Rows without a time that a read has left out, counted while it goes on."""
+    """Rows that a read has left out, counted as it proceeds.
 
-    rows: int = 0
+    :param without_time: rows that have no time.
+    :param outside: rows whose time is not in the interval.
+    :param first_us: the first time of these, microseconds since the epoch.
+    :param last_us: the last one.
+    """
+
+    without_time: int = 0
+    outside: int = 0
+    first_us: int = 0
+    last_us: int = 0
+
+    def __str__(self) -> str:
+        edges = f"from {_moment(self.first_us)} to {_moment(self.last_us)}"
+        return f"{self.outside} source rows have times outside the interval, {edges}"
+
+    def to_list(self) -> list[int]:
+        return [self.without_time, self.outside, self.first_us, self.last_us]
+
+    def __add__(self, other: Dropped) -> Dropped:
+        parts = [part for part in (self, other) if part.outside]
+        return Dropped(
+            self.without_time + other.without_time,
+            self.outside + other.outside,
+            min((part.first_us for part in parts), default=0),
+            max((part.last_us for part in parts), default=0),
+        )
 
 
 def read_pinned(
@@ -143,32 +320,18 @@ def read_pinned(
     Without ``convert``, batches that have a column ``value`` are taken as they are, others become JSON objects.
 
     :param convert: makes record columns of a batch of the file's columns.
-    :param dropped: counts the rows that are left out for want of a time.
-    :raises ConfigurationError: the file is not what was pinned, before or after it was read, or it cannot be read; a
-        row has no time, and ``options`` does not drop such rows.
+    :param dropped: counts the rows that are left out.
+    :raises ConfigurationError: the file is not what was pinned, before or after it was read; its content cannot be read
+        or has no such column; a row has no time, and ``options`` does not drop such rows.
+    :raises EosError: the file system failed; another attempt may succeed.
     """
-    file.require_unchanged(look_at(file.path))
-    for batch in _lines(file) if options.format == "lines" else _columns(file, options, dropped or Dropped()):
+    now = look_at(file.path)
+    file.require_unchanged(now)
+    times = _Times(file.path, options, dropped or Dropped()) if options.time_column is not None else None
+    for batch in _lines(file, options, times) if options.format == "lines" else _columns(file, times):
         if batch.num_rows:
-            yield convert(batch) if convert else as_records(batch)
-    file.require_unchanged(look_at(file.path))
-
-
-def require_same_files(now: Mapping[str, PinnedFile], pinned: Mapping[str, PinnedFile]) -> None:
-    """Compare the files of this attempt with those that the interval's plan pinned, both by path.
-
-    :raises ConfigurationError: one has changed, is gone or was added; it is named.
-    """
-    for path, file in pinned.items():
-        file.require_unchanged(now.get(path))
-    if added := sorted(now.keys() - pinned.keys()):
-        more = f" and {len(added) - 1} more" if len(added) > 1 else ""
-        raise ConfigurationError(
-            f"The interval now has the file {added[0]}{more}, which was not there when its plan was frozen.",
-            expected=f"the {len(pinned)} files that the plan pinned",
-            remedy="Take the file away and run the interval again. If no slice of it is committed, give the run up "
-            "('eos intervals abandon') and run it anew; if it is complete, write it as a new revision.",
-        )
+            yield convert(batch) if convert else as_records(batch, file.path)
+    (now or file).require_unchanged(look_at(file.path))
 
 
 def look_at(path: str) -> PinnedFile | None:
@@ -182,99 +345,368 @@ def look_at(path: str) -> PinnedFile | None:
     info = system.get_file_info(inner)
     if info.type is not pyarrow.fs.FileType.File:
         return None
-    return PinnedFile(path, int(info.size), int(info.mtime_ns or 0) // 1_000_000)
+    identity = local_identity(path)
+    return PinnedFile(path, int(info.size), int(info.mtime_ns or 0) // 1_000_000, identity=identity)
 
 
-def as_records(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows as they are if they have a column ``value``, else each as one JSON object."""
+def local_identity(path: str) -> tuple[int, int] | None:
+    """What tells a local file from another one of the same size and time of change; None elsewhere."""
+    if not path.startswith("file:"):
+        return None
+    try:
+        found = Path(f"/{path.removeprefix('file:').lstrip('/')}").stat()
+    except OSError:  # it is gone, or on another machine
+        return None
+    return found.st_ino, found.st_ctime_ns
+
+
+def as_records(batch: pa.RecordBatch, path: str) -> pa.RecordBatch:
+    """Rows as they are if they have a column ``value``, else each as one JSON object.
+
+    :param path: of the file, for errors.
+    :raises ConfigurationError: a value has no equal in JSON.
+    """
     import pyarrow as pa
 
     if "value" in batch.schema.names:
         return batch
-    lines = [json.dumps(row, default=_text, separators=(",", ":"), ensure_ascii=False) for row in batch.to_pylist()]
-    return pa.RecordBatch.from_arrays([pa.array([line.encode() for line in lines], type=pa.binary())], names=["value"])
+    columns = zip(batch.schema.names, map(_without_nanoseconds, batch.columns), strict=True)
+    try:
+        rows = pa.RecordBatch.from_pydict(dict(columns)).to_pylist()
+        lines = [
+            json.dumps(row, default=_text, separators=(",", ":"), ensure_ascii=False, allow_nan=False) for row in rows
+        ]
+        values = [line.encode() for line in lines]
+    except (ValueError, OverflowError, pa.ArrowException) as error:
+        raise ConfigurationError(
+            f"A row of the source file {path} cannot be written as JSON: {error}.",
+            expected="finite numbers, text in UTF-8, times of the years 1 to 9999",
+            remedy="Make the record's value yourself by convert=…, or read the file with Spark (slices_by='files').",
+        ) from error
+    return pa.RecordBatch.from_arrays([pa.array(values, type=pa.binary())], names=["value"])
+
+
+def _without_nanoseconds(column: pa.Array) -> pa.Array:
+    """Times in nanoseconds as Python has them, in microseconds, or as text if that would lose digits."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_timestamp(column.type) or column.type.unit != "ns":
+        return column
+    micro = pc.cast(pc.floor_temporal(column, unit="microsecond"), pa.timestamp("us", column.type.tz), safe=False)
+    number = column.cast(pa.int64()).to_pylist()
+    if not any(value is not None and value % 1000 for value in number):
+        return micro
+    texts = []
+    for time, value in zip(micro.to_pylist(), number, strict=True):
+        text = None if time is None else time.isoformat(timespec="microseconds")
+        texts.append(None if text is None else f"{text[:26]}{value % 1000:03}{text[26:]}")
+    return pa.array(texts, type=pa.string())
 
 
 def _text(value: object) -> str:
     """What JSON has no type for."""
     if isinstance(value, datetime):
         return value.isoformat()
-    if isinstance(value, bytes):
-        return value.decode()
-    return str(value)
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _lines(file: PinnedFile) -> Iterator[pa.RecordBatch]:
-    """The file's lines without their line feeds; a last line without one counts."""
+def lines_of(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
+    """The lines of a text as Spark's ``text`` reader splits it, some at once.
+
+    A line ends with ``\\n``, ``\\r\\n`` or ``\\r``; a last line without an end counts, a byte order mark at the
+    beginning does not.
+
+    :param read: gives the next bytes, at most so many, and none at the end.
+    """
+    rest, is_first = b"", True
+    while chunk := read(_CHUNK_BYTES):
+        text = rest + chunk
+        if is_first and len(text) < len(_BYTE_ORDER_MARK):
+            rest = text
+            continue
+        if is_first:
+            text, is_first = text.removeprefix(_BYTE_ORDER_MARK), False
+        # A \r at the very end may be the first half of \r\n.
+        end = max(text.rfind(b"\n"), text.rfind(b"\r", 0, max(len(text) - 1, 0))) + 1
+        rest = text[end:]
+        if end:
+            yield text[:end].splitlines()
+    if rest := rest.removeprefix(_BYTE_ORDER_MARK) if is_first else rest:
+        yield rest.splitlines()
+
+
+def file_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a local text file, as :func:`read_pinned` takes them; compressed ones by their names.
+
+    :raises ConfigurationError: the file cannot be read.
+    """
+    with _readable(f"file:{path}"), _opened(path) as stream:
+        for lines in lines_of(stream.read):
+            yield from lines
+
+
+def _opened(path: Path) -> Any:
+    codec = _codec(path.name)
+    if codec == "zstd":
+        import pyarrow as pa
+
+        return pa.input_stream(str(path), compression=codec)
+    openers: dict[str | None, Any] = {None: open, "gzip": gzip.open, "bz2": bz2.open}
+    return openers[codec](path, "rb")
+
+
+def _codec(path: str) -> str | None:
+    """
+    :raises ConfigurationError: only Hadoop reads it.
+    """
+    if path.endswith(_HADOOP_CODECS):
+        raise ConfigurationError(
+            f"The source file {path} is compressed in a format of Hadoop's own.",
+            expected=f"a file that is not compressed, or one of {', '.join(_CODECS)}",
+            remedy="Read it with Spark: spark.read.text(…), slices_by='files'.",
+        )
+    return next((codec for end, codec in _CODECS.items() if path.endswith(end)), None)
+
+
+def _lines(file: PinnedFile, options: FileReadOptions, times: _Times | None) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     system, inner = _open(file.path)
-    with system.open_input_stream(inner) as stream:
-        rest = b""
-        while chunk := stream.read(_CHUNK_BYTES):
-            *lines, rest = (rest + chunk).split(b"\n")
-            yield pa.RecordBatch.from_arrays([pa.array(lines, type=pa.binary())], names=["value"])
-        if rest:
-            yield pa.RecordBatch.from_arrays([pa.array([rest], type=pa.binary())], names=["value"])
+    with (
+        _readable(file.path),
+        system.open_input_stream(inner, compression=_codec(file.path)) as stream,
+    ):
+        done = 0
+        for lines in lines_of(stream.read):
+            batch = pa.RecordBatch.from_arrays([pa.array(lines, type=pa.binary())], names=["value"])
+            if times is not None or options.key is not None:
+                batch = _with_members(batch, lines, file.path, done, options, times)
+            done += len(lines)
+            yield batch
 
 
-def _columns(file: PinnedFile, options: FileReadOptions, dropped: Dropped) -> Iterator[pa.RecordBatch]:
+def _with_members(
+    batch: pa.RecordBatch, lines: Sequence[bytes], path: str, done: int, options: FileReadOptions, times: _Times | None
+) -> pa.RecordBatch:
+    """Lines of JSON objects with the key, and those of the interval only, by the members that are named."""
     import pyarrow as pa
+
+    keys: list[bytes | None] = []
+    moments: list[Any] = []
+    for number, line in enumerate(lines, done + 1):
+        try:
+            row = json.loads(line)
+            if not isinstance(row, dict):
+                raise ValueError(f"it is {type(row).__name__}, not an object")
+            if options.key is not None:
+                keys.append(_key(row.get(options.key), options.key))
+            if times is not None:
+                moments.append(times.in_microseconds(row.get(str(options.time_column))))
+        except (ValueError, RecursionError) as error:
+            raise ConfigurationError(
+                f"Line {number} of the source file {path} cannot be used: {error}.",
+                expected="a JSON object; its key text or a whole number; its time text of ISO 8601, or a whole number "
+                "with time_unit given",
+                remedy="Correct the file or the options, or read it with Spark: spark.read.text(…), slices_by='files'.",
+            ) from error
+    if options.key is not None:
+        batch = pa.RecordBatch.from_arrays(
+            [*batch.columns, pa.array(keys, type=pa.binary())], names=[*batch.schema.names, "key"]
+        )
+    return batch if times is None else times.within(batch, pa.array(moments, type=pa.int64()), TIME_UNITS["us"])
+
+
+def _key(value: object, name: str) -> bytes | None:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value).encode()
+    if value is None:
+        return None
+    raise ValueError(f"{name} is {json.dumps(value)[:60]}")
+
+
+def _columns(file: PinnedFile, times: _Times | None) -> Iterator[pa.RecordBatch]:
+    """The rows of a Parquet file. No more than a batch is decoded at a time, not a row group."""
+    import pyarrow.parquet
 
     system, inner = _open(file.path)
     if file.size == 0:
         return
+    with (
+        _readable(file.path),
+        # INT96 in microseconds, as Spark reads it: nanoseconds reach from 1677 to 2262 only.
+        pyarrow.parquet.ParquetFile(
+            inner, filesystem=system, pre_buffer=True, coerce_int96_timestamp_unit="us"
+        ) as parquet,
+    ):
+        _require_one_of_each(file.path, parquet.schema_arrow)
+        for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
+            yield batch if times is None else times.of_column(batch)
+
+
+def _require_one_of_each(path: str, fields: Any) -> None:
+    """
+    :raises ConfigurationError: two columns, or two fields of a struct, have one name.
+    """
+    import pyarrow as pa
+
+    fields = list(fields)
+    name, count = next(iter(Counter(column.name for column in fields).most_common(1)), ("", 0))
+    if count > 1:
+        raise ConfigurationError(
+            f"The source file {path} has {count} columns {name!r}.",
+            expected="one, since a record has each name once",
+            remedy="Write the file again with one name a column.",
+        )
+    for column in fields:
+        within = column.type
+        while pa.types.is_list(within) or pa.types.is_large_list(within):
+            within = within.value_type
+        if pa.types.is_struct(within):
+            _require_one_of_each(path, within)
+
+
+class _Times:
+    """Keeps the rows of a file whose time is in the interval."""
+
+    def __init__(self, path: str, options: FileReadOptions, dropped: Dropped) -> None:
+        self._path = path
+        self._name = str(options.time_column)
+        self._unit = options.time_unit
+        self._null_times = options.null_times
+        edges = (datetime.fromisoformat(str(edge)) for edge in (options.start, options.end))
+        self._start, self._end = ((edge - _EPOCH) // _MICROSECOND for edge in edges)
+        self._dropped = dropped
+
+    def of_column(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a batch by a column of it. A time without a zone is UTC."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self._name not in batch.schema.names:
+            raise ConfigurationError(
+                f"The source file {self._path} has no column {self._name!r}.",
+                expected=f"one of {', '.join(batch.schema.names)}",
+                remedy="Correct time_column.",
+            )
+        times = batch.column(self._name)
+        kind = times.type
+        if pa.types.is_timestamp(kind) and self._unit is None:
+            return self.within(batch, times.cast(pa.int64()), TIME_UNITS[kind.unit])
+        if pa.types.is_date(kind) and self._unit is None:
+            times = times.cast(pa.timestamp("s")).cast(pa.int64())
+            return self.within(batch, times, TIME_UNITS["s"])
+        if pa.types.is_integer(kind) and self._unit is not None:
+            numbers = pc.cast(times, pa.int64())
+            self._require_unit(numbers)
+            return self.within(batch, numbers, TIME_UNITS[self._unit])
+        raise ConfigurationError(
+            f"The column {self._name!r} of the source file {self._path} is of type {kind}"
+            f"{f', and time_unit={self._unit!r} is given' if self._unit else ''}.",
+            expected=f"a timestamp or a date, or whole numbers with time_unit={' or '.join(map(repr, TIME_UNITS))}",
+            remedy="Give time_unit for whole numbers, and for nothing else. For any other type read the files with "
+            "Spark and convert the column (slices_by='files').",
+        )
+
+    def in_microseconds(self, value: object) -> int | None:
+        """The time of a member of a line.
+
+        :raises ValueError: it is none.
+        """
+        if value is None:
+            return None
+        if isinstance(value, str) and self._unit is None:
+            moment = datetime.fromisoformat(value)
+            return (moment.replace(tzinfo=moment.tzinfo or UTC) - _EPOCH) // _MICROSECOND
+        if isinstance(value, int) and not isinstance(value, bool) and self._unit is not None:
+            moment_us = value * TIME_UNITS["us"] // TIME_UNITS[self._unit]
+            if not self._start <= moment_us < self._end:
+                self._require_meant(value, value)
+            return min(max(moment_us, -(2**63)), 2**63 - 1)
+        given = f" and time_unit is {self._unit!r}" if self._unit else ""
+        raise ValueError(f"{self._name} is {json.dumps(value)[:60]}{given}")
+
+    def within(self, batch: pa.RecordBatch, times: pa.Array, per_second: int) -> pa.RecordBatch:
+        """The rows whose time is in the interval; compared as whole numbers, so that nothing is rounded.
+
+        :param times: of the rows, since the epoch.
+        :param per_second: how many of their unit are a second.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if times.null_count and self._null_times == "refuse":
+            raise ConfigurationError(
+                f"{times.null_count} of {batch.num_rows} rows of the source file {self._path} have no {self._name!r}, "
+                "so they are of no interval.",
+                expected="a time in every row",
+                remedy="Correct the file, or have such rows left out and counted: null_times='drop'.",
+            )
+        start, end = (
+            min(max(-(-edge * per_second // 10**6), -(2**63)), 2**63 - 1) for edge in (self._start, self._end)
+        )
+        kept = pc.and_(
+            pc.greater_equal(times, pa.scalar(start, pa.int64())), pc.less(times, pa.scalar(end, pa.int64()))
+        )
+        result = batch.filter(kept)
+        outside = batch.num_rows - times.null_count - result.num_rows
+        edges = pc.min_max(times.filter(pc.invert(kept))).as_py() if outside else {"min": 0, "max": 0}
+        first, last = (edges[name] * 10**6 // per_second for name in ("min", "max"))
+        found = self._dropped + Dropped(times.null_count, outside, first, last)
+        self._dropped.without_time, self._dropped.outside = found.without_time, found.outside
+        self._dropped.first_us, self._dropped.last_us = found.first_us, found.last_us
+        return result
+
+    def _require_unit(self, numbers: pa.Array) -> None:
+        import pyarrow.compute as pc
+
+        edges = pc.min_max(numbers).as_py()
+        if edges["min"] is not None:
+            self._require_meant(edges["min"], edges["max"])
+
+    def _require_meant(self, first: int, last: int) -> None:
+        """
+        :raises ConfigurationError: the unit that was given cannot be meant: another one puts these times near the
+            interval, and this one does not.
+        """
+        for unit in TIME_UNITS:
+            if self._is_near(first, str(self._unit)) or self._is_near(last, str(self._unit)):
+                return
+            if self._is_near(first, unit) and self._is_near(last, unit):
+                raise ConfigurationError(
+                    f"The column {self._name!r} of the source file {self._path} has times from {first} to {last}. In "
+                    f"{self._unit!r} none is within ten years of the interval, in {unit!r} all are.",
+                    expected=f"times in {self._unit!r}, as time_unit says",
+                    remedy=f"Correct time_unit; {unit!r} seems to be meant.",
+                )
+
+    def _is_near(self, value: int, unit: str) -> bool:
+        return self._start - _NEAR_US <= value * 10**6 // TIME_UNITS[unit] <= self._end + _NEAR_US
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """Report errors of reading a file's content as errors of this package; most of Arrow's are ValueErrors."""
     try:
-        for batch in _batches(system, inner, options.format):
-            yield _within(batch, options, file.path, dropped)
-    except pa.ArrowInvalid as error:
-        raise EosError(
-            f"The source file {file.path} cannot be read as {options.format}: {str(error).splitlines()[0]}",
-            remedy="Check the file and the format.",
+        yield
+    except (ValueError, NotImplementedError, OSError, EOFError, zlib.error) as error:
+        words = str(error).splitlines()[0] if str(error) else type(error).__name__
+        found = f"The source file {path} cannot be read: {words}"
+        if isinstance(error, OSError) and not _is_of_content(path, words):
+            raise EosError(found, remedy="Check the file system, and run the interval again.") from error
+        raise ConfigurationError(
+            found,
+            expected="a whole file of the format that is given, compressed as its name says",
+            remedy="Replace the file, or correct the format.",
         ) from error
 
 
-def _batches(system: Any, path: str, format: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a file. Of a Parquet file no more than a batch is decoded at a time, not a row group."""
-    import pyarrow.dataset
-    import pyarrow.parquet
-
-    if format != "parquet":
-        dataset = pyarrow.dataset.dataset(path, format=format, filesystem=system)
-        yield from dataset.to_batches(batch_size=_BATCH_ROWS, use_threads=False)
-        return
-    with pyarrow.parquet.ParquetFile(path, filesystem=system, pre_buffer=True) as file:
-        yield from file.iter_batches(_BATCH_ROWS, use_threads=False)
-
-
-def _within(batch: pa.RecordBatch, options: FileReadOptions, path: str, dropped: Dropped) -> pa.RecordBatch:
-    """The rows of a batch whose time lies in the interval."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if options.time_column is None:
-        return batch
-    if options.time_column not in batch.schema.names:
-        raise ConfigurationError(
-            f"The source file {path} has no column {options.time_column!r}.",
-            expected=f"one of {', '.join(batch.schema.names)}",
-            remedy="Correct time_column.",
-        )
-    times = batch.column(options.time_column)
-    dropped.rows += times.null_count
-    if times.null_count and options.null_times == "refuse":
-        raise ConfigurationError(
-            f"{times.null_count} of {batch.num_rows} rows of the source file {path} have no {options.time_column!r}, "
-            "so they are of no interval.",
-            expected="a time in every row",
-            remedy="Correct the file, or have such rows left out and counted: null_times='drop'.",
-        )
-    instant = pa.timestamp("us", tz="UTC")
-    if pa.types.is_timestamp(times.type) and times.type.tz is None:
-        times = pc.assume_timezone(times, "UTC")
-    times = pc.cast(times, instant)
-    bounds = [pa.scalar(datetime.fromisoformat(str(edge)), type=instant) for edge in (options.start, options.end)]
-    return batch.filter(pc.and_(pc.greater_equal(times, bounds[0]), pc.less(times, bounds[1])))
+def _is_of_content(path: str, words: str) -> bool:
+    """Whether Arrow, which reports both as one kind of error, means a file's content and not its file system."""
+    of_content = ("ompress", "nflate", "zlib", "bz2", "ZSTD", "thrift", "end of stream", "Corrupt", "EOF")
+    return path.startswith("file:") or any(word in words for word in of_content)
 
 
 def _open(path: str) -> tuple[Any, str]:
@@ -295,7 +727,3 @@ def _open(path: str) -> tuple[Any, str]:
             remedy="Read it by Spark instead, as a DataFrame with a stable key (write_interval).",
         ) from error
     return system, inner
-
-
-def _time(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")

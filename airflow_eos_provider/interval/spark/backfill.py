@@ -28,7 +28,7 @@ from airflow_eos_provider.interval.protocol.admission import overlap
 from airflow_eos_provider.interval.protocol.ledger import CompleteRecord
 from airflow_eos_provider.interval.protocol.same_topics import SameTopics
 from airflow_eos_provider.interval.protocol.stage import Completed
-from airflow_eos_provider.interval.spark.file_listing import FilesSource
+from airflow_eos_provider.interval.spark.files import FilesSource
 from airflow_eos_provider.interval.spark.sessions import end, is_remote, is_server_lost
 from airflow_eos_provider.interval.spark.write import Report, require_frame, write_interval
 from airflow_eos_provider.interval.topic_ids import Pins, TopicChangedError

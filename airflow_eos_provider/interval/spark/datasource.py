@@ -30,6 +30,7 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.protocol.stage import Completed, SliceFigures, Stage
 from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.interval.sources.files import require_planned_files
 from airflow_eos_provider.interval.spark.executor import (
     SLICE_COLUMN,
     partition_number,
@@ -37,7 +38,7 @@ from airflow_eos_provider.interval.spark.executor import (
     runs_of_slices,
     write_rows,
 )
-from airflow_eos_provider.interval.spark.pinned_inputs import pinned_inputs, require_same_inputs
+from airflow_eos_provider.interval.spark.files import pinned_files
 from airflow_eos_provider.interval.spark.proof import figures_of_rows, frozen
 from airflow_eos_provider.interval.spark.sessions import require_classic
 from airflow_eos_provider.interval.spark.write import sliced, speculates, to_tasks, with_null_keys
@@ -175,7 +176,10 @@ def by_slice(
     require_classic(frame, f"format({FORMAT!r})")
     names = [key] if isinstance(key, str) else list(key)
     rows = sliced(frame, names, slices)
-    made_of = {**rows.schema[SLICE_COLUMN].metadata, **({"inputs": pinned_inputs(frame)} if pin_inputs else {})}
+    made_of = {
+        **rows.schema[SLICE_COLUMN].metadata,
+        **({"inputs": pinned_files(frame).to_plan()} if pin_inputs else {}),
+    }
     rows = rows.withMetadata(SLICE_COLUMN, made_of)
     return SlicedFrame(rows, slices)
 
@@ -229,7 +233,7 @@ class KafkaEosSource(DataSource):
                     remedy="Use the slices and the key that it was begun with, or abandon it if nothing is committed.",
                 )
             if inputs:
-                require_same_inputs(inputs, coordinator.plan_source)
+                require_planned_files(inputs, coordinator.plan_source)
             return KafkaEosWriter(pipeline, coordinator.compare_input(begun, self._figures).to_dict())
 
     def _figures(self, slices: Collection[int]) -> dict[int, SliceFigures]:

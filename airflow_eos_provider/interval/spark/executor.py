@@ -254,7 +254,7 @@ def _write_files(
             dropped = Dropped()
             records = _read_slice(plan.slices[slice_number].source, convert, dropped)
             written = task.write_slice(slice_number, records)
-            yield slice_number, replace(written, dropped=dropped.rows)
+            yield slice_number, replace(written, dropped=tuple(dropped.to_list()))
 
 
 def _read_slice(

@@ -57,7 +57,7 @@ class JobSpec:
     :param pipeline: the pipeline, with its client's credentials; never shown.
     :param interval: the interval to write.
     :param function: ``package.module:function`` or ``/path/file.py:function``; called with ``spark`` and ``interval``
-        (and ``arguments``), it returns a DataFrame of records or a ``FilesSource``.
+        (and ``arguments``), it returns a DataFrame of records, or what ``files_source`` returns.
     :param arguments: further keyword arguments of the function.
     :param revision: as ``write_interval`` takes it.
     :param slices: as ``write_interval`` takes it.

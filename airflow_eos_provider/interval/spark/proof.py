@@ -17,7 +17,7 @@ from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.stage import SliceFigures, Stage
 from airflow_eos_provider.interval.spark.executor import REPORT_COLUMN, SLICE_COLUMN, shipped
-from airflow_eos_provider.interval.spark.file_listing import FilesSource
+from airflow_eos_provider.interval.spark.files import FilesSource
 from airflow_eos_provider.interval.spark.sessions import functions_of, is_remote
 
 _REPORTS = f"{REPORT_COLUMN} string"

@@ -37,12 +37,18 @@ from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.protocol.ledger import NO_DIGEST
 from airflow_eos_provider.interval.protocol.stage import Completed, SliceFigures, SliceResult, Stage
 from airflow_eos_provider.interval.record_columns import RECORD_COLUMNS
-from airflow_eos_provider.interval.slices import RunPlan, Slice
+from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.interval.sources.files import Dropped, FileSet, require_planned_files
 from airflow_eos_provider.interval.spark.determinism import refuse_unstable
 from airflow_eos_provider.interval.spark.executor import REPORT_COLUMN, SLICE_COLUMN, shipped
-from airflow_eos_provider.interval.spark.file_groups import FILES, FileGroups, require_narrow
-from airflow_eos_provider.interval.spark.file_listing import FilesSource
-from airflow_eos_provider.interval.spark.pinned_inputs import pinned_inputs, require_same_inputs
+from airflow_eos_provider.interval.spark.files import (
+    FILES,
+    FileGroups,
+    FilesSource,
+    pinned_files,
+    require_narrow,
+    require_still_pinned,
+)
 from airflow_eos_provider.interval.spark.proof import figures_of_files, figures_of_rows, frozen
 from airflow_eos_provider.interval.spark.remote_plan import refuse_unstable_remote
 from airflow_eos_provider.interval.spark.reruns import StageWatch
@@ -110,7 +116,7 @@ def write_interval(
         as any value has: rows in whose key all columns are null are of one slice.
     :param slices_by: ``key``; or ``files``: groups of whole files are slices, about as large as one another, and
         ``key`` says nothing. No row changes hands then, so there is no shuffle. It takes a frame that reads files once
-        and takes each row by itself (:func:`~airflow_eos_provider.interval.spark.file_groups.require_narrow`); a slice
+        and takes each row by itself (:func:`~airflow_eos_provider.interval.spark.files.require_narrow`); a slice
         is read by one task, so there are at most as many as files.
     :param tasks: how many tasks write; as many as slices if not given.
     :param pin_inputs: hold the files that a DataFrame reads to what they were when the run was begun. Without it a
@@ -190,7 +196,7 @@ def _write(
         if doubt := work.doubt(done.doubt):
             report(f"{doubt}, so the input is evaluated once more before the run is complete")
             again = partial(work.figures_again, pipeline, stage)
-        work.require_same_inputs(coordinator.plan_source)
+        work.require_same_inputs()
         with _stage_errors(coordinator, stage):
             return coordinator.finish(stage, again, written=done.written, seconds=done.seconds)
 
@@ -230,7 +236,7 @@ class _Work:
         """Count and digests of the rows that slices have in one more evaluation, after the stage."""
         raise NotImplementedError
 
-    def require_same_inputs(self, source: Mapping[str, Any]) -> None:
+    def require_same_inputs(self) -> None:
         """Check, after the stage, that it has read what the plan pinned."""
 
     def results(self, pipeline: Pipeline, stage: Stage, barrier: bool) -> DataFrame:
@@ -284,17 +290,17 @@ class _Rows(_Work):
         return [{"xxhash64": key_types(self.frame, self.key), "of": count}] * count
 
     def plan(self, run: Run) -> RunPlan:
-        files = self._inputs_at_first if self.pin_inputs else {}
+        files = self._pinned.to_plan() if self.pin_inputs else {}
         return RunPlan.of(run, self._sources(self.count), {"kind": "rows", **files})
 
     @cached_property
-    def _inputs_at_first(self) -> dict[str, Any]:
-        """Looked at once before the stage, whether the plan is made here or was made before."""
-        return pinned_inputs(self.frame)
+    def _pinned(self) -> FileSet:
+        """Listed once before the stage, whether the plan is made here or was made before."""
+        return pinned_files(self.frame)
 
     def follow(self, stage: Stage, source: Mapping[str, Any]) -> None:
         if self.pin_inputs:
-            require_same_inputs(self._inputs_at_first, source)
+            require_planned_files(self._pinned.to_plan(), source)
         self.count = len(stage.slices)
         found, wanted = [dict(piece.source) for piece in stage.slices], self._sources(self.count)
         if found != wanted:
@@ -319,9 +325,9 @@ class _Rows(_Work):
     def figures_again(self, pipeline: Pipeline, stage: Stage, slices: Collection[int]) -> dict[int, SliceFigures]:
         return figures_of_rows(self._sliced(), pipeline, stage.run, slices)
 
-    def require_same_inputs(self, source: Mapping[str, Any]) -> None:
+    def require_same_inputs(self) -> None:
         if self.pin_inputs:
-            require_same_inputs(pinned_inputs(self.frame), source)
+            require_still_pinned(self.frame, self._pinned)
 
     def results(self, pipeline: Pipeline, stage: Stage, barrier: bool) -> DataFrame:
         rows = self.frozen or self._sliced()
@@ -341,7 +347,7 @@ class _FileRows(_Work):
             raise ConfigurationError(
                 "slices_by='files' is given with a DataFrame of Spark Connect, whose plan cannot be looked at in full.",
                 expected="a DataFrame of a classic session",
-                remedy="Leave slices_by out; or read the files by files_source(), a slice a file.",
+                remedy="Leave slices_by out; or read Parquet files or lines by files_source(), a slice a file.",
             )
         if not pin_inputs:
             raise ConfigurationError(
@@ -352,7 +358,6 @@ class _FileRows(_Work):
         self.frame = frame
         self.spark = frame.sparkSession
         self.wanted = _slice_count(slices, self.spark)
-        self.planned: tuple[Slice, ...] = ()
 
     def check(self) -> None:
         require_columns(self.frame, ())
@@ -375,14 +380,13 @@ class _FileRows(_Work):
         return RunPlan.of(run, self.groups.sources(), {"kind": "file groups"})
 
     def follow(self, stage: Stage, source: Mapping[str, Any]) -> None:
-        self.planned = stage.slices
         self.groups.follow(stage.slices)
 
     def figures(self, pipeline: Pipeline, stage: Stage, slices: Collection[int]) -> dict[int, SliceFigures]:
         return figures_of_rows(self.groups.rows_of(slices), pipeline, stage.run, slices)
 
-    def require_same_inputs(self, source: Mapping[str, Any]) -> None:
-        self.groups.require_same_files(self.planned)
+    def require_same_inputs(self) -> None:
+        self.groups.require_still_pinned()
 
     def results(self, pipeline: Pipeline, stage: Stage, barrier: bool) -> DataFrame:
         function = shipped("write_file_groups", pipeline.to_dict(), stage.to_dict())
@@ -409,6 +413,9 @@ class _Files(_Work):
 
     def figures(self, pipeline: Pipeline, stage: Stage, slices: Collection[int]) -> dict[int, SliceFigures]:
         return figures_of_files(self.spark, self.source, pipeline, stage, slices)
+
+    def require_same_inputs(self) -> None:
+        self.source.require_in_place()
 
     def results(self, pipeline: Pipeline, stage: Stage, barrier: bool) -> DataFrame:
         numbers = self.spark.range(0, len(stage.assignment), 1, len(stage.assignment))
@@ -626,8 +633,11 @@ def _collect(
         reports = [json.loads(row[0]) for row in results.collect()]
     found = {number: _result_of(document) for number, document in reports}
     written = [result for result in found.values() if result is not None]
-    if dropped := sum(result.dropped for result in written):
-        report(f"{stage.run}: {dropped} source rows have no time, so they are left out of every interval")
+    dropped = sum((Dropped(*result.dropped) for result in written), Dropped())
+    if dropped.without_time:
+        report(f"{stage.run}: {dropped.without_time} source rows have no time, so they are left out of every interval")
+    if dropped.outside and not any(result.records for result in written):
+        report(f"{stage.run}: no record was written: {dropped}")
     if null_keys := sum(result.null_keys for result in written):
         report(f"{stage.run}: {with_null_keys(null_keys, sum(result.records for result in written))}")
     return found

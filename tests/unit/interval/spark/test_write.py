@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.sources.files import FileReadOptions
+from airflow_eos_provider.interval.sources.files import FileReadOptions, FileSet
 from airflow_eos_provider.interval.spark import by_slice, write_interval
 from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN
-from airflow_eos_provider.interval.spark.file_listing import FilesSource
+from airflow_eos_provider.interval.spark.files import FilesSource
 from airflow_eos_provider.interval.spark.write import sliced
 from airflow_eos_provider.kafka.config import KafkaSettings
 
@@ -86,12 +86,17 @@ FUTURE = Interval.parse("2013-01-01T00:00:00Z/2113-01-01T00:00:00Z")
     ("interval", "files", "how", "words"),
     [
         (FUTURE, None, {}, "had not ended"),
-        (FUTURE, FilesSource((), OPTIONS, listed_at=AFTER), {}, "had not ended"),
+        (FUTURE, FilesSource(FileSet(), OPTIONS, listed_at=AFTER), {}, "had not ended"),
         (DAY, None, {"began_at": EARLY}, "had not ended at 2013-01-01T05:00:00Z"),
-        (DAY, FilesSource((), OPTIONS, listed_at=EARLY), {}, "had not ended at 2013-01-01T05:00:00Z"),
-        (DAY, FilesSource((), OPTIONS, listed_at=EARLY), {"began_at": AFTER}, "had not ended at 2013-01-01T05"),
+        (DAY, FilesSource(FileSet(), OPTIONS, listed_at=EARLY), {}, "had not ended at 2013-01-01T05:00:00Z"),
+        (DAY, FilesSource(FileSet(), OPTIONS, listed_at=EARLY), {"began_at": AFTER}, "had not ended at 2013-01-01T05"),
         (DAY, None, {"began_at": datetime(2013, 1, 3)}, "without a time zone"),
-        (DAY, FilesSource((), OPTIONS), {"selects_by_bounds": True}, "path of the files names the interval's start"),
+        (
+            DAY,
+            FilesSource(FileSet(), OPTIONS),
+            {"selects_by_bounds": True},
+            "path of the files names the interval's start",
+        ),
     ],
 )
 def test_an_input_that_cannot_have_all_rows_of_the_interval_is_refused(

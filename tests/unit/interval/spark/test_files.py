@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +18,24 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.stage import Stage
-from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.interval.sources.files import PinnedFile
+from airflow_eos_provider.interval.slices import RunPlan, Slice
+from airflow_eos_provider.interval.sources.files import FileReadOptions, FileSet, PinnedFile, look_at
 from airflow_eos_provider.interval.spark import write as spark_front
 from airflow_eos_provider.interval.spark import write_interval
 from airflow_eos_provider.interval.spark.executor import require_no_rows
-from airflow_eos_provider.interval.spark.file_groups import FileGroups, grouped, require_narrow
+from airflow_eos_provider.interval.spark.files import (
+    FileGroups,
+    FilesSource,
+    files_source,
+    find_files,
+    pinned_files,
+    require_narrow,
+    require_still_pinned,
+)
 from airflow_eos_provider.interval.spark.write import record_columns
 from airflow_eos_provider.kafka.config import KafkaSettings
+
+# The files of a frame are listed and pinned here; how a task reads one: tests/unit/interval/sources/test_files.py.
 
 DAY = Interval.parse("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
 PIPELINE = Pipeline("daily", "nobody", KafkaSettings.of("127.0.0.1:1"), topic="daily")
@@ -122,12 +134,12 @@ def test_what_files_cannot_be_slices_of_is_said_before_anything_is_written(
 
 def test_groups_are_about_as_large_as_one_another_and_do_not_depend_on_the_order_of_a_listing() -> None:
     files = [PinnedFile(f"file:/f{n}", size, 1) for n, size in enumerate((0, 90, 10, 40, 50, 0, 30))]
-    groups = grouped(files, 3)
+    groups = FileSet.of(files).grouped(3)
     shuffled = random.Random(7).sample(files, len(files))
-    assert groups == grouped(shuffled, 3)
+    assert groups == FileSet.of(shuffled).grouped(3)
     assert sorted(f.path for group in groups for f in group) == sorted(f.path for f in files)
     assert sorted(sum(f.size for f in group) for group in groups) == [60, 70, 90]
-    assert len(grouped(files, 100)) == len(files)
+    assert len(FileSet.of(files).grouped(100)) == len(files)
 
 
 def _stage(groups: FileGroups, assignment: Sequence[Sequence[int]]) -> Stage:
@@ -217,8 +229,196 @@ def test_a_row_of_a_file_that_no_slice_has_is_behind_the_tasks_and_an_error(fram
     lost = groups.groups.pop()
     places = _places(groups.rows_by_task(_stage(groups, [[n] for n in range(len(LINES) - 1)])))
     (runs,) = [runs for partition, runs in places.items() if partition >= len(LINES) - 1]
-    number = int(lost[0].path.rsplit("part ", 1)[1].removesuffix(".json"))
+    number = int(lost.files[0].path.rsplit("part ", 1)[1].removesuffix(".json"))
     assert runs == [(None, number, LINES[number])]
     require_no_rows([pa.RecordBatch.from_pydict({"value": pa.array([], pa.binary())})])
     with pytest.raises(EosError, match="in no slice of the interval's plan"):
         require_no_rows([pa.RecordBatch.from_pydict({"value": [b"x"]})])
+
+
+# What a frame reads
+
+
+def _part(folder: Path, name: str, lines: int = 3) -> Path:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("line\n" * lines)
+    return folder / name
+
+
+def _grown(folder: Path) -> str:
+    with (folder / "part-0").open("a") as file:
+        file.write("line\n")
+    return "part-0 has changed"
+
+
+def _replaced(folder: Path) -> str:
+    _part(folder, "part-0").touch()
+    os.utime(folder / "part-0", (5, 5))
+    return "part-0 has changed"
+
+
+def _added(folder: Path) -> str:
+    return f"{_part(folder, 'part-1').name} was added"
+
+
+def _gone(folder: Path) -> str:
+    (folder / "part-0").unlink()
+    return "part-0 is gone"
+
+
+def _cached(frame: DataFrame) -> DataFrame:
+    assert frame.cache().count()
+    return frame
+
+
+#: How a frame of the folder is made, and kept.
+FRAMES: dict[str, Callable[[SparkSession, Path], DataFrame]] = {
+    "a folder": lambda spark, folder: spark.read.text(str(folder)),
+    "a glob": lambda spark, folder: spark.read.text(f"{folder}/part*"),
+    "a shuffle": lambda spark, folder: spark.read.text(str(folder)).groupBy("value").count(),
+    "a subquery": lambda spark, folder: spark.range(3).where(f"id < (select count(*) from text.`{folder}`)"),
+    "a cached frame": lambda spark, folder: _cached(spark.read.text(str(folder))),
+    "another's cache": lambda spark, folder: _cached(spark.read.text(str(folder))) and spark.read.text(str(folder)),
+}
+
+
+@pytest.mark.parametrize("change", [_grown, _replaced, _added, _gone])
+@pytest.mark.parametrize("make", FRAMES.values(), ids=FRAMES.keys())
+def test_a_frame_that_spark_would_read_as_it_was_is_refused(
+    spark: SparkSession, tmp_path: Path, make: Callable[[SparkSession, Path], DataFrame], change: Callable[[Path], str]
+) -> None:
+    folder = tmp_path / "day"
+    _part(folder, "part-0")
+    _part(folder, "part-9")
+    frame = make(spark, folder)
+    assert [file.path for file in pinned_files(frame)] == [f"file:{folder}/part-0", f"file:{folder}/part-9"]
+    words = change(folder)
+    with pytest.raises(EosError, match=f"have changed since it was created: .*{words}"):
+        pinned_files(frame)
+    spark.catalog.clearCache()
+    assert pinned_files(make(spark, folder))
+
+
+def test_a_table_that_the_session_has_listed_before_is_refused_until_it_is_refreshed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    _part(tmp_path, "part-0")
+    spark.sql(f"create table listed_before (value string) using text location '{tmp_path}'")
+    try:
+        assert spark.table("listed_before").count() == 3
+        _part(tmp_path, "part-1")
+        with pytest.raises(EosError, match=r"part-1 was added[^$]*spark\.catalog\.refreshTable"):
+            pinned_files(spark.table("listed_before"))
+        spark.catalog.refreshTable("listed_before")
+        assert len(pinned_files(spark.table("listed_before"))) == 2
+    finally:
+        spark.sql("drop table listed_before")
+
+
+def test_after_the_stage_only_the_pinned_files_matter(spark: SparkSession, tmp_path: Path) -> None:
+    place = _part(tmp_path, "part-0")
+    seen = place.stat()
+    frame = spark.read.text(str(tmp_path))
+    pinned = pinned_files(frame)
+    _part(tmp_path, "part-1")
+    require_still_pinned(frame, pinned)
+    place.rename(tmp_path / "moved")
+    _part(tmp_path, "part-0")
+    os.utime(place, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    with pytest.raises(ConfigurationError, match=r"part-0 was replaced by one of the same size and time of change"):
+        require_still_pinned(frame, pinned)
+    spark.catalog.refreshByPath(str(tmp_path))
+    frame = spark.read.text(str(tmp_path))
+    with pytest.raises(ConfigurationError, match="moved and 1 more, which was not there"):
+        require_still_pinned(frame, pinned)
+
+
+def test_files_that_a_filter_leaves_out_do_not_matter(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(10).withColumn("day", F.col("id") % 2).write.partitionBy("day").parquet(str(tmp_path / "table"))
+    frame = spark.read.parquet(str(tmp_path / "table")).where("day = 1")
+    pinned = pinned_files(frame)
+    assert pinned
+    assert all("day=1" in file.path for file in pinned)
+    _part(tmp_path / "table", "day=0/part-x")
+    assert pinned_files(frame) == pinned
+    assert pinned_files(spark.range(3).toDF("value")) == FileSet()
+
+
+# Files that tasks read themselves
+
+
+def test_folders_and_globs_are_listed_as_spark_does(spark: SparkSession, tmp_path: Path) -> None:
+    for name in (
+        "b/part 0",
+        "b/deep/part-1",
+        "b/_SUCCESS",
+        "b/.part.crc",
+        "b/_temporary/0/part-0",
+        "a/part-2",
+        "c.txt",
+    ):
+        _part(tmp_path, name)
+    (tmp_path / "a/empty").touch()
+
+    def found(pattern: str) -> list[str]:
+        return [file.path.removeprefix(f"file:{tmp_path}/") for file in find_files(spark, f"{tmp_path}/{pattern}")]
+
+    assert found("[ab]") == ["a/part-2", "b/deep/part-1", "b/part 0"]
+    assert found("b/*") == found("*/*")[1:] == ["b/deep/part-1", "b/part 0"]
+    assert found("b/_temporary/0") == ["b/_temporary/0/part-0"]
+    assert found("b/part 0") == ["b/part 0"]
+    assert found("nothing/*") == found("nothing") == []
+
+
+def test_spark_and_the_tasks_know_a_file_by_the_same_size_and_time(spark: SparkSession, tmp_path: Path) -> None:
+    path = _part(tmp_path, "a b.json")
+    os.utime(path, ns=(0, 1_357_016_400_123_456_789))
+    (found,) = find_files(spark, str(path))
+    assert found == look_at(f"file:{path}")
+    assert found.modified_ms == 1_357_016_400_123
+    assert found.identity
+
+
+def test_files_are_selected_by_their_path_or_their_time(spark: SparkSession, tmp_path: Path) -> None:
+    for number, name in enumerate(["2013-01-01.json", "2013-01-02.json"]):
+        _part(tmp_path, name)
+        os.utime(tmp_path / name, (0, DAY.start.timestamp() + 86400 * number))
+    by_path = files_source(spark, DAY, f"{tmp_path}/{{start:%Y-%m-%d}}.json", format="lines")
+    by_time = files_source(spark, DAY, f"{tmp_path}/*.json", format="lines", modified=True)
+    assert [file.path[-15:] for file in by_path.files] == ["2013-01-01.json"]
+    assert by_time.files == by_path.files
+    assert by_path.slices()[0].source["file"]["path"].endswith("2013-01-01.json")
+
+
+def test_files_of_every_interval_alike_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="Nothing says which"):
+        files_source(spark, DAY, f"{tmp_path}/*", format="lines")
+    with pytest.raises(ConfigurationError, match="cannot be formatted"):
+        files_source(spark, DAY, f"{tmp_path}/{{day}}", format="lines")
+    with pytest.raises(ConfigurationError, match="avro"):
+        files_source(spark, DAY, f"{tmp_path}/{{start:%Y}}", format="avro")
+    with pytest.raises(ConfigurationError, match="cannot be listed"):
+        files_source(spark, DAY, "nothing://{start:%Y}/x", format="lines")
+
+
+def test_an_interval_without_files_is_refused_unless_that_is_allowed(spark: SparkSession, tmp_path: Path) -> None:
+    _part(tmp_path, "late.json")
+    with pytest.raises(ConfigurationError, match=r"no file at .*/2013-01-01\.json"):
+        files_source(spark, DAY, f"{tmp_path}/{{start:%Y-%m-%d}}.json", format="lines")
+    with pytest.raises(ConfigurationError, match=r"no file at .* changed within the interval[^$]*allow_empty=True"):
+        files_source(spark, DAY, f"{tmp_path}/*.json", format="lines", modified=True)
+    allowed = files_source(spark, DAY, f"{tmp_path}/*.json", format="lines", modified=True, allow_empty=True)
+    assert not allowed.files
+
+
+def test_files_are_held_to_the_plan_of_an_earlier_attempt() -> None:
+    first, second = (PinnedFile(f"file:/{name}", 1, 5) for name in "ab")
+    source = FilesSource(FileSet((first, second)), FileReadOptions("lines"))
+    source.require_planned(source.slices())
+    FilesSource(FileSet(), source.options).require_planned(())
+    with pytest.raises(ConfigurationError, match="file:/b is gone"):
+        replace(source, files=FileSet((first,))).require_planned(source.slices())
+    with pytest.raises(ConfigurationError, match="begun with other slices"):
+        replace(source, options=FileReadOptions("parquet")).require_planned(source.slices())
+    with pytest.raises(ConfigurationError, match="begun with other slices"):
+        source.require_planned([Slice(0, {"xxhash64": ["key string"], "of": 1})])
