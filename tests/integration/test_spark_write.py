@@ -389,7 +389,7 @@ def test_rows_that_were_frozen_from_two_evaluations_are_compared_with_one_more(
 
 
 @pytest.mark.variant("the same comparison by write() in this file")
-def test_the_data_source_compares_too(spark: SparkSession, target: Target) -> None:
+def test_the_data_source_compares_too(spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     register(spark, target.pipeline)
     frame = jobs.numbered(spark, DAY, 100)
 
@@ -409,8 +409,12 @@ def test_the_data_source_compares_too(spark: SparkSession, target: Target) -> No
     unseen = by_slice(frame, slices=4)._frame.write.format("kafka_eos").mode("append")
     with pytest.raises(Exception, match="were not compared with them"):
         unseen.option("pipeline", target.pipeline.name).option("interval", DAY.name).save()
+    monkeypatch.setattr(StageWatch, "doubt", lambda watch: "Spark has run stage 1 again")
+    with pytest.raises(EosError, match="run stage 1 again while it kept the rows"):
+        write(frame)
     assert sorted(target.values()) == committed
 
+    monkeypatch.undo()
     write(frame)
 
     target.require_exactly_once(jobs.numbered_values(DAY, 100))

@@ -24,7 +24,7 @@ from pyspark import __version__ as pyspark_version
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql.types import StructType
 
-from airflow_eos_provider.errors import ConfigurationError, RefusedError
+from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
@@ -40,6 +40,7 @@ from airflow_eos_provider.interval.spark.executor import (
 )
 from airflow_eos_provider.interval.spark.files import pinned_files
 from airflow_eos_provider.interval.spark.proof import figures_of_rows, frozen
+from airflow_eos_provider.interval.spark.reruns import StageWatch
 from airflow_eos_provider.interval.spark.sessions import require_classic
 from airflow_eos_provider.interval.spark.write import sliced, speculates, to_tasks, with_null_keys
 from airflow_eos_provider.interval.verify import ledger
@@ -143,7 +144,14 @@ class _ComparingWriter(DataFrameWriter):
         if target is None or not self._is_begun(*target):
             super().save(path, format, mode, partitionBy)
             return
-        rows = frozen(self._rows).withMetadata(SLICE_COLUMN, dict(self._rows.schema[SLICE_COLUMN].metadata))
+        with StageWatch(self._rows.sparkSession) as watch:
+            kept = frozen(self._rows)
+        if doubt := watch.doubt():  # and Spark calls commit() without the frame, so it cannot be evaluated once more
+            raise EosError(
+                f"{doubt} while it kept the rows of {target[1]}, so they may be of two evaluations.",
+                remedy="Nothing was written. Write the interval again, or by write_interval(), which compares them.",
+            )
+        rows = kept.withMetadata(SLICE_COLUMN, dict(self._rows.schema[SLICE_COLUMN].metadata))
         figures = figures_of_rows(rows, *target, range(self._slices))
         options = {**self._told, _FIGURES_OPTION: json.dumps({n: found.to_list() for n, found in figures.items()})}
         writer = to_tasks(rows, SLICE_COLUMN, self._slices).write.format(FORMAT).mode("append").options(**options)
