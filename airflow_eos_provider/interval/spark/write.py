@@ -122,8 +122,8 @@ def write_interval(
     :param pin_inputs: hold the files that a DataFrame reads to what they were when the run was begun. Without it a
         retry after a change may leave out rows, or write old and new ones side by side.
     :param began_at: a moment, with a time zone, before anything of the input was looked up: before its files were
-        listed and the DataFrame was made. Pinned files know theirs. Without it no interval within this one counts as
-        complete with it, because rows may have come between the look and the interval's end.
+        listed and the DataFrame was made. What ``files_source`` returns carries its own. Without it no interval within
+        this one is complete with it, because rows may have arrived between the listing and the interval's end.
     :param selects_by_bounds: the input has all rows from the interval's start to its end, however wide the interval is.
         Only then, and only with ``began_at``, every interval within this one is complete with it. Leave it out if the
         input comes from a path or a partition that is named by the start alone (``day={interval.start:%Y-%m-%d}``).
