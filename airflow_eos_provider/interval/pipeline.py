@@ -65,6 +65,8 @@ class Pipeline:
         brokers' usual transaction.max.timeout.ms and the minute between two of their looks for expired ones.
     :param allow_single_in_sync_replica: take replicated topics with ``min.insync.replicas=1`` as they are, though an
         acknowledged record can be lost there with its partition's leader.
+    :param allow_expired_records: write rows whose own timestamps are older than the target's ``retention.ms``. Brokers
+        delete such records soon, often within minutes.
     :raises ConfigurationError: a name or a property cannot be used.
     """
 
@@ -81,6 +83,7 @@ class Pipeline:
     target_partitions: int | None = None
     visibility_timeout_ms: int = 960_000
     allow_single_in_sync_replica: bool = False
+    allow_expired_records: bool = False
 
     def __post_init__(self) -> None:
         for what, text in (("pipeline", self.name), ("group", self.group_id)):
@@ -154,6 +157,7 @@ class Pipeline:
             "target_partitions": self.target_partitions,
             "visibility_timeout_ms": self.visibility_timeout_ms,
             "allow_single_in_sync_replica": self.allow_single_in_sync_replica,
+            "allow_expired_records": self.allow_expired_records,
         }
 
     @classmethod

@@ -479,6 +479,22 @@ _WRITER = (
         f"{_STORIES}::test_the_ledger_record_is_in_the_transaction_of_the_data[as it is]",
     ),
     _mutant(
+        "expired-rows-written",
+        "a row that its topic would soon delete for its age is refused",
+        "interval/protocol/slice_writer.py",
+        "                if row.timestamp_ms:\n",
+        "                if False:\n",
+        f"{_ERRORS}::test_a_wrong_row_is_named_and_nothing_of_its_slice_is_visible[too old]",
+    ),
+    _mutant(
+        "expired-interval-planned",
+        "an interval whose rows the target would soon delete is not planned",
+        "interval/protocol/coordinator.py",
+        "            make_plan = self._kept(make_plan)\n",
+        "            pass\n",
+        f"{_ERRORS}::test_rows_that_the_target_would_soon_delete_are_refused_before_anything_is_planned",
+    ),
+    _mutant(
         "ledger-record-before-flush",
         "the ledger record comes when the rows are with the brokers",
         "interval/protocol/slice_writer.py",

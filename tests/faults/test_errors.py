@@ -27,16 +27,21 @@ from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.protocol.stage import Stage
 from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.interval.topic_ids import TopicChangedError
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.producer import TransactionalProducer, TransactionExpiredError
 from airflow_eos_provider.kafka.read import read_to_end
-from airflow_eos_provider.kafka.topics import TopicDescription
+from airflow_eos_provider.kafka.topics import TopicDescription, Topics
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionsClient
 from tests.waiting import until
 
 Days = Callable[..., Run]
+
+
+#: A moment of January 2013, milliseconds.
+EXPIRED_MS = 1_357_000_000_000
 
 
 def batch(**columns: Any) -> pa.RecordBatch:
@@ -90,6 +95,9 @@ def require_nothing_half_done(pipeline: Pipeline, run: Run) -> None:
         pytest.param({"key": list(range(10))}, "Column key is of type int64", id="column of a wrong type"),
         pytest.param({"topic": ["no-such-topic"] * 10}, "There is no topic no-such-topic", id="unknown topic"),
         pytest.param({"partition": [99] * 10}, "partition 99 of topic target-.*, which has", id="unknown partition"),
+        pytest.param(
+            {"timestamp": [EXPIRED_MS] * 10}, "2013-.* topic target-.* keeps records for 60.* ms", id="too old"
+        ),
         pytest.param({"value": [b"x" * 2_000_000] * 10}, "A record for topic target-.* is too large", id="too large"),
     ],
 )
@@ -102,6 +110,39 @@ def test_a_wrong_row_is_named_and_nothing_of_its_slice_is_visible(
         write(pipeline, days(1), [batch(), batch(**columns)])
 
     require_nothing_half_done(pipeline, days(1))
+
+
+def test_rows_that_the_target_would_soon_delete_are_refused_before_anything_is_planned(
+    make_pipeline: Any, days: Days
+) -> None:
+    pipeline = make_pipeline()
+
+    with (
+        pytest.raises(ConfigurationError, match="The end of the interval 2013"),
+        Coordinator(pipeline, days(1)) as coordinator,
+    ):
+        coordinator.begin(lambda: RunPlan.of(days(1), [{}]), 1, rows_have_times=True)
+    assert read_to_end(pipeline.kafka, pipeline.control_topic).records == ()
+
+    write(replace(pipeline, allow_expired_records=True), days(1), [batch(timestamp=[EXPIRED_MS] * 10)])
+    assert pipeline.topic is not None
+    Topics(pipeline.kafka).change(pipeline.topic, {"retention.ms": "-1"})
+    Topics(pipeline.kafka).await_settings(pipeline.topic, {"retention.ms": "-1"})
+    write(pipeline, days(2), [batch(timestamp=[EXPIRED_MS] * 10)])
+
+
+def test_a_target_that_is_deleted_while_a_slice_is_written_is_named(make_pipeline: Any, days: Days) -> None:
+    quick = {"message.timeout.ms": "2000", "topic.metadata.refresh.interval.ms": "300"}
+    pipeline = make_pipeline(producer={**quick, "topic.metadata.propagation.max.ms": "300"})
+    topics = Topics(pipeline.kafka)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield batch()
+        assert topics.delete(pipeline.topic)
+        yield batch()
+
+    with pytest.raises(TopicChangedError, match=f"{pipeline.topic} was deleted while records were written"):
+        write(pipeline, days(1), batches())
 
 
 def test_a_row_that_names_an_internal_topic_is_refused_and_the_group_stays_readable(

@@ -43,6 +43,7 @@ from airflow_eos_provider.interval.spark.reruns import StageWatch
 from airflow_eos_provider.interval.topic_ids import TopicChangedError
 from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.spark_class_data import spark_jvm_options
 from tests.integration.interval_target import DAY, JOBS, HeldFiles, Target, day, jobs, misplaced
@@ -172,6 +173,9 @@ def test_a_revision_writes_a_changed_source_anew(spark: SparkSession, target: Ta
 
 
 def test_all_columns_of_a_record_are_written(spark: SparkSession, target: Target) -> None:
+    assert target.pipeline.topic is not None
+    Topics(target.pipeline.kafka).change(target.pipeline.topic, {"retention.ms": "-1"})
+    Topics(target.pipeline.kafka).await_settings(target.pipeline.topic, {"retention.ms": "-1"})
     noon = datetime(2013, 1, 1, 12, tzinfo=UTC)
     frame = spark.createDataFrame(
         [("a", b"\x00\xff", [("h", b"1"), ("h", None)], target.pipeline.topic, 2, noon)],
@@ -183,6 +187,13 @@ def test_all_columns_of_a_record_are_written(spark: SparkSession, target: Target
     assert (record.key(), record.value(), record.partition()) == (b"a", b"\x00\xff", 2)
     assert record.headers() == [("h", b"1"), ("h", None)]
     assert record.timestamp()[1] == int(noon.timestamp() * 1000)
+
+
+def test_rows_of_2013_are_refused_where_the_topic_keeps_a_week(spark: SparkSession, target: Target) -> None:
+    frame = spark.range(4).selectExpr("string(id) as value", "timestamp'2013-01-01 12:00:00' as timestamp")
+
+    with pytest.raises(ConfigurationError, match="The end of the interval 2013-01-01"):
+        write_interval(frame, target.pipeline, DAY, key="value", slices=1)
 
 
 def test_records_with_a_null_key_are_written_and_reported(spark: SparkSession, target: Target) -> None:

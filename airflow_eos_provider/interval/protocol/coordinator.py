@@ -135,6 +135,7 @@ from airflow_eos_provider.interval.protocol.stage import (
 )
 from airflow_eos_provider.interval.protocol.summary import StepClock, by_task, encoded, summarise
 from airflow_eos_provider.interval.protocol.topic_reader import ReportBackoff, TopicReader, open_reader
+from airflow_eos_provider.interval.protocol.topics import retention_of
 from airflow_eos_provider.interval.protocol.visible import Visibility
 from airflow_eos_provider.interval.slices import RunPlan, folders_read
 from airflow_eos_provider.kafka.partitioner import partition_of
@@ -241,15 +242,20 @@ class Coordinator:
 
     # What callers do
 
-    def begin(self, make_plan: Callable[[], RunPlan], tasks: int) -> Stage | Completed:
+    def begin(
+        self, make_plan: Callable[[], RunPlan], tasks: int, *, rows_have_times: bool = False
+    ) -> Stage | Completed:
         """Begin a generation of the run, or find that it is complete.
 
         :param make_plan: called if no plan is on record; it pins the source. Another driver's plan may win.
         :param tasks: how many tasks there may be, at least one. There are fewer if fewer slices are left; exactly as
             many if that is the number of slices, and then slice ``n`` is task ``n``'s.
+        :param rows_have_times: whether rows name their time, which is then about that of the interval. A task checks
+            each of them all the same.
         :raises RefusedError: the interval overlaps another one, or the revision is out of turn.
         :raises TopicChangedError: the run was begun, or is complete, with other topics; or the ledger is gone.
-        :raises ConfigurationError: a topic is missing or has settings that could lose records.
+        :raises ConfigurationError: a topic is missing or has settings that could lose records; or rows have times, and
+            the target deletes records of the interval's age.
         :raises FencedError: another coordinator has taken over.
         """
         if tasks < 1:
@@ -257,6 +263,8 @@ class Coordinator:
         self._report(f"{self._run}: looking at what is on record")
         open_reader(self._session)  # clients connect while others are asked; no id is taken before its init
         self._next_producer = self._open_producer()
+        if rows_have_times:
+            make_plan = self._kept(make_plan)
         planner = self._planner()
         self._topics.prepare(self._ledger, self._ledger_topic)
         self._init()
@@ -561,6 +569,16 @@ class Coordinator:
         if isinstance(found, RunPlan):
             self._control_keys.add(f"connector-{self._run.name}".encode())
         return found
+
+    def _kept(self, make_plan: Callable[[], RunPlan]) -> Callable[[], RunPlan]:
+        """Look, before the run is planned, whether the target keeps records of the interval's time."""
+
+        def checked() -> RunPlan:
+            if self._pipeline.topic and not self._pipeline.allow_expired_records:
+                retention_of(self._pipeline.topic, self._session).require_interval(self._run.interval)
+            return make_plan()
+
+        return checked
 
     def _write_generation(self, assignment: Sequence[Sequence[int]]) -> int:
         self._step("write generation")

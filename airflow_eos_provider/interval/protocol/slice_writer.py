@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.digest import Digest
@@ -178,7 +178,11 @@ class SliceWriter:
         self._stage = stage
         self._producer = producer
         self._step = on_step
-        self._topics = TargetTopics(kafka or pipeline.kafka, ReservedTopics(pipeline, ledgers or {}))
+        self._topics = TargetTopics(
+            kafka or pipeline.kafka,
+            ReservedTopics(pipeline, ledgers or {}),
+            allow_expired=pipeline.allow_expired_records,
+        )
 
     def write(self, number: int, batches: Iterable[pa.RecordBatch]) -> SliceResult:
         """Write one slice: begin, produce, flush, ledger record last, commit.
@@ -186,7 +190,9 @@ class SliceWriter:
         :param number: the slice.
         :param batches: its rows, with the columns of :mod:`~airflow_eos_provider.interval.record_columns`. May be
             empty: then its ledger record alone is written.
-        :raises ConfigurationError: a column or topic is wrong, named in the message. The transaction is aborted.
+        :raises ConfigurationError: a column or topic is wrong, or a row is older than its topic keeps records; named in
+            the message. The transaction is aborted.
+        :raises TopicChangedError: a topic was deleted while records were written to it.
         :raises FencedError: a later attempt has taken the id.
         """
         began = time.monotonic()
@@ -212,8 +218,10 @@ class SliceWriter:
                 self._produce_ledger_record(number, record)
                 self._step("commit")
                 self._producer.commit()
-        except BaseException:
+        except BaseException as error:
             self._producer.abort()
+            if isinstance(error, EosError) and not isinstance(error, FencedError):
+                self._topics.require_there()
             raise
         seconds = time.monotonic() - began
         return SliceResult(
@@ -242,6 +250,8 @@ class SliceWriter:
                 continue
             for produced, row in enumerate(tally.rows(batch), 1):
                 self._topics.require(row.topic, row.partition)
+                if row.timestamp_ms:
+                    self._topics.require_kept(row.topic, row.timestamp_ms)
                 self._producer.produce(
                     row.topic,
                     row.key,

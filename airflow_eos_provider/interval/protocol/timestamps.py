@@ -1,13 +1,19 @@
-"""Whether a record's timestamp is in milliseconds, as Kafka takes it, judged by the interval that it is written for.
+"""Whether a record's timestamp is in milliseconds, and whether its topic keeps records of that time.
 
 A timestamp in seconds is a valid one in milliseconds, of January 1970: Kafka takes it, and deletes the record by its
 retention time soon after. No fixed date tells the two apart without false alarms, since records may be late by decades,
 and devices begin at 1970. The interval does: a value is refused only where another unit puts it near the interval and
 milliseconds do not.
+
+Brokers delete by the newest timestamp of a segment: records of 2013 in a topic that keeps seven days are gone minutes
+after they were written.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from airflow_eos_provider.errors import ConfigurationError
@@ -50,6 +56,54 @@ class Timestamps:
                 expected="milliseconds since 1970, or the type timestamp",
                 remedy="Convert the column, as by timestamp_seconds(…) or timestamp_micros(…).",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long a topic keeps records by their own time.
+
+    :param topic: its name.
+    :param ms: its ``retention.ms``; None where the age of a record's timestamp deletes nothing.
+    """
+
+    topic: str
+    ms: int | None
+
+    @classmethod
+    def of(cls, topic: str, settings: Mapping[str, str]) -> Retention:
+        """By the settings of a topic, as the brokers describe them."""
+        dates_itself = settings["message.timestamp.type"] == "LogAppendTime"
+        deletes = "delete" in settings["cleanup.policy"].split(",")
+        ms = int(settings["retention.ms"])
+        return cls(topic, ms if deletes and not dates_itself and ms >= 0 else None)
+
+    @property
+    def oldest_ms(self) -> int:
+        """The oldest timestamp that the topic keeps now; 0 for any."""
+        return 0 if self.ms is None else int(time.time() * 1000) - self.ms
+
+    def require_kept(self, timestamp_ms: int, what: str = "A row") -> None:
+        """
+        :param timestamp_ms: of a record, or the newest of several.
+        :param what: it or them, in words.
+        :raises ConfigurationError: the topic deletes what is so old.
+        """
+        if timestamp_ms < self.oldest_ms:
+            raise ConfigurationError(
+                f"{what} has the timestamp {_moment(timestamp_ms)}, and topic {self.topic} keeps records for "
+                f"{self.ms} ms (retention.ms): the brokers may delete it within minutes.",
+                expected=f"timestamps after {_moment(self.oldest_ms)}, or a topic that keeps them",
+                remedy=f"kafka-configs.sh --alter --entity-type topics --entity-name {self.topic} --add-config "
+                "retention.ms=-1 (or message.timestamp.type=LogAppendTime); or leave the column timestamp null for the "
+                "time of the write; or set allow_expired_records=True in the pipeline, where such records may be lost.",
+            )
+
+    def require_interval(self, interval: Interval) -> None:
+        """
+        :param interval: rows with timestamps in it are to be written.
+        :raises ConfigurationError: the topic deletes all that is so old.
+        """
+        self.require_kept(int(interval.end.timestamp() * 1000), f"The end of the interval {interval.name}")
 
 
 def _moment(milliseconds: float) -> str:

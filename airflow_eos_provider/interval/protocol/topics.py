@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.reserved_topics import ReservedTopics
-from airflow_eos_provider.interval.topic_ids import Pins, TopicPin
+from airflow_eos_provider.interval.protocol.timestamps import Retention
+from airflow_eos_provider.interval.topic_ids import Pins, TopicChangedError, TopicPin
 from airflow_eos_provider.kafka.session import Kafka, settings_of
 from airflow_eos_provider.kafka.topics import TopicDescription, Topics, missing_topic, needed_in_sync
 
@@ -95,12 +96,15 @@ class TargetTopics:
 
     :param kafka: the Kafka cluster; a session's client is used.
     :param reserved: the topics that no row is written to.
+    :param allow_expired: whether rows may be older than their topic keeps records.
     :ivar known: those that are, and how many partitions each has.
     """
 
-    def __init__(self, kafka: Kafka, reserved: ReservedTopics) -> None:
+    def __init__(self, kafka: Kafka, reserved: ReservedTopics, *, allow_expired: bool = False) -> None:
         self._kafka = kafka
         self._reserved = reserved
+        self._allow_expired = allow_expired
+        self._oldest_ms: dict[str, int] = {}
         self._topics: Topics | None = None
         self.known: dict[str, int] = {}
 
@@ -132,6 +136,46 @@ class TargetTopics:
                 remedy="Correct the column partition, or give the topic more partitions.",
             )
         self.known[topic] = found.partitions
+
+    def require_there(self) -> None:
+        """Check, where a write has failed, that none of the topics was deleted meanwhile: the client only times out.
+
+        :raises TopicChangedError: one was.
+        """
+        assert self._topics is not None
+        try:
+            there = self._topics.find(list(self.known))
+        except EosError:
+            return  # the write's own error says more
+        if gone := sorted(self.known.keys() - there.keys()):
+            raise TopicChangedError(
+                f"Topic {gone[0]} was deleted while records were written to it.",
+                expected="the topics that the run was begun with",
+                remedy="Its records are lost with it. Give the run up if nothing of it is committed (eos intervals "
+                "abandon), create the topic, and write the interval again; otherwise write it under another pipeline "
+                "name.",
+            )
+
+    def require_kept(self, topic: str, timestamp_ms: int) -> None:
+        """
+        :param topic: one that :meth:`require` has passed.
+        :param timestamp_ms: that a row names.
+        :raises ConfigurationError: the brokers would soon delete the record for its age.
+        """
+        oldest = self._oldest_ms.get(topic)
+        if self._allow_expired or (oldest is not None and timestamp_ms >= oldest):
+            return
+        retention = retention_of(topic, self._kafka)
+        retention.require_kept(timestamp_ms)
+        self._oldest_ms[topic] = retention.oldest_ms
+
+
+def retention_of(topic: str, kafka: Kafka) -> Retention:
+    """How long a topic keeps records by their own time; needs DescribeConfigs.
+
+    :param kafka: the Kafka cluster; a session's client is used.
+    """
+    return Retention.of(topic, Topics(kafka).settings_of([topic])[topic])
 
 
 def _check_settings(topics: Topics, pipeline: Pipeline, found: Mapping[str, TopicDescription]) -> None:

@@ -230,7 +230,11 @@ class KafkaEosSource(DataSource):
             )
         run.interval.require_ended(str(self.options.get("allow_before_end")).lower() == "true")
         with Coordinator(Pipeline.from_dict(pipeline), run, report=logger.info) as coordinator:
-            begun = coordinator.begin(lambda: RunPlan.of(run, [made_of] * count, {"kind": "rows", **inputs}), count)
+            begun = coordinator.begin(
+                lambda: RunPlan.of(run, [made_of] * count, {"kind": "rows", **inputs}),
+                count,
+                rows_have_times="timestamp" in schema.fieldNames(),
+            )
             if not isinstance(begun, Stage):
                 return KafkaEosWriter(pipeline, None)
             if [dict(piece.source) for piece in begun.slices] != [made_of] * count:

@@ -185,7 +185,7 @@ def _write(
     work.check()
     wanted = work.tasks(tasks)
     with interruptible(work.spark), Coordinator(pipeline, run, began_at=began_at, report=report) as coordinator:
-        stage = coordinator.begin(lambda: work.plan(run), wanted)
+        stage = coordinator.begin(lambda: work.plan(run), wanted, rows_have_times=work.rows_have_times)
         if isinstance(stage, Completed):
             return stage
         work.follow(stage, coordinator.plan_source)
@@ -205,6 +205,9 @@ class _Work:
     """What is written: how it is planned, and the frame whose partitions are the tasks of a stage."""
 
     spark: SparkSession
+
+    #: Whether rows name their time, as far as the columns tell.
+    rows_have_times = False
 
     def check(self) -> None:
         """Refuse what could not be written."""
@@ -278,6 +281,7 @@ class _Rows(_Work):
 
     def check(self) -> None:
         _require_writable(self.frame, self.key, self.count)
+        self.rows_have_times = "timestamp" in self.frame.columns
         self.is_certain = _refuse_unstable(self.frame, self.key)
 
     def _sliced(self) -> DataFrame:
@@ -362,6 +366,7 @@ class _FileRows(_Work):
     def check(self) -> None:
         require_columns(self.frame, ())
         require_narrow(self.frame)
+        self.rows_have_times = "timestamp" in self.frame.columns
         if speculates(self.spark):
             raise ConfigurationError(
                 "spark.speculation is on, and files cannot be slices in the barrier stage that this takes.",
