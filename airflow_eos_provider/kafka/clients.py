@@ -190,13 +190,13 @@ def not_allowed(
     """The error for a right that this client's principal does not have, with the command that grants it.
 
     :param what: what was being done.
-    :param operations: those that it needs on the resource.
+    :param operations: those that it needs on the resource, the one that was refused first.
     """
     principal = settings.principal or "User:<of this client's certificate, ticket or token>"
     command = grant_command(principal, operations, resource, name, bootstrap_servers=settings.bootstrap_servers)
     return ConfigurationError(
         f"The Kafka cluster at {settings.bootstrap_servers} refused {settings.who} ({what}): "
-        f"{' and '.join(operations)} on {resource} {name}.",
+        f"{operations[0]} on {resource} {name}.",
         expected=f"an ACL that allows {settings.who} {' and '.join(operations)} on it",
         remedy=f"Let a principal that may alter ACLs grant it: {command}",
     )

@@ -339,7 +339,7 @@ def test_who_may_not_write_the_journal_reads_which_right_is_missing_and_what_gra
     with given(session.kafka, {Acl(user, Operation.ALL, Resource.TOPIC, journal)}):
         said = eos.run("changes", "abandon", "--cluster", str(file), expect=2).stderr
     assert f"refused {user}" in said
-    assert f"Write and Describe on TransactionalId {journal}" in said
+    assert f"Write on TransactionalId {journal}" in said
     command = f"--add --allow-principal {user} --operation Write --operation Describe --transactional-id {journal}"
     assert command in said
 

@@ -98,9 +98,9 @@ def test_what_would_be_refused_again_is_not(write: Any) -> None:
 @pytest.mark.parametrize(
     ("call", "code", "right"),
     [
-        ("init_transactions", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "Write and Describe on TransactionalId"),
+        ("init_transactions", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "Write on TransactionalId"),
         ("init_transactions", "CLUSTER_AUTHORIZATION_FAILED", "IdempotentWrite on Cluster"),
-        ("produce", "TOPIC_AUTHORIZATION_FAILED", "Write and Describe on Topic"),
+        ("produce", "TOPIC_AUTHORIZATION_FAILED", "Write on Topic"),
     ],
 )
 def test_a_missing_right_is_named_with_the_command_that_grants_it(
