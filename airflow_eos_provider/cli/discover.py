@@ -24,8 +24,15 @@ from airflow_eos_provider.data_text import visible
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.redaction import is_secret_itself, secrets_of
+from airflow_eos_provider.rollout.hosts.far_proposal import port_of
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
-from airflow_eos_provider.rollout.hosts.process.discovery import LocalWorker, find_local_worker, is_on_this_machine
+from airflow_eos_provider.rollout.hosts.process.discovery import (
+    LocalWorker,
+    find_local_worker,
+    is_on_this_machine,
+    listening_pid,
+    not_a_worker,
+)
 
 
 def discover(
@@ -63,7 +70,7 @@ def discover(
     group = describe_group(settings, group_id)
     members = sorted(group.members, key=lambda m: m.worker_id)
     far = [member.url for member in members if ssh and is_elsewhere(member.url)]
-    local = {member.url: find_local_worker(member.url) for member in members if member.url not in far}
+    local = {member.url: find_local_worker(member.url, group_id) for member in members if member.url not in far}
     looked = look_over_ssh(far, group_id, SshOptions(ssh_user, ssh_config, sudo), machine_of)
     pid_files = {url: _pid_file(url, found, write) for url, found in local.items() if found is not None}
     document: dict[str, Any] = {"bootstrap_servers": bootstrap_servers}
@@ -158,6 +165,9 @@ def _notes(
 
 
 def _not_found(url: str) -> str:
+    listener = listening_pid(url)
+    if listener is not None:
+        return f"{not_a_worker(port_of(url), listener)}, and no worker's file here names that port"
     if is_on_this_machine(url):
         return "it is on this machine, but this user may not see its process (run this as its user)"
     return "it is not on this machine ('--ssh' looks on its own)"

@@ -16,9 +16,7 @@ from itertools import pairwise
 
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
-
-#: The class that a distributed worker runs; distributions with one of their own keep its last part.
-WORKER_CLASS = "ConnectDistributed"
+from airflow_eos_provider.rollout.hosts.ownership import names_worker
 
 #: How long a look may take, seconds: it reads ``/proc``, and a log until it finds the printed settings.
 LOOK_SECONDS = 20.0
@@ -160,8 +158,14 @@ class SeenProcess:
 
     @property
     def is_worker(self) -> bool:
-        """Whether its command line names the class of a distributed worker, as a word of its own."""
-        return any(word.rpartition(".")[2] == WORKER_CLASS for word in self.command)
+        """Whether its command line names the class of a distributed worker."""
+        return names_worker(self.command)
+
+    def is_worker_of(self, group_id: str) -> bool:
+        """Whether it is a worker of this group: by its class, or by the file that it is started with."""
+        if self.settings is not None and self.settings.get("group.id") != group_id:
+            return False
+        return self.is_worker or bool(self.config)
 
 
 @dataclass(frozen=True, slots=True)

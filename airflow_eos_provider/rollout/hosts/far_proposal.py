@@ -14,14 +14,13 @@ from urllib.parse import urlsplit
 
 from airflow_eos_provider.connect.placement import PRIVILEGES, Privilege
 from airflow_eos_provider.rollout.hosts.far_look import MachineLook, SeenParent, SeenProcess
-from airflow_eos_provider.rollout.hosts.ownership import SHELLS, SUPERVISORS, ProcessView
-from airflow_eos_provider.rollout.hosts.process.discovery import secret_words
+from airflow_eos_provider.rollout.hosts.ownership import SHELLS, SUPERVISORS, ProcessView, ports_of
+from airflow_eos_provider.rollout.hosts.process.discovery import not_a_worker, secret_words
 
 #: Groups whose members may read the journal of the whole system (systemd-journald.service(8)).
 JOURNAL_GROUPS = frozenset({"systemd-journal", "adm", "wheel"})
 
 _GARBAGE_COLLECTION = re.compile(r"(^|[-_.])gc([-_.]|$)", re.IGNORECASE)
-_PORT = re.compile(r":(\d{1,5})\s*(?:,|$)")
 
 ROOT = "root"
 
@@ -69,15 +68,19 @@ def port_of(url: str) -> int:
 def choose(port: int, group_id: str, seen: MachineLook) -> tuple[SeenProcess | None, str]:
     """The process that listens on a port, as far as that may be seen; and, in words, how sure that is."""
     own = [each for each in seen.processes if (each.settings or {}).get("group.id", group_id) == group_id]
-    listening = [each for each in own if each.sockets & seen.listeners.get(port, frozenset())]
+    listening = [each for each in seen.processes if each.sockets & seen.listeners.get(port, frozenset())]
+    worker = next((each for each in listening if each.is_worker_of(group_id)), None)
+    if worker is not None:
+        return worker, ""
+    workers = [each for each in own if each.is_worker and port in (ports_of(each.settings or {}) or {port})]
+    by_file = [each for each in workers if port in ports_of(each.settings or {})]  # one that is reached by another port
     if listening:
-        return next((each for each in listening if each.is_worker), listening[0]), ""
-    workers = [each for each in own if each.is_worker and port in (_ports(each.settings or {}) or {port})]
-    by_file = [each for each in workers if port in _ports(each.settings or {})]  # one that is reached by another port
+        hidden = not_a_worker(port, listening[0].pid, listening[0].name)
+    else:
+        hidden = f"who listens on port {port} may not be seen by {seen.user} (it takes the worker's user, or root)"
+        workers = [each for each in workers if not each.sockets]  # one whose sockets are seen listens elsewhere
     if len(by_file) == 1:
-        return by_file[0], ""
-    workers = [each for each in workers if not each.sockets]  # one whose sockets are seen listens elsewhere
-    hidden = f"who listens on port {port} may not be seen by {seen.user} (it takes the worker's user, or root)"
+        return by_file[0], f"taken for it by the ports in its file: {hidden}" if listening else ""
     if len(workers) == 1:
         return workers[0], f"taken for it, since it is the only worker of its machine: {hidden}"
     if workers:
@@ -86,16 +89,8 @@ def choose(port: int, group_id: str, seen: MachineLook) -> tuple[SeenProcess | N
     return None, (
         f"{seen.user} sees no process of it on its machine (a command line with ConnectDistributed, or what listens on "
         f"port {port}): look as root or as the worker's user, or name the machine that it runs on"
+        + (f"; {hidden}" if listening else "")
     )
-
-
-def _ports(settings: Mapping[str, str]) -> set[int]:
-    """The ports that a worker's file names: of its listeners, and the advertised one."""
-    texts = [settings.get("listeners", ""), *(f":{settings.get(name, '')}" for name in _PORT_NAMES)]
-    return {int(found) for text in texts for found in _PORT.findall(text)}
-
-
-_PORT_NAMES = ("rest.advertised.port", "rest.port")
 
 
 def _service(process: SeenProcess, seen: MachineLook) -> tuple[dict[str, Any], tuple[str, ...]]:

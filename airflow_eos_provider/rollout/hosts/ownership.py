@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from airflow_eos_provider.rollout.hosts.beside_unit import unit_of
 from airflow_eos_provider.rollout.hosts.host import Obstacle
@@ -47,6 +49,12 @@ _CONTAINER_MARKS = ("docker", "libpod", "kubepods", "containerd", "cri-", "crio"
 
 _NAMESPACES = {"pid": "process", "mnt": "mount"}
 
+#: The class that a distributed worker runs; distributions with one of their own keep its last part.
+WORKER_CLASS = "ConnectDistributed"
+
+_LISTENER = re.compile(r"://([^:/,\s]*|\[[^\]]*\]):(\d{1,5})\s*(?=,|$)")
+_PORT_SETTINGS = ("rest.advertised.port", "rest.port")
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessView:
@@ -79,6 +87,33 @@ class ProcessView:
         """The component of its control group that speaks of a container."""
         parts = [part for path in self.cgroups for part in path.split("/")]
         return next((part for part in parts if part.startswith(_CONTAINER_MARKS)), None)
+
+
+def names_worker(command: Sequence[str]) -> bool:
+    """Whether a command line names the class of a distributed worker, as a word of its own."""
+    return any(word.rpartition(".")[2] == WORKER_CLASS for word in command)
+
+
+def ports_of(settings: Mapping[str, str]) -> set[int]:
+    """The ports that a worker's file names: of its listeners, and the advertised one."""
+    named = {int(settings[name]) for name in _PORT_SETTINGS if settings.get(name, "").isdecimal()}
+    return named | {int(port) for _, port in _LISTENER.findall(settings.get("listeners", ""))}
+
+
+def own_address(url: str, properties: Mapping[str, str]) -> str:
+    """The address at which a worker itself listens: behind a proxy it is not the one that it advertises.
+
+    :param url: as advertised.
+    :param properties: of its file; empty where that may not be read.
+    """
+    parts = urlsplit(url)
+    advertised = parts.port or (443 if parts.scheme == "https" else 80)
+    default = f"http://:{properties.get('rest.port', '8083')}" if "rest.advertised.port" in properties else ""
+    own = _LISTENER.findall(properties.get("listeners") or default)
+    if not own or any(int(port) == advertised for _, port in own):
+        return url
+    host, port = own[0]
+    return f"http://{host if host not in ('', '0.0.0.0') else '127.0.0.1'}:{port}"
 
 
 def look(pid: int) -> ProcessView | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -34,8 +35,10 @@ from airflow_eos_provider.rollout.hosts.machine.far_file import FarContent, FarF
 from airflow_eos_provider.rollout.hosts.machine.far_log import startup_mode, zone_at
 from airflow_eos_provider.rollout.hosts.machine.far_process import FarProcess
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine, MachineLostError
+from airflow_eos_provider.rollout.hosts.ownership import own_address
 from airflow_eos_provider.rollout.hosts.restart_event import OnEvent
 from airflow_eos_provider.rollout.hosts.service.service import Service, ServiceFacts
+from airflow_eos_provider.rollout.hosts.service.started import StartedService
 from airflow_eos_provider.rollout.settings import STOP_GRACE_SECONDS
 
 
@@ -76,6 +79,8 @@ class ServicedHost:
         try:
             with ThreadPoolExecutor(1, thread_name_prefix="far-file") as beside:
                 file_asked = beside.submit(self._look_at_file)
+                if isinstance(self._service, StartedService):  # by the file it tells whose the port is
+                    self._service.address = own_address(self._worker.url, file_asked.result().properties or {})
                 service = self._service.look()
                 running = self._running(service)
                 file = file_asked.result()
@@ -162,6 +167,9 @@ class ServicedHost:
                 expected=error.expected,
                 remedy=error.remedy,
             ) from error
+        if isinstance(self._service, StartedService):
+            with suppress(ConfigurationError):
+                self._service.address = own_address(self._worker.url, read(content.data))
         self._service.restart(
             config_sha256=content.sha256,
             changed_at=content.changed_at,

@@ -11,7 +11,7 @@ import ipaddress
 import os
 import re
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,9 +20,12 @@ import psutil
 
 from airflow_eos_provider import processes
 from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.properties import read
 from airflow_eos_provider.connect.startup_log import mode_from_startup_log
+from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.config import is_secret
 from airflow_eos_provider.processes import ProcessIdentity
+from airflow_eos_provider.rollout.hosts.ownership import names_worker, own_address, ports_of
 from airflow_eos_provider.rollout.hosts.process import worker_process
 
 #: Shells, whose second word is the script that they run. Python's scripts are not among them: supervisors are such.
@@ -41,7 +44,7 @@ _GARBAGE_COLLECTION = re.compile(r"(^|[-_.])gc([-_.]|$)", re.IGNORECASE)
 class LocalWorker:
     """One worker process of this machine.
 
-    :param pid: the process that listens on the port.
+    :param pid: its process: what listens on the port, or a worker behind it.
     :param start_pid: the process of the start command: the script that still waits for the worker, else the worker.
     :param start: that process's command line; empty if it holds a secret.
     :param cwd: its working folder.
@@ -63,9 +66,15 @@ class LocalWorker:
     remarks: tuple[str, ...] = ()
 
 
-def find_local_worker(url: str) -> LocalWorker | None:
-    """The process of this machine that listens on the address of ``url``; None if there is none that may be seen."""
-    pid = listening_pid(url)
+def find_local_worker(url: str, group_id: str) -> LocalWorker | None:
+    """The worker of this machine that advertises ``url``; None if there is none that may be seen.
+
+    :param group_id: of its group; a process whose file says another one is not taken for it.
+    """
+    listener = listening_pid(url)
+    if not is_on_this_machine(url):
+        return None
+    pid = listener if listener is not None and _is_worker(listener, group_id) else _behind(url, group_id)
     if pid is None:
         return None
     try:
@@ -75,10 +84,11 @@ def find_local_worker(url: str) -> LocalWorker | None:
         start, start_cwd = tuple(starter.cmdline()), Path(starter.cwd())
     except (psutil.NoSuchProcess, psutil.AccessDenied):
         return None
-    words = [word for word in command if not word.startswith("-")]
-    config = next((_absolute(word, cwd) for word in reversed(words) if word.endswith(".properties")), None)
+    config = _config(command, cwd)
     log = _log(process)
     remarks = []
+    if listener is not None and listener != pid:
+        remarks.append(f"taken for it by the ports in its file: {not_a_worker(_port(url), listener)}")
     secrets = secret_words(start)
     if secrets:
         remarks.append(
@@ -95,7 +105,8 @@ def find_local_worker(url: str) -> LocalWorker | None:
     identity = processes.identify(starter.pid)
     if identity is not None:
         described = WorkerDescription(url=url, config=config, log=log, start=start, cwd=start_cwd)
-        found = worker_process.obstacles(identity.family(), described)
+        address = own_address(url, _command_and_settings(pid)[1] or {})
+        found = worker_process.obstacles(identity.family(), described, address)
         remarks += [f"eos would refuse to restart it: {each.what} (what to do: {each.remedy})" for each in found]
     return LocalWorker(
         pid=pid,
@@ -108,6 +119,18 @@ def find_local_worker(url: str) -> LocalWorker | None:
         user=user,
         remarks=tuple(remarks),
     )
+
+
+def not_a_worker(port: int, pid: int, name: str = "") -> str:
+    """In words, that a port is held by a process that is no worker.
+
+    :param name: of its program; empty to look it up on this machine.
+    """
+    if not name:
+        with contextlib.suppress(psutil.Error):
+            name = psutil.Process(pid).name()
+    held_by = f"process {pid} ({name or '?'})"
+    return f"port {port} is held by {held_by}, which is no Connect worker of this group but a proxy, say"
 
 
 def secret_words(command: Sequence[str]) -> tuple[str, ...]:
@@ -165,6 +188,39 @@ def listening_pid(url: str) -> int | None:
             if address.is_unspecified or address in wanted:
                 return connection.pid
     return None
+
+
+def _is_worker(pid: int, group_id: str) -> bool:
+    """Whether a process is a worker of this group: by its class, or by the file that it is started with."""
+    command, settings = _command_and_settings(pid)
+    return names_worker(command) if settings is None else settings.get("group.id") == group_id
+
+
+def _behind(url: str, group_id: str) -> int | None:
+    """The one worker of this group whose file names the port of ``url``, whoever holds that port."""
+    found = []
+    for pid in psutil.pids():
+        command, settings = _command_and_settings(pid)
+        if names_worker(command) and settings and settings.get("group.id") == group_id:
+            found += [pid] if _port(url) in ports_of(settings) else []
+    return found[0] if len(found) == 1 else None
+
+
+def _command_and_settings(pid: int) -> tuple[Sequence[str], Mapping[str, str] | None]:
+    """The command line of a process, and what its properties file says; None if it names none that may be read."""
+    command: Sequence[str] = ()
+    try:
+        process = psutil.Process(pid)
+        command = process.cmdline()
+        config = _config(command, Path(process.cwd()))
+        return command, read(config.read_bytes()) if config is not None else None
+    except (psutil.Error, OSError, ConfigurationError):
+        return command, None
+
+
+def _config(command: Sequence[str], cwd: Path) -> Path | None:
+    words = [word for word in command if not word.startswith("-")]
+    return next((_absolute(word, cwd) for word in reversed(words) if word.endswith(".properties")), None)
 
 
 def _port(url: str) -> int:

@@ -24,7 +24,7 @@ from airflow_eos_provider.processes import ProcessIdentity
 from airflow_eos_provider.redaction import remember
 from airflow_eos_provider.rollout.hosts.host import NOT_RUNNING, Edit, HostFacts, Obstacle, StartToken
 from airflow_eos_provider.rollout.hosts.launch import how_to_start, launch_of
-from airflow_eos_provider.rollout.hosts.ownership import user_name
+from airflow_eos_provider.rollout.hosts.ownership import own_address, user_name
 from airflow_eos_provider.rollout.hosts.process import files, restart_act, worker_process
 from airflow_eos_provider.rollout.hosts.process.discovery import suspended_pid
 from airflow_eos_provider.rollout.hosts.process.restart_act import RestartRecord
@@ -72,7 +72,8 @@ class FactGatherer:
         process = live_process(worker)
         family = process.family() if process else []
         java = worker_process.java_of(family, worker) if family else None
-        running = self._running(java)
+        address = own_address(worker.url, properties or {})
+        running = self._running(java, address)
         record = restart_act.read_record(restart_act.record_path(worker.pid_file)) if worker.pid_file else None
         unreadable = Declared(None, problems[0] if problems else "", content.modified_at if content else None)
         return ProcessFacts(
@@ -88,7 +89,7 @@ class FactGatherer:
             runs_as=f"pid {process.pid}" if process else "",
             details={"pid": process.pid if process else None},
             problem="; ".join(problems) or None,
-            obstacles=self._obstacles(family),
+            obstacles=self._obstacles(family, address),
             restart=_under_way(record),
             restarted=_restarted_by(record, process),
             launch=launch_of(worker),
@@ -115,10 +116,10 @@ class FactGatherer:
             log=str(worker.log or ""),
         )
 
-    def _obstacles(self, family: Sequence[ProcessIdentity]) -> tuple[Obstacle, ...]:
+    def _obstacles(self, family: Sequence[ProcessIdentity], address: str) -> tuple[Obstacle, ...]:
         """What stands against a restart or a change, found without touching anything."""
         worker = self._worker
-        found = list(worker_process.obstacles(family, worker, self._listeners)) if family else []
+        found = list(worker_process.obstacles(family, worker, address, self._listeners)) if family else []
         found += _unwritable(worker)
         with contextlib.suppress(EosError):  # unreadable or not described: said as a problem
             change = files.obstacle_to_change(config_of(worker))
@@ -129,15 +130,15 @@ class FactGatherer:
             found.append(Obstacle("answer", what, f"continue it: kill -CONT {suspended}"))
         return tuple(found)
 
-    def _running(self, java: ProcessIdentity | None) -> Running:
+    def _running(self, java: ProcessIdentity | None, address: str) -> Running:
         worker = self._worker
         if java is None:
             if worker.pid_file is None:
                 return Running(None, "its process is not known: the description has no pid_file", None, None)
             if worker.pid_file.exists() and not os.access(worker.pid_file, os.R_OK):
                 return Running(None, f"its pid file {worker.pid_file} cannot be read", None, None)
-            if worker_process.is_listening(worker.url):
-                holder = worker_process.port_holder(worker.url)
+            if worker_process.is_listening(address):
+                holder = worker_process.port_holder(address)
                 detail = f"{worker.pid_file} names no live process, but its port is held by {holder}"
                 return Running(None, detail, None, None)
             return Running(None, f"{worker.pid_file} names no live process", None, alive=False)

@@ -13,6 +13,7 @@ from airflow_eos_provider.process_start import ProcessStart
 from airflow_eos_provider.processes import ProcessIdentity
 from airflow_eos_provider.rollout.hosts.host import CLOCK_TICK_SECONDS, Permit, WorkerStartError
 from airflow_eos_provider.rollout.hosts.log_tail import tail
+from airflow_eos_provider.rollout.hosts.ownership import own_address
 from airflow_eos_provider.rollout.hosts.process import files, restart_act, worker_process
 from airflow_eos_provider.rollout.hosts.process.detached_restart import hand_over
 from airflow_eos_provider.rollout.hosts.process.facts import config_of, gaps, live_process, start_token
@@ -73,6 +74,11 @@ class ProcessRestart:
             record = self._seen(key)
         self._report_outcome(record, path, log)
 
+    @property
+    def _address(self) -> str:
+        """Where the worker itself listens."""
+        return own_address(self._worker.url, self._properties())
+
     def _seen(self, key: ActKey) -> RestartRecord | None:
         """What is seen of an act whose record is gone: reported by another controller, or swept away."""
         process = live_process(self._worker)
@@ -115,9 +121,9 @@ class ProcessRestart:
         """
         worker = self._worker
         if process is None:
-            if worker_process.is_listening(worker.url):
+            if worker_process.is_listening(self._address):
                 raise RefusedError(
-                    f"{worker.worker_id} is held by {worker_process.port_holder(worker.url)}, "
+                    f"{worker.worker_id} is held by {worker_process.port_holder(self._address)}, "
                     f"which the pid file {worker.pid_file} does not name.",
                     remedy="Look what that process is. If it is this worker, write its pid into the pid file.",
                 )
@@ -128,7 +134,7 @@ class ProcessRestart:
                 f"neither {worker.config} nor the start command of {worker.worker_id}.",
                 remedy="Look what that process is, then correct pid_file, config or start.",
             )
-        found = worker_process.obstacles(process.family(), worker)
+        found = worker_process.obstacles(process.family(), worker, self._address)
         if found:
             raise RefusedError(
                 f"{worker.worker_id} may not be restarted from here: {found[0].what}. Nothing was stopped.",
@@ -152,8 +158,8 @@ class ProcessRestart:
             key=key,
             stop_pid=top.pid if top else 0,
             stop_token=str(token) if token else "",
-            host=urlsplit(worker.url).hostname or "",
-            port=worker_process.port_of(worker.url),
+            host=urlsplit(self._address).hostname or "",
+            port=worker_process.port_of(self._address),
             grace_seconds=grace_seconds,
             kill_seconds=KILL_SECONDS,
             port_seconds=PORT_FREE_SECONDS,
@@ -208,7 +214,7 @@ class ProcessRestart:
             case Failure.PORT_IS_HELD:
                 return RefusedError(
                     f"{worker_id} was stopped and not started: its port is held by "
-                    f"{worker_process.port_holder(self._worker.url)}.",
+                    f"{worker_process.port_holder(self._address)}.",
                     remedy="Look what that process is, and end what starts it.",
                 )
             case Failure.DOES_NOT_END:
@@ -237,8 +243,11 @@ class ProcessRestart:
         return self._worker.log, self._worker.pid_file
 
     def _secret_values(self) -> tuple[str, ...]:
+        return worker_process.secret_values({**self._properties(), **self._worker.env})
+
+    def _properties(self) -> dict[str, str]:
+        """What its file says; nothing where it cannot be read."""
         try:
-            properties = read(files.read(config_of(self._worker)).data)
+            return read(files.read(config_of(self._worker)).data)
         except EosError:
-            properties = {}
-        return worker_process.secret_values({**properties, **self._worker.env})
+            return {}

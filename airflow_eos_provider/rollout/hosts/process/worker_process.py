@@ -89,11 +89,12 @@ class Listeners:
 
 
 def obstacles(
-    family: Sequence[ProcessIdentity], worker: WorkerDescription, listeners: Listeners | None = None
+    family: Sequence[ProcessIdentity], worker: WorkerDescription, address: str, listeners: Listeners | None = None
 ) -> tuple[Obstacle, ...]:
     """Why this worker's process may not be stopped and started again from here; empty if it may.
 
     :param family: the process, and all that it has started.
+    :param address: where it listens itself, see ``own_address``.
     :param listeners: of its port, for one who asks again and again.
     """
     here, above = ownership.own_view()
@@ -101,7 +102,7 @@ def obstacles(
     if here is None or top is None:
         return ()
     found = ownership.obstacles(top, ownership.look(top.parent), here, above)
-    return found or _of_signals(family) or _of_port(family, worker, listeners or Listeners())
+    return found or _of_signals(family) or _of_port(family, worker, address, listeners or Listeners())
 
 
 def _of_signals(family: Sequence[ProcessIdentity]) -> tuple[Obstacle, ...]:
@@ -119,16 +120,20 @@ def _of_signals(family: Sequence[ProcessIdentity]) -> tuple[Obstacle, ...]:
 
 
 def _of_port(
-    family: Sequence[ProcessIdentity], worker: WorkerDescription, listeners: Listeners
+    family: Sequence[ProcessIdentity], worker: WorkerDescription, address: str, listeners: Listeners
 ) -> tuple[Obstacle, ...]:
     """The process of the pid file and the listener of the port must be of one family; else there are two workers."""
-    if listeners.are_of(family, worker.url):
+    if listeners.are_of(family, address):
         return ()
     what = (
-        f"{worker.pid_file} names pid {family[0].pid}, but the worker's port is held by {port_holder(worker.url)}, "
-        "which that one has not started: the worker runs twice, or the pid file is wrong"
+        f"{worker.pid_file} names pid {family[0].pid}, but the worker's port is held by "
+        f"{port_holder(address)}, which that one has not started: the worker runs twice, or the pid file is wrong"
     )
-    return (Obstacle("restart", what, "end what does not belong there, and write the worker's pid into its pid file"),)
+    remedy = (
+        "if that is a proxy, let 'listeners' of its properties file name the worker's own port; else end what does not "
+        "belong there, and write the worker's pid into its pid file"
+    )
+    return (Obstacle("restart", what, remedy),)
 
 
 def _listening_sockets(url: str) -> set[str]:

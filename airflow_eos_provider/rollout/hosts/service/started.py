@@ -113,11 +113,13 @@ class StartedService:
 
     :param machine: where it runs.
     :param worker: its description.
+    :ivar address: where the worker itself listens; behind a proxy that is not the address that it advertises.
     """
 
     def __init__(self, machine: Machine, worker: WorkerDescription) -> None:
         self._machine = machine
         self._worker = worker
+        self.address = worker.url
         self._command_lines = CommandLines(machine)
         self._restart = FarRestart(machine, worker, self.look, self._task)
         remember(worker.env)
@@ -172,7 +174,7 @@ class StartedService:
             str(worker.cwd or "/"),
         )
         program = worker.start[0] if worker.start else ""
-        words = (*arguments, program, worker.env.get("PATH", ""), listening_at(worker.url))
+        words = (*arguments, program, worker.env.get("PATH", ""), listening_at(self.address))
         parts = parts_of(self._machine.run(["/bin/sh", "-c", _LOOK, "sh", *words]).out)
         processes = processes_of(parts, sent_at=sent_at, answered_at=time.time())
         pid = _named_pid(parts, processes) or self._find(processes)
@@ -275,7 +277,7 @@ class StartedService:
             stop_pid=facts.top.pid if facts.top else 0,
             stop_ticks=facts.top.ticks if facts.top else 0,
             grace_seconds=grace_seconds,
-            url=worker.url,
+            url=self.address,
             cwd=str(worker.cwd or "/"),
             log=str(worker.log),
             pid_file=str(worker.pid_file),

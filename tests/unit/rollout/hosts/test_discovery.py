@@ -44,7 +44,7 @@ def start(tmp_path: Path, port: int) -> Iterator[Callable[..., subprocess.Popen[
     """Starts a listener by a script, or without one, and waits until it listens."""
     (tmp_path / "listener.py").write_text(LISTENER)
     (tmp_path / "other.log").touch()
-    (tmp_path / "worker.properties").touch()
+    (tmp_path / "worker.properties").write_text("group.id=g\n")
     started: list[subprocess.Popen[bytes]] = []
 
     def run(*words: str, script: str | None = None, supervised: bool = False) -> subprocess.Popen[bytes]:
@@ -69,7 +69,7 @@ def start(tmp_path: Path, port: int) -> Iterator[Callable[..., subprocess.Popen[
 
 
 def found(port: int) -> LocalWorker:
-    worker = find_local_worker(f"http://127.0.0.1:{port}")
+    worker = find_local_worker(f"http://127.0.0.1:{port}", "g")
     assert worker is not None
     return worker
 
@@ -115,7 +115,26 @@ def test_a_command_line_with_a_secret_is_left_out_and_that_is_said(start: Any, p
 
 def test_a_listener_of_another_address_of_this_machine_is_another(start: Any, port: int) -> None:
     start()
-    assert find_local_worker(f"http://127.0.0.2:{port}") is None
+    assert find_local_worker(f"http://127.0.0.2:{port}", "g") is None
+    assert find_local_worker(f"http://127.0.0.1:{port}", "another-group") is None
+
+
+def test_a_proxy_at_the_advertised_port_is_not_taken_for_the_worker_behind_it(
+    start: Any, port: int, tmp_path: Path
+) -> None:
+    proxy = start(script="exec {command} proxy.conf\n")  # names worker.properties before, so that its file is none
+    (tmp_path / "proxy.conf").touch()
+    config = tmp_path / "behind.properties"
+    config.write_text(f"group.id=behind\nlisteners=http://127.0.0.1:1\nrest.advertised.port={port}\n")
+    url = f"http://127.0.0.1:{port}"
+    assert find_local_worker(url, "behind") is None
+    words = [sys.executable, "-c", "import sys; sys.stdin.read()", "org.apache.kafka.connect.cli.ConnectDistributed"]
+    with subprocess.Popen([*words, str(config)], stdin=subprocess.PIPE, cwd=tmp_path) as worker:
+        found = find_local_worker(url, "behind")
+        assert found is not None
+        assert (found.pid, found.config, found.start[-1]) == (worker.pid, config, str(config))
+        assert f"port {port} is held by process {proxy.pid} (" in found.remarks[0]
+        worker.communicate(timeout=20)
 
 
 def test_a_process_that_is_suspended_is_known(start: Any, port: int) -> None:

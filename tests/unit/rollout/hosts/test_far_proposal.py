@@ -188,6 +188,23 @@ def test_a_process_that_listens_and_is_of_another_class_is_taken() -> None:
     assert proposed(look(vendor)).pid == 700
 
 
+PROXY: dict[str, Any] = {"command": ("nginx: master process nginx",), "name": "nginx", "config": "", "settings": None}
+
+
+@pytest.mark.parametrize("settings", [{**SETTINGS, "listeners": "http://:18083", "rest.advertised.port": "8083"}, None])
+def test_a_proxy_at_the_advertised_port_is_not_taken_for_the_worker_behind_it(settings: Any) -> None:
+    behind = worker(701, sockets=frozenset({43}), settings=settings)
+    found = proposed(look(worker(700, **PROXY), behind))
+    assert found.pid == 701
+    assert "port 8083 is held by process 700 (nginx), which is no Connect worker of this group" in remarks(found)
+
+
+def test_a_proxy_alone_is_no_worker() -> None:
+    found = proposed(look(worker(700, **PROXY)))
+    assert (found.pid, found.entry) == (None, {})
+    assert "held by process 700 (nginx)" in remarks(found)
+
+
 def test_secrets_of_a_command_line_are_not_proposed() -> None:
     found = proposed(look(worker(command=("java", "-Dssl.keystore.password=swordfish", CLASS, CONFIG))))
     assert "service" not in found.entry

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_eos_provider.rollout.hosts.beside_unit import ways
-from airflow_eos_provider.rollout.hosts.ownership import ProcessView, ancestors, look, obstacles
+from airflow_eos_provider.rollout.hosts.ownership import ProcessView, ancestors, look, obstacles, own_address
 from airflow_eos_provider.rollout.hosts.process.detached_restart import HELPER
 
 HERE = ProcessView(
@@ -93,3 +93,21 @@ def test_the_helper_leaves_the_unit_where_it_can_and_says_where_it_cannot() -> N
     assert within.command == HELPER
     assert "stopping that unit ends it" in within.warning
     assert ways(HELPER, "airflow.service", systemd_run=None, is_root=True) == (within,)
+
+
+@pytest.mark.parametrize(
+    ("properties", "address"),
+    [
+        ({"listeners": "http://:8083"}, "http://w1:8083/"),
+        ({"listeners": "http://127.0.0.1:18083, https://:8083"}, "http://w1:8083/"),
+        ({"listeners": "http://:18083", "rest.advertised.port": "8083"}, "http://127.0.0.1:18083"),
+        ({"listeners": "https://10.0.0.5:8443"}, "http://10.0.0.5:8443"),
+        ({"rest.advertised.port": "9000"}, "http://w1:8083/"),
+        ({"rest.advertised.port": "8083", "rest.port": "9000"}, "http://127.0.0.1:9000"),
+        ({"listeners": "http://${env:ADDRESS}"}, "http://w1:8083/"),
+        ({"group.id": "g"}, "http://w1:8083/"),
+        ({}, "http://w1:8083/"),
+    ],
+)
+def test_a_worker_behind_a_proxy_listens_elsewhere_than_it_advertises(properties: dict[str, str], address: str) -> None:
+    assert own_address("http://w1:8083/", properties) == address

@@ -572,6 +572,22 @@ class TestRestarting:
         ):
             ProcessHost(worker).restart()
 
+    def test_a_worker_behind_a_proxy_that_holds_the_advertised_port_is_restarted(
+        self, worker: WorkerDescription
+    ) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as proxy:
+            port = proxy.getsockname()[1]
+            behind = replace(worker, url=f"http://127.0.0.1:{port}")
+            assert behind.config is not None
+            with behind.config.open("a") as file:
+                file.write(f"listeners=http://127.0.0.1:{worker.start[3]}\nrest.advertised.port={port}\n")
+            assert ProcessHost(behind).observe().running.alive is False
+            host = started(behind)
+            first = host.observe()
+            assert first.obstacles == ()
+            host.restart()
+            assert host.observe().start_token not in ("", first.start_token)
+
     def test_a_pid_file_that_names_another_process_never_gets_it_killed(self, worker: WorkerDescription) -> None:
         assert worker.pid_file is not None
         with subprocess.Popen(["sleep", "60"]) as other:

@@ -26,6 +26,7 @@ from airflow_eos_provider.rollout.hosts.machine.machines import machine_of
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, RestartEvent, moments_of
 from airflow_eos_provider.rollout.hosts.service import far_act
 from airflow_eos_provider.rollout.hosts.service.started import StartedFacts, StartedService
+from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 from tests.sshd import Sshd
 from tests.unit.rollout.hosts.service.supervisors import end_workers, is_listening, worker_in
 from tests.waiting import until
@@ -230,6 +231,22 @@ def test_a_port_that_another_process_holds_is_not_taken(far: Far) -> None:
         assert (facts.stopped, facts.listens) == (False, True)
         with pytest.raises(RefusedError, match="is held by another process"):
             far.restart()
+
+
+def test_a_worker_behind_a_proxy_that_holds_the_advertised_port_is_restarted(far: Far) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        port = proxy.getsockname()[1]
+        assert far.worker.config is not None
+        with far.worker.config.open("a") as file:
+            file.write(f"\nlisteners={far.worker.url}\nrest.advertised.port={port}\n")
+        far.worker = replace(far.worker, url=f"http://127.0.0.1:{port}")
+        host = ServicedHost(far.worker, machine_of(far.worker.machine), far.service)
+        assert host.observe().running.alive is False
+        host.restart()
+        first = host.observe()
+        assert (first.is_running, first.obstacles) == (True, ())
+        ServicedHost(far.worker, machine_of(far.worker.machine), far.service).restart()
+        assert host.observe().start_token not in ("", first.start_token)
 
 
 def test_a_port_that_is_taken_between_stop_and_start_is_a_recorded_failure(
