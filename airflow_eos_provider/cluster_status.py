@@ -6,35 +6,98 @@ from collections.abc import Iterator
 from typing import Any
 
 from airflow_eos_provider.connect.group import known_group
+from airflow_eos_provider.connect.session import ANSWER_SECONDS
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
+from airflow_eos_provider.data_text import duration
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.journal.journal import read_journal
-from airflow_eos_provider.kafka.session import Kafka
+from airflow_eos_provider.kafka.session import Kafka, session_of
 from airflow_eos_provider.rollout.act.left_down import left_down
 from airflow_eos_provider.rollout.drift.findings import Finding, findings
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation
+from airflow_eos_provider.transactions.audit import hanging_finding
 from airflow_eos_provider.transactions.collisions import KafkaGroups, find_collisions
+from airflow_eos_provider.transactions.hanging import STATE_TOPIC, find_hanging
+from airflow_eos_provider.transactions.look import partitions_of_all_topics
 
 
 def all_findings(observation: Observation, kafka: Kafka) -> tuple[Finding, ...]:
-    """What is wrong with the cluster, then what it shares with the other Connect groups that were seen."""
-    return (*findings(observation), *_left_down(observation, kafka), *collisions(observation))
+    """What is wrong with the cluster, by everything that was read; then what it shares with other Connect groups.
+
+    :param kafka: the Kafka cluster, whose coordinators are asked once more where something seems to hang, and whose
+        journal says what is not finished.
+    """
+    return (
+        *findings(observation),
+        *_hanging(observation, kafka),
+        *_unfinished(observation, kafka),
+        *collisions(observation),
+    )
 
 
-def _left_down(observation: Observation, kafka: Kafka) -> Iterator[Finding]:
-    """The workers that a roll has stopped; the journal is read only if a worker is stopped."""
-    if not observation.stopped:
+def _hanging(observation: Observation, kafka: Kafka) -> Iterator[Finding]:
+    """Transactions in the group's topics that no coordinator will end.
+
+    The brokers are asked only where something is open that the look did not find with its coordinator.
+    """
+    logs = observation.logs
+    listed = {place for transaction in logs.open_transactions for place in transaction.partitions} if logs else set()
+    places = sorted({(held.topic, held.partition) for held in logs.held} - listed) if logs else []
+    if not places:
         return
     try:
-        content = read_journal(kafka, observation.group_id)
+        with session_of(kafka) as session:
+            look = find_hanging(session.settings, places, partitions_of_all_topics(session).get(STATE_TOPIC, 0))
     except EosError as error:
-        yield Finding(f"whether a roll has stopped a worker is not known: {error.found}", error.remedy or "")
+        topics = ", ".join(sorted({topic for topic, _ in places}))
+        what = f"whether the transactions that are open in {topics} are alive is not known: {error.found}"
+        yield Finding(what, "'eos transactions hanging' looks again")
         return
-    for worker_id, rollout_id in left_down(content, observation).items():
-        resume = f"'eos rollout resume {rollout_id}'" if content.rollouts[rollout_id].state.is_open else "'eos plan'"
+    for one in look.hanging:
+        found = hanging_finding(one, None)
+        yield Finding(found.what, found.remedy)
+    unseen = dict.fromkeys((held.place for held in look.unseen), "not every coordinator could be asked")
+    for (topic, partition), why in {**look.unknown, **unseen}.items():
+        yield Finding(
+            f"{topic}-{partition} holds a transaction open, and whether it is alive is not known: {why}",
+            "'eos acl check' names the rights that are missing; 'eos transactions hanging' looks again",
+        )
+
+
+def _unfinished(observation: Observation, kafka: Kafka) -> Iterator[Finding]:
+    """What the journal says of changes and rolls that were begun and are not over."""
+    try:
+        journal = read_journal(kafka, observation.group_id, ANSWER_SECONDS)
+    except EosError as error:
+        what = f"whether a change is not finished, or a roll has stopped a worker, is not known: {error.found}"
+        yield Finding(what, error.remedy or "")
+        return
+    down = left_down(journal, observation)
+    for worker_id, rollout_id in down.items():
+        resume = f"'eos rollout resume {rollout_id}'" if journal.rollouts[rollout_id].state.is_open else "'eos plan'"
         yield Finding(
             f"{worker_id} is stopped by rollout {rollout_id}, and not by its owner",
             f"'eos rollout show {rollout_id}' says why; remove the cause, then {resume}",
+        )
+    lease = journal.lease
+    by = f"; {lease} holds the group" if lease is not None and lease.is_held(observation.at) else ""
+    rolls = [each for each in journal.rollouts.values() if each.state.is_open and each.rollout_id not in down.values()]
+    if rolls:
+        roll = max(rolls, key=lambda each: each.started_at)
+        remedy = "'eos rollout show' says why; 'eos rollout resume' continues it, 'eos rollout abort' ends it"
+        yield Finding(
+            f"rollout {roll.rollout_id} to {roll.plan.get('target')} is not finished{by}",
+            "look again when it is over" if by else remedy,
+        )
+    change = journal.open_change
+    if change is not None:
+        state = observation.config.connectors.get(change.about) if observation.config else None
+        stopped = f", and connector {change.about} is STOPPED" if state and state.target_state == "STOPPED" else ""
+        remedy = "give its command again: it continues where it stopped; or close it as it is: 'eos changes abandon'"
+        yield Finding(
+            f"the change {change} was begun {duration(observation.at - change.started_at)} ago and is not finished"
+            f"{stopped}{by}",
+            "look again when it is over" if by else remedy,
         )
 
 

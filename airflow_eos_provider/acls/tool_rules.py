@@ -45,6 +45,7 @@ class Need(NamedTuple):
 def _status(facts: ToolFacts) -> Iterator[Need]:
     yield Need(Operation.DESCRIBE, Resource.GROUP, facts.group_id, "sees the workers, who leads and what runs where")
     yield Need(Operation.READ, Resource.TOPIC, facts.config_topic, "reads connectors, tasks and task count records")
+    yield Need(Operation.READ, Resource.TOPIC, journal_topic(facts.group_id), "reads who changes the group")
     yield from _ids(facts, Operation.DESCRIBE, "sees transactions that are open")
     yield from _hints(facts)
 

@@ -279,8 +279,7 @@ def _show_hanging(look: HangingLook, ends: Mapping[Place, EndsOrWhy], readers: R
         who = one.transactional_id or f"producer {held.producer_id}, which no coordinator knows"
         console.print(
             f"{held.topic}-{held.partition} holds a transaction of {who} open since offset {held.start_offset}: "
-            f"{there if isinstance(there, str) else _waiting(there)}. To end it:  eos transactions abort --topic "
-            f"{held.topic} --partition {held.partition} --start-offset {held.start_offset}",
+            f"{there if isinstance(there, str) else _waiting(there)}. {sentence(one.how_to_end)}",
             soft_wrap=True,
         )
         _show_readers(readers, held.place, "  ")

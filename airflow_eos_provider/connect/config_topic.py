@@ -60,6 +60,8 @@ class ConnectorConfigState:
     :param target_state: ``STARTED``, ``PAUSED`` or ``STOPPED``.
     :param task_set: the last complete task set; None before the first one.
     :param commit_offset: offset of the newest ``commit-`` record, complete or not; None before the first one.
+    :param changed_at_ms: when its newest configuration, commit, target state or restart request was written,
+        milliseconds since the epoch by the clock of the worker, or of the broker, that dated it; 0 if unknown.
     :param fencing: the newest task count record, also one from before the connector was last deleted.
     :param inconsistent: the newest commit lacks task configurations (compaction, or a leader that died), so Connect
         starts no task until the connector is reconfigured.
@@ -76,6 +78,7 @@ class ConnectorConfigState:
     fencing: TaskCountRecord | None = None
     inconsistent: bool = False
     pending_fencing: bool = False
+    changed_at_ms: int = 0
 
     @property
     def task_count(self) -> int | None:
@@ -194,6 +197,7 @@ class ConfigReplay:
         self.marker_gaps: list[int] = []
         #: Connectors that some record has spoken of since their last deletion, and where.
         self._mentioned: dict[str, int] = {}
+        self._changed_at_ms: dict[str, int] = {}
         # A topic that is yet to be compacted has the same keys and values thousands of times.
         self._kinds: dict[bytes | None, tuple[_Process | None, str]] = {}
         self._parsed: dict[bytes, object] = {}
@@ -225,6 +229,7 @@ class ConfigReplay:
         try:
             if process is not None:
                 process(self, name, self._parse(record.value), record.offset)
+                self._changed_at_ms[name] = record.timestamp_ms
             elif name != SESSION_KEY:
                 self.unknown.append(f"{record.offset} {name}")
         except _MalformedError:
@@ -331,6 +336,7 @@ class ConfigReplay:
             fencing=self.fencing.get(name),
             inconsistent=name in self.inconsistent,
             pending_fencing=name in self.pending,
+            changed_at_ms=self._changed_at_ms.get(name, 0),
         )
 
 

@@ -100,11 +100,13 @@ class Observed:
 
     :param runs_exactly_once: whether it would run a connector that requires exactly-once; None if it did not say.
     :param leader_evidence: only of the worker that leads the group.
+    :param has_answered: whether anything answered at its address as a Connect worker does.
     """
 
     runs_exactly_once: bool | None
     detail: str
     leader_evidence: LeaderEvidence | None = None
+    has_answered: bool = False
 
 
 class ModeVerdict(StrEnum):
@@ -161,10 +163,11 @@ def judge(worker_id: str, declared: Declared, running: Running, observed: Observ
     contradictions = _contradictions(claims)
     possible = frozenset(Mode).intersection(*(claim.possible for claim in claims))
     verdict = ModeVerdict.UNKNOWN
-    if running.alive is False:
+    answers = observed.has_answered or observed.runs_exactly_once is not None
+    if running.alive is False and answers:
+        contradictions.append(f"no process of this worker runs ({running.detail}), but its address answers")
+    if running.alive is False and not answers:
         reason = f"stopped; will join as {declared.mode or 'unknown'} ({declared.detail})"
-        if observed.runs_exactly_once is not None:
-            contradictions.append(f"no process of this worker runs, yet its address answers: {observed.detail}")
     elif contradictions:
         reason = "the evidence contradicts itself: " + "; ".join(contradictions)
     elif len(possible) == 1:

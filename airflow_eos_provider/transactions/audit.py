@@ -182,7 +182,6 @@ def hanging_finding(one: Hanging, ends: EndsOrWhy | None) -> AuditFinding:
     place = f"{held.topic}-{held.partition}"
     who = one.transactional_id or f"producer {held.producer_id}, which no coordinator knows"
     waiting = f"; {ends.waiting:,} offsets wait behind it" if isinstance(ends, PartitionEnds) else ""
-    which = f"--topic {held.topic} --partition {held.partition} --start-offset {held.start_offset}"
     since = f"{place} holds a transaction of {who} open since offset {held.start_offset}"
     kind = FindingKind.LOST_MARKER if one.may_be_committed else FindingKind.HANGING
     if one.may_be_committed:
@@ -190,12 +189,10 @@ def hanging_finding(one: Hanging, ends: EndsOrWhy | None) -> AuditFinding:
             f"{since}, whose last one was committed: the brokers left out its marker here (KAFKA-20734), unless it is "
             f"a late write{waiting}"
         )
-        remedy = (
-            f"'eos transactions abort {which}' frees the readers and gives its records up for good: deliver them again"
-        )
+        remedy = f"{one.how_to_end} and gives its records up for good: deliver them again"
     else:
         what = f"{since}, which its coordinator does not know there: nobody ends it{waiting}"
-        remedy = f"'eos transactions abort {which}' ends it"
+        remedy = one.how_to_end
     return AuditFinding(kind, place, what, remedy, f"{kind} {place} {held.producer_id} {held.start_offset}")
 
 

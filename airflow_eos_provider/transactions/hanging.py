@@ -51,6 +51,21 @@ class Hanging:
         """Whether its producer has another transaction open."""
         return self.state is not None and self.state.is_open
 
+    @property
+    def abort_command(self) -> str:
+        """The command that ends it, with ``--fence`` where it is refused without."""
+        held = self.held
+        which = f"--topic {held.topic} --partition {held.partition} --start-offset {held.start_offset}"
+        return f"eos transactions abort {which}{' --fence' if self.may_be_written else ''}"
+
+    @property
+    def how_to_end(self) -> str:
+        """What to do about it, as part of a sentence."""
+        first = (
+            f"stop the producer of {self.transactional_id}, which is at work; then " if self.is_open_elsewhere else ""
+        )
+        return f"{first}'{self.abort_command}' ends it"
+
 
 @dataclass(frozen=True, slots=True)
 class HangingLook:
@@ -89,6 +104,7 @@ def find_hanging(
     """
     with TransactionsClient(settings) as client:
         first = client.held_open(places)
+        first = first._replace(held=_suspects(client, first.held))
         if not first.held:
             return HangingLook((), (), first.unknown, hidden)
         whole = client.whole_list(coordinators) if coordinators else None
@@ -98,6 +114,15 @@ def find_hanging(
         second = client.held_open(sorted({held.place for held in first.held}))
     found = decide(first, second, listed, described.values(), is_whole=whole is not None)
     return replace(found, hidden=hidden)
+
+
+def _suspects(client: TransactionsClient, held: Collection[HeldOpen]) -> tuple[HeldOpen, ...]:
+    """Those that no coordinator has open there now. Mostly there are none, and the whole list need not be read."""
+    if not held:
+        return ()
+    opened = client.describe(one.transactional_id for one in client.list(open_only=True))
+    alive = {(one.producer_id, place) for one in opened.values() if one.state.is_open for place in one.partitions}
+    return tuple(one for one in held if (one.producer_id, one.place) not in alive)
 
 
 def decide(

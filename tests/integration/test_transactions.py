@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -236,7 +237,13 @@ def test_a_hanging_transaction_is_found_and_ended_once_and_its_readers_go_on(lab
         assert (found["topic"], found["partition"], found["transactional_id"]) == (TOPIC, 1, "late")
         assert found["ends"]["waiting"] == 2
         shown = eos.run("transactions", "hanging", "--topic", TOPIC, expect=1).stdout
-        assert f"eos transactions abort --topic {TOPIC} --partition 1 --start-offset {found['start_offset']}" in shown
+        (command,) = re.findall(r"'eos (transactions abort .*)' ends it", shown)
+        assert command == f"transactions abort {' '.join(at(1))} --start-offset {found['start_offset']} --fence"
+        eos.run(*command.split())  # what it prints is not refused
+        of_status = json.loads(eos.run("status", "--json", "--exit-code", expect=1).stdout)["findings"]
+        assert [command in finding["remedy"] for finding in of_status if f"{TOPIC}-1 holds" in finding["what"]] == [
+            True
+        ]
 
         refused = eos.run("transactions", "abort", *at(1), expect=3).stderr
         assert "with --fence, which shuts it out first" in " ".join(refused.split())

@@ -288,7 +288,7 @@ def _missing(observation: Observation, expected: Expected) -> Iterator[DriftFind
             continue  # it is there, under another name
         is_member = worker.worker_id in observation.members
         is_stable = observation.group is not None and observation.group.is_stable
-        if not worker.is_running and worker.facts.running.alive is False:
+        if worker.is_known_dead:
             what = f"{worker.worker_id} does not run: {worker.facts.running.detail}"
             remedy = f"{worker.facts.read_its_log}, and start it again"
         elif is_stable and not is_member:

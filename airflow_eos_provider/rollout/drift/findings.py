@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_eos_provider.connect.config_topic import ConnectorConfigState
 from airflow_eos_provider.connect.managed import managed_workers
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.task_failures import Failure
+from airflow_eos_provider.data_text import counted, duration
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.rollout.gate.conditions import STARTING_SECONDS
 from airflow_eos_provider.rollout.hosts.host import CLOCK_TICK_SECONDS
@@ -24,6 +26,9 @@ from airflow_eos_provider.rollout.observe.reported_states import (
 )
 from airflow_eos_provider.rollout.plan.worker_edits import not_ready_for_enabled, uncommitted_readers
 from airflow_eos_provider.rollout.settings import session_timeout_seconds
+
+#: A connector gets its tasks within seconds; while it does not answer, Connect asks it again and again.
+TASKLESS_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +63,21 @@ def findings(observation: Observation) -> tuple[Finding, ...]:
 
 def _unreadable(observation: Observation) -> list[Finding]:
     config_is_known = len(observation.url_only) < len(observation.workers)  # else one finding says so of all
+    needed = (observation.config, observation.statuses, observation.transactions)
     problems = (
         observation.group_problem,
         observation.config_problem if config_is_known else None,
         observation.statuses_problem,
         observation.transactions_problem,
+        observation.logs_problem if None not in needed else None,  # else what they lack is said already
     )
-    return [Finding(problem, "make it readable: until then its state is unknown") for problem in problems if problem]
+    found = [Finding(problem, "make it readable: until then its state is unknown") for problem in problems if problem]
+    if observation.logs is not None and observation.logs.unreadable:
+        names = ", ".join(sorted(observation.logs.unreadable))
+        found.append(
+            Finding(f"what is open in {names} cannot be seen", "grant Describe on these topics: 'eos acl check'")
+        )
+    return found
 
 
 def _one_moment(observation: Observation) -> list[Finding]:
@@ -114,9 +127,12 @@ def _roster(observation: Observation) -> list[Finding]:
             )
         elif worker in observation.lost:
             found.append(_dead(worker, observation))
+        elif worker in observation.nameless:
+            found.append(_nameless(worker, observation))
         elif (
             observation.group
             and observation.group.is_stable
+            and worker.is_running
             and worker.worker_id not in observation.members
             and worker.worker_id not in observation.aliases.values()
         ):
@@ -137,16 +153,32 @@ def _roster(observation: Observation) -> list[Finding]:
 def _absent(worker: WorkerObservation, observation: Observation) -> Finding:
     """A worker whose process cannot be looked at, and which the group does not have."""
     no_member = f"{worker.worker_id} is not a member of group {observation.group_id}"
-    if worker.rest_problem:
-        return Finding(f"{no_member}, and does not answer: {worker.rest_problem}", worker.silence_remedy)
-    return Finding(f"{no_member}, though it answers", "it may still be joining; else check group_id and its url")
+    return Finding(f"{no_member}, and does not answer: {worker.rest_problem}", worker.silence_remedy)
+
+
+def _nameless(worker: WorkerObservation, observation: Observation) -> Finding:
+    """A worker that answers at an address which no member has."""
+    others = ", ".join(observation.members[member].url.rstrip("/") for member in observation.unknown_members)
+    process = (
+        f"no process of it is found ({worker.facts.running.detail}), and " if not worker.worker.is_url_only else ""
+    )
+    return Finding(
+        f"{worker.worker_id} answers at {worker.worker.url}, but {process}no member of group {observation.group_id} "
+        "has that address",
+        f"if it is behind a proxy or has another host name, write the url that it advertises as its url: {others}"
+        if others
+        else "it may still be joining; else check its url, and group_id in the cluster file",
+    )
 
 
 def _unknown_member(member: str, observation: Observation) -> Finding:
     described = observation.aliases.get(member)
     if described is None:
+        known = " or ".join(worker.worker_id for worker in observation.nameless)
         return Finding(
-            f"{member} is a member of the group, but not in the cluster file", "'eos discover' proposes its entry"
+            f"{member} is a member of the group, but not in the cluster file",
+            (f"if it is {known} by another address, correct its url; else " if known else "")
+            + "'eos discover' proposes its entry",
         )
     return Finding(
         f"{member}, a member of the group, and {described} of the cluster file are the same port under two names",
@@ -333,6 +365,8 @@ def _connectors(observation: Observation) -> list[Finding]:
             found.append(Finding(f"connector {name} has FAILED", f"GET /connectors/{name}/status has the trace"))
         found += _failed_tasks(name, status, observation)
     if observation.config is not None:
+        for state in observation.config.connectors.values():
+            found += _without_tasks(state, observation)
         enabled = any(worker.mode.verdict.mode is Mode.ENABLED for worker in observation.workers)
         for name, state in sorted(observation.config.connectors.items()):
             status_of = (observation.statuses or {}).get(name)
@@ -343,6 +377,42 @@ def _connectors(observation: Observation) -> list[Finding]:
                     )
                 )
     return found
+
+
+def _without_tasks(state: ConnectorConfigState, observation: Observation) -> list[Finding]:
+    """A connector that should run and has no task, though it had the time to get some."""
+    name = state.name
+    again = f"restart it: {restart_command(observation, name)}"
+    if state.inconsistent:
+        return [
+            Finding(
+                f"the task configurations of connector {name} in the config topic are incomplete: Connect starts none "
+                "of its tasks",
+                f"{again}; if that writes no new ones, send its configuration again (PUT /connectors/{name}/config)",
+            )
+        ]
+    seconds = observation.at - state.changed_at_ms / 1000
+    if not observation.should_run(name) or observation.statuses is None or seconds < TASKLESS_SECONDS:
+        return []
+    since = (
+        f"since it was last changed, {duration(seconds)} ago" if state.changed_at_ms else "since it was last changed"
+    )
+    status = observation.statuses.get(name)
+    if status is None:
+        return [Finding(f"connector {name} has reported no state {since}", again)]
+    if status.state != "RUNNING" or status.tasks:
+        return []
+    if state.commit_offset is None or state.commit_offset < state.config_offset:
+        what, remedy = (
+            f"Connect has got no task configurations from it {since}",
+            f"it is asked again and again; {again}",
+        )
+    elif not state.task_count:
+        what, remedy = f"it has asked for none {since}", "see whether its source has what it is to read"
+    else:
+        what, remedy = f"{counted(state.task_count, 'task')} should have started {since}", again
+    log = next((w.facts.read_its_log for w in observation.workers if w.worker_id == status.worker_id), "read its log")
+    return [Finding(f"connector {name} is RUNNING and has no task: {what}", f"{log}; {remedy}")]
 
 
 def _failed_tasks(name: str, status: ConnectorStatus, observation: Observation) -> list[Finding]:

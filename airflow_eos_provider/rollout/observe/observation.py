@@ -170,9 +170,32 @@ class Observation:
 
     @property
     def stopped(self) -> tuple[WorkerObservation, ...]:
-        """Described workers that neither run nor belong to the group."""
+        """Described workers that do not run: no process is found, nothing answers, and they are no members.
+
+        Where the members are not known, only a process that is known to have ended counts. An answer outweighs both:
+        the worker may be a member under another name than the one that it is described by.
+        """
         members = self.members
-        return tuple(w for w in self.workers if not w.is_running and w.worker_id not in members)
+        knows_members = self.group is not None and len(members) == len(self.group.members)
+        return tuple(
+            w
+            for w in self.workers
+            if not (w.is_running or w.root or w.worker_id in members) and (knows_members or w.is_known_dead)
+        )
+
+    @property
+    def nameless(self) -> tuple[WorkerObservation, ...]:
+        """Described workers that answer, though no process of them is found and no member has their address."""
+        if self.group is None or not self.group.is_stable:
+            return ()
+        return tuple(
+            w
+            for w in self.workers
+            if w.root
+            and not w.is_running
+            and w.worker_id not in self.members
+            and w.worker_id not in self.aliases.values()
+        )
 
     @property
     def lost(self) -> tuple[WorkerObservation, ...]:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Generic, NamedTuple, Self, TypeVar
 
@@ -328,6 +328,7 @@ class _Look:
         try:
             with self._observer.session.rest(worker.url, give_up_at=self._ends) as rest:
                 answer.root = rest.root()
+                answer.observed = replace(answer.observed, detail="REST answers", has_answered=True)
                 health = rest.health()
                 if health.status == "absent":
                     rest.connectors()  # before 3.9: this asks the herder's thread, too, and waits for it
@@ -337,7 +338,7 @@ class _Look:
                     self._healthy.append(worker)
                     self._answering.put(worker)
                 if self._observer.sees_hosts:
-                    answer.observed = mode_evidence.probe(rest)
+                    answer.observed = replace(mode_evidence.probe(rest), has_answered=True)
         except EosError as error:  # "not Connect" among them: while a worker starts, its port answers 404 to everything
             answer.problem, answer.remedy = error.found, error.remedy
         finally:

@@ -149,6 +149,14 @@ def roster(observation: Observation, target: Mode, settings: RolloutSettings) ->
             f"{observation.group_id}",
             f"check group.id and bootstrap.servers in the {absent[0].facts.edit}, or wait until it has joined",
         )
+    if observation.nameless:
+        worker = observation.nameless[0]
+        return failed(
+            name,
+            f"{worker.worker_id} answers, but no process of it is found ({worker.facts.running.detail}), and no member "
+            "of the group has its address",
+            "write its url as it advertises it, not a proxy's; or correct group_id and where it runs",
+        )
     if observation.lost:
         dead = observation.lost[0]
         return inconclusive(

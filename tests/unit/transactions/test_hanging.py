@@ -79,8 +79,8 @@ def test_only_what_two_looks_have_seen_counts() -> None:
 class Client:
     """Answers in stock, and in which order they were asked for."""
 
-    def __init__(self, whole: tuple[TransactionListing, ...] | None) -> None:
-        self.whole = whole
+    def __init__(self, whole: tuple[TransactionListing, ...] | None, *opened: TransactionDescription) -> None:
+        self.whole, self.opened = whole, opened
         self.asked: list[str] = []
 
     def __enter__(self) -> Client:
@@ -97,13 +97,13 @@ class Client:
         self.asked.append(f"{coordinators} coordinators")
         return self.whole
 
-    def list(self) -> tuple[TransactionListing, ...]:
-        self.asked.append("list")
-        return ()
+    def list(self, *, open_only: bool = False) -> tuple[TransactionListing, ...]:
+        self.asked.append("list of the open" if open_only else "list")
+        return tuple(LISTED.values()) if self.opened and open_only else ()
 
     def describe(self, ids: Any) -> dict[str, TransactionDescription]:
         self.asked.append(f"describe {sorted(ids)}")
-        return {}
+        return {one.transactional_id: one for one in self.opened}
 
 
 def test_the_partitions_are_asked_before_the_coordinators_and_after_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,34 @@ def test_the_partitions_are_asked_before_the_coordinators_and_after_them(monkeyp
     client = Client(())
     monkeypatch.setattr(hanging, "TransactionsClient", lambda settings: client)
     assert len(find_hanging(KafkaSettings.of("b:1"), everything, 50).hanging) == 1
-    assert client.asked == [f"partitions {everything}", "50 coordinators", "describe []", "partitions [('orders', 3)]"]
+    assert client.asked == [
+        f"partitions {everything}",
+        *("list of the open", "describe []"),
+        *("50 coordinators", "describe []"),
+        "partitions [('orders', 3)]",
+    ]
+
+
+def test_where_a_coordinator_has_it_open_the_whole_list_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client(None, described(("orders", 3)))
+    monkeypatch.setattr(hanging, "TransactionsClient", lambda settings: client)
+    assert find_hanging(KafkaSettings.of("b:1"), [("orders", 3)], 50) == HangingLook((), (), {})
+    assert client.asked == ["partitions [('orders', 3)]", "list of the open", "describe ['g-c-0']"]
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (Hanging(HELD, "g-c-0", TransactionState.EMPTY, epoch=2), "'{} --start-offset 100' ends it"),
+        (Hanging(HELD, "g-c-0", TransactionState.EMPTY, epoch=1), "'{} --start-offset 100 --fence' ends it"),
+        (
+            Hanging(HELD, "g-c-0", TransactionState.ONGOING, epoch=2),
+            "stop the producer of g-c-0, which is at work; then '{} --start-offset 100' ends it",
+        ),
+    ],
+)
+def test_the_command_that_ends_it_is_one_that_is_not_refused(found: Hanging, words: str) -> None:
+    assert found.how_to_end == words.format("eos transactions abort --topic orders --partition 3")
 
 
 @pytest.mark.parametrize(("coordinators", "whole"), [(0, ()), (50, None)])

@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 
 from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.config_topic import TaskSet
 from airflow_eos_provider.connect.group import Assignment, Member, WorkerGroup
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.mode_evidence import ModeVerdict, Observed, judge
+from airflow_eos_provider.connect.mode_evidence import Declared, ModeVerdict, Observed, Running, judge
 from airflow_eos_provider.kafka.transaction_state import TransactionState
 from airflow_eos_provider.kafka.transactions import TransactionDescription
 from airflow_eos_provider.rollout.drift.findings import findings
 from airflow_eos_provider.rollout.hosts.host import Obstacle
 from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
 from airflow_eos_provider.rollout.observe.reported_states import unsettled
+from airflow_eos_provider.rollout.observe.topic_progress import LogView
 
 W1, W2, W3 = "w1:8083", "w2:8083", "w3:8083"
 NOW = 1_000_000.0
@@ -45,6 +47,28 @@ def transaction(state: str, age_seconds: float, timeout_seconds: float = 60.0) -
     return TransactionDescription(
         "lab-mirror-0", TransactionState(state), 1, 0, int(timeout_seconds * 1000), started, ()
     )
+
+
+def taskless(cluster: Any, *, seconds: float = 300.0, **config: Any) -> Any:
+    """A connector that runs and has no task since its last change."""
+    return cluster.status("file", tasks=()).connector("file", changed_at_ms=int((NOW - seconds) * 1000), **config)
+
+
+def without_status(cluster: Any) -> Any:
+    del cluster.statuses["file"]
+    return cluster
+
+
+@pytest.mark.parametrize(
+    "fine",
+    [
+        lambda c: taskless(c, seconds=60.0),
+        lambda c: taskless(c, target_state="STOPPED").status("file", state="STOPPED"),
+        lambda c: taskless(c, target_state="PAUSED").status("file", state="PAUSED"),
+    ],
+)
+def test_a_connector_without_tasks_is_fine_for_a_moment_and_while_it_shall_not_run(cluster: Any, fine: Any) -> None:
+    assert found_in(fine(cluster)) == []
 
 
 @pytest.mark.parametrize(
@@ -121,6 +145,26 @@ def transaction(state: str, age_seconds: float, timeout_seconds: float = 60.0) -
         (lambda c: c.status("sink", state="FAILED"), "connector sink has FAILED"),
         (lambda c: c.see(config=None, config_problem="held back"), "held back"),
         (lambda c: c.see(statuses=None, statuses_problem="no REST"), "no REST"),
+        (lambda c: c.see(logs=None, logs_problem="no leader"), "no leader"),
+        (lambda c: c.see(logs=LogView(unreadable=frozenset({"orders"}))), "what is open in orders cannot be seen"),
+        (
+            lambda c: c.connector("file", inconsistent=True),
+            "the task configurations of connector file in the config topic are incomplete",
+        ),
+        (
+            lambda c: taskless(c, commit_offset=5, config_offset=10),
+            "connector file is RUNNING and has no task: Connect has got no task configurations from it since it was "
+            "last changed, 5.0 min ago",
+        ),
+        (
+            lambda c: taskless(c, task_set=TaskSet(0, 20, {})),
+            "connector file is RUNNING and has no task: it has asked for none since",
+        ),
+        (lambda c: taskless(c), "connector file is RUNNING and has no task: 1 task should have started since"),
+        (
+            lambda c: without_status(c.connector("file", changed_at_ms=int((NOW - 300) * 1000))),
+            "connector file has reported no state since it was last changed, 5.0 min ago",
+        ),
         (lambda c: c.see(transactions=None, transactions_problem="not authorised"), "not authorised"),
         (
             lambda c: c.see(transactions=(transaction("Ongoing", 90.0),)),
@@ -326,6 +370,48 @@ def test_a_worker_of_a_managed_service_is_watched_and_what_is_possible_there_is_
         "committed records only (consumer_isolation_level=read_committed in the service's user configuration); for "
         "exactly-once sources, run Kafka Connect yourself beside its brokers"
     ]
+
+
+@pytest.mark.parametrize("kind", ["by its URL alone", "with a process that is not found"])
+def test_a_worker_that_answers_at_an_address_of_no_member_is_not_called_stopped(cluster: Any, kind: str) -> None:
+    """Behind a proxy's path, or under another host name: the answer outweighs the address."""
+    if kind == "by its URL alone":
+        by_url_only(cluster, W2)
+    else:
+        judged = judge(W2, *_ended(cluster, W2), Observed(None, "REST answers", has_answered=True))
+        cluster.worker(
+            W2, mode=judged, facts=replace(cluster.workers[W2].facts, is_running=False, running=judged.running)
+        )
+        assert "stopped" not in judged.reason
+        assert "no process of this worker runs (not there), but its address answers" in judged.reason
+    seen = cluster.leave(W2).join("inner:8083").observe()
+
+    (member,) = [finding for finding in findings(seen) if finding.what.startswith("inner:8083")]
+    (answers,) = [finding for finding in findings(seen) if finding.what.startswith("w2:8083 answers")]
+
+    assert seen.stopped == ()
+    assert answers.what.endswith("no member of group lab has that address")
+    assert "http://inner:8083" in answers.remedy
+    assert "if it is w2:8083 by another address, correct its url" in member.remedy
+    assert not [finding for finding in findings(seen) if "is stopped" in finding.what]
+
+
+def _ended(cluster: Any, worker_id: str) -> tuple[Declared, Running]:
+    declared = cluster.workers[worker_id].facts.declared
+    return declared, Running(None, "not there", None, alive=False)
+
+
+@pytest.mark.parametrize("hidden", ["unreachable", "rebalancing"])
+def test_where_the_members_are_not_known_nobody_is_called_stopped_without_proof(cluster: Any, hidden: str) -> None:
+    by_url_only(cluster, W1, W2)
+    for worker_id in (W1, W2, W3):
+        cluster.worker(worker_id, root=None, health=None, rest_problem="no answer")
+    cluster.facts(W3, is_running=False, running=Running(None, "unit is inactive", None, alive=False))
+    if hidden == "unreachable":
+        cluster.group_problem = "no broker answers"
+    else:
+        cluster.rebalancing()
+    assert [worker.worker_id for worker in cluster.observe().stopped] == [W3]
 
 
 def test_a_worker_of_another_machine_that_is_missing_is_not_called_stopped(cluster: Any) -> None:
