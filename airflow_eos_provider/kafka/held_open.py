@@ -6,6 +6,7 @@ it, and where that begins. A transaction that a leader holds open and no coordin
 
 from __future__ import annotations
 
+import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -13,6 +14,9 @@ from typing import Any, NamedTuple
 import kafka.errors
 from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.producer import WriteTxnMarkersRequest
+
+#: A producer id that no coordinator gives out: they count from 0 on.
+NO_PRODUCER = 2**63 - 1
 
 #: A topic's partition.
 Place = tuple[str, int]
@@ -169,6 +173,24 @@ async def write_abort_marker(admin: Any, held: HeldOpen) -> None:
     leader = (await _leaders(admin, [held.place])).get(held.place)
     if leader is None or leader < 0:
         raise kafka.errors.LeaderNotAvailableError(f"{held.topic}-{held.partition} has no leader")
+    error = await _marked(admin, held, leader)
+    if error is not kafka.errors.NoError:
+        raise error(f"{held.topic}-{held.partition}")
+
+
+async def may_write_marker(admin: Any) -> bool:
+    """Whether the principal may end a transaction. It is tried in a topic that does not exist, so nothing is written:
+    a broker looks at the rights before it looks for the partition (``KafkaApis.handleWriteTxnMarkersRequest``).
+
+    :raises kafka.errors.KafkaError: the broker did not answer.
+    """
+    nowhere = HeldOpen(secrets.token_hex(12), 0, NO_PRODUCER, 0, -1, 0, -1)
+    broker = min(broker.node_id for broker in admin._manager.cluster.brokers())
+    return await _marked(admin, nowhere, broker) is not kafka.errors.ClusterAuthorizationFailedError
+
+
+async def _marked(admin: Any, held: HeldOpen, broker: int) -> type[kafka.errors.KafkaError]:
+    """What a broker answers to the marker of an abort."""
     marker = WriteTxnMarkersRequest.WritableTxnMarker
     topic = marker.WritableTxnMarkerTopic(name=held.topic, partition_indexes=[held.partition])
     request = WriteTxnMarkersRequest(
@@ -182,10 +204,8 @@ async def write_abort_marker(admin: Any, held: HeldOpen) -> None:
             )
         ]
     )
-    response = await admin._manager.send(request, node_id=leader)
+    response = await admin._manager.send(request, node_id=broker)
     codes = [p.error_code for m in response.markers for t in m.topics for p in t.partitions]
     if len(codes) != 1:
         raise kafka.errors.UnknownError(f"{len(codes)} answers to one marker")
-    error = kafka.errors.for_code(codes[0])
-    if error is not kafka.errors.NoError:
-        raise error(f"{held.topic}-{held.partition}")
+    return kafka.errors.for_code(codes[0])  # type: ignore[no-any-return]

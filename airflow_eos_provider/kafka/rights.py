@@ -21,9 +21,7 @@ from kafka.protocol.producer import EndTxnRequest
 
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resource
 from airflow_eos_provider.kafka.coordinators import described
-
-#: A producer id that no coordinator gives out: they count from 0 on.
-_NO_PRODUCER = 2**63 - 1
+from airflow_eos_provider.kafka.held_open import NO_PRODUCER
 
 #: The newest version that all brokers with transactions and this package's clients know in the same meaning.
 _END_TXN_VERSION = 3
@@ -118,7 +116,7 @@ async def may_write(admin: Any, transactional_ids: Collection[str]) -> frozenset
         each: admin._manager.send(
             EndTxnRequest(
                 transactional_id=each,
-                producer_id=_NO_PRODUCER,
+                producer_id=NO_PRODUCER,
                 producer_epoch=0,
                 committed=False,
                 max_version=_END_TXN_VERSION,

@@ -50,6 +50,7 @@ from airflow_eos_provider.kafka.held_open import (
     HeldOpen,
     WritingLook,
     held_open,
+    may_write_marker,
     producers_of,
     write_abort_marker,
     writing,
@@ -290,11 +291,7 @@ class TransactionsClient:
         try:
             self._admin._manager.run(write_abort_marker, self._admin, held)
         except kafka.errors.ClusterAuthorizationFailedError as error:
-            who = self._settings.who
-            raise ConfigurationError(
-                f"The leader of {where} refused {who} the marker of an abort.",
-                expected=f"an ACL that allows {who} Alter (or ClusterAction) on the cluster",
-            ) from error
+            raise self._no_marker() from error
         except (kafka.errors.InvalidProducerEpochError, kafka.errors.TransactionCoordinatorFencedError) as error:
             raise RefusedError(
                 f"The producer of the transaction in {where}, or its coordinator, has gone on since it was looked at.",
@@ -306,6 +303,23 @@ class TransactionsClient:
                 f"Whether {where} has the marker of the abort is not known: {_words(error)}.",
                 remedy="Look with 'eos transactions hanging'.",
             ) from error
+
+    def require_may_abort(self) -> None:
+        """Go on only if the principal may end a transaction; nothing is written.
+
+        :raises ConfigurationError: it may not.
+        :raises UnreachableError: no broker answered.
+        """
+        if not self._run(may_write_marker, "trying to end a transaction"):
+            raise self._no_marker()
+
+    def _no_marker(self) -> ConfigurationError:
+        who = self._settings.who
+        return ConfigurationError(
+            f"{who} may not end a transaction: the brokers refuse it the marker of an abort.",
+            expected=f"an ACL that allows {who} Alter (or ClusterAction) on the cluster",
+            remedy=self._settings.rights_remedy,
+        )
 
     def acls(self) -> tuple[Acl, ...] | None:
         """All ACLs on topics, groups, the cluster and transactional ids; None where the brokers have no authorizer.

@@ -139,6 +139,7 @@ class Aborter:
 
         :raises RefusedError: none hangs there, or several; it is not known whether it is alive; or its producer may
             write into it.
+        :raises ConfigurationError: the principal may not end it, or not fence its producer.
         :raises UnreachableError: a broker did not answer.
         """
         ends = self._ends()  # before the look, so that nothing comes between that and the marker
@@ -155,7 +156,21 @@ class Aborter:
                 "it may write into it at this moment.",
                 remedy="Stop it, and give the same command with --fence, which shuts it out first.",
             )
-        return AbortPlan(self._cluster_id, hanging, self._fence and hanging.transactional_id is not None, ends)
+        fenced = hanging.transactional_id if self._fence else None
+        self._require_rights(fenced)
+        return AbortPlan(self._cluster_id, hanging, fenced is not None, ends)
+
+    def _require_rights(self, fenced: str | None) -> None:
+        """Nobody is asked to approve what the brokers would refuse."""
+        with self._kafka.transactions() as client:
+            client.require_may_abort()
+            if fenced is not None and not client.may_write([fenced]):
+                who = self._kafka.settings.who
+                raise ConfigurationError(
+                    f"{who} may not fence {fenced}.",
+                    expected=f"an ACL that allows {who} Write on TransactionalId {fenced}",
+                    remedy=self._kafka.settings.rights_remedy,
+                )
 
     def _the_one(self, look: HangingLook) -> Hanging:
         topic, partition = self._place

@@ -225,7 +225,9 @@ def test_a_transaction_that_is_alive_is_not_called_hanging_and_not_aborted(lab: 
     assert "There is no topic" in eos.run("transactions", "hanging", "--topic", "none", expect=2).stderr
 
 
-def test_a_hanging_transaction_is_found_and_ended_once_and_its_readers_go_on(lab: Lab, eos: Any) -> None:
+def test_a_hanging_transaction_is_found_and_ended_once_and_its_readers_go_on(
+    lab: Lab, eos: Any, operators_file: str
+) -> None:
     def read() -> list[bytes | None]:
         records = read_to_end(lab.cluster().kafka, TOPIC).records
         return [record.value for record in records if record.partition == 1]
@@ -249,6 +251,16 @@ def test_a_hanging_transaction_is_found_and_ended_once_and_its_readers_go_on(lab
         assert "with --fence, which shuts it out first" in " ".join(refused.split())
         abort = ("transactions", "abort", *at(1), "--fence")
         assert "late is fenced first" in eos.run(*abort).stdout
+        as_operator = (*abort, "--cluster", operators_file)
+        for kind, name, operation, words in (
+            (ResourceType.BROKER, "kafka-cluster", AclOperation.ALL, "Alter (or ClusterAction) on the cluster"),
+            (ResourceType.TRANSACTIONAL_ID, "late", AclOperation.WRITE, "Write on TransactionalId late"),
+        ):
+            with denied(lab, kind, name, operation):  # it is said before a plan is shown, and so before an approval
+                until(lambda: eos.run(*as_operator, expect=(0, 2)).returncode == 2, "the rule holds", seconds=SECONDS)
+                refused = eos.run(*as_operator, expect=2)
+                assert words in " ".join(refused.stderr.split())
+                assert refused.stdout == ""
         plan = json.loads(eos.run(*abort, "--json").stdout)
         assert "another transaction" in eos.run(*abort, "--hash", "0" * 12, expect=3).stderr
         killed(lab, "marker", "announced", *abort, "--hash", plan["hash"])
