@@ -29,7 +29,8 @@ transactional ids, writes the offsets in one transaction, reads them back and gi
 What is approved is what is applied: if the connector or its offsets have moved since, nothing is written.
 
 * *Clear* a failed `change`: it goes on where it stopped, and writes nothing twice.
-* A rejected plan, or one that is not answered in time, fails the run; nothing is changed.
+* If you reject a plan, all tasks after it are skipped. A plan that is not answered in time fails the run. Nothing is
+  changed.
 """
 
 _ACTIONS = {

@@ -28,7 +28,8 @@ roll refuses and nothing is changed.
 * Started again in the middle, it goes on from what it sees: a finished step is skipped, an enabled cluster is verified.
 * A roll that fails at a worker puts that worker's file back and stops. Remove the cause, then clear the roll's task.
 * *Mark failed* on a roll: no further worker is touched, the cluster stays as it is. Clear the task to go on.
-* A rejected plan, or one that is not answered in time, fails the run; nothing is changed.
+* If you reject a plan, all tasks after it are skipped. A plan that is not answered in time fails the run. Nothing is
+  changed.
 """
 
 

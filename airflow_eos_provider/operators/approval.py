@@ -63,7 +63,9 @@ class PlanApprovalOperator(ApprovalOperator):
     """Show a plan in *Required Actions* and wait until a person approves or rejects it.
 
     The answer may come from Airflow's pages or its REST API (``hitlDetails``). Nothing is approved by time passing: a
-    response timeout fails the task. A rejection fails it too, without a retry, so that the run does not succeed.
+    response timeout fails the task. A rejection is an answer, so the task succeeds, as Airflow's own
+    ``ApprovalOperator``; every task after it is skipped, whatever its trigger rule. With ``fail_on_reject`` the task
+    fails instead, without a retry.
 
     :param plan: the plan as ``to_dict`` gives it: of a roll
         (:class:`~airflow_eos_provider.rollout.plan.plan.Plan`), or of a change of source offsets
@@ -75,9 +77,9 @@ class PlanApprovalOperator(ApprovalOperator):
         anyone; any other run without a known requester is refused, before an approver is asked.
     :param response_timeout: how long to wait for an answer; without it, for ever.
     :param kwargs: of ``ApprovalOperator``, such as ``assigned_users`` and ``notifiers``.
-    :returns: ``{"plan_hash", "approved_by", "approved_at"}``, which the roll wants to see.
-    :raises AirflowFailException: rejected, not answered in time, the question on display is about another plan, or
-        approved by the one who has asked.
+    :returns: ``{"plan_hash", "approved_by", "approved_at"}``, which the roll wants to see; nothing after a rejection.
+    :raises AirflowFailException: not answered in time, the question on display is about another plan, approved by the
+        one who has asked, or rejected with ``fail_on_reject``.
     """
 
     template_fields: Sequence[str] = (*ApprovalOperator.template_fields, "plan", "reason", "take_over")
@@ -110,7 +112,7 @@ class PlanApprovalOperator(ApprovalOperator):
             self._wait_for_the_answer(context, asked)
         self._ask(context, plan)
 
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any] | None:
         """Called with a person's answer, by the API server or by :class:`ApprovalAnswerTrigger`."""
         plan = self._read_plan()
         asked = context["task_state_store"].get(ASKED_KEY)
@@ -121,19 +123,30 @@ class PlanApprovalOperator(ApprovalOperator):
             )
         if event.get("error_type") == "timeout" and not self._is_too_late(asked):
             self._park(asked)
-        # Not ApprovalOperator's own: it skips what follows a rejection, or raises something that is tried again.
+        # Not ApprovalOperator's own: its failure is retried, and it skips only the next task, where a later roll of the
+        # DAG goes on behind a task that was skipped.
         answer = HITLOperator.execute_complete(self, context=context, event=event)
         user = (answer["responded_by_user"] or {}).get("name") or NOBODY
         approved = answer["chosen_options"] == [self.APPROVE]
         self.hitl_summary_extra["approved"] = approved
         if not approved:
-            raise AirflowFailException(f"Plan {plan.short_hash} was rejected by {one_line(user)}: nothing is changed.")
+            self._reject(
+                context, f"Plan {plan.short_hash} was rejected by {one_line(user)}: nothing is changed.", answer
+            )
+            return None
         if self.four_eyes:
             refusal = not_four_eyes(self._requester(context), user)
             if refusal:
                 raise AirflowFailException(f"{refusal} Nothing is changed. Clear this task to ask again.")
         self.log.info("Plan %s was approved by %s.", plan.short_hash, one_line(user))
         return {"plan_hash": plan.hash, "approved_by": user, "approved_at": answer["responded_at"].isoformat()}
+
+    def _reject(self, context: Context, what: str, answer: Mapping[str, Any]) -> None:
+        if self.fail_on_reject or answer["chosen_options"] != [self.REJECT]:
+            raise AirflowFailException(what)
+        self.log.warning("%s", what)
+        following = context["task"].get_flat_relatives(upstream=False)
+        self.skip(ti=context["ti"], tasks=[task for task in following if not task.is_teardown])
 
     def process_trigger_event_error(self, event: dict[str, Any]) -> None:
         """No answer in time, or one that cannot be read: a retry would only ask once more, so there is none."""

@@ -37,7 +37,7 @@ def require_approved(approval: object, plan_hash: str) -> None:
         return
     if not isinstance(approval, Mapping):
         raise AirflowFailException(
-            f"Plan {plan_hash} is not approved: the task that asks for the approval has no answer of a person. "
+            f"Plan {plan_hash} is not approved: a person has rejected it, or none has answered the task that asks. "
             "Marking it as success is no approval. Nothing was changed. Start a new run and answer there; or leave the "
             "operator's parameter approval out, if nobody is to be asked."
         )

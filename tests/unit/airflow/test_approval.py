@@ -9,10 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.providers.standard.triggers import hitl as standard_trigger
-from airflow.sdk import NEVER_EXPIRE
+from airflow.sdk import DAG, NEVER_EXPIRE, TriggerRule
 from airflow.sdk.api.datamodels._generated import DagRunType
-from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped, TaskAwaitingInput, TaskDeferred
 from airflow.sdk.execution_time import task_runner
 from markdown_it import MarkdownIt
 
@@ -129,8 +130,26 @@ def test_an_approval_names_plan_and_person(requests: Requests, context: dict[str
     assert result == {"plan_hash": plan.hash, "approved_by": "ada", "approved_at": "2026-01-02T00:00:00+00:00"}
 
 
-def test_a_rejection_fails_the_task_for_good(requests: Requests, context: dict[str, Any], plan: Plan) -> None:
-    operator = operator_for(plan)
+def test_after_a_rejection_everything_is_skipped_whatever_its_trigger_rule(
+    requests: Requests, context: dict[str, Any], plan: Plan
+) -> None:
+    with DAG("rolls"):
+        operator = operator_for(plan)
+        later = EmptyOperator(task_id="later", trigger_rule=TriggerRule.NONE_FAILED)
+        operator >> EmptyOperator(task_id="next") >> later
+    skipped: list[str] = []
+    context["ti"].map_index, context["ti"].xcom_push = -1, lambda key, value: skipped.extend(value["skipped"])
+    context["task"] = operator
+    ask(operator, context)
+    with pytest.raises(DownstreamTasksSkipped) as raised:
+        operator.execute_complete(context, answer("Reject"))
+    assert sorted(raised.value.tasks) == sorted(skipped) == ["later", "next"]
+
+
+def test_a_rejection_fails_the_task_for_good_if_it_is_asked_to(
+    requests: Requests, context: dict[str, Any], plan: Plan
+) -> None:
+    operator = operator_for(plan, fail_on_reject=True)
     ask(operator, context)
     with pytest.raises(AirflowFailException, match="rejected by ada: nothing is changed"):
         operator.execute_complete(context, answer("Reject"))
@@ -331,7 +350,7 @@ class TestFourEyes:
             self.approve(plan, context, user)
 
     def test_the_requester_may_reject(self, requests: Requests, context: dict[str, Any], plan: Plan) -> None:
-        operator = operator_for(plan, four_eyes=True)
+        operator = operator_for(plan, four_eyes=True, fail_on_reject=True)
         ask(operator, context)
         with pytest.raises(AirflowFailException, match="rejected by ada"):
             operator.execute_complete(context, answer("Reject"))
