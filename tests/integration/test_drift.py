@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from airflow_eos_provider.connect.internal_topics import OFFSETS
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.lab.lab import Lab, LabOptions
@@ -143,6 +144,17 @@ def test_an_edited_file_is_noticed_before_its_worker_restarts_and_after_it_and_c
         finding = watch.notices(since, kind="edited file", subject=worker.worker_id)
         assert "join as disabled at its next start" in finding["what"]
         assert finding["what"].count("SHA-256") == 1
+
+        for topic, found, checked, planned in (
+            ("others", "the workers differ in offset.storage.topic", 1, 3),
+            ("${file:/f:topic}", "a config provider supplies offset.storage.topic", 5, 5),
+        ):
+            worker.config.write_bytes(set_property(original, OFFSETS, topic))
+            assert found in eos.run("status", "--exit-code", expect=1).stdout
+            assert found in eos.run("preflight", expect=checked).stdout
+            assert found in eos.run("plan", "--to", "preparing", expect=planned).stderr
+            assert ('"kind": "internal topics"' in eos.run("drift", "--json", expect=FOUND).stdout) == (planned == 3)
+        worker.config.write_bytes(set_property(original, MODE_PROPERTY, "disabled"))
 
         restart(lab, 0)
         shown = eos.run("drift", expect=FOUND).stdout

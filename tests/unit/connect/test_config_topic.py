@@ -65,6 +65,13 @@ def only(cluster: ClusterState) -> ConnectorConfigState:
     return found
 
 
+def test_configurations_are_as_connect_reads_them() -> None:
+    found = only(log(connector(topic=" lines\n"), task(0, topic=" lines"), commit(1)))
+    assert found.config["topic"] == "lines"
+    assert found.task_set is not None
+    assert found.task_set.configs[0]["topic"] == "lines"
+
+
 class TestTaskSets:
     def test_task_configs_count_only_from_their_commit_on(self) -> None:
         before = only(log(connector(), task(0), task(1)))

@@ -189,6 +189,16 @@ class TestAnswers:
         found = rest.infos()["a"]
         assert (found.type, found.state, found.config) == ("source", "UNKNOWN", {"password": CANARY})
 
+    def test_a_configuration_is_as_connect_reads_it_and_for_a_change_as_it_is_written(
+        self, worker: Worker, rest: ConnectRest
+    ) -> None:
+        written = {"offsets.storage.topic": " own ", "x": None}
+        entry = {"info": {"name": "a", "config": written, "tasks": [], "type": "source"}}
+        worker.says("GET", "/connectors?expand=info", (200, {"a": entry}))
+        worker.says("GET", "/connectors/a/config", (200, written))
+        assert rest.infos()["a"].config == {"offsets.storage.topic": "own", "x": None}
+        assert rest.connector_config("a") == written
+
     def test_names_are_quoted(self, worker: Worker, rest: ConnectRest) -> None:
         worker.says("GET", "/connectors/a%2Fb%20%3Fc/config", (200, {"k": "v"}))
         assert rest.connector_config("a/b ?c") == {"k": "v"}

@@ -286,9 +286,13 @@ class TestSeeing:
         worker.config.write_bytes(
             b"config.providers=env\nconfig.providers.env.class=org.apache.kafka.common.config.provider."
             b"EnvVarConfigProvider\nexactly.once.source.support=${env:EOS_MODE}\n"
+            b"offset.storage.topic=${env:EOS_MODE}\nstatus.storage.topic= ${file:/f:s} \n"
         )
         host = started(replace(worker, env={"EOS_MODE": "preparing"}))
-        assert ProcessHost(worker).observe().declared.mode is Mode.PREPARING
+        facts = ProcessHost(worker).observe()
+        assert facts.declared.mode is Mode.PREPARING
+        assert facts.properties["offset.storage.topic"] == "preparing"
+        assert facts.properties["status.storage.topic"] == "${file:/f:s}"
         process_found = host.observe().process
         assert process_found is not None
         process_found.stop(kill=True)
