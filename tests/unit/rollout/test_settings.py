@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from airflow_eos_provider.connect.properties import read
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.rollout.settings import RolloutSettings, rebalance_delay_ms
 
@@ -33,7 +34,7 @@ def test_the_shortest_limits_are_allowed() -> None:
 
 def test_the_rebalance_delay_is_connects_default_unless_the_file_says_otherwise() -> None:
     assert rebalance_delay_ms({}) == 300_000
-    assert rebalance_delay_ms({"scheduled.rebalance.max.delay.ms": " 3000 "}) == 3_000
+    assert rebalance_delay_ms(read(b"scheduled.rebalance.max.delay.ms = 3000 \n")) == 3_000
     assert rebalance_delay_ms({"scheduled.rebalance.max.delay.ms": "${file:x}"}) == 300_000
 
 
