@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 import time
@@ -326,11 +327,13 @@ def test_verify_compares_with_the_source_where_it_is_at_hand(
     run = Run("sourced", day(1))
     write(pipeline, run)
     lines = [f"{run.name} {number} {row}" for number in range(SLICES) for row in range(ROWS)]
-    source = tmp_path / "lines"
+    source = tmp_path / "lines.gz"  # and lines that end as on Windows, as files_source reads them, too
     arguments = ("verify", "--pipeline", "sourced", "--topic", "topic-of-sourced", "--source", str(source), "--json")
-    source.write_text("\n".join(reversed(lines)) + "\n")
+    source.write_bytes(gzip.compress("\r\n".join(reversed(lines)).encode()))
     assert eos(lab, *arguments)["source"] == {"records": len(lines), "agrees": True}
-    source.write_text("\n".join([*lines[1:], lines[1]]) + "\n")  # as many, but one twice for one that is missing
+    source.write_bytes(
+        gzip.compress("\n".join([*lines[1:], lines[1]]).encode())
+    )  # as many, but one twice for one that is missing
     assert eos(lab, *arguments, code=1)["source"] == {"records": len(lines), "agrees": False}
 
 

@@ -422,16 +422,16 @@ def lines_of(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
     rest, is_first = b"", True
     while chunk := read(_CHUNK_BYTES):
         text = rest + chunk
-        if is_first and len(text) < len(_BYTE_ORDER_MARK):
-            rest = text
-            continue
-        if is_first:
+        if is_first and len(text) >= len(_BYTE_ORDER_MARK):
             text, is_first = text.removeprefix(_BYTE_ORDER_MARK), False
-        # A \r at the very end may be the first half of \r\n.
-        end = max(text.rfind(b"\n"), text.rfind(b"\r", 0, max(len(text) - 1, 0))) + 1
-        rest = text[end:]
-        if end:
-            yield text[:end].splitlines()
+        lines = text.splitlines()
+        rest = b"" if text.endswith(b"\n") or not lines else lines.pop()
+        if text.endswith(b"\r"):  # the first half of \r\n, perhaps
+            rest += b"\r"
+        if is_first:
+            rest = text
+        elif lines:
+            yield lines
     if rest := rest.removeprefix(_BYTE_ORDER_MARK) if is_first else rest:
         yield rest.splitlines()
 
