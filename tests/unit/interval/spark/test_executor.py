@@ -139,7 +139,7 @@ def test_an_old_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_slices_figures_cross_to_the_driver() -> None:
     """Of a slice that had been done before there are none."""
     seconds = {"read": 0.5, "produce": 1.0, "flush": 0.25, "commit": 0.125}
-    written = SliceResult(3, 10, 99, "ab", 2.0, dropped=1, null_keys=2, stage_seconds=seconds)
+    written = SliceResult(3, 10, 99, "ab", 2.0, dropped=(1, 2, 3, 4), null_keys=2, stage_seconds=seconds)
 
     first, second = executor._as_batches([(3, written), (4, None)])
 
