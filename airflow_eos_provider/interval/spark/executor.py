@@ -287,7 +287,8 @@ def _marked_errors() -> Iterator[None]:
     try:
         yield
     except EosError as error:
-        error.add_note(_ERROR_MARK + json.dumps([type(error).__name__, error.found, error.expected, error.remedy]))
+        kind = next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
+        error.add_note(_ERROR_MARK + json.dumps([kind, error.found, error.expected, error.remedy]))
         raise
 
 
