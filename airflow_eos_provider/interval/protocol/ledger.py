@@ -22,6 +22,7 @@ import json
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from operator import itemgetter
 from typing import Any
 
@@ -234,6 +235,8 @@ class LedgerState:
         self._complete_prefix = ours + b',{"interval":"'
         self._slice_prefix = ours + b',{"slice":'
         self._claim_prefix = ours + b',{"claim":"'
+        self._claim_keys: list[bytes] = []
+        self._scanned = 0
 
     def apply(self, records: Iterable[LogRecord]) -> None:
         """Go on with further records."""
@@ -288,7 +291,11 @@ class LedgerState:
         """The claim that counts; None if there is none yet."""
         found: Claim | None = None
         gone = set()
-        for value in self._values(self._claim_prefix):
+        # Keys keep their places, and those of a large ledger are looked at once.
+        new = islice(self._latest, self._scanned, None)
+        self._claim_keys += [key for key in new if key.startswith(self._claim_prefix)]
+        self._scanned = len(self._latest)
+        for value in filter(None, map(self._latest.get, self._claim_keys)):
             document = json.loads(value)
             control = TopicPin(document["control"], document["controlId"])
             claim = Claim(document["group"], control, document.get("replaces", ""))
@@ -303,10 +310,6 @@ class LedgerState:
         """The runs that have committed slices and are not complete."""
         keys = [key for key, value in self._latest.items() if key.startswith(self._slice_prefix) and value is not None]
         return {Run.parse(f"{self._pipeline}@{json.loads(key)[1]['interval']}") for key in keys}
-
-    def _values(self, prefix: bytes) -> list[bytes]:
-        """What keys with this prefix have, in the order in which their partitions had them first."""
-        return [value for key, value in self._latest.items() if key.startswith(prefix) and value is not None]
 
     def complete_runs(self) -> Iterator[CompleteRecord]:
         """Every complete interval, in no order."""
