@@ -154,7 +154,7 @@ def _leave_offsets(lab: Lab) -> None:
     with ConnectSession(lab.cluster()) as session:
         offsets = OffsetsChanger(session, files.common(CONFIGS), files.common(OFFSETS))
         journal = change_journal(session.kafka, offsets.group_id, actor=ACTOR, reason=REASON)
-        offsets.apply(offsets.plan(OffsetsRequest(Verb.ALTER, GONE, wanted=wanted)), journal)
+        offsets.apply(offsets.plan(OffsetsRequest(Verb.ALTER, GONE, wanted=wanted, absent=True)), journal)
 
 
 def test_a_card_shows_what_status_prints(visit: Visit, site: ClusterSite) -> None:

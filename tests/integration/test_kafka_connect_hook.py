@@ -79,7 +79,7 @@ def test_offsets_are_changed_and_fencing_is_looked_at_with_the_topics_that_are_n
     hook, group = connect_to(disabled_lab, monkeypatch), disabled_lab.group_id
     topics = {"config_topic": f"{group}-configs", "offsets_topic": f"{group}-offsets"}
     with hook.offsets(**topics) as offsets:
-        request = OffsetsRequest(Verb.ALTER, "hooked", wanted=(Wanted({"file": "a"}, {"n": 1}),))
+        request = OffsetsRequest(Verb.ALTER, "hooked", wanted=(Wanted({"file": "a"}, {"n": 1}),), absent=True)
         plan = offsets.plan(request)
         journal = change_journal(offsets.session.kafka, offsets.group_id, actor="a test")
         assert offsets.apply(plan, journal).written == 1

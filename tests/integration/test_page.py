@@ -106,7 +106,9 @@ def test_an_offset_is_shown_and_found_without_the_secret_in_it_and_its_change_is
 ) -> None:
     place = {"url": "mongodb://ada:lovelace1815@db/orders"}
     with KafkaConnectHook("prod").offsets() as offsets:
-        request = OffsetsRequest(Verb.ALTER, "gone", wanted=(Wanted(place, {"n": 1, "token": "lovelace1815"}),))
+        request = OffsetsRequest(
+            Verb.ALTER, "gone", wanted=(Wanted(place, {"n": 1, "token": "lovelace1815"}),), absent=True
+        )
         journal = change_journal(offsets.session.kafka, offsets.group_id, actor="ada", reason="CHG-1")
         offsets.apply(offsets.plan(request), journal)
     found = until(page, "/api/clusters/prod/offsets?leftovers=true&search=orders", is_looked_at)
