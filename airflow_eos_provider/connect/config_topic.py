@@ -60,7 +60,7 @@ class ConnectorConfigState:
     :param target_state: ``STARTED``, ``PAUSED`` or ``STOPPED``.
     :param task_set: the last complete task set; None before the first one.
     :param commit_offset: offset of the newest ``commit-`` record, complete or not; None before the first one.
-    :param changed_at_ms: when its newest configuration, commit, target state or restart request was written,
+    :param changed_at_ms: when the newest record about it was written, task configurations left out,
         milliseconds since the epoch by the clock of the worker, or of the broker, that dated it; 0 if unknown.
     :param fencing: the newest task count record, also one from before the connector was last deleted.
     :param inconsistent: the newest commit lacks task configurations (compaction, or a leader that died), so Connect

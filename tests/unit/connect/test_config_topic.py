@@ -346,3 +346,11 @@ class TestFollowing:
         follower.take([record(8, *commit(1))])
         follower.stop(10)
         assert follower.content(10).marker_gaps == (4,)
+
+
+def test_a_connector_changed_last_when_its_newest_record_was_written() -> None:
+    """A session key, which the leader writes every hour, is no change."""
+    one = only(log(connector(), task(0), commit(1), session_key()))
+    assert one.changed_at_ms == 1_700_000_000_000 + (one.commit_offset or 0)
+    stopped = only(log(connector(), commit(0), state("PAUSED", "STOPPED"), session_key()))
+    assert stopped.changed_at_ms == 1_700_000_000_000 + 2
