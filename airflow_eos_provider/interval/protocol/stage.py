@@ -218,7 +218,7 @@ class SliceResult:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> SliceResult:
-        return cls(**document)
+        return cls(**{**document, "dropped": tuple(document["dropped"])})
 
 
 @dataclass(frozen=True, slots=True)
