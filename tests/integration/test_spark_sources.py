@@ -423,6 +423,20 @@ def test_a_range_whose_beginning_may_have_been_removed_is_refused(session: Spark
     assert source_jobs.clicks_of_times(session, day(1), topic.lab.bootstrap_servers, topic.topic).count() == 2
 
 
+def test_a_range_that_a_record_of_the_future_bounds_is_refused(session: SparkSession, lab: Lab) -> None:
+    """It is the first record of each later time, so the ranges of all days until then would be empty."""
+    topic = Clicks(lab, f"clicks-{uuid.uuid4().hex[:8]}")
+    lab.create_topic(topic.topic, 2, {"message.timestamp.after.max.ms": str(2**62)})
+    topic.add_at(DAY.start, values()[:10])
+    topic.add_at(datetime.now(UTC) + timedelta(days=300), [b"of the future"] * 2)
+    topic.add_at(DAY.start, values()[10:])
+    with pytest.raises(ConfigurationError, match=r"record at offset 5 of partition 0 .* has a time in the future"):
+        topic.of_times(session)
+    assert topic.of_times(session, end=topic.ends()).count() == ROWS + 2
+    with pytest.raises(ConfigurationError, match="The options have endingTimestamp"):
+        topic.of_times(session, options={"endingTimestamp": "1"})
+
+
 def test_a_range_without_a_later_record_ends_when_none_can_be_late(session: SparkSession, topic: Clicks) -> None:
     topic.add_at(DAY.start, values())
     assert topic.of_times(session).count() == ROWS

@@ -32,6 +32,9 @@ logger = logging.getLogger("airflow_eos_provider.interval")
 
 _POLL_SECONDS = 0.5
 
+#: Brokers take no record that is farther ahead of their clocks (message.timestamp.after.max.ms), unless told otherwise.
+_AHEAD_SECONDS = 3600.0
+
 #: A broker ends a transaction that its producer does not (transaction.max.timeout.ms, 15 minutes); and a minute more.
 _TIMEOUT_SECONDS = 960.0
 
@@ -68,11 +71,17 @@ def kafka_source(
         names of Java's clients).
     :returns: the columns of Spark's Kafka source. A slice's key is the place: ``topic``, ``partition`` and ``offset``.
     :raises ConfigurationError: there is no such topic, or it is compacted; records of the range may have been removed;
-        a partition's range ends before it begins.
+        a partition's range ends before it begins, or is bounded by a record of the future; an option gives a range.
     :raises ReadTimeoutError: records may still come, or a transaction in the range is open after the timeout.
     :raises UnreachableError: no broker answers.
     """
     settings = kafka if isinstance(kafka, KafkaSettings) else KafkaSettings.of(kafka)
+    if ranges := [name for name in options or {} if name.lower().startswith(("starting", "ending"))]:
+        raise ConfigurationError(
+            f"The options have {ranges[0]}, by which Spark would read another range than the interval's.",
+            expected="options that say nothing of the range",
+            remedy="Leave it out. For other bounds give start or end, offsets by partition.",
+        )
     starts, ends = ({int(p): offset for p, offset in (given or {}).items()} for given in (start, end))  # as of JSON
     with Session(settings) as session, session.admin() as admin:
         policy = Topics(session).settings_of([topic])[topic]["cleanup.policy"]
@@ -86,6 +95,7 @@ def kafka_source(
         stable = Ends(admin, topic, Reach(stable_only=True), CONNECT_SECONDS)
         last = _ends(interval, topic, everything, stable, ends, late_seconds, timeout_seconds)
         at_start, kept = everything.at(_ms(interval.start)), everything.beginnings()
+        ahead = everything.at(int((time.time() + _AHEAD_SECONDS) * 1000))
     first = {p: last[p] if offset is None else offset for p, offset in at_start.items()} | starts
     if wrong := sorted(p for p in first.keys() | ends.keys() if p not in last or first[p] > last[p]):
         raise ConfigurationError(
@@ -93,6 +103,16 @@ def kafka_source(
             expected=f"one of the {len(last)} partitions, and an end that is not before the start",
             remedy="Correct start or end.",
         )
+    for partition, offset in ahead.items():
+        by_times = [found[partition] for found, given in ((last, ends), (at_start, starts)) if partition not in given]
+        if offset is not None and offset in by_times:
+            raise ConfigurationError(
+                f"The record at offset {offset} of partition {partition} of {topic} has a time in the future. By "
+                "times, each interval until then ends there, and what is behind it would be in none of them.",
+                expected=f"no record that is more than {_AHEAD_SECONDS:.0f} s ahead of this machine's clock",
+                remedy=f"Give the offsets: start={{{partition}: …}} and end={{{partition}: …}}. To refuse such "
+                "records, set the topic's message.timestamp.after.max.ms.",
+            )
     for partition, offset in first.items():
         oldest = kept[partition]
         is_known = partition in starts or allow_removed or oldest == 0
