@@ -227,7 +227,7 @@ UNSTABLE: dict[str, Callable[[Any], Any]] = {
     "checkpoint": lambda frame: frame.localCheckpoint(),
     "not deterministic": _by_chance,
     "registered function by_name": _with_registered,
-    "a Python function and a view": lambda frame: _with_view(frame, "select key, value from hiding"),
+    "a temporary view": lambda frame: _with_view(frame, "select key, value from hiding"),
     "made on the driver by rand": lambda frame: frame.sparkSession.sql("select 'x' as value, rand() as key"),
 }
 
@@ -251,6 +251,10 @@ STABLE: dict[str, tuple[bool, Callable[[Any], Any]]] = {
     "a function of Python's": (False, lambda frame: frame.mapInArrow(lambda batches: batches, frame.schema)),
     "a list": (True, lambda frame: frame.sparkSession.createDataFrame([("a", "b")], "key string, value string")),
     "a cached frame": (False, lambda frame: frame.cache()),
+    "a query that is given the frame": (
+        True,
+        lambda frame: frame.sparkSession.sql("select key, value from {rows} where key > 3", rows=frame),
+    ),
     "a window": (False, lambda frame: frame.selectExpr("row_number() over (order by key) as key", "value")),
 }
 
@@ -305,6 +309,7 @@ def test_a_frame_is_read_as_its_files_are_now_and_what_the_server_keeps_of_them_
     remote.sql(f"create table {name} (value string) using text location '{tmp_path}'").collect()
     try:
         for kept, words in ((remote.table(name), rf"the table \S*{name}"), (frame.cache(), "a cached frame")):
+            kept.count()  # from now on Spark names no files of the cached frame
             with pytest.raises(ConfigurationError, match=f"reads {words}, of which the session"):
                 pinned_files(kept)
     finally:

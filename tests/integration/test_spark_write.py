@@ -740,6 +740,21 @@ def test_days_from_folders_that_are_named_by_their_start_are_written_together(
     assert write_interval(days_in_folders(DAYS[1]), target.pipeline, DAYS[1]).already, "it is complete as a part"
 
 
+def test_functions_that_use_the_name_of_one_view_do_not_get_each_others_rows(
+    spark: SparkSession, target: Target, days_in_folders: Callable[[Interval], Any]
+) -> None:
+    both = threading.Barrier(2)
+
+    def by_view(interval: Interval) -> Any:
+        days_in_folders(interval).createOrReplaceTempView("rows_of_the_day")
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(timeout=0.3)  # in vain: the functions are called one at a time
+        return spark.table("rows_of_the_day")
+
+    require_all_complete(write_intervals(by_view, target.pipeline, DAYS[:2], spark=spark, slices=1, at_once=2))
+    target.require_exactly_once(values_of(DAYS[:2]))
+
+
 @pytest.mark.parametrize("how", ["a function of one day", "before its end"])
 def test_parts_of_a_whole_that_may_lack_their_rows_are_refused_one_by_one_and_together(
     spark: SparkSession, target: Target, days_in_folders: Callable[[Interval], Any], how: str

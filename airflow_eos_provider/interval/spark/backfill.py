@@ -74,8 +74,8 @@ def write_intervals(
 
     An interval that fails stops none of the others. When the session is lost, no further one is begun.
 
-    :param frame_of: gives an interval's rows or files, as ``write_interval`` takes them; called by several threads, and
-        not for intervals that are complete.
+    :param frame_of: gives an interval's rows or files, as ``write_interval`` takes them; called by several threads, one
+        at a time, and not for intervals that are complete.
     :param pipeline: where to write.
     :param intervals: in the order in which they are begun; one that is given twice is written once.
     :param spark: the session of all of them, a classic one or one of Spark Connect.
@@ -106,12 +106,15 @@ def write_intervals(
         if interval not in finished:
             interval.require_ended(allow_before_end)
     runs = {run.whole: run for run in _runs(pipeline, wanted, finished, together)}
+    calling = threading.Lock()
 
     def write(interval: Interval) -> Completed:
         began_at, parts = interval.require_ended(allow_before_end), runs[interval].parts
         joined = len(parts) > 1 and not selects_by_bounds
+        with calling:  # two calls may use one name of the session, as that of a temporary view
+            frame = _joined([frame_of(part) for part in parts]) if joined else frame_of(interval)
         done = write_interval(
-            _joined([frame_of(part) for part in parts]) if joined else frame_of(interval),
+            frame,
             pipeline,
             interval,
             spark=spark,

@@ -13,6 +13,8 @@ gone from there, and all of the plan is searched as it was before.
 The optimizer replaces the clock by a constant, too; so a clock is refused wherever it is, and so is a limit, whose
 order cannot be compared with the key. Whether a Python function says that it is not deterministic is known of those
 that the client sends with this plan; of those behind a view or a name in SQL it is not.
+
+A temporary view is refused: its name may have another meaning when the frame is written than when it was made.
 """
 
 from __future__ import annotations
@@ -93,6 +95,12 @@ _CERTAIN_NODES = frozenset(
 )
 _FILES = re.compile(r"Relation \S*?\[.*\] (?:parquet|orc|json|csv|text|avro|binaryFile)")
 
+#: A view that the session may have replaced since the frame was made. pyspark's own, of frames that a query was given,
+#: have names that come once.
+_TEMPORARY_VIEW = re.compile(
+    r"^[ \t:+\-]*View \(`(?!_pyspark_connect_temp_view_)(?:global_temp`\.`)?((?:[^`]|``)+)`, \[", re.MULTILINE
+)
+
 _HEADS = ("== Parsed Logical Plan ==", "== Analyzed Logical Plan ==", "== Optimized Logical Plan ==")
 _LAST_HEAD = "== Physical Plan =="
 
@@ -166,6 +174,13 @@ def judge(text: PlanText, deterministic: Sequence[bool], named: Iterable[str]) -
     :param named: names of functions that users have registered in the session's catalog.
     """
     judge_text(text)
+    if view := _TEMPORARY_VIEW.search(text.analyzed):
+        raise refusal(
+            f"the temporary view {view[1]}",
+            "Spark Connect looks up by its name in each action, when another interval's function may have replaced it",
+            remedy="Give the DataFrame itself to the query: spark.sql('select … from {rows}', rows=frame); or write "
+            "the interval by a classic session.",
+        )
     hidden = [name for name in named if re.search(rf"\b{re.escape(name)}\(", text.analyzed, re.IGNORECASE)]
     if hidden or _OF_THE_JVM.search(text.analyzed):
         raise _hiding(f"the registered function {hidden[0] if hidden else 'of a JVM'}")

@@ -113,9 +113,19 @@ def test_functions_of_python_are_trusted_as_far_as_they_are_known() -> None:
         judge(PYTHON, [True, False], [])
     with pytest.raises(ConfigurationError, match="registered function f"):
         judge(PYTHON, [], ["f"])
-    viewed = PlanText(f"{PYTHON.analyzed}\n   +- View (`v`, [key#17])", PYTHON.optimized)
+    viewed = PlanText(f"{PYTHON.analyzed}\n   +- View (`spark_catalog`.`default`.`v`, [key#17])", PYTHON.optimized)
     with pytest.raises(ConfigurationError, match="a Python function and a view"):
         judge(viewed, [True], [])
+
+
+@pytest.mark.parametrize("name", ["`v`", "`global_temp`.`v`", "`a b``c`"])
+def test_temporary_views_are_refused_since_their_names_may_change_their_meaning(name: str) -> None:
+    made = f"Project [key#17]\n+- SubqueryAlias v\n   :- View ({name}, [key#17])\n      +- {RELATION}"
+    with pytest.raises(ConfigurationError, match="depends on the temporary view"):
+        judge(PlanText(made, RELATION), [], [])
+    assert judge(PlanText(made.replace(name, "`_pyspark_connect_temp_view_0f`"), RELATION), [], []), (
+        "of a query's frame"
+    )
 
 
 @pytest.mark.parametrize(
