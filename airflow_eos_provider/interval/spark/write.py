@@ -507,7 +507,7 @@ def require_columns(frame: DataFrame, key: Sequence[str]) -> None:
 
 
 def _require_one_of_each(frame: DataFrame, wanted: Collection[str]) -> None:
-    """Check that each of these names is one column's, as Spark compares names."""
+    """Check that each of these names is one column's, as Spark compares names, and that a record's are spelled so."""
     exact = frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
     names = [field.name if exact else field.name.lower() for field in frame.schema]
     for name in wanted:
@@ -516,6 +516,13 @@ def _require_one_of_each(frame: DataFrame, wanted: Collection[str]) -> None:
                 f"The DataFrame has more than one column {name!r}: {', '.join(frame.columns)}.",
                 expected="one, or it cannot be known which of them is meant",
                 remedy="Select one of them, or rename the others (withColumnRenamed, or an alias after a join).",
+            )
+    for name in () if exact else frame.columns:
+        if name.lower() in RECORD_COLUMNS and name not in RECORD_COLUMNS:
+            raise ConfigurationError(
+                f"The DataFrame has a column {name!r}, which Spark takes for {name.lower()!r}.",
+                expected=f"{name.lower()!r}, if it is the record's; it would be left out as it is",
+                remedy=f"Rename it: to {name.lower()!r}, or to a name that no column of a record has.",
             )
 
 

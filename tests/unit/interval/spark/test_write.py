@@ -56,6 +56,14 @@ def test_two_columns_of_one_name_are_refused(frame: DataFrame, name: str) -> Non
         write_interval(twice, NOBODY, DAY)
 
 
+@pytest.mark.parametrize("name", ["Key", "TOPIC", "Partition"])
+def test_a_column_of_a_record_that_is_spelled_in_another_way_is_refused(spark: SparkSession, name: str) -> None:
+    """Spark takes it for the record's own; it would be left out."""
+    frame = spark.range(1).selectExpr("id", f"cast(id as string) as `{name}`", "cast(id as string) as value")
+    with pytest.raises(ConfigurationError, match=f"a column '{name}', which Spark takes for '{name.lower()}'"):
+        write_interval(frame, NOBODY, DAY, key="id")
+
+
 def test_a_column_that_is_not_written_may_be_there_twice(frame: DataFrame) -> None:
     more = frame.select("*", F.lit(1).alias("note"), F.lit(2).alias("note"))
 
