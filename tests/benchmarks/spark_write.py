@@ -133,7 +133,7 @@ def _measure(lab: Lab, frame: Any, ways: Mapping[str, Way], console: Console) ->
 
 def _rows(spark: Any, folder: Path) -> Any:
     """Eight bytes of key and as many of value as are wanted, in Parquet."""
-    path = str(folder / f"{DAY.start:%Y}" / "rows")
+    path = str(folder / f"{DAY.start:%F}" / "rows")
     padding = "x" * (VALUE_BYTES - 8)
     made = spark.range(0, ROWS, 1, CORES).selectExpr(
         "lpad(cast(id as string), 8, '0') as key", f"concat(lpad(cast(id as string), 8, '0'), '{padding}') as value"
@@ -152,7 +152,7 @@ def _files_exactly_once(lab: Lab, frame: Any, topic: str, compression: str = "no
     from airflow_eos_provider.interval.sources import files_source
     from airflow_eos_provider.interval.spark import write_interval
 
-    path = frame.inputFiles()[0].rsplit("/", 2)[0].removesuffix(f"{DAY.start:%Y}") + "{start:%Y}/rows"
+    path = frame.inputFiles()[0].rsplit("/", 2)[0].removesuffix(f"{DAY.start:%F}") + "{start:%F}/rows"
     source = files_source(frame.sparkSession, DAY, path, format="parquet")
     write_interval(source, _pipeline(lab, topic, compression), DAY, spark=frame.sparkSession)
 

@@ -47,10 +47,11 @@ _BATCH_ROWS = 20_000
 #: Bytes of a text file read at once.
 _CHUNK_BYTES = 4 << 20
 
-#: Compressed text files, by the ends of their names. Spark's other codecs are Hadoop's own formats.
+#: Compressed text files, by the ends of their names; and those whose bytes would be taken for lines.
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
-_HADOOP_CODECS = (".lz4", ".snappy", ".deflate")
+_NOT_READ = (".lz4", ".snappy", ".deflate", ".zip", ".xz", ".7z", ".lzo", ".br", ".z", ".zstd", ".tar", ".tgz")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_OF_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -226,6 +227,8 @@ class FileReadOptions:
     :param time_column: rows whose time lies in ``[start, end)`` are kept; None keeps all.
     :param start: ISO 8601 with zone.
     :param end: ISO 8601 with zone.
+    :param others_from: ISO 8601 with zone: an earlier row is read by no other interval, since their paths differ.
+    :param others_to: likewise: a row of this time or later.
     :param null_times: what becomes of rows without a time, which are of no interval: one of :data:`NULL_TIMES`.
     :param time_unit: of whole numbers that are times: one of :data:`TIME_UNITS`.
     :param key: the member of a line that is its record's key; of lines only.
@@ -239,6 +242,8 @@ class FileReadOptions:
     null_times: str = "refuse"
     time_unit: str | None = None
     key: str | None = None
+    others_from: str | None = None
+    others_to: str | None = None
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
@@ -257,7 +262,7 @@ class FileReadOptions:
             raise ConfigurationError(
                 f"key={self.key!r} is given with format={self.format!r}.",
                 expected="key with format='lines' only",
-                remedy="Give the file a column 'key', or make one by convert=….",
+                remedy="Make the columns 'key' and 'value' by convert=….",
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -265,7 +270,8 @@ class FileReadOptions:
         if self.time_column is not None:
             found |= {"time_column": self.time_column, "start": str(self.start), "end": str(self.end)}
             found |= {} if self.null_times == "refuse" else {"null_times": self.null_times}
-            found |= {} if self.time_unit is None else {"time_unit": self.time_unit}
+            others = ("time_unit", "others_from", "others_to")
+            found |= {name: value for name in others if (value := getattr(self, name)) is not None}
         return found if self.key is None else {**found, "key": self.key}
 
     @classmethod
@@ -391,6 +397,8 @@ def _without_nanoseconds(column: pa.Array) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if pa.types.is_time64(column.type):
+        return column.cast(pa.time64("us"))  # an error where that would lose digits
     if not pa.types.is_timestamp(column.type) or column.type.unit != "ns":
         return column
     micro = pc.cast(pc.floor_temporal(column, unit="microsecond"), pa.timestamp("us", column.type.tz), safe=False)
@@ -423,6 +431,8 @@ def lines_of(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
     while chunk := read(_CHUNK_BYTES):
         text = rest + chunk
         if is_first and len(text) >= len(_BYTE_ORDER_MARK):
+            if text.startswith(_OF_UTF_16):
+                raise ValueError("its text is UTF-16, whose lines do not end as those of other texts")
             text, is_first = text.removeprefix(_BYTE_ORDER_MARK), False
         lines = text.splitlines()
         rest = b"" if text.endswith(b"\n") or not lines else lines.pop()
@@ -458,13 +468,16 @@ def _opened(path: Path) -> Any:
 
 def _codec(path: str) -> str | None:
     """
-    :raises ConfigurationError: only Hadoop reads it.
+    :raises ConfigurationError: its compression is not read here.
     """
-    if path.endswith(_HADOOP_CODECS):
+    if path.lower().endswith(_NOT_READ) or (
+        not path.endswith(tuple(_CODECS)) and path.lower().endswith(tuple(_CODECS))
+    ):
         raise ConfigurationError(
-            f"The source file {path} is compressed in a format of Hadoop's own.",
+            f"By its name the source file {path} is compressed in a way that is not read here.",
             expected=f"a file that is not compressed, or one of {', '.join(_CODECS)}",
-            remedy="Read it with Spark: spark.read.text(…), slices_by='files'.",
+            remedy="If Spark has the codec, read it with Spark: spark.read.text(…), slices_by='files'. Otherwise write "
+            "it again.",
         )
     return next((codec for end, codec in _CODECS.items() if path.endswith(end)), None)
 
@@ -578,6 +591,10 @@ class _Times:
         self._null_times = options.null_times
         edges = (datetime.fromisoformat(str(edge)) for edge in (options.start, options.end))
         self._start, self._end = ((edge - _EPOCH) // _MICROSECOND for edge in edges)
+        others = (options.others_from, options.others_to)
+        self._others = [
+            None if edge is None else (datetime.fromisoformat(edge) - _EPOCH) // _MICROSECOND for edge in others
+        ]
         self._dropped = dropped
 
     def of_column(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -654,10 +671,26 @@ class _Times:
         outside = batch.num_rows - times.null_count - result.num_rows
         edges = pc.min_max(times.filter(pc.invert(kept))).as_py() if outside else {"min": 0, "max": 0}
         first, last = (edges[name] * 10**6 // per_second for name in ("min", "max"))
+        if outside:
+            self._require_read_by_others(first, last)
         found = self._dropped + Dropped(times.null_count, outside, first, last)
         self._dropped.without_time, self._dropped.outside = found.without_time, found.outside
         self._dropped.first_us, self._dropped.last_us = found.first_us, found.last_us
         return result
+
+    def _require_read_by_others(self, first_us: int, last_us: int) -> None:
+        """
+        :raises ConfigurationError: rows that are left out are read by no other interval either.
+        """
+        earliest, behind = self._others
+        if (earliest is not None and first_us < earliest) or (behind is not None and last_us >= behind):
+            raise ConfigurationError(
+                f"The source file {self._path} has rows outside the interval, from {_moment(first_us)} to "
+                f"{_moment(last_us)}. No other interval reads them, since the path names this one.",
+                expected=f"times from {_moment(self._start)} on and before {_moment(self._end)}",
+                remedy="Leave time_column out if the path decides alone. If the times decide (folders of UTC days, and "
+                "days of another zone), select the files by a path that is the same for all intervals.",
+            )
 
     def _require_unit(self, numbers: pa.Array) -> None:
         import pyarrow.compute as pc

@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import unquote
 
@@ -73,13 +73,17 @@ _SPARKS_OWN = "org.apache.spark.sql.execution.datasources."
 _PLAN_CACHE = "spark.connect.session.planCache.enabled"
 
 #: In a plan's text: a table of files, whose listing the session keeps; and rows that it keeps.
-_TABLE_OF_FILES = re.compile(r"FileScan \w+ ([^\s\[]+)\[")
+_SCAN = "FileScan "
+_TABLE_OF_FILES = re.compile(rf"{_SCAN}\w+ ([^\s\[]+)\[")
 _KEPT_ROWS = re.compile(r"^[\s:+\-]*InMemoryRelation\b", re.MULTILINE)
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 
 #: Signs that have a meaning in a pattern of Hadoop's for paths.
 _PATTERN_SIGNS = re.compile(r"([\\*?\[\]{}])")
+
+#: So many intervals may share a path and be told apart by their rows' times; with more, no such row is refused.
+_MOST_OTHERS = 100_000
 
 _BY_KEY = "Leave slices_by='files' out: the slices are then those of a key, and any stable plan will do."
 
@@ -153,6 +157,7 @@ def _scans(frame: DataFrame) -> Iterator[tuple[Any, tuple[Any, Any]]]:
     """
     execution = frame.where("true")._jdf.queryExecution()
     for relation in _relations(execution.analyzed()):
+        _require_whole_files(frame.sparkSession, relation)
         if kind_of(relation.location()) == "CatalogFileIndex":
             relation.location().refresh()  # what it remembers of a partition's files; the plan below lists them now
     for leaf in _leaves(execution.sparkPlan()):
@@ -169,6 +174,21 @@ def _scans(frame: DataFrame) -> Iterator[tuple[Any, tuple[Any, Any]]]:
     for plan in each(execution.optimizedPlan().subqueriesAll()):
         for relation in _relations(plan):
             yield relation, (nothing, nothing)
+
+
+def _require_whole_files(spark: SparkSession, relation: Any) -> None:
+    """
+    :raises ConfigurationError: Spark would leave out files that it cannot read.
+    """
+    for name in ("ignoreCorruptFiles", "ignoreMissingFiles"):
+        option = relation.options().get(name.lower())
+        value = option.get() if option.isDefined() else spark.conf.get(f"spark.sql.files.{name}")
+        if str(value).lower() == "true":
+            raise ConfigurationError(
+                f"{name} is true, so Spark would leave out the rows of files that it cannot read.",
+                expected="false: an interval is complete with all rows of its files",
+                remedy=f"Set spark.sql.files.{name}=false, and leave out the reader's option {name}.",
+            )
 
 
 def _leaves(plan: Any) -> Iterator[Any]:
@@ -259,12 +279,9 @@ def _remote_files(frame: Any) -> FileSet:
     """
     spark = frame.sparkSession
     spark.conf.set(_PLAN_CACHE, "false")
-    paths = sorted(set(frame.inputFiles()))
-    if not paths:
-        return FileSet()
     text = str(frame._explain_string(extended=True))
     table = _TABLE_OF_FILES.search(text)
-    if table or _KEPT_ROWS.search(text):
+    if table or (_KEPT_ROWS.search(text) and _SCAN in text):
         raise ConfigurationError(
             f"The DataFrame reads {f'the table {table.group(1)}' if table else 'a cached frame'}, of which the session "
             "may have listed the files, or read the rows, at an earlier moment; Spark Connect does not report when.",
@@ -272,6 +289,9 @@ def _remote_files(frame: Any) -> FileSet:
             remedy="Read the table's files by their path, and give up a cached frame by unpersist(); or write the "
             "interval by a classic session.",
         )
+    paths = sorted(set(frame.inputFiles()))
+    if not paths:
+        return FileSet()
     return FileSet.of(_find_remotely(spark, [_PATTERN_SIGNS.sub(r"\\\1", unquote(path)) for path in paths]))
 
 
@@ -390,7 +410,8 @@ def files_source(
         Read any other format with Spark and a schema of your own, and write it with ``slices_by="files"``.
     :param time_column: keep the rows whose time lies in ``[start, end)``: a column of type timestamp or date, or of
         whole numbers with ``time_unit`` given; of lines, that member of the JSON object, as text of ISO 8601 or a whole
-        number. A time without a zone is UTC.
+        number. A time without a zone is UTC. If the path names the interval, a row outside of it that no other interval
+        would read is refused.
     :param time_unit: of whole numbers that are times since 1970: ``s``, ``ms``, ``us`` or ``ns``.
     :param modified: take the files whose last change lies in ``[start, end)``.
     :param null_times: what becomes of rows whose ``time_column`` is null: ``refuse``, an error; or ``drop``, they are
@@ -404,18 +425,22 @@ def files_source(
     """
     try:
         place = path.format(start=interval.start, end=interval.end)
+        edges = [path.format(start=edge, end=edge) for edge in (interval.start, interval.end)]
     except (KeyError, IndexError, ValueError) as error:
         raise ConfigurationError(
             f"The path {path!r} cannot be formatted: {error}.",
             expected="{start} and {end}, as in data/{start:%Y-%m-%d}/*.parquet",
         ) from error
-    if place == path and time_column is None and not modified:
+    if edges[0] == edges[1] and time_column is None and not modified:
         raise ConfigurationError(
-            f"Nothing says which of the files at {path} belong to the interval.",
-            expected="{start} or {end} in the path, or time_column, or modified=True",
+            f"Nothing says which of the files at {place} belong to the interval: its bounds give one path.",
+            expected="{start} or {end} in the path, in UTC, so that each interval has another path (an hour's "
+            "names the hour), or time_column, or modified=True",
             remedy="Otherwise each interval would write all of them again.",
         )
     bounds = {"start": interval.start.isoformat(), "end": interval.end.isoformat()} if time_column else {}
+    if time_column and place != path:
+        bounds |= _others(path, place, interval)
     options = FileReadOptions(format, time_column, null_times=null_times, time_unit=time_unit, key=key, **bounds)
     listed_at = datetime.now(UTC)
     found = find_files(spark, place)
@@ -430,6 +455,19 @@ def files_source(
             "the interval is then complete with 0 records, and files that come later are not written.",
         )
     return FilesSource(found, options, convert, listed_at, by_bounds=place == path)
+
+
+def _others(path: str, place: str, interval: Interval) -> dict[str, str]:
+    """From when to when other intervals of this width have the same path, so that they read its other rows."""
+    width, edges = interval.end - interval.start, {}
+    for name, step in (("others_from", -width), ("others_to", width)):
+        start = interval.start
+        for _ in range(_MOST_OTHERS):
+            if path.format(start=start + step, end=start + step + width) != place:
+                edges[name] = (start if step < timedelta() else start + width).isoformat()
+                break
+            start += step
+    return edges
 
 
 def find_files(spark: SparkSession, path: str) -> FileSet:

@@ -60,6 +60,18 @@ def parquet(path: Path, columns: Any, **settings: Any) -> Path:
     return path
 
 
+def test_rows_that_no_other_interval_reads_are_refused(tmp_path: Path) -> None:
+    lines = tmp_path / "day.json"
+    lines.write_text('{"at":"2013-01-01T06:00:00Z"}\n{"at":"2013-01-01T04:59:59Z"}\n')
+    columns = parquet(tmp_path / "day.parquet", {"at": [DAY.start, DAY.end]})
+    for path, format in ((lines, "lines"), (columns, "parquet")):
+        alone = options(format, time_column="at", others_from=DAY.start.isoformat(), others_to=DAY.end.isoformat())
+        with pytest.raises(ConfigurationError, match="No other interval reads them"):
+            rows(path, alone)
+        shared = {"others_from": "2013-01-01T00:00:00+00:00", "others_to": "2013-01-03T00:00:00+00:00"}
+        assert len(rows(path, options(format, time_column="at", **shared))) == 1
+
+
 # Lines
 
 
@@ -257,6 +269,14 @@ def test_rows_without_a_value_become_json() -> None:
     assert as_records(as_records(batch, "f"), "f") == as_records(batch, "f")
 
 
+def test_a_time_of_day_keeps_its_digits_or_is_refused() -> None:
+    times = pa.array([3_600_000_001_000], pa.time64("ns"))
+    batch = pa.RecordBatch.from_pydict({"t": times})
+    assert as_records(batch, "f").column("value").to_pylist() == [b'{"t":"01:00:00.000001"}']
+    with pytest.raises(ConfigurationError, match="would lose data"):
+        as_records(pa.RecordBatch.from_pydict({"t": pa.array([5], pa.time64("ns"))}), "f")
+
+
 def test_of_a_parquet_file_no_more_than_a_batch_is_in_memory(tmp_path: Path) -> None:
     """A task's memory does not grow with the file's row groups."""
     count = 100_000
@@ -275,7 +295,11 @@ def test_of_a_parquet_file_no_more_than_a_batch_is_in_memory(tmp_path: Path) -> 
     [
         ("cut.gz", gzip.compress(b"line\n" * 1000)[:-12], "lines", "cannot be read"),
         ("plain.gz", b"line\n", "lines", "cannot be read"),
-        ("rows.lz4", b"", "lines", "a format of Hadoop's own"),
+        *(
+            (f"rows{end}", b"", "lines", "compressed in a way that is not read")
+            for end in (".lz4", ".zip", ".xz", ".GZ")
+        ),
+        ("rows.txt", "a\nb\n".encode("utf-16"), "lines", "UTF-16"),
         ("rows", b"PAR1 and no more", "parquet", "cannot be read"),
         ("rows", b"not a Parquet file, but longer than its footer", "parquet", "cannot be read"),
     ],

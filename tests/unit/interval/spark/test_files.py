@@ -6,6 +6,7 @@ import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -315,6 +316,19 @@ def test_a_table_that_the_session_has_listed_before_is_refused_until_it_is_refre
         spark.sql("drop table listed_before")
 
 
+@pytest.mark.parametrize("name", ["ignoreCorruptFiles", "ignoreMissingFiles"])
+def test_frames_of_which_spark_leaves_out_files_are_refused(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    _part(tmp_path, "part-0")
+    with pytest.raises(ConfigurationError, match=f"{name} is true"):
+        pinned_files(spark.read.option(name, "true").text(str(tmp_path)))
+    spark.conf.set(f"spark.sql.files.{name}", "true")
+    try:
+        with pytest.raises(ConfigurationError, match=f"{name} is true"):
+            pinned_files(spark.read.text(str(tmp_path)))
+    finally:
+        spark.conf.unset(f"spark.sql.files.{name}")
+
+
 def test_after_the_stage_only_the_pinned_files_matter(spark: SparkSession, tmp_path: Path) -> None:
     place = _part(tmp_path, "part-0")
     seen = place.stat()
@@ -390,15 +404,43 @@ def test_files_are_selected_by_their_path_or_their_time(spark: SparkSession, tmp
     assert by_path.slices()[0].source["file"]["path"].endswith("2013-01-01.json")
 
 
+def hours(first: int, behind: int) -> Interval:
+    midnight = datetime(2013, 1, 1, tzinfo=UTC)
+    return Interval(midnight + timedelta(hours=first), midnight + timedelta(hours=behind))
+
+
+@pytest.mark.parametrize(
+    ("interval", "path", "from_hour", "to_hour"),
+    [
+        (hours(5, 29), "{start:%Y-%m-%d}.json", 5, 29),  # a day of another zone: no other day reads this file
+        (hours(5, 29), "{end:%Y-%m-%d}.json", 5, 29),
+        (hours(6, 7), "{start:%Y-%m-%d}.json", 0, 24),
+        (hours(24, 48), "{start:%Y-%m}*.json", 0, 744),
+        (hours(6, 7), "*.json", None, None),
+    ],
+)
+def test_it_is_known_which_times_the_intervals_of_a_path_have(
+    spark: SparkSession, tmp_path: Path, interval: Interval, path: str, from_hour: int | None, to_hour: int | None
+) -> None:
+    source = files_source(
+        spark, interval, f"{tmp_path}/{path}", format="lines", time_column="at", allow_empty=True
+    ).options
+    expected = [edge if edge is None else hours(edge, 9999).start.isoformat() for edge in (from_hour, to_hour)]
+    assert [source.others_from, source.others_to] == expected
+
+
 def test_files_of_every_interval_alike_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="Nothing says which"):
         files_source(spark, DAY, f"{tmp_path}/*", format="lines")
+    for hourly in ("{start:%Y-%m-%d}", "{end:%Y-%m-%d}"):
+        with pytest.raises(ConfigurationError, match="its bounds give one path"):
+            files_source(spark, hours(6, 7), f"{tmp_path}/{hourly}/*", format="lines")
     with pytest.raises(ConfigurationError, match="cannot be formatted"):
         files_source(spark, DAY, f"{tmp_path}/{{day}}", format="lines")
     with pytest.raises(ConfigurationError, match="avro"):
-        files_source(spark, DAY, f"{tmp_path}/{{start:%Y}}", format="avro")
+        files_source(spark, DAY, f"{tmp_path}/{{start:%Y-%m-%d}}", format="avro")
     with pytest.raises(ConfigurationError, match="cannot be listed"):
-        files_source(spark, DAY, "nothing://{start:%Y}/x", format="lines")
+        files_source(spark, DAY, "nothing://{start:%Y-%m-%d}/x", format="lines")
 
 
 def test_an_interval_without_files_is_refused_unless_that_is_allowed(spark: SparkSession, tmp_path: Path) -> None:
