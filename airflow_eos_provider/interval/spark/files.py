@@ -19,6 +19,7 @@ they run, and each task checks the slices of its rows: a plan that Spark lays ou
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -489,10 +490,10 @@ def find_files(spark: SparkSession, path: str) -> FileSet:
         if getattr(error, "getCondition", lambda: None)() != "PATH_NOT_FOUND":
             raise _not_listed(path, error) from None
         found = []
-    fixed = _SCHEME.sub(
-        "", path[: signs.start()].rpartition("/")[0] if (signs := _PATTERN_SIGNS.search(path)) else path
-    )
-    return FileSet.of(file for file in found if not _is_hidden_below(fixed, _SCHEME.sub("", file.path)))
+    signs = _PATTERN_SIGNS.search(path)
+    fixed = _SCHEME.sub("", path[: signs.start()].rpartition("/")[0] if signs else path)
+    folder = re.sub("/+", "/", posixpath.normpath(fixed)) if fixed else ""  # as Hadoop spells it
+    return FileSet.of(file for file in found if not _is_hidden_below(folder, _SCHEME.sub("", file.path)))
 
 
 def _is_hidden_below(folder: str, path: str) -> bool:

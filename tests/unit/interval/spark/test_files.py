@@ -379,6 +379,7 @@ def test_folders_and_globs_are_listed_as_spark_does(spark: SparkSession, tmp_pat
 
     assert found("[ab]") == ["a/part-2", "b/deep/part-1", "b/part 0"]
     assert found("b/*") == found("*/*")[1:] == ["b/deep/part-1", "b/part 0"]
+    assert found("/b/*") == found("a/../b//*") == found("b/*")
     assert found("b/_temporary/0") == ["b/_temporary/0/part-0"]
     assert found("b/part 0") == ["b/part 0"]
     assert found("nothing/*") == found("nothing") == []
