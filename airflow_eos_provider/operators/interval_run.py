@@ -64,6 +64,9 @@ if TYPE_CHECKING:
 RUN_RETRIES = 3
 RUN_RETRY_DELAY = timedelta(seconds=10)
 
+#: In a template: what differs between mapped tasks.
+_OWN_TEXT = re.compile(r"\b(?:map_index|task|ti|task_instance)\b")
+
 #: What the names of files begin with that hand a job its specification, and so its login.
 _SECRET_FILE = "eos-interval-"
 
@@ -136,6 +139,7 @@ class IntervalRun(BaseOperator):
         self.kafka_conn_id = kafka_conn_id
         self.topic = topic
         self.interval = interval
+        self._interval_given = interval  # as the DAG has it, before templates are rendered
         self.revision = revision
         self.slices = slices
         self.key = key
@@ -242,7 +246,7 @@ class IntervalRun(BaseOperator):
 
     def _require_interval_of_its_own(self, context: Context) -> None:
         """
-        :raises ConfigurationError: the task is mapped, and has the interval of a sibling.
+        :raises ConfigurationError: the task is mapped, and has the interval of another mapped task.
         """
         index = getattr(context["ti"], "map_index", None)
         if index is None or index < 0:
@@ -253,6 +257,10 @@ class IntervalRun(BaseOperator):
         mapped = getattr(getattr(dag and dag.get_task(self.task_id), "expand_input", None), "value", None)
         if isinstance(mapped, XComArg):
             _require_distinct(self.task_id, mapped.resolve(context))
+        elif isinstance(mapped, Mapping | None) and "interval" not in (mapped or ()):  # of a function, or in a group
+            given = self._interval_given
+            if isinstance(given, str) and not _OWN_TEXT.search(given):
+                raise _one_interval(f"Mapped task {index} of {self.task_id} has the interval of all, {given}")
 
     def _announce(self, context: Context, summary: Mapping[str, Any]) -> None:
         asset = interval_asset(self.pipeline, self.group_id)

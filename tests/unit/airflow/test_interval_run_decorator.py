@@ -114,6 +114,21 @@ def test_the_function_gets_session_interval_and_its_own_arguments_and_its_frame_
     assert (summary["records"], summary["already"]) == (842, False)
 
 
+def test_mapped_functions_that_share_an_interval_are_refused(
+    monkeypatch: pytest.MonkeyPatch, run_context: dict[str, Any], spark: SimpleNamespace
+) -> None:
+    @task.interval_run(pipeline="flights.daily", topic="flights.daily", interval=DAY)
+    def flights(spark: Any, folder: str) -> None: ...
+
+    with DAG("flights", schedule=None):
+        mapped = flights.expand(folder=["/eu", "/us"]).operator
+    use_ledger(monkeypatch, None, COMPLETE)
+    run_context["ti"].map_index = 1
+    with pytest.raises(AirflowFailException, match="one interval of one pipeline"):
+        mapped.unmap({"op_kwargs": {"folder": "/us"}}).execute(run_context)
+    assert not spark.written
+
+
 def test_a_complete_interval_makes_no_session(
     monkeypatch: pytest.MonkeyPatch, run_context: dict[str, Any], spark: SimpleNamespace
 ) -> None:
