@@ -113,6 +113,9 @@ def require_of_schedule(dag: DAG | None, interval: Interval) -> None:
     restriction = TimeRestriction(earliest=coerce_datetime(interval.start), latest=None, catchup=True)
     timetable = coerce_to_core_timetable(dag.timetable)
     info = timetable.next_dagrun_info(last_automated_data_interval=None, restriction=restriction)
+    while info and info.data_interval and info.data_interval.start < interval.start:  # a run after its interval's end
+        last = info.data_interval
+        info = timetable.next_dagrun_info(last_automated_data_interval=last, restriction=restriction)
     if info is None or info.data_interval is None or info.data_interval.start == info.data_interval.end:
         return
     scheduled = Interval(info.data_interval.start, info.data_interval.end)

@@ -11,14 +11,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
-from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, task
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, CronTriggerTimetable, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
@@ -445,6 +445,24 @@ def test_a_mapped_task_with_the_interval_of_the_dag_run_is_refused(
         operator().execute(run_context)
 
 
+@pytest.mark.parametrize(
+    ("interval", "accepted"),
+    [(DAY, False), ("{{ params.interval }}", False), ("{{ params.intervals[ti.map_index] }}", True)],
+)
+def test_tasks_of_a_mapped_group_need_an_interval_each(
+    ledger: Callable[..., Ledger], run_context: dict[str, Any], interval: str, accepted: bool
+) -> None:
+    task = operator(interval=interval)
+    task.interval = DAY  # as Airflow renders it
+    run_context["ti"].map_index = 0
+    ledger(done())
+    if accepted:
+        assert task.execute(run_context)["already"] is True
+    else:
+        with pytest.raises(AirflowFailException, match="one interval of one pipeline"):
+            task.execute(run_context)
+
+
 def test_mapped_tasks_whose_intervals_come_from_another_task_are_compared_when_they_run(
     ledger: Callable[..., Ledger], run_context: dict[str, Any]
 ) -> None:
@@ -469,6 +487,9 @@ def test_mapped_tasks_whose_intervals_come_from_another_task_are_compared_when_t
 
 NEW_YORKS_DAYS = CronDataIntervalTimetable("0 0 * * *", timezone="America/New_York")
 
+#: Its first run after a moment has the interval before that moment.
+BEFORE_EACH_FIVE = CronTriggerTimetable("0 5 * * *", timezone="UTC", interval=timedelta(days=1))
+
 
 @pytest.mark.parametrize(
     ("schedule", "interval", "by_bounds", "accepted"),
@@ -478,6 +499,8 @@ NEW_YORKS_DAYS = CronDataIntervalTimetable("0 0 * * *", timezone="America/New_Yo
         (NEW_YORKS_DAYS, "2013-01-01T05:00:00Z/2013-01-03T05:00:00Z", False, False),
         (NEW_YORKS_DAYS, "2013-01-01T05:00:00Z/2013-01-01T06:00:00Z", False, False),
         (NEW_YORKS_DAYS, "2013-01-01T05:00:00Z/2013-01-03T05:00:00Z", True, True),
+        (BEFORE_EACH_FIVE, DAY, False, True),
+        (BEFORE_EACH_FIVE, "2013-01-01T05:00:00Z/2013-01-03T05:00:00Z", False, False),
         ("@daily", "2013-01-01T05:00:00Z/2013-01-03T05:00:00Z", False, True),
         (None, "2013-01-01T05:00:00Z/2013-01-03T05:00:00Z", False, True),
     ],
