@@ -25,6 +25,9 @@ from airflow_eos_provider.redaction import redact, remember
 T = TypeVar("T")
 
 _NO_ADDRESS = r"Connect 4 creates a connector with / \ or % in its name, but its web server takes no address with them."
+#: What is said of an answer that Connect itself did not write.
+NO_WORDS = "no words of Connect (its web server answered, or a proxy)"
+
 _NO_ADDRESS_REMEDY = "Use a connector with another name; 'eos offsets copy' gives it the offsets."
 
 #: Answers that another time, or another worker, may give differently: a timeout, a rebalance, too many requests.
@@ -154,8 +157,7 @@ class Call(Generic[T]):
             return not_connect(answer.url, f"answered GET / with {answer.status}, which {does}")
         kind = RestRefusedError if answer.is_final else ConnectRestError
         return kind(
-            f"{answer.url} answered {self.method} {self.path} with {answer.status}: "
-            f"{message or 'no words of Connect (its web server answered, or a proxy)'}",
+            f"{answer.url} answered {self.method} {self.path} with {answer.status}: {message or NO_WORDS}",
             status=answer.status,
             remedy=self._remedy(answer, message),
         )

@@ -92,6 +92,12 @@ FENCING = Kind(
     "blocks: their transaction.max.timeout.ms is less, and it has several tasks. Warns: it has one",
     "every fencing round fails, and with it all tasks of a new task set; one task for one needs no round",
 )
+NAME = Kind(
+    "name",
+    "Can a worker ask the leader to fence for a connector of this name?",
+    r"blocks: it has / \ or %, which the workers' web server takes in no path (Connect 4), and there are several workers",
+    "its tasks fail when they start on another worker than the leader: they ask it for a fencing round over REST",
+)
 MANY_TASKS = Kind(
     "many-tasks",
     "Can all its tasks be fenced within Connect's 90 s?",
@@ -162,13 +168,13 @@ INTERNAL_TOPICS = Kind(
 
 #: In the order in which the documents have them.
 KINDS = (
-    *(VALIDATION, PLUGIN, OVERRIDES, SUPPORT, MIRROR, BOUNDARY, INTERVAL, TIMEOUT, FENCING, MANY_TASKS, PRODUCER),
-    *(IGNORED, RECORD_SIZE, TRANSACTION_SIZE, TOPICS, READERS, MARKERS, REQUIRED, SINK, INTERNAL_TOPICS),
+    *(VALIDATION, PLUGIN, OVERRIDES, SUPPORT, MIRROR, BOUNDARY, INTERVAL, TIMEOUT, FENCING, NAME, MANY_TASKS),
+    *(PRODUCER, IGNORED, RECORD_SIZE, TRANSACTION_SIZE, TOPICS, READERS, MARKERS, REQUIRED, SINK, INTERNAL_TOPICS),
 )
 
 #: Tasks of a connector with such a blocking finding fail when they start in the mode, or at their first commit. Those
 #: of one whose fencing is refused fail later: with their next task set.
-STOPS_TASKS = frozenset(kind.name for kind in (OVERRIDES, BOUNDARY, INTERVAL, TIMEOUT, PRODUCER))
+STOPS_TASKS = frozenset(kind.name for kind in (OVERRIDES, BOUNDARY, INTERVAL, TIMEOUT, NAME, PRODUCER))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ OF_SOURCES: tuple[Rule, ...] = (
     transaction_rules.interval,
     transaction_rules.timeout,
     transaction_rules.fencing,
+    transaction_rules.name,
     transaction_rules.many_tasks,
     setting_rules.producer,
     setting_rules.ignored,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from airflow_eos_provider.connect.properties import references
+from airflow_eos_provider.connect.rest_calls import NO_WORDS
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts
 from airflow_eos_provider.preflight.findings import (
     FENCING,
     INTERVAL,
     MANY_TASKS,
+    NAME,
     RECORD_SIZE,
     TIMEOUT,
     TRANSACTION_SIZE,
@@ -84,6 +86,25 @@ def fencing(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
         f"at least {FENCING_MS} ms",
         f"raise {MAX_TIMEOUT} of the brokers",
         f"DescribeConfigs of the brokers: {MAX_TIMEOUT}",
+    )
+
+
+def name(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
+    """A worker can ask the leader for a fencing round (``PUT /connectors/<name>/fence``, seen with 4.3.1)."""
+    if len(connector.answers) < 2 or not connector.topics_unknown.endswith(f"with 400: {NO_WORDS}"):
+        yield passes(connector.name, NAME, "the leader fences for the tasks of every worker")
+        return
+    yield Finding(
+        connector.name,
+        NAME.name,
+        Severity.BLOCKS,
+        Verdict.FAIL,
+        "the workers' web server takes no path with its name, so no worker can ask the leader to fence its tasks",
+        r"a name without / \ and %",
+        "REST cannot delete it: remove it by a record without a value under the key "
+        f"'connector-{connector.name}' in the config topic. Before, create it stopped under another name; afterwards "
+        f"'eos offsets copy' gives that its offsets",
+        connector.topics_unknown,
     )
 
 

@@ -11,6 +11,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import NOT_ENABLED
 from airflow_eos_provider.connect.other_kafka import ClientAddresses
 from airflow_eos_provider.connect.rest import ConnectorStatus
+from airflow_eos_provider.connect.rest_calls import NO_WORDS
 from airflow_eos_provider.preflight.facts import (
     BrokerFacts,
     ConnectorFacts,
@@ -252,6 +253,15 @@ def test_producers_that_write_elsewhere_are_not_compared_with_these_brokers() ->
 )
 def test_a_fencing_needs_ninety_seconds(tasks: int, limit: int | None, expected: Seen) -> None:
     assert weight(facts(source(tasks=tasks), brokers=BrokerFacts(limit)), "fencing") == expected
+
+
+def test_a_name_that_no_worker_can_forward_stops_the_tasks_of_a_group_of_several_workers() -> None:
+    refused = f"http://{W1} answered GET /connectors/50%25/topics with 400: {NO_WORDS}"
+    several = source({}, answer(W1), answer(W2), topics_unknown=refused)
+    assert weight(facts(several), "name") == BLOCKED
+    assert [finding.kind for finding in Report.of(facts(several)).stopping] == ["name"]
+    assert weight(facts(source(topics_unknown=refused)), "name") == PASSED  # the leader fences its own tasks
+    assert weight(facts(source({}, answer(W1), answer(W2), topics_unknown="silent")), "name") == PASSED
 
 
 def test_more_than_ninety_tasks_cannot_be_fenced_in_time() -> None:
