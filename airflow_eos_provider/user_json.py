@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,7 +24,7 @@ def parse(text: str | bytes, name: str, expected: str) -> Any:
         levels.
     """
     try:
-        found = json.loads(text, object_pairs_hook=_object, parse_constant=_not_json)
+        found = json.loads(text, object_pairs_hook=_object, parse_constant=_not_json, parse_float=_finite)
         _require_few_levels(found)
     except RecursionError:
         problem = f"it has more than {_LEVELS} levels"
@@ -66,8 +67,13 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _finite(number: str) -> float:
+    found = float(number)
+    return found if math.isfinite(found) else _not_json(number)
+
+
 def _not_json(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is no number of JSON, or too large for one of 64 bits")
 
 
 def _require_few_levels(value: Any) -> None:

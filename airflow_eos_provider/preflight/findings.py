@@ -95,7 +95,7 @@ FENCING = Kind(
 NAME = Kind(
     "name",
     "Can a worker ask the leader to fence for a connector of this name?",
-    r"blocks: it has / \ or %, which the workers' web server takes in no path (Connect 4), and there are several workers",
+    r"blocks: it has / \ or %, which Connect 4's web server takes in no path, and there are several workers",
     "its tasks fail when they start on another worker than the leader: they ask it for a fencing round over REST",
 )
 MANY_TASKS = Kind(

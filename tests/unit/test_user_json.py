@@ -18,6 +18,7 @@ ODD = {
     "deep objects": '{"a":' * 200_000 + "1" + "}" * 200_000,
     "101 levels": "[" * 101 + "]" * 101,
     "no number of JSON": '{"a": NaN}',
+    "or too large for one of 64 bits": '{"a": 1e400}',
     "infinite": "[-Infinity]",
     "a member twice": '{"a": 1, "b": {"c": 1, "c": 1}}',
     "bytes of latin-1": '"\xe9"'.encode("latin-1"),

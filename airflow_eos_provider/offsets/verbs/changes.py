@@ -188,6 +188,7 @@ def one_for_each(places: Places, where: Mapping[str, Any], offset: Mapping[str, 
 
     :param where: only for those with these members; none at all for every one.
     :param offset: None to remove all there are, also those that the tasks do not read.
+    :raises ConfigurationError: no source partition is to get the offset.
     """
     read = places.topics[0].name
     partitions = {
@@ -195,6 +196,13 @@ def one_for_each(places: Places, where: Mapping[str, Any], offset: Mapping[str, 
         for record in places.live()
         if (offset is None or record.topic == read) and contains(record.key.partition, where)
     }
+    if offset is not None and not partitions:
+        raise ConfigurationError(
+            f"{places.connector} has no offset of a source partition that this one is for"
+            f"{f': none has {canonical(where)}' if where else ''}.",
+            remedy=f"'eos offsets list {places.connector}' shows them. For one without an offset, name "
+            "it with --partition.",
+        )
     return [Wanted(partition, offset) for _, partition in sorted(partitions.items())]
 
 

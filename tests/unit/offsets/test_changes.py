@@ -138,6 +138,8 @@ def test_one_offset_for_each_source_partition_is_for_those_that_have_one_within_
     assert one_for_each(Places("c", [below]), {}, {"n": 0}) == [Wanted(partition, {"n": 0}) for partition in every]
     assert one_for_each(Places("c", [below]), {"file": "b"}, {"n": 0}) == [Wanted({"file": "b"}, {"n": 0})]
     assert one_for_each(Places("c", [below]), {"file": "x"}, None) == []
+    with pytest.raises(ConfigurationError, match=r'none has {"file": "x"}'):
+        one_for_each(Places("c", [below]), {"file": "x"}, {"n": 0})
     # The tasks read the own topic alone; a removal is of all there is.
     both = Places("c", [topic("own", (A, b"1"), (B, None)), below])
     assert one_for_each(both, {}, {"n": 0}) == [Wanted({"file": "a"}, {"n": 0})]
