@@ -280,8 +280,10 @@ def target_of(options: Mapping[str, Any], pipelines: Mapping[str, dict[str, Any]
             expected=f"one of {', '.join(pipelines) or 'none'}",
             remedy="Give it to register(spark, pipeline, …).",
         )
-    revision = int(options.get("revision", "1"))
-    return pipelines[name], Run(name, Interval.parse(options["interval"]), revision)
+    revision = str(options.get("revision", "1"))
+    if not revision.isdecimal():
+        raise ConfigurationError(f"The option 'revision' is {revision!r}.", expected="a whole number from 1")
+    return pipelines[name], Run(name, Interval.parse(options["interval"]), int(revision))
 
 
 @dataclass(frozen=True)
