@@ -1,14 +1,14 @@
-"""Many intervals of a pipeline through one Spark session, some at once: a backfill without a driver an interval.
+"""Many intervals of a pipeline through one Spark session: a backfill without a driver for each interval.
 
-Each interval is written by :func:`~airflow_eos_provider.interval.spark.write.write_interval`, so each has its
-guarantees, whatever becomes of the others. Where the session dies, what is committed stays; the same call with another
-session finds the finished intervals complete and goes on with the rest.
+:func:`~airflow_eos_provider.interval.spark.write.write_interval` writes each interval, so each has its guarantees,
+whatever happens to the others. If the session dies, committed slices stay, and the same call with another session
+writes the rest.
 
-*Together.* An interval of few rows costs its transactions and its Spark job. Neighbours that are written together are
-one run, of the interval from the first one's start to the last one's end; when it is complete, each of them is, as a
-part of it (:mod:`~airflow_eos_provider.interval.protocol.ledger`). The function still sees one interval of the schedule
-at a time, and the frames are joined: a path that is named by the interval's start would have the first part's files
-alone. A run of neighbours that was begun is finished as it was begun, however many the next call writes together.
+*Together.* Small intervals mostly cost their transactions and Spark jobs. So neighbours can be written as one run, from
+the first one's start to the last one's end; when it is complete, each of them is, as a part of it
+(:mod:`~airflow_eos_provider.interval.protocol.ledger`). The function still gets one interval at a time, and the frames
+are joined, because a path that names the start would select the first part only. A run of neighbours is always finished
+as it was begun, whatever ``together`` the next call has.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ __all__ = ["IntervalOutcome", "require_all_complete", "write_intervals"]
 
 @dataclass(frozen=True, slots=True)
 class IntervalOutcome:
-    """What has become of one interval.
+    """The outcome of one interval.
 
     :param interval: the interval.
-    :param completed: as ``write_interval`` returns it; None if it failed. Of one that was written together with
-        others it is theirs, and names their run.
+    :param completed: as ``write_interval`` returns it; None if it failed. An interval that was written together with
+        others has the result of their common run.
     :param error: why it failed; None if it is complete.
     """
 
@@ -70,31 +70,31 @@ def write_intervals(
     allow_before_end: bool = False,
     report: Report = lambda line: None,
 ) -> tuple[IntervalOutcome, ...]:
-    """Write intervals into Kafka, each exactly once; those that are complete are left alone.
+    """Write intervals into Kafka, each exactly once; complete ones are skipped.
 
-    An interval that fails stops none of the others. When the session is lost, no further one is begun.
+    An interval that fails does not stop the others. When the session is lost, no further one is started.
 
-    :param frame_of: gives an interval's rows or files, as ``write_interval`` takes them; called by several threads, one
-        at a time, and not for intervals that are complete.
+    :param frame_of: returns an interval's rows or files, as ``write_interval`` takes them. Several threads call it, one
+        at a time, for intervals that are not complete.
     :param pipeline: where to write.
-    :param intervals: in the order in which they are begun; one that is given twice is written once.
-    :param spark: the session of all of them, a classic one or one of Spark Connect.
-    :param at_once: how many are written at the same time; of those that are written together, how many runs.
-    :param together: how many neighbours, at most, are written as one run, whose count, digest and slices are theirs
-        together. ``frame_of`` is called for each of them, and has to return DataFrames, which are joined by name.
+    :param intervals: in the order of their start; duplicates are written once.
+    :param spark: the session for all of them, classic or Spark Connect.
+    :param at_once: how many intervals, or runs of neighbours, are written in parallel.
+    :param together: how many neighbours, at most, are written as one run with one count, digest and plan. ``frame_of``
+        is called for each of them and must return DataFrames, which are joined by name.
     :param revision: as ``write_interval`` takes it.
     :param slices: likewise.
     :param key: likewise.
     :param slices_by: likewise.
     :param tasks: likewise, of each interval.
     :param pin_inputs: likewise.
-    :param selects_by_bounds: as ``write_interval`` takes it; of ``frame_of``. With ``together``, it is then called once
-        with the interval of the neighbours as a whole, which is much faster for hundreds of them.
+    :param selects_by_bounds: as ``write_interval`` takes it; of ``frame_of``. With ``together`` it is then called once
+        for all neighbours, with their common interval, which is much faster for hundreds of them.
     :param allow_before_end: as ``write_interval`` takes it; not with ``together``.
     :param report: receives lines of progress, each with its interval, from several threads.
-    :returns: an outcome for each interval, in the order given; :func:`require_all_complete` raises if one failed.
-    :raises ConfigurationError: ``at_once`` or ``together`` is less than 1; intervals are to be written together before
-        their end or in a further revision; or one that is not complete has not ended yet.
+    :returns: an outcome for each interval, in the given order; :func:`require_all_complete` raises if one failed.
+    :raises ConfigurationError: ``at_once`` or ``together`` is less than 1; ``together`` is combined with a revision or
+        with ``allow_before_end``; an incomplete interval has not ended yet.
     """
     if at_once < 1:
         raise ConfigurationError(f"{at_once} intervals are to be written at once.", expected="1 or more")
@@ -105,7 +105,7 @@ def write_intervals(
     for interval in wanted:
         if interval not in finished:
             interval.require_ended(allow_before_end)
-    runs = {run.whole: run for run in _runs(pipeline, wanted, finished, together)}
+    runs = {run.whole: run for run in _runs(pipeline, wanted, finished, together, revision)}
     calling = threading.Lock()
 
     def write(interval: Interval) -> Completed:
@@ -129,7 +129,7 @@ def write_intervals(
             allow_before_end=allow_before_end,
             report=lambda line: report(f"{interval.name}: {line}"),
         )
-        if len(parts) > 1 and not done.ended:  # somebody else had completed the whole, but not its parts
+        if len(parts) > 1 and not done.ended:  # another driver completed the whole, but not its parts
             raise overlap(Run(pipeline.name, parts[0]), done.run)
         return done
 
@@ -139,43 +139,40 @@ def write_intervals(
 
 
 def require_all_complete(outcomes: Iterable[IntervalOutcome]) -> None:
-    """Check that no interval has failed.
+    """Raise if an interval has failed.
 
     :param outcomes: as :func:`write_intervals` returns them.
-    :raises EosError: names those that have, each with its error.
+    :raises EosError: names each failed interval with its error.
     """
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if failed:
-        first: dict[Exception | None, str] = {}  # neighbours that were written together have one error
+        first: dict[Exception | None, str] = {}  # neighbours of one run share an error
         for outcome in failed:
             first.setdefault(outcome.error, outcome.interval.name)
         words = "\n".join(f"{name}: {error}" for error, name in first.items())
         raise EosError(
             f"{len(failed)} intervals are not complete.\n{words}",
-            remedy="Remove the causes and write the intervals again: those that are complete are left alone.",
+            remedy="Remove the causes and write the intervals again; complete ones are skipped.",
         ) from failed[0].error
 
 
 def _joined(frames: list[DataFrame | FilesSource]) -> DataFrame:
-    """One frame of all rows; a union of halves, because Spark's planning recurses into it.
-
-    :raises ConfigurationError: one is no DataFrame.
-    """
+    """One frame of all rows; a union of halves, because Spark's planning recurses into it."""
     if half := len(frames) // 2:
         return _joined(frames[:half]).unionByName(_joined(frames[half:]))
     (frame,) = frames
     if isinstance(frame, FilesSource):
         raise ConfigurationError(
-            "Files of several intervals are to be written together.",
+            "together is given, and the function returns files_source().",
             expected="DataFrames, which can be joined",
-            remedy="Leave together out; or give selects_by_bounds=True if the function selects by both bounds.",
+            remedy="Leave together out, or give selects_by_bounds=True if the function selects by both bounds.",
         )
     require_frame(frame)
     return frame
 
 
 def _finished(pipeline: Pipeline, intervals: Sequence[Interval], revision: int) -> dict[Interval, IntervalOutcome]:
-    """Those that are complete, by one look at the ledger; with an error if their records are in another topic."""
+    """The complete intervals, by one read of the ledger; with an error if their records are in another topic."""
     state, records = ledger(pipeline), dict[Interval, CompleteRecord]()
     for interval in intervals:
         if done := state.completed(Run(pipeline.name, interval, revision)):
@@ -201,10 +198,7 @@ def _changed_topic(pipeline: Pipeline, record: CompleteRecord) -> TopicChangedEr
 
 @dataclass(frozen=True, slots=True)
 class _Together:
-    """Neighbours that are one run.
-
-    :param parts: in the order of time, without gaps.
-    """
+    """Neighbours that are one run, in the order of time and without gaps."""
 
     parts: tuple[Interval, ...]
 
@@ -219,26 +213,32 @@ def _require_together(together: int, revision: int, allow_before_end: bool) -> N
     if revision != 1:
         raise ConfigurationError(
             f"Revision {revision} of intervals is to be written together.",
-            expected="revision 1: a further one is a run of its own",
+            expected="revision 1: each further revision of an interval is its own run",
             remedy="Leave out together.",
         )
     if allow_before_end:
         raise ConfigurationError(
             "Intervals are to be written together before their end.",
-            expected="intervals that have ended: otherwise none of them would be complete with the others",
-            remedy="Leave out together, or allow_before_end.",
+            expected="intervals that have ended: only then are the parts of a complete run complete",
+            remedy="Leave out one of the two.",
         )
 
 
 def _runs(
-    pipeline: Pipeline, wanted: Sequence[Interval], finished: Collection[Interval], together: int
+    pipeline: Pipeline, wanted: Sequence[Interval], finished: Collection[Interval], together: int, revision: int
 ) -> list[_Together]:
-    """The runs that write what is not finished, in the order of what was given."""
+    """The runs that write the unfinished intervals, in the given order."""
     left = sorted(interval for interval in wanted if interval not in finished)
     runs: list[_Together] = []
     for begun in control(pipeline).planned(pipeline.name):
         parts = tuple(interval for interval in left if begun.interval.contains(interval))
-        if parts and len(groups := _without_gaps(parts, len(parts))) == 1 and groups[0].whole == begun.interval:
+        is_first = begun.revision == revision == 1  # a part has no second revision
+        if (
+            is_first
+            and parts
+            and len(groups := _without_gaps(parts, len(parts))) == 1
+            and groups[0].whole == begun.interval
+        ):
             runs += groups
             left = [interval for interval in left if interval not in parts]
     runs += _without_gaps(left, together)
@@ -247,7 +247,7 @@ def _runs(
 
 
 def _without_gaps(intervals: Sequence[Interval], most: int) -> list[_Together]:
-    """Neighbours, at most so many of them in a group; intervals that overlap stay apart, and are refused later."""
+    """Groups of at most so many neighbours. Intervals that overlap stay apart, and are refused later."""
     groups: list[list[Interval]] = []
     for interval in intervals:
         if groups and len(groups[-1]) < most and groups[-1][-1].end == interval.start:
@@ -258,7 +258,7 @@ def _without_gaps(intervals: Sequence[Interval], most: int) -> list[_Together]:
 
 
 class _Crew:
-    """Threads that write intervals, and end when they are not waited for any more."""
+    """Threads that write intervals, and end when nobody waits for them."""
 
     def __init__(self, spark: Any, write: Callable[[Interval], Completed], at_once: int) -> None:
         self._spark = spark
@@ -268,7 +268,7 @@ class _Crew:
         self._lost: Exception | None = None
 
     def run(self, intervals: Sequence[Interval]) -> dict[Interval, IntervalOutcome]:
-        """Write them all; an outcome each."""
+        """Write them all."""
         pool = ThreadPoolExecutor(self._at_once, "eos-interval")
         futures = [pool.submit(self._outcome, interval) for interval in intervals]
         try:
@@ -285,7 +285,7 @@ class _Crew:
         if self._lost is not None:
             lost = EosError(
                 f"{interval.name} was not begun, since the Spark session was lost: {self._lost}",
-                remedy="Write the intervals again with a new session: those that are complete are left alone.",
+                remedy="Write the intervals again with a new session; complete ones are skipped.",
             )
             return IntervalOutcome(interval, error=lost)
         try:
