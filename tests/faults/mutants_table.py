@@ -630,7 +630,7 @@ _SPARK = (
         "changed-file-of-a-slice-accepted",
         "where files are slices, a retry finds them as the plan pinned them",
         "interval/spark/files.py",
-        "        self._pinned.require(FileSet.of(file for group in self.groups for file in group))\n",
+        "        self.pinned.require(FileSet.of(file for group in self.groups for file in group))\n",
         "        pass\n",
         f"{_FILE_SLICES}::test_a_retry_is_held_to_the_files_and_to_what_decided_the_slices",
     ),

@@ -1,11 +1,11 @@
-"""Pinned source files: their identity, and how a task reads one without Spark's readers.
+"""Pinned source files, and how a task reads one without Spark.
 
-A file is pinned by path, size and time of change (and its etag, where the file system has one). A file that differs
-from what the plan pinned would give a slice other rows in this attempt than in the last, so it is an error that names
-the file, raised before the slice's transaction commits.
+A file is pinned by path, size and time of change (and its etag, where the file system has one). If a file has changed
+since the plan pinned it, a slice would get other rows than in the last attempt. That is an error which names the file,
+before the slice's transaction commits.
 
-Only files whose meaning needs no guess are read here: Parquet, which has its own schema, and lines, whose bytes are the
-values. Everything else goes through Spark's readers with a given schema.
+Only files that need no guess are read here: Parquet, which has its own schema, and lines, whose bytes are the values.
+Spark reads all others with a given schema.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 #: ``lines``: the value is the line itself, byte for byte. ``parquet`` gives columns.
 FORMATS = ("parquet", "lines")
 
-#: Rows without a time: an error, or left out and counted.
+#: Rows without a time: an error, or dropped and counted.
 NULL_TIMES = ("refuse", "drop")
 
-#: Units of whole numbers that are times, by how many of them are a second.
+#: Units of whole numbers that are times, and how many of each make a second.
 TIME_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
-#: Of more files than this the plan keeps digests, so that it stays a small record.
+#: Of more files than this the plan stores a digest only, because it must fit into one record.
 MOST_FILES_IN_PLAN = 1000
 
-#: Rows handed over at once.
+#: Rows in a batch.
 _BATCH_ROWS = 20_000
 
 #: Bytes of a text file read at once.
@@ -53,9 +53,12 @@ _NOT_READ = (".lz4", ".snappy", ".deflate", ".zip", ".xz", ".7z", ".lzo", ".br",
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _OF_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
+#: In errors of Arrow's that are about a file's content and not its file system: both are OSErrors.
+_BAD_CONTENT = ("ompress", "nflate", "zlib", "bz2", "ZSTD", "thrift", "end of stream", "Corrupt", "EOF")
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-#: A time within so many microseconds of the interval is near it: ten years.
+#: A time is near the interval within ten years, in microseconds.
 _NEAR_US = 3650 * 86_400 * 10**6
 
 _BY_SPARK = "Read the files with Spark and a schema of your own: spark.read.schema(…), slices_by='files'."
@@ -71,8 +74,8 @@ class PinnedFile:
     :param size: bytes.
     :param modified_ms: time of last change, milliseconds since the epoch.
     :param etag: of the object, where the file system has one; compared on the driver only.
-    :param identity: of a local file, compared within one attempt: two files that change places differ in nothing else.
-        No plan has it, since a file that was put back has another one.
+    :param identity: of a local file (:func:`local_identity`), compared within one attempt. Plans leave it out, because
+        a file that was put back has a new one.
     """
 
     path: str
@@ -90,11 +93,7 @@ class PinnedFile:
         return cls(values["path"], values["size"], values["modified_ms"], values.get("etag"))
 
     def require_unchanged(self, now: PinnedFile | None) -> None:
-        """Compare with the file as it is now.
-
-        :param now: None if it is gone.
-        :raises ConfigurationError: it is another file.
-        """
+        """Raise a ConfigurationError if the file has changed; ``now`` is None if it is gone."""
         if difference := self.difference(now):
             raise ConfigurationError(
                 f"The source file {self.path} {difference}.",
@@ -104,10 +103,7 @@ class PinnedFile:
             )
 
     def difference(self, now: PinnedFile | None) -> str | None:
-        """What happened to the file; None if it is the same.
-
-        :param now: None if it is gone.
-        """
+        """What happened to the file; None if nothing did."""
         if now is None:
             return "is gone"
         same = self.size == now.size and not (self.etag and now.etag and self.etag != now.etag)
@@ -125,10 +121,7 @@ class PinnedFile:
 
 @dataclass(frozen=True, slots=True)
 class FileSet:
-    """The files of an interval, as they were at one moment.
-
-    :param files: in the order of their paths.
-    """
+    """The files of an interval at one moment, sorted by path."""
 
     files: tuple[PinnedFile, ...] = ()
 
@@ -152,7 +145,7 @@ class FileSet:
         return {file.path: file for file in self.files}
 
     def to_plan(self) -> dict[str, Any]:
-        """What the plan of a run keeps: the files, or digests if there are many; nothing if there is none."""
+        """What a run's plan stores: the files; of more than :data:`MOST_FILES_IN_PLAN` their number and a digest."""
         if len(self.files) > MOST_FILES_IN_PLAN:
             states = "\n".join(f"{file.path} {file.size} {file.modified_ms // 1000}" for file in self.files)
             digest = hashlib.blake2b(states.encode(), digest_size=16).hexdigest()
@@ -160,16 +153,14 @@ class FileSet:
         return {"files": [file.to_dict() for file in self.files]} if self.files else {}
 
     def require(self, pinned: FileSet) -> None:
-        """Check that these are the pinned files.
-
-        :raises ConfigurationError: one has changed, is gone or was added; it is named.
-        """
+        """Raise a ConfigurationError that names a file which has changed, is gone or was added since."""
         now = self.by_path
         for file in pinned.files:
             file.require_unchanged(now.get(file.path))
         if added := sorted(now.keys() - pinned.by_path.keys()):
+            more = f" and {len(added) - 1} more" if len(added) > 1 else ""
             raise ConfigurationError(
-                f"The interval now has the file {_first_of(added)}, which was not there when its plan was frozen.",
+                f"The interval now has the file {added[0]}{more}, which was not there when its plan was made.",
                 expected=f"the {len(pinned.files)} files that the plan pinned",
                 remedy="Move the new file away and run the interval again. If no slice is committed, abandon the run "
                 "('eos intervals abandon') and run it again; if it is complete, write it as a new revision. Select an "
@@ -177,29 +168,25 @@ class FileSet:
             )
 
     def differences(self, now: FileSet) -> list[str]:
-        """How these files differ from those of a later moment, a line each."""
+        """How these files differ from those of a later moment, one line per file."""
         there = now.by_path
         changed = [f"{file.path} {words}" for file in self.files if (words := file.difference(there.get(file.path)))]
         return changed + [f"{path} was added" for path in sorted(there.keys() - self.by_path.keys())]
 
     def grouped(self, count: int) -> list[FileSet]:
-        """The files in groups of about the same size: the largest first, each to the group that is smallest so far.
-
-        :param count: how many groups there may be; there is none without a file.
-        """
+        """The files in up to ``count`` groups of similar size: the largest first, each to the smallest group."""
         groups: list[list[PinnedFile]] = [[] for _ in range(min(count, len(self.files)))]
         sizes = [0] * len(groups)
         for file in sorted(self.files, key=lambda f: (-f.size, f.path)):
             least = sizes.index(min(sizes))
             groups[least].append(file)
-            sizes[least] += file.size + 1  # empty files are spread, too
+            sizes[least] += file.size + 1  # spreads empty files, too
         return [FileSet.of(group) for group in groups]
 
 
 def require_planned_files(now: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
-    """Compare the files of now with those of a plan, both as :meth:`FileSet.to_plan` gives them.
+    """Compare the current files with a plan's, both from :meth:`FileSet.to_plan`. A plan without files accepts any.
 
-    :param plan: the plan's source. One that has pinned no files accepts any.
     :raises ConfigurationError: a file has changed, is gone or was added.
     """
     if "files" in plan and "file_count" not in now:
@@ -210,13 +197,9 @@ def require_planned_files(now: Mapping[str, Any], plan: Mapping[str, Any]) -> No
         count, pinned = (each.get("file_count", len(each.get("files", ()))) for each in (now, plan))
         raise ConfigurationError(
             f"The interval has {count} files now, and not those that its plan pinned.",
-            expected=f"{pinned} files as they were then",
+            expected=f"the {pinned} files of the plan, unchanged",
             remedy="Put the files back as they were and run the interval again, or write it as a new revision.",
         )
-
-
-def _first_of(paths: Sequence[str]) -> str:
-    return f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else paths[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,15 +207,15 @@ class FileReadOptions:
     """How a file becomes records.
 
     :param format: one of :data:`FORMATS`.
-    :param time_column: rows whose time lies in ``[start, end)`` are kept; None keeps all.
+    :param time_column: keeps the rows whose time lies in ``[start, end)``; None keeps all.
     :param start: ISO 8601 with zone.
     :param end: ISO 8601 with zone.
-    :param others_from: ISO 8601 with zone: an earlier row is read by no other interval, since their paths differ.
-    :param others_to: likewise: a row of this time or later.
-    :param null_times: what becomes of rows without a time, which are of no interval: one of :data:`NULL_TIMES`.
+    :param others_from: ISO 8601 with zone. No other interval reads earlier rows, because its path is another.
+    :param others_to: likewise, of rows of this time or later.
+    :param null_times: one of :data:`NULL_TIMES`.
     :param time_unit: of whole numbers that are times: one of :data:`TIME_UNITS`.
-    :param key: the member of a line that is its record's key; of lines only.
-    :raises ConfigurationError: an option is unknown, or does not go with the format.
+    :param key: with lines: the member of the JSON object that becomes the record's key.
+    :raises ConfigurationError: an option is unknown, or cannot be used with the format.
     """
 
     format: str
@@ -249,7 +232,7 @@ class FileReadOptions:
         if self.format not in FORMATS:
             raise ConfigurationError(
                 f"The format is {self.format!r}.",
-                expected=f"{' or '.join(FORMATS)}: a type in another format would have to be guessed",
+                expected=f"{' or '.join(FORMATS)}: other formats do not say which types their values have",
                 remedy=_BY_SPARK,
             )
         for name, value, known in (
@@ -279,6 +262,12 @@ class FileReadOptions:
         return cls(**{name: values[name] for name in cls.__dataclass_fields__ if name in values})
 
 
+def _microseconds(text: str) -> int:
+    """The time of a text of ISO 8601, since the epoch; in UTC if it names no zone."""
+    moment = datetime.fromisoformat(text)
+    return (moment.replace(tzinfo=moment.tzinfo or UTC) - _EPOCH) // _MICROSECOND
+
+
 def _moment(microseconds: int) -> str:
     try:
         return (_EPOCH + microseconds * _MICROSECOND).isoformat()
@@ -288,12 +277,12 @@ def _moment(microseconds: int) -> str:
 
 @dataclass(slots=True)
 class Dropped:
-    """Rows that a read has left out, counted as it proceeds.
+    """Rows that a read has dropped so far.
 
     :param without_time: rows that have no time.
-    :param outside: rows whose time is not in the interval.
-    :param first_us: the first time of these, microseconds since the epoch.
-    :param last_us: the last one.
+    :param outside: rows whose time is outside the interval.
+    :param first_us: the earliest of these times, microseconds since the epoch.
+    :param last_us: the latest.
     """
 
     without_time: int = 0
@@ -308,27 +297,23 @@ class Dropped:
     def to_list(self) -> list[int]:
         return [self.without_time, self.outside, self.first_us, self.last_us]
 
-    def __add__(self, other: Dropped) -> Dropped:
-        parts = [part for part in (self, other) if part.outside]
-        return Dropped(
-            self.without_time + other.without_time,
-            self.outside + other.outside,
-            min((part.first_us for part in parts), default=0),
-            max((part.last_us for part in parts), default=0),
-        )
+    def add(self, other: Dropped) -> None:
+        if other.outside:
+            self.first_us = min(self.first_us, other.first_us) if self.outside else other.first_us
+            self.last_us = max(self.last_us, other.last_us) if self.outside else other.last_us
+        self.without_time += other.without_time
+        self.outside += other.outside
 
 
 def read_pinned(
     file: PinnedFile, options: FileReadOptions, convert: Convert | None = None, dropped: Dropped | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a pinned file: ``value`` and, if ``convert`` makes them, ``key`` and the other record columns.
+    """The records of a pinned file, as batches of record columns.
 
-    Without ``convert``, batches that have a column ``value`` are taken as they are, others become JSON objects.
-
-    :param convert: makes record columns of a batch of the file's columns.
-    :param dropped: counts the rows that are left out.
-    :raises ConfigurationError: the file is not what was pinned, before or after it was read; its content cannot be read
-        or has no such column; a row has no time, and ``options`` does not drop such rows.
+    :param convert: makes record columns of a batch of the file's columns; by default :func:`as_records` does.
+    :param dropped: counts the dropped rows.
+    :raises ConfigurationError: the file changed before or during the read; its content cannot be read or has no such
+        column; a row has no time, and ``options`` does not drop such rows.
     :raises EosError: the file system failed; another attempt may succeed.
     """
     now = look_at(file.path)
@@ -341,10 +326,7 @@ def read_pinned(
 
 
 def look_at(path: str) -> PinnedFile | None:
-    """The file as it is now, None if there is none.
-
-    :raises ConfigurationError: pyarrow has no file system for the path.
-    """
+    """The file as it is now; None if it does not exist."""
     import pyarrow.fs
 
     system, inner = _open(path)
@@ -356,22 +338,18 @@ def look_at(path: str) -> PinnedFile | None:
 
 
 def local_identity(path: str) -> tuple[int, int] | None:
-    """What tells a local file from another one of the same size and time of change; None elsewhere."""
+    """Tells a local file from another of the same size and time of change; None for remote files."""
     if not path.startswith("file:"):
         return None
     try:
         found = Path(f"/{path.removeprefix('file:').lstrip('/')}").stat()
-    except OSError:  # it is gone, or on another machine
+    except OSError:  # gone, or on another machine
         return None
     return found.st_ino, found.st_ctime_ns
 
 
 def as_records(batch: pa.RecordBatch, path: str) -> pa.RecordBatch:
-    """Rows as they are if they have a column ``value``, else each as one JSON object.
-
-    :param path: of the file, for errors.
-    :raises ConfigurationError: a value has no equal in JSON.
-    """
+    """Rows with a column ``value`` unchanged; others as one JSON object each. Errors name the file's path."""
     import pyarrow as pa
 
     if "value" in batch.schema.names:
@@ -393,7 +371,7 @@ def as_records(batch: pa.RecordBatch, path: str) -> pa.RecordBatch:
 
 
 def _without_nanoseconds(column: pa.Array) -> pa.Array:
-    """Times in nanoseconds as Python has them, in microseconds, or as text if that would lose digits."""
+    """Nanosecond times as microseconds, which Python can hold; as text if that would lose digits."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -413,26 +391,23 @@ def _without_nanoseconds(column: pa.Array) -> pa.Array:
 
 
 def _text(value: object) -> str:
-    """What JSON has no type for."""
+    """A value of a type that JSON does not have."""
     if isinstance(value, datetime):
         return value.isoformat()
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def lines_of(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
-    """The lines of a text as Spark's ``text`` reader splits it, some at once.
+    """Batches of lines, split as by Spark's ``text``: at ``\\n``, ``\\r\\n`` or ``\\r``, without a byte order mark.
 
-    A line ends with ``\\n``, ``\\r\\n`` or ``\\r``; a last line without an end counts, a byte order mark at the
-    beginning does not.
-
-    :param read: gives the next bytes, at most so many, and none at the end.
+    :param read: returns up to so many bytes, none at the end.
     """
     rest, is_first = b"", True
     while chunk := read(_CHUNK_BYTES):
         text = rest + chunk
         if is_first and len(text) >= len(_BYTE_ORDER_MARK):
             if text.startswith(_OF_UTF_16):
-                raise ValueError("its text is UTF-16, whose lines do not end as those of other texts")
+                raise ValueError("its text is UTF-16")
             text, is_first = text.removeprefix(_BYTE_ORDER_MARK), False
         lines = text.splitlines()
         rest = b"" if text.endswith(b"\n") or not lines else lines.pop()
@@ -447,7 +422,7 @@ def lines_of(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
 
 
 def file_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a local text file, as :func:`read_pinned` takes them; compressed ones by their names.
+    """The lines of a local text file, as :func:`read_pinned` splits them, decompressed by its name.
 
     :raises ConfigurationError: the file cannot be read.
     """
@@ -467,19 +442,15 @@ def _opened(path: Path) -> Any:
 
 
 def _codec(path: str) -> str | None:
-    """
-    :raises ConfigurationError: its compression is not read here.
-    """
-    if path.lower().endswith(_NOT_READ) or (
-        not path.endswith(tuple(_CODECS)) and path.lower().endswith(tuple(_CODECS))
-    ):
+    found = next((codec for end, codec in _CODECS.items() if path.endswith(end)), None)
+    if found is None and path.lower().endswith((*_NOT_READ, *_CODECS)):  # capitals are nothing to Spark
         raise ConfigurationError(
             f"By its name the source file {path} is compressed in a way that is not read here.",
-            expected=f"a file that is not compressed, or one of {', '.join(_CODECS)}",
+            expected=f"an uncompressed file, or {', '.join(_CODECS)}",
             remedy="If Spark has the codec, read it with Spark: spark.read.text(…), slices_by='files'. Otherwise write "
             "it again.",
         )
-    return next((codec for end, codec in _CODECS.items() if path.endswith(end)), None)
+    return found
 
 
 def _lines(file: PinnedFile, options: FileReadOptions, times: _Times | None) -> Iterator[pa.RecordBatch]:
@@ -502,7 +473,7 @@ def _lines(file: PinnedFile, options: FileReadOptions, times: _Times | None) -> 
 def _with_members(
     batch: pa.RecordBatch, lines: Sequence[bytes], path: str, done: int, options: FileReadOptions, times: _Times | None
 ) -> pa.RecordBatch:
-    """Lines of JSON objects with the key, and those of the interval only, by the members that are named."""
+    """Add the key, and keep the interval's lines, by members of each line's JSON object."""
     import pyarrow as pa
 
     keys: list[bytes | None] = []
@@ -541,7 +512,7 @@ def _key(value: object, name: str) -> bytes | None:
 
 
 def _columns(file: PinnedFile, times: _Times | None) -> Iterator[pa.RecordBatch]:
-    """The rows of a Parquet file. No more than a batch is decoded at a time, not a row group."""
+    """The rows of a Parquet file, decoded batch by batch."""
     import pyarrow.parquet
 
     system, inner = _open(file.path)
@@ -560,9 +531,7 @@ def _columns(file: PinnedFile, times: _Times | None) -> Iterator[pa.RecordBatch]
 
 
 def _require_one_of_each(path: str, fields: Any) -> None:
-    """
-    :raises ConfigurationError: two columns, or two fields of a struct, have one name.
-    """
+    """Refuse two columns, or two fields of a struct, with the same name."""
     import pyarrow as pa
 
     fields = list(fields)
@@ -570,8 +539,8 @@ def _require_one_of_each(path: str, fields: Any) -> None:
     if count > 1:
         raise ConfigurationError(
             f"The source file {path} has {count} columns {name!r}.",
-            expected="one, since a record has each name once",
-            remedy="Write the file again with one name a column.",
+            expected="a different name for each column",
+            remedy="Rename the columns in the file.",
         )
     for column in fields:
         within = column.type
@@ -589,16 +558,13 @@ class _Times:
         self._name = str(options.time_column)
         self._unit = options.time_unit
         self._null_times = options.null_times
-        edges = (datetime.fromisoformat(str(edge)) for edge in (options.start, options.end))
-        self._start, self._end = ((edge - _EPOCH) // _MICROSECOND for edge in edges)
+        self._start, self._end = _microseconds(str(options.start)), _microseconds(str(options.end))
         others = (options.others_from, options.others_to)
-        self._others = [
-            None if edge is None else (datetime.fromisoformat(edge) - _EPOCH) // _MICROSECOND for edge in others
-        ]
+        self._others = [None if edge is None else _microseconds(edge) for edge in others]
         self._dropped = dropped
 
     def of_column(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a batch by a column of it. A time without a zone is UTC."""
+        """The rows of a batch whose time column is in the interval. Without a zone it is UTC."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -617,26 +583,25 @@ class _Times:
             return self.within(batch, times, TIME_UNITS["s"])
         if pa.types.is_integer(kind) and self._unit is not None:
             numbers = pc.cast(times, pa.int64())
-            self._require_unit(numbers)
+            edges = pc.min_max(numbers).as_py()
+            if edges["min"] is not None:
+                self._require_meant(edges["min"], edges["max"])
             return self.within(batch, numbers, TIME_UNITS[self._unit])
         raise ConfigurationError(
             f"The column {self._name!r} of the source file {self._path} is of type {kind}"
             f"{f', and time_unit={self._unit!r} is given' if self._unit else ''}.",
             expected=f"a timestamp or a date, or whole numbers with time_unit={' or '.join(map(repr, TIME_UNITS))}",
-            remedy="Give time_unit for whole numbers, and for nothing else. For any other type read the files with "
-            "Spark and convert the column (slices_by='files').",
+            remedy="Give time_unit with whole numbers only. To use another type, read the files with Spark and convert "
+            "the column (slices_by='files').",
         )
 
     def in_microseconds(self, value: object) -> int | None:
-        """The time of a member of a line.
-
-        :raises ValueError: it is none.
-        """
+        """The time that a member of a line names; a ValueError if it is not one."""
         if value is None:
             return None
-        if isinstance(value, str) and self._unit is None:
-            moment = datetime.fromisoformat(value)
-            return (moment.replace(tzinfo=moment.tzinfo or UTC) - _EPOCH) // _MICROSECOND
+        # fromisoformat() takes some numbers of 13 digits, milliseconds perhaps, for times of another century.
+        if isinstance(value, str) and self._unit is None and not (value.isdigit() and len(value) > len("20130101")):
+            return _microseconds(value)
         if isinstance(value, int) and not isinstance(value, bool) and self._unit is not None:
             moment_us = value * TIME_UNITS["us"] // TIME_UNITS[self._unit]
             if not self._start <= moment_us < self._end:
@@ -646,10 +611,10 @@ class _Times:
         raise ValueError(f"{self._name} is {json.dumps(value)[:60]}{given}")
 
     def within(self, batch: pa.RecordBatch, times: pa.Array, per_second: int) -> pa.RecordBatch:
-        """The rows whose time is in the interval; compared as whole numbers, so that nothing is rounded.
+        """The rows whose time is in the interval, compared as whole numbers without rounding.
 
         :param times: of the rows, since the epoch.
-        :param per_second: how many of their unit are a second.
+        :param per_second: units of ``times`` in a second.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -657,9 +622,9 @@ class _Times:
         if times.null_count and self._null_times == "refuse":
             raise ConfigurationError(
                 f"{times.null_count} of {batch.num_rows} rows of the source file {self._path} have no {self._name!r}, "
-                "so they are of no interval.",
+                "so they belong to no interval.",
                 expected="a time in every row",
-                remedy="Correct the file, or have such rows left out and counted: null_times='drop'.",
+                remedy="Correct the file, or drop and count such rows: null_times='drop'.",
             )
         start, end = (
             min(max(-(-edge * per_second // 10**6), -(2**63)), 2**63 - 1) for edge in (self._start, self._end)
@@ -673,37 +638,23 @@ class _Times:
         first, last = (edges[name] * 10**6 // per_second for name in ("min", "max"))
         if outside:
             self._require_read_by_others(first, last)
-        found = self._dropped + Dropped(times.null_count, outside, first, last)
-        self._dropped.without_time, self._dropped.outside = found.without_time, found.outside
-        self._dropped.first_us, self._dropped.last_us = found.first_us, found.last_us
+        self._dropped.add(Dropped(times.null_count, outside, first, last))
         return result
 
     def _require_read_by_others(self, first_us: int, last_us: int) -> None:
-        """
-        :raises ConfigurationError: rows that are left out are read by no other interval either.
-        """
+        """Refuse dropped rows that no other interval reads."""
         earliest, behind = self._others
         if (earliest is not None and first_us < earliest) or (behind is not None and last_us >= behind):
             raise ConfigurationError(
                 f"The source file {self._path} has rows outside the interval, from {_moment(first_us)} to "
-                f"{_moment(last_us)}. No other interval reads them, since the path names this one.",
+                f"{_moment(last_us)}. No other interval reads them, because the path names this one.",
                 expected=f"times from {_moment(self._start)} on and before {_moment(self._end)}",
                 remedy="Leave time_column out if the path decides alone. If the times decide (folders of UTC days, and "
                 "days of another zone), select the files by a path that is the same for all intervals.",
             )
 
-    def _require_unit(self, numbers: pa.Array) -> None:
-        import pyarrow.compute as pc
-
-        edges = pc.min_max(numbers).as_py()
-        if edges["min"] is not None:
-            self._require_meant(edges["min"], edges["max"])
-
     def _require_meant(self, first: int, last: int) -> None:
-        """
-        :raises ConfigurationError: the unit that was given cannot be meant: another one puts these times near the
-            interval, and this one does not.
-        """
+        """Refuse the unit if these times are near the interval in another unit only."""
         for unit in TIME_UNITS:
             if self._is_near(first, str(self._unit)) or self._is_near(last, str(self._unit)):
                 return
@@ -712,7 +663,7 @@ class _Times:
                     f"The column {self._name!r} of the source file {self._path} has times from {first} to {last}. In "
                     f"{self._unit!r} none is within ten years of the interval, in {unit!r} all are.",
                     expected=f"times in {self._unit!r}, as time_unit says",
-                    remedy=f"Correct time_unit; {unit!r} seems to be meant.",
+                    remedy=f"Correct time_unit: probably {unit!r}.",
                 )
 
     def _is_near(self, value: int, unit: str) -> bool:
@@ -721,25 +672,20 @@ class _Times:
 
 @contextmanager
 def _readable(path: str) -> Iterator[None]:
-    """Report errors of reading a file's content as errors of this package; most of Arrow's are ValueErrors."""
+    """Convert errors of reading a file; most of Arrow's are ValueErrors."""
     try:
         yield
     except (ValueError, NotImplementedError, OSError, EOFError, zlib.error) as error:
         words = str(error).splitlines()[0] if str(error) else type(error).__name__
         found = f"The source file {path} cannot be read: {words}"
-        if isinstance(error, OSError) and not _is_of_content(path, words):
+        is_content = path.startswith("file:") or any(word in words for word in _BAD_CONTENT)
+        if isinstance(error, OSError) and not is_content:
             raise EosError(found, remedy="Check the file system, and run the interval again.") from error
         raise ConfigurationError(
             found,
-            expected="a whole file of the format that is given, compressed as its name says",
+            expected="a complete file of the given format, compressed as its name says",
             remedy="Replace the file, or correct the format.",
         ) from error
-
-
-def _is_of_content(path: str, words: str) -> bool:
-    """Whether Arrow, which reports both as one kind of error, means a file's content and not its file system."""
-    of_content = ("ompress", "nflate", "zlib", "bz2", "ZSTD", "thrift", "end of stream", "Corrupt", "EOF")
-    return path.startswith("file:") or any(word in words for word in of_content)
 
 
 def _open(path: str) -> tuple[Any, str]:
@@ -757,6 +703,6 @@ def _open(path: str) -> tuple[Any, str]:
     except (pa.ArrowInvalid, OSError, NotImplementedError) as error:
         raise ConfigurationError(
             f"The executors cannot read {path} through pyarrow: {error}.",
-            remedy="Read it by Spark instead, as a DataFrame with a stable key (write_interval).",
+            remedy="Read it with Spark instead, as a DataFrame with a stable key (write_interval).",
         ) from error
     return system, inner

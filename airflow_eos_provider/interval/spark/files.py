@@ -1,20 +1,19 @@
 """The files of an interval as Spark reads them: listed, pinned, and as slices of a DataFrame.
 
-*What is pinned is what Spark reads.* A DataFrame of files has an index: the paths, sizes and times of change that Spark
-saw when the frame was created, or when the session first read the table. Spark reads that much of each file, and no
-other file. So the index itself is asked, and compared with a new listing by Spark's own rules: a frame whose files have
-changed since is refused (:func:`pinned_files`).
+*The index is pinned.* A DataFrame of files has an index: the paths, sizes and times of change that Spark saw when the
+frame was created, or when the session first read the table. Spark reads that much of each file, and no other file.
+:func:`pinned_files` compares the index with a new listing by Spark's own rules, and refuses a frame whose files have
+changed since.
 
-*Spark Connect* has no index to ask. There each action lists the files, provided that the session caches no plan; so the
-cache is switched off, what cannot be listed is refused, and the listings before and after the stage are compared.
+*Spark Connect* gives no access to the index. Each action lists the files, unless the session caches the plan. So the
+cache is switched off, files that cannot be listed are refused, and listings before and after the stage are compared.
 
-*Groups of whole files as slices* (:class:`FileGroups`). Where a frame's plan takes each row by itself
-(:func:`require_narrow`), all rows of a file are made of that file alone. Spark gives each row the path of its file
-(``_metadata.file_path``). A branch of the frame for each slice keeps the rows of the slice's files; Spark opens only
-those files for it. One more branch keeps the rows of all other paths, and a row there is an error: each row is in one
-branch exactly, however the paths are spelled. A branch is coalesced into one partition, and the branches are put behind
-one another, so partition ``i`` is the ``i``-th task with something to do. The number of partitions is checked before
-they run, and each task checks the slices of its rows: a plan that Spark lays out in another way is an error.
+*Groups of whole files as slices* (:class:`FileGroups`). If a plan handles each row on its own (:func:`require_narrow`),
+every row comes from one file, whose path Spark gives (``_metadata.file_path``). The frame is split into a branch per
+slice, which reads the slice's files only, and one for all other paths, where any row is an error: so each row is in
+exactly one branch, however paths are spelled. Each branch has one partition, and their union puts them in order:
+partition ``i`` is the ``i``-th task that has slices. The number of partitions is checked before they run, and each task
+checks its rows' slices, so an unexpected layout is an error.
 """
 
 from __future__ import annotations
@@ -61,43 +60,43 @@ __all__ = [
 #: A slice's files, within its source in the plan. Stored: renaming it strands runs that are under way.
 FILES = "files"
 
-#: The path of a row's file, which Spark's file sources give.
+#: The path of a row's file.
 _PATH = "_metadata.file_path"
 
-#: Nodes that make of each row none, one or more, by itself.
+#: Nodes that handle each row on its own.
 _NARROW = frozenset({"Project", "Filter", "Generate", "SubqueryAlias"})
+_NARROW_STEPS = "steps that handle each row on its own (select, where, explode …)"
 
-#: Spark's own indexes of files. Those of table formats (Delta Lake) read one version of a table, and leave out rows.
+#: Spark's own file indexes; those of table formats (Delta Lake) read one version of a table and skip rows.
 _SPARKS_OWN = "org.apache.spark.sql.execution.datasources."
 
-#: Through Spark Connect: a plan that was analyzed once is used again, with the files that it listed then.
+#: Spark Connect reuses an analyzed plan, with the files that it listed then.
 _PLAN_CACHE = "spark.connect.session.planCache.enabled"
 
-#: In a plan's text: a table of files, whose listing the session keeps; and rows that it keeps.
+#: In a plan's text: a table of files, whose listing the session caches; and cached rows.
 _SCAN = "FileScan "
 _TABLE_OF_FILES = re.compile(rf"{_SCAN}\w+ ([^\s\[]+)\[")
 _KEPT_ROWS = re.compile(r"^[\s:+\-]*InMemoryRelation\b", re.MULTILINE)
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 
-#: Signs that have a meaning in a pattern of Hadoop's for paths.
+#: Special characters of Hadoop's path patterns.
 _PATTERN_SIGNS = re.compile(r"([\\*?\[\]{}])")
 
 #: So many intervals may share a path and be told apart by their rows' times; with more, no such row is refused.
 _MOST_OTHERS = 100_000
 
-_BY_KEY = "Leave slices_by='files' out: the slices are then those of a key, and any stable plan will do."
+_BY_KEY = "Leave slices_by='files' out. A key then decides the slices, and any stable plan is accepted."
 
 
 # What a DataFrame reads
 
 
 def pinned_files(frame: DataFrame) -> FileSet:
-    """The files that Spark reads for a frame, as it will read them.
+    """The files that Spark will read for a frame; those that its partition filters exclude are left out.
 
-    :param frame: its filters on partition columns leave out files. One that reads no files has none.
-    :raises EosError: Spark would read them as they were when the frame was created, and they have changed since.
-    :raises ConfigurationError: the files cannot be listed, or Spark does not tell which it reads.
+    :raises EosError: they have changed since the frame was created, and Spark would read them as they were then.
+    :raises ConfigurationError: the files cannot be listed, or Spark does not report which it reads.
     """
     read, there = _read_and_there(frame)
     if differ := read.differences(there):
@@ -105,20 +104,16 @@ def pinned_files(frame: DataFrame) -> FileSet:
         raise EosError(
             f"The files of the DataFrame have changed since it was created: {differ[0]}{more}. Spark would read them "
             "as they were then, and leave out rows.",
-            expected=f"the {len(read)} files that Spark has listed, as it has listed them",
-            remedy="Create the DataFrame after the files are final, and run the interval again. Of a table, first call "
-            "spark.catalog.refreshTable(…); of a path, spark.catalog.refreshByPath(…); give up a cached frame by "
+            expected=f"the {len(read)} files that Spark has listed, unchanged",
+            remedy="Create the DataFrame after the files are final, and run the interval again. For a table call "
+            "spark.catalog.refreshTable(…) first, for a path spark.catalog.refreshByPath(…), for a cached frame "
             "unpersist().",
         )
     return FileSet(tuple(replace(file, identity=local_identity(file.path)) for file in read))
 
 
 def require_still_pinned(frame: DataFrame, pinned: FileSet) -> None:
-    """Check, after the stage, that Spark has read the pinned files, and that they are as they were.
-
-    :param pinned: as :func:`pinned_files` gave them before.
-    :raises ConfigurationError: a file has changed.
-    """
+    """Check after the stage that Spark has read the pinned files, and that they are unchanged."""
     read, there = _read_and_there(frame)
     read.require(pinned)
     now = there.by_path
@@ -128,7 +123,7 @@ def require_still_pinned(frame: DataFrame, pinned: FileSet) -> None:
 
 
 def _read_and_there(frame: DataFrame) -> tuple[FileSet, FileSet]:
-    """The files that Spark will read for a frame, and those that it would find if it listed them now."""
+    """The files that Spark will read for a frame, and those that a new listing finds."""
     if is_remote(frame):
         found = _remote_files(frame)
         return found, found
@@ -152,24 +147,24 @@ def _read_and_there(frame: DataFrame) -> tuple[FileSet, FileSet]:
 
 
 def _scans(frame: DataFrame) -> Iterator[tuple[Any, tuple[Any, Any]]]:
-    """The relations of files that a frame reads, and by which filters it selects files of each.
+    """The relations of files that a frame reads, with the filters that select files of each.
 
-    They are of a plan made now: an earlier one keeps the files that it has selected.
+    The plan is a new one, because an earlier plan keeps the files that it has selected.
     """
     execution = frame.where("true")._jdf.queryExecution()
     for relation in _relations(execution.analyzed()):
         _require_whole_files(frame.sparkSession, relation)
         if kind_of(relation.location()) == "CatalogFileIndex":
-            relation.location().refresh()  # what it remembers of a partition's files; the plan below lists them now
+            relation.location().refresh()  # forgets its partitions' files; the plan below lists them now
     for leaf in _leaves(execution.sparkPlan()):
         kind = kind_of(leaf)
         if kind == "FileSourceScanExec":
             yield leaf.relation(), (_static(frame.sparkSession, leaf.partitionFilters()), leaf.dataFilters())
         elif kind == "BatchScanExec" and _is_a(frame.sparkSession, leaf.scan(), f"{_SPARKS_OWN}v2.FileScan"):
             raise ConfigurationError(
-                "The DataFrame reads files through Spark's sources of version 2, which are not asked here.",
-                expected="the sources that Spark uses by itself",
-                remedy="Leave spark.sql.sources.useV1SourceList as it is.",
+                "The DataFrame reads files through Spark's sources of version 2, which do not report their files.",
+                expected="the sources that Spark uses by default",
+                remedy="Leave spark.sql.sources.useV1SourceList at its default.",
             )
     nothing = _seq(frame.sparkSession, ())
     for plan in each(execution.optimizedPlan().subqueriesAll()):
@@ -178,9 +173,7 @@ def _scans(frame: DataFrame) -> Iterator[tuple[Any, tuple[Any, Any]]]:
 
 
 def _require_whole_files(spark: SparkSession, relation: Any) -> None:
-    """
-    :raises ConfigurationError: Spark would leave out files that it cannot read.
-    """
+    """Refuse settings with which Spark skips files that it cannot read."""
     for name in ("ignoreCorruptFiles", "ignoreMissingFiles"):
         option = relation.options().get(name.lower())
         value = option.get() if option.isDefined() else spark.conf.get(f"spark.sql.files.{name}")
@@ -193,7 +186,7 @@ def _require_whole_files(spark: SparkSession, relation: Any) -> None:
 
 
 def _leaves(plan: Any) -> Iterator[Any]:
-    """The leaves of a plan; of a cached frame those of the plan that has filled the cache."""
+    """The leaves of a plan; for a cached frame, of the plan that filled the cache."""
     leaves = plan.collectLeaves()
     for leaf in (leaves.apply(number) for number in range(leaves.size())):
         if kind_of(leaf) == "InMemoryTableScanExec":
@@ -211,7 +204,7 @@ def _relations(plan: Any) -> Iterator[Any]:
 
 
 def _static(spark: SparkSession, filters: Any) -> Any:
-    """Filters that are known before the plan runs; the others leave out files that another part selects."""
+    """The filters whose values are known before the plan runs."""
     known = [f for f in each(filters) if not any(kind_of(p).endswith(_OF_PLANS) for p in parts_of(f))]
     return _seq(spark, known)
 
@@ -227,7 +220,7 @@ def _listed(spark: SparkSession, index: Any, filters: tuple[Any, Any]) -> Iterat
 
 
 def _listed_now(spark: SparkSession, relation: Any) -> Any:
-    """An index of the same files, made now; None if the relation's own is of another kind, as of a table's version."""
+    """A new index of the same files; None if the relation's own is of another kind, such as a table's version."""
     location = relation.location()
     if str(location.getClass().getName()) != f"{_SPARKS_OWN}InMemoryFileIndex":
         return None
@@ -274,9 +267,9 @@ def _seq(spark: SparkSession, items: Iterable[Any]) -> Any:
 
 
 def _remote_files(frame: Any) -> FileSet:
-    """The files that a frame of Spark Connect reads, listed now, as its next action will list them.
+    """The files of a Spark Connect frame, listed as its next action will list them.
 
-    :raises ConfigurationError: the session keeps a listing, or rows, of an earlier moment.
+    :raises ConfigurationError: the session caches an earlier listing, or rows.
     """
     spark = frame.sparkSession
     spark.conf.set(_PLAN_CACHE, "false")
@@ -285,10 +278,10 @@ def _remote_files(frame: Any) -> FileSet:
     if table or (_KEPT_ROWS.search(text) and _SCAN in text):
         raise ConfigurationError(
             f"The DataFrame reads {f'the table {table.group(1)}' if table else 'a cached frame'}, of which the session "
-            "may have listed the files, or read the rows, at an earlier moment; Spark Connect does not report when.",
-            expected="files by their paths, as spark.read.parquet(…), that are not cached",
-            remedy="Read the table's files by their path, and give up a cached frame by unpersist(); or write the "
-            "interval by a classic session.",
+            "may have listed the files or read the rows earlier; Spark Connect does not report when.",
+            expected="uncached files by their paths, such as spark.read.parquet(…)",
+            remedy="Read a table's files by their path, call unpersist() on a cached frame, or write the interval "
+            "with a classic session.",
         )
     paths = sorted(set(frame.inputFiles()))
     if not paths:
@@ -297,10 +290,7 @@ def _remote_files(frame: Any) -> FileSet:
 
 
 def _find_remotely(spark: SparkSession, paths: Sequence[str]) -> Iterator[PinnedFile]:
-    """Files, all that lies in folders, and what patterns match, through Spark Connect.
-
-    Spark's reader of files reports their size and time of change and leaves their content alone. It reports no etag.
-    """
+    """The files at paths, in folders and of patterns through Spark Connect, without reading them; it has no etags."""
     modified: Any = functions_of(spark).unix_millis("modificationTime").alias("modified_ms")
     try:
         for row in _reader(spark).load(list(paths)).select("path", "length", modified).collect():
@@ -318,7 +308,7 @@ def _not_listed(path: str, error: Exception) -> EosError:
     if is_server_lost(error):
         return UnreachableError(
             f"The files at {path} were not listed: Spark's server was lost meanwhile ({_words(error)}).",
-            remedy="Run the interval again once the server is back; the listing has written nothing.",
+            remedy="Run the interval again when the server is back; nothing was written.",
         )
     return ConfigurationError(
         f"The files at {path} cannot be listed: {_words(error)}.",
@@ -328,7 +318,7 @@ def _not_listed(path: str, error: Exception) -> EosError:
 
 
 def _words(error: Exception) -> str:
-    """Java's own message, without the trace that Py4J puts behind it."""
+    """Java's message without Py4J's trace."""
     java = getattr(error, "java_exception", None)
     return str(error if java is None else java.getMessage())
 
@@ -338,15 +328,13 @@ def _words(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class FilesSource:
-    """The pinned files of one interval, a slice a file.
+    """The pinned files of one interval, one slice per file.
 
-    :param files: what was listed.
+    :param files: the files.
     :param options: how a file becomes records.
-    :param convert: makes record columns (``value``, ``key`` …) of a batch of the file's columns; None takes rows with a
-        column ``value`` as they are, and makes JSON objects of others. It has to give the same rows in every attempt.
-    :param listed_at: the files were listed at or after this moment; None if that is not known.
-    :param by_bounds: whether files or rows were selected by both bounds of the interval, and not by a path that names
-        one of them.
+    :param convert: as :func:`files_source` takes it.
+    :param listed_at: the files were listed at or after this moment; None if unknown.
+    :param by_bounds: whether files or rows were selected by both bounds of the interval, not by a path that names one.
     """
 
     files: FileSet
@@ -356,16 +344,13 @@ class FilesSource:
     by_bounds: bool = False
 
     def slices(self) -> tuple[Slice, ...]:
-        """A slice a file; with its source, so that an attempt needs no more than the plan to read it."""
+        """One slice per file; the plan alone is enough to read it."""
         return tuple(
             Slice(number, {"file": file.to_dict(), **self.options.to_dict()}) for number, file in enumerate(self.files)
         )
 
     def require_planned(self, planned: Sequence[Slice]) -> None:
-        """Check that a plan, which an earlier attempt may have made, is of these files, read in this way.
-
-        :raises ConfigurationError: a file has changed, is gone or was added; or they were to be read in another way.
-        """
+        """Check that a plan, perhaps of an earlier attempt, has these files and options."""
         for piece in planned:
             ways = {name: value for name, value in piece.source.items() if name != "file"}
             if "file" not in piece.source or ways != self.options.to_dict():
@@ -377,10 +362,7 @@ class FilesSource:
         self.files.require(FileSet.from_dicts(piece.source["file"] for piece in planned))
 
     def require_in_place(self) -> None:
-        """Check, after the stage, that no file has become another one; of local files, which have an identity.
-
-        :raises ConfigurationError: one has.
-        """
+        """Check after the stage that no local file was replaced; others have no identity."""
         for file in self.files:
             if file.identity:
                 file.require_unchanged(look_at(file.path))
@@ -400,29 +382,28 @@ def files_source(
     allow_empty: bool = False,
     convert: Convert | None = None,
 ) -> FilesSource:
-    """Find and pin the files of an interval, which the tasks read themselves, a slice a file.
+    """Find and pin the files of an interval. The tasks read them without Spark, one slice per file.
 
-    :param spark: the session that lists them, by its own rules: what begins with ``_`` or ``.`` is left out, and so are
-        files of no byte.
-    :param interval: whose files they are.
-    :param path: where they are: a file, a folder or a glob, with ``{start}`` and ``{end}`` where the interval's bounds
-        belong, formatted as Python does (``s3a://logs/{start:%Y/%m/%d}/*.parquet``); UTC.
-    :param format: ``parquet``; or ``lines``, whose bytes are the values, of ``.gz``, ``.bz2`` and ``.zst`` files, too.
-        Read any other format with Spark and a schema of your own, and write it with ``slices_by="files"``.
-    :param time_column: keep the rows whose time lies in ``[start, end)``: a column of type timestamp or date, or of
-        whole numbers with ``time_unit`` given; of lines, that member of the JSON object, as text of ISO 8601 or a whole
-        number. A time without a zone is UTC. If the path names the interval, a row outside of it that no other interval
-        would read is refused.
-    :param time_unit: of whole numbers that are times since 1970: ``s``, ``ms``, ``us`` or ``ns``.
-    :param modified: take the files whose last change lies in ``[start, end)``.
-    :param null_times: what becomes of rows whose ``time_column`` is null: ``refuse``, an error; or ``drop``, they are
-        left out of every interval, and each run reports how many.
-    :param key: of lines: the member of the JSON object, text or a whole number, that is the record's key.
-    :param allow_empty: whether an interval may have no file; it is then complete with 0 records, for good.
-    :param convert: makes record columns (``value``, ``key`` …) of a batch of the file's columns; None takes rows with
-        a column ``value`` as they are, and makes JSON objects of others.
-    :raises ConfigurationError: the path cannot be formatted, or its file system cannot be reached; nothing in it says
-        which interval is meant; there is no file; an option does not go with the format.
+    :param spark: the session that lists the files, by its own rules: empty files and names that begin with ``_`` or
+        ``.`` are skipped.
+    :param interval: the interval.
+    :param path: a file, a folder or a glob. ``{start}`` and ``{end}`` become the interval's bounds in UTC, formatted as
+        Python does (``s3a://logs/{start:%Y/%m/%d}/*.parquet``).
+    :param format: ``parquet``; or ``lines``, whose bytes become the values (``.gz``, ``.bz2`` and ``.zst`` are
+        decompressed). Read other formats with Spark and your own schema, and write with ``slices_by="files"``.
+    :param time_column: keeps the rows whose time lies in ``[start, end)``: a column of timestamps, dates, or whole
+        numbers (give ``time_unit``); with lines, a member of the JSON object: ISO 8601 text or a whole number. A time
+        without a zone is UTC. If the path names the interval, rows that no other interval would read are refused.
+    :param time_unit: of whole numbers since 1970: ``s``, ``ms``, ``us`` or ``ns``.
+    :param modified: takes the files whose last change lies in ``[start, end)``.
+    :param null_times: rows whose ``time_column`` is null: ``refuse`` raises an error; ``drop`` leaves them out of every
+        interval, and each run reports how many.
+    :param key: with lines: the member of the JSON object (text or a whole number) that becomes the record's key.
+    :param allow_empty: accepts an interval without files. It is then complete with 0 records for good.
+    :param convert: makes record columns (``value``, ``key`` …) of a batch of the file's columns, the same ones in every
+        attempt. By default a column ``value`` is taken unchanged; rows without one become JSON objects.
+    :raises ConfigurationError: the path cannot be formatted or reached, or does not select an interval; there is no
+        file; an option cannot be used with the format.
     """
     try:
         place = path.format(start=interval.start, end=interval.end)
@@ -452,14 +433,14 @@ def files_source(
         raise ConfigurationError(
             f"There is no file at {place}{' that was changed within the interval' if modified else ''}.",
             expected="one file or more, with content",
-            remedy="Correct the path, or wait until the files are there. If intervals may be empty: allow_empty=True; "
-            "the interval is then complete with 0 records, and files that come later are not written.",
+            remedy="Correct the path, or wait until the files are there. If intervals may be empty: allow_empty=True. "
+            "The interval is then complete with 0 records, and later files are never written.",
         )
     return FilesSource(found, options, convert, listed_at, by_bounds=place == path)
 
 
 def _others(path: str, place: str, interval: Interval) -> dict[str, str]:
-    """From when to when other intervals of this width have the same path, so that they read its other rows."""
+    """The span in which intervals of this width share the path, so each reads the rows that another drops."""
     width, edges = interval.end - interval.start, {}
     for name, step in (("others_from", -width), ("others_to", width)):
         start = interval.start
@@ -472,10 +453,10 @@ def _others(path: str, place: str, interval: Interval) -> dict[str, str]:
 
 
 def find_files(spark: SparkSession, path: str) -> FileSet:
-    """The files at a place as Spark lists them now.
+    """The files at a path, in a folder or of a glob, of any of Hadoop's file systems.
 
-    :param path: a file, a folder (all that lies in it) or a glob, of any of Hadoop's file systems. Below a glob, too,
-        what begins with ``_`` or ``.`` is left out: Spark itself would look into a ``_temporary`` that a glob matches.
+    Names that begin with ``_`` or ``.`` are skipped below a glob, too: Spark would read a ``_temporary`` that matches.
+
     :raises ConfigurationError: the file system cannot be reached.
     """
     from py4j.protocol import Py4JJavaError
@@ -505,19 +486,18 @@ def _is_hidden_below(folder: str, path: str) -> bool:
 
 
 def require_narrow(frame: DataFrame) -> None:
-    """Check that each row of a frame is made of one file alone, and of nothing but its own place there.
+    """Check that each row of a frame depends on one row of one file only, and is the same in every attempt.
 
-    Taken are one read of files (``spark.read.parquet``, ``json``, ``csv``, ``text``, ``orc``) and, on it, ``select``,
-    ``where``, ``withColumn``, ``explode``, Python functions of columns: whatever gives the same for a row in each
-    attempt, and needs no other row.
+    Accepted are one read of files (``spark.read.parquet``, ``json``, ``csv``, ``text``, ``orc``) and on it ``select``,
+    ``where``, ``withColumn``, ``explode`` and Python functions of columns.
 
-    :raises ConfigurationError: there is another step, or a value by chance; it is named.
+    :raises ConfigurationError: there is another step, or a random value; it is named.
     """
     node = frame._jdf.queryExecution().analyzed()
     while not node.children().isEmpty():
         kind = kind_of(node)
         if kind not in _NARROW:
-            raise _refusal(f"has a step {kind}", "steps that take each row by itself (select, where, explode …)")
+            raise _refusal(f"has a step {kind}", _NARROW_STEPS)
         for expression in each(node.expressions()):
             _require_plain(expression)
         _require_no_own_metadata(node)
@@ -540,10 +520,10 @@ def require_narrow(frame: DataFrame) -> None:
 
 
 class FileGroups:
-    """A frame's files, put into groups, and the frame's rows by group.
+    """A frame's files in groups, one per slice, and the frame's rows by group.
 
-    :param frame: one that :func:`require_narrow` takes.
-    :param columns: what a row is made of, without its slice.
+    :param frame: one that :func:`require_narrow` accepts.
+    :param columns: a row's columns, without its slice.
     :ivar groups: the files of each slice, by its number.
     :raises ConfigurationError: the frame reads no file, or more than a plan can hold.
     """
@@ -551,30 +531,27 @@ class FileGroups:
     def __init__(self, frame: DataFrame, columns: Sequence[Column], count: int) -> None:
         self._frame = frame
         self._columns = list(columns)
-        self._pinned = pinned_files(frame)
-        if not self._pinned:
+        self.pinned = pinned_files(frame)
+        if not self.pinned:
             raise ConfigurationError(
-                "The DataFrame reads no file, so there is none to be a slice.",
+                "The DataFrame reads no file.",
                 expected="one file or more",
                 remedy="Wait until the files are there. If intervals may be empty, leave slices_by='files' out.",
             )
-        if len(self._pinned) > MOST_FILES_IN_PLAN:
+        if len(self.pinned) > MOST_FILES_IN_PLAN:
             raise ConfigurationError(
-                f"The DataFrame reads {len(self._pinned)} files.",
-                expected=f"at most {MOST_FILES_IN_PLAN}, for the interval's plan names each of them",
+                f"The DataFrame reads {len(self.pinned)} files.",
+                expected=f"at most {MOST_FILES_IN_PLAN}, because the interval's plan names each",
                 remedy=_BY_KEY,
             )
-        self.groups = self._pinned.grouped(count)
+        self.groups = self.pinned.grouped(count)
 
     def sources(self) -> list[dict[str, Any]]:
-        """What the plan keeps of each slice."""
+        """Each slice's source, as the plan stores it."""
         return [{FILES: [file.to_dict() for file in group]} for group in self.groups]
 
     def follow(self, planned: Sequence[Slice]) -> None:
-        """Take over the groups of a plan, which an earlier attempt may have made.
-
-        :raises ConfigurationError: a file has changed, is gone or was added; or the run was begun with other slices.
-        """
+        """Take over the groups of a plan, perhaps of an earlier attempt, and check their files."""
         if any(FILES not in piece.source for piece in planned):
             raise ConfigurationError(
                 "The run was begun with slices of a key, not of files.",
@@ -582,19 +559,15 @@ class FileGroups:
                 remedy="Run it as it was begun, or abandon it if none of its slices is committed.",
             )
         self.groups = [FileSet.from_dicts(piece.source[FILES]) for piece in planned]
-        self._pinned.require(FileSet.of(file for group in self.groups for file in group))
-
-    def require_still_pinned(self) -> None:
-        """As :func:`require_still_pinned`."""
-        require_still_pinned(self._frame, self._pinned)
+        self.pinned.require(FileSet.of(file for group in self.groups for file in group))
 
     def rows_of(self, numbers: Collection[int]) -> DataFrame:
-        """The rows of some slices with their slice, in any order and number of partitions."""
+        """The rows of some slices with their slice, in no order."""
         return _union([self._branch(number) for number in numbers])
 
     def rows_by_task(self, stage: Stage) -> DataFrame:
-        """The rows of a stage: partition ``i`` has those of the ``i``-th task that has slices, slice by slice; what
-        comes behind has the rows of other files, of which there must be none."""
+        """The rows of a stage: partition ``i`` has those of the ``i``-th task that has slices, slice by slice; further
+        partitions have rows of other files, which must not exist."""
         tasks = [
             _union([self._branch(number).coalesce(1) for number in numbers]).coalesce(1)
             for numbers in stage.assignment
@@ -603,12 +576,10 @@ class FileGroups:
         return _union([*tasks, self._others()])
 
     def require_layout(self, frame: DataFrame, stage: Stage) -> None:
-        """Check, before it runs, that a frame over :meth:`rows_by_task` has a partition for each task.
+        """Check before it runs that a frame over :meth:`rows_by_task` has a partition for each task.
 
-        Where the optimizer has left out one branch, the partitions behind it would be taken for other tasks than
-        theirs: the one without rows would say that its slices are empty. Where it has left out all, there is no row.
-
-        :raises EosError: it has not.
+        If the optimizer removes one branch, the partitions after it belong to other tasks. If it removes all, there
+        are no rows.
         """
         found = _partitions(frame)
         if not found:
@@ -631,19 +602,19 @@ class FileGroups:
         return other.select(*self._columns, F.lit(None).cast("int").alias(SLICE_COLUMN))
 
     def _paths(self, numbers: Collection[int]) -> list[str]:
-        """As ``_metadata.file_path`` spells them, with the signs of a URI."""
+        """As ``_metadata.file_path`` spells them: as URIs."""
         jvm: Any = self._frame.sparkSession._jvm
         files = [file.path for number in numbers for file in self.groups[number]]
         return [str(jvm.org.apache.hadoop.fs.Path(path).toUri().toString()) for path in files]
 
 
 def _partitions(frame: DataFrame) -> int:
-    """How many partitions the frame has when it runs; it is planned for that, and nothing is read."""
+    """How many partitions the frame will have; this plans it and reads nothing."""
     return int(frame._jdf.queryExecution().toRdd().getNumPartitions())
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:
-    """All rows, frame behind frame. Halves are put together, for each union looks at all that is below it."""
+    """All rows, frame after frame; a union of halves, because Spark's planning recurses into it."""
     if len(frames) == 1:
         return frames[0]
     half = len(frames) // 2
@@ -653,15 +624,15 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
 def _require_plain(expression: Any) -> None:
     for part in parts_of(expression):
         if kind_of(part) in SUBQUERIES:
-            raise _refusal("has a subquery", "steps that take each row by itself (select, where, explode …)")
+            raise _refusal("has a subquery", _NARROW_STEPS)
     if not expression.deterministic():
         raise _refusal(f"has {expression.sql()}", "values that a row has in every attempt, wherever it is read")
 
 
 def _require_no_own_metadata(node: Any) -> None:
-    """A column of that name would hide the path that Spark gives each row."""
+    """Such a column would hide the path that Spark gives each row."""
     if any(str(column.name()).lower() == "_metadata" for column in each(node.output())):
-        raise _refusal("has a column _metadata of its own", "that name free, since Spark gives a row's file there")
+        raise _refusal("has a column _metadata of its own", "no such column, because Spark gives a row's file there")
 
 
 def _refusal(found: str, expected: str) -> ConfigurationError:

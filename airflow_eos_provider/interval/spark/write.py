@@ -391,7 +391,7 @@ class _FileRows(_Work):
         return figures_of_rows(self.groups.rows_of(slices), pipeline, stage.run, slices)
 
     def require_same_inputs(self) -> None:
-        self.groups.require_still_pinned()
+        require_still_pinned(self.frame, self.groups.pinned)
 
     def results(self, pipeline: Pipeline, stage: Stage, barrier: bool) -> DataFrame:
         function = shipped("write_file_groups", pipeline.to_dict(), stage.to_dict())
@@ -645,7 +645,9 @@ def _collect(
         reports = [json.loads(row[0]) for row in results.collect()]
     found = {number: _result_of(document) for number, document in reports}
     written = [result for result in found.values() if result is not None]
-    dropped = sum((Dropped(*result.dropped) for result in written), Dropped())
+    dropped = Dropped()
+    for result in written:
+        dropped.add(Dropped(*result.dropped))
     if dropped.without_time:
         report(f"{stage.run}: {dropped.without_time} source rows have no time, so they are left out of every interval")
     if dropped.outside and not any(result.records for result in written):

@@ -132,6 +132,7 @@ def test_lines_have_a_key_and_a_time_by_the_names_of_their_members(tmp_path: Pat
         (b'{"at":1357016400.5}', {"time_unit": "s"}, r"at is 1357016400\.5"),
         (b'{"at":true}', {"time_unit": "s"}, "at is true"),
         (b'{"at":"yesterday"}', {}, "yesterday"),
+        (b'{"at":"1711010112345"}', {}, "1711010112345"),  # as compact ISO 8601, the year 1711
         (b"[1]", {}, "list, not an object"),
         (b"not JSON", {}, "Expecting value"),
         (b'{"at":"\xe9"}', {}, "utf-8"),
