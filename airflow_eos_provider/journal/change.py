@@ -14,7 +14,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from airflow_eos_provider.errors import EosError, FencedError, NothingDoneError, RefusedError, RestRefusedError
+from airflow_eos_provider.errors import (
+    ConfigurationError,
+    EosError,
+    FencedError,
+    NothingDoneError,
+    RefusedError,
+    RestRefusedError,
+)
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.journal import Journal
 from airflow_eos_provider.journal.records import (
@@ -107,6 +114,14 @@ class GroupChange:
         self._journal.write_change(record, event)
         self.record = record
 
+    def _was_refused(self, error: BaseException) -> bool:
+        """Whether the error is final, and no step was taken before it."""
+        if self.taken_up or self.record.done:
+            return False
+        if self.record.under_way:
+            return isinstance(error, RestRefusedError)
+        return isinstance(error, (ConfigurationError, RefusedError))
+
     def _end(self, state: RolloutState, note: str = "") -> None:
         under_way = "" if state is RolloutState.DONE else self.record.under_way
         self._write(replace(self.record, state=state, note=note, under_way=under_way), str(state))
@@ -135,8 +150,8 @@ def group_change(
     :raises RefusedError: a roll or another change of the group is not finished.
     :raises FencedError: another controller has taken over.
 
-    A body that raises :class:`NothingDoneError` has changed nothing, and so has one whose first step Connect refused
-    for good: the change is closed. After any other error it can be taken up.
+    The change is closed if the body has changed nothing: it raises :class:`NothingDoneError`, is refused before its
+    first step, or Connect refuses that step for good. After any other error it can be taken up.
     """
     try:
         content = journal.acquire(take_over=take_over)
@@ -166,17 +181,10 @@ def group_change(
             yield change
         except FencedError:
             raise
-        except NothingDoneError as error:
-            change._end(RolloutState.ABORTED, error.found)
-            raise
-        except RestRefusedError as error:
-            if change.record.done:
-                _pause(change, error)
-            else:
-                change._end(RolloutState.ABORTED, error.found)
-            raise
         except BaseException as error:
-            _pause(change, error)
+            # What begins again may act without announcing steps, and finds what is left by itself.
+            is_over = isinstance(error, NothingDoneError) or (not begins_again and change._was_refused(error))
+            _leave(change, RolloutState.ABORTED if is_over else RolloutState.PAUSED, error)
             raise
         if not change.journal_is_gone:
             change._end(RolloutState.DONE)
@@ -184,11 +192,11 @@ def group_change(
         journal.close()
 
 
-def _pause(change: GroupChange, error: BaseException) -> None:
-    """Leave the change to whoever takes it up; if even that is not possible, its lease ends by itself."""
+def _leave(change: GroupChange, state: RolloutState, error: BaseException) -> None:
+    """Write down that a change has failed; if even that is not possible, its lease ends by itself."""
     note = error.found if isinstance(error, EosError) else type(error).__name__
     try:
-        change._end(RolloutState.PAUSED, note)
+        change._end(state, note)
     except EosError as unwritten:
         error.add_note(f"The change stays {change.record.state} in the journal: {unwritten.found}")
 

@@ -34,6 +34,7 @@ from airflow_eos_provider.errors import (
     NothingDoneError,
     PlanMovedError,
     RefusedError,
+    RestRefusedError,
 )
 from airflow_eos_provider.journal.change import GroupChange, group_change
 from airflow_eos_provider.journal.journal import Journal, read_journal
@@ -446,10 +447,12 @@ class OffsetsChanger:
         except NothingDoneError:
             self._bring_back(change, plan, watch=False)
             raise
-        except ConfigurationError:
-            # The principal may not: the connector need not wait for its rights where nothing is written yet.
-            if not change.is_done("fence" if plan.look.exactly_once else "stop"):
-                with contextlib.suppress(EosError):  # the refusal is what is to be mended
+        except ConfigurationError as error:
+            # The principal may not: the connector need not wait for its rights where nothing is written yet. Where
+            # Connect refused even the stop, there is nothing to bring back, and the change is closed.
+            was_stopped = change.is_done("stop") or not isinstance(error, RestRefusedError)
+            if was_stopped and not change.is_done("fence" if plan.look.exactly_once else "stop"):
+                with contextlib.suppress(EosError):  # the refusal is the error to report
                     self._bring_back(change, plan, watch=False)
             raise
 

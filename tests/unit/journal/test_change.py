@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from airflow_eos_provider.errors import RefusedError
-from airflow_eos_provider.journal.change import require_no_open_rollout
-from airflow_eos_provider.journal.content import content_of
+from airflow_eos_provider.errors import (
+    ConfigurationError,
+    EosError,
+    NothingDoneError,
+    RefusedError,
+    RestRefusedError,
+    UnreachableError,
+)
+from airflow_eos_provider.journal.change import group_change, require_no_open_rollout
+from airflow_eos_provider.journal.content import JournalContent, content_of
 from airflow_eos_provider.journal.records import (
     CHANGE_KEY,
     ROLLOUT_KEY,
@@ -74,3 +82,60 @@ def test_an_unfinished_roll_is_in_the_way_of_a_change() -> None:
     with pytest.raises(RefusedError, match="rollout r of this group is paused"):
         require_no_open_rollout(content_of([record(ROLLOUT_KEY + "r", ROLLOUT)]))
     require_no_open_rollout(content_of([record(ROLLOUT_KEY + "r", replace(ROLLOUT, state=RolloutState.SUPERSEDED))]))
+
+
+class MemoryJournal:
+    """A journal that keeps what is written to it."""
+
+    actor = reason = ""
+
+    def __init__(self, *records: LogRecord) -> None:
+        self.content, self.changes = content_of(list(records)), list[ChangeRecord]()
+
+    def acquire(self, *, take_over: bool) -> JournalContent:
+        return self.content
+
+    def write_change(self, change: ChangeRecord, event: str) -> None:
+        self.changes.append(change)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize(
+    ("error", "steps", "state"),
+    [
+        (ConfigurationError("there is no such connector any more"), 0, RolloutState.ABORTED),
+        (RefusedError("the modes are mixed"), 0, RolloutState.ABORTED),
+        (UnreachableError("no broker answers"), 0, RolloutState.PAUSED),
+        (RestRefusedError("404", status=404), 1, RolloutState.ABORTED),
+        (ConfigurationError("a right is missing"), 1, RolloutState.PAUSED),
+        (RestRefusedError("404", status=404), 2, RolloutState.PAUSED),
+        (NothingDoneError("all is as it was"), 2, RolloutState.ABORTED),
+    ],
+)
+def test_a_change_that_was_refused_before_it_changed_anything_is_closed(
+    error: EosError, steps: int, state: RolloutState
+) -> None:
+    journal: Any = MemoryJournal()
+    with pytest.raises(type(error)), group_change(journal, "fence", "c", {"hash": "h"}) as change:
+        if steps > 1:
+            with change.step("stop"):
+                pass
+        with change.step("write") if steps else nullcontext():
+            raise error
+    assert journal.changes[-1].state is state
+
+
+def test_a_change_that_is_taken_up_may_have_been_carried_out_in_part() -> None:
+    journal: Any = MemoryJournal(change_record(replace(CHANGE, done=())))
+    with pytest.raises(RestRefusedError), group_change(journal, CHANGE.kind, "c", CHANGE.plan):
+        raise RestRefusedError("401", status=401)
+    assert journal.changes[-1].state is RolloutState.PAUSED
+
+
+def test_a_change_that_begins_again_stays_open_since_it_may_act_without_steps() -> None:
+    journal: Any = MemoryJournal()
+    with pytest.raises(ConfigurationError), group_change(journal, "topics create", "t", {"hash": "h"}, begins_again=True):
+        raise ConfigurationError("the second topic may not be created")
+    assert journal.changes[-1].state is RolloutState.PAUSED
