@@ -10,6 +10,7 @@ from enum import StrEnum
 from airflow_eos_provider.connect.cluster import TOPIC_KEYS, ConnectCluster
 from airflow_eos_provider.connect.properties import read, references, whole_number
 from airflow_eos_provider.connect.worker import WorkerDescription
+from airflow_eos_provider.data_text import sentence
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.redaction import remember
 
@@ -17,6 +18,9 @@ TOPICS = CONFIGS, OFFSETS, STATUS = "config.storage.topic", "offset.storage.topi
 
 #: Keys of the cluster description that name these topics, where workers take the names from a config provider.
 DESCRIBED = {name: key for key, name in TOPIC_KEYS.items()}
+
+#: Who says it, if not a worker's file.
+_DESCRIPTION = "the cluster description"
 
 #: What all workers of a group have in common.
 SHARED = ("group.id", *TOPICS)
@@ -103,12 +107,14 @@ class SharedTopic:
     :param differing: who says what, if they differ; else empty.
     :param unknown: by worker the config provider's variable that supplies its value. Nothing proves then that it is
         the same as that of the other workers.
+    :param is_described: whether the cluster description is one of those that differ.
     """
 
     setting: str
     name: str
     differing: str = ""
     unknown: Mapping[str, str] = field(default_factory=dict)
+    is_described: bool = False
 
     @classmethod
     def of(cls, name: str, workers: Mapping[str, Mapping[str, str]], described: str = "") -> SharedTopic:
@@ -119,7 +125,7 @@ class SharedTopic:
         :param described: what the cluster description says. It counts for workers whose value a config provider
             supplies.
         """
-        said = {"the cluster description": described} if described else {}
+        said = {_DESCRIPTION: described} if described else {}
         unknown = {}
         for worker, properties in workers.items():
             text = properties.get(name, "")
@@ -127,9 +133,8 @@ class SharedTopic:
                 said[worker] = text
             elif not described:
                 unknown[worker] = text
-        if len(set(said.values())) > 1:
-            differing = ", ".join(f"{who}: {value or 'none'}" for who, value in said.items())
-            return cls(name, "", differing, unknown)
+        if differing := _differing(said):
+            return cls(name, "", differing, unknown, is_described=bool(described))
         return cls(name, next(iter(said.values()), ""), unknown=unknown)
 
     @property
@@ -146,11 +151,12 @@ class SharedTopic:
     def remedy(self) -> str:
         """What to do about the problem."""
         if self.differing:
-            return (
+            correct = f"correct {DESCRIBED[self.setting]} in {_DESCRIPTION} if that is wrong; else "
+            return (correct if self.is_described else "") + (
                 f"stop the workers that have the wrong topic, and set the same {self.setting} for all: source "
                 "connectors start over, or deliver records twice, on a worker that reads another topic"
             )
-        return f"write {DESCRIBED[self.setting]}: NAME into the cluster description"
+        return f"write {DESCRIBED[self.setting]}: NAME into {_DESCRIPTION}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +184,9 @@ class WorkerFiles:
         """
         found = self.shared(name)
         if found.differing:
-            raise ConfigurationError(f"{found.problem[:1].upper()}{found.problem[1:]}.", expected="the same everywhere")
+            raise ConfigurationError(
+                sentence(found.problem), expected="the same everywhere", remedy=sentence(found.remedy)
+            )
         if found.name:
             return found.name
         unread = "; ".join(f"{worker}: {reason}" for worker, reason in self.unread.items())
@@ -245,10 +253,16 @@ class WorkerFiles:
         :raises ConfigurationError: they differ.
         """
         values = {worker: properties.get(name) or default for worker, properties in self.properties.items()}
-        if len(set(values.values())) > 1:
-            said = ", ".join(f"{worker}: {value or 'none'}" for worker, value in values.items())
-            raise ConfigurationError(f"The workers' files differ in {name}: {said}.", expected="the same everywhere")
+        if differing := _differing(values):
+            raise ConfigurationError(
+                f"The workers' files differ in {name}: {differing}.", expected="the same everywhere"
+            )
         return next(iter(values.values()), "")
+
+
+def _differing(said: Mapping[str, str]) -> str:
+    """Who says what, if they differ; else empty."""
+    return ", ".join(f"{who}: {value or 'none'}" for who, value in said.items()) if len(set(said.values())) > 1 else ""
 
 
 def read_worker_files(cluster: ConnectCluster) -> WorkerFiles:

@@ -20,7 +20,7 @@ _BLANK = b" \t\f"
 #: What Java's ``String.trim`` takes away at both ends.
 _TRIMMED = "".join(map(chr, range(0x21)))
 
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+_WHOLE_NUMBER = re.compile(r"([+-]?)0*([0-9]{1,19})")
 
 V = TypeVar("V", str, str | None)
 
@@ -76,8 +76,10 @@ def trimmed(config: Mapping[str, V]) -> dict[str, V]:
 
 
 def whole_number(text: str) -> int | None:
-    """A value as Java's ``Integer.parseInt`` reads it; None if it is not a whole number."""
-    return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
+    """A value as Java's ``Long.parseLong`` reads it; None if it is not such a number."""
+    found = _WHOLE_NUMBER.fullmatch(text)
+    number = int("".join(found.groups())) if found else 2**63
+    return number if -(2**63) <= number < 2**63 else None
 
 
 def parse(data: bytes) -> dict[str, str]:

@@ -215,10 +215,10 @@ def explain(
     :param needs: by type the resource that it was about, and the operations on it that this takes.
     """
     words = client_errors.last if client_errors and client_errors.last else error.str()
-    name, operations = needs.get(_NOT_ALLOWED.get(error.code(), Resource.CLUSTER), ("", ()))
-    if error.code() in _NOT_ALLOWED and name:
-        return not_allowed(settings, what, operations, _NOT_ALLOWED[error.code()], name)
-    if error.code() in _NOT_ALLOWED:
+    refused = _NOT_ALLOWED.get(error.code())
+    if refused in needs and (name := needs[refused][0]):
+        return not_allowed(settings, what, needs[refused][1], refused, name)
+    if refused is not None:
         return ConfigurationError(
             f"The Kafka cluster at {settings.bootstrap_servers} refused {settings.who} ({what}): "
             f"{error.str().rstrip('.')}.",

@@ -156,5 +156,6 @@ class Acts:
         except (ConfigurationError, UnreachableError) as error:
             raise RolloutPausedError(
                 f"Not done, since it is not known whether another controller has taken over: {act}: {error.found}",
-                remedy="Make the broker answer, then apply the same plan again.",
+                expected=error.expected,
+                remedy=f"{error.remedy or 'Make the broker answer.'} Then apply the same plan again.",
             ) from error

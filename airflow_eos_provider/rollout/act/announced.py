@@ -165,7 +165,7 @@ class AnnouncedActs:
             facts = self.acts.observer.hosts[worker_id].observe()
             written = facts.digest in (None, self.acts.plan.change(worker_id).config_after)
             if not written and facts.start_token == step.replaces:
-                with suppress(UnreachableError):
+                with suppress(ConfigurationError, UnreachableError):
                     self.acts.journal.withdraw(worker_id, before)
                     self.steps.pop(worker_id)
                     self.steps.update({worker_id: before} if before else {})

@@ -294,7 +294,7 @@ def shared_settings(observation: Observation, target: Mode, settings: RolloutSet
         if topic.unknown:
             return inconclusive(name, topic.problem, topic.remedy)
     if observation.config_topic is None:
-        return failed(name, "no worker's configuration says config.storage.topic")
+        return failed(name, "no worker's configuration says config.storage.topic", "set it for all workers")
     return passed(name, f"group {observation.group_id}, config topic {observation.config_topic}")
 
 

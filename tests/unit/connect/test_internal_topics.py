@@ -96,11 +96,12 @@ def test_a_shared_topic_is_what_all_workers_say(said: list[str | None], describe
     assert topic.name == name
     assert words in topic.problem
     assert bool(topic.problem) == bool(words)
+    assert ("correct config_topic in the cluster description" in topic.remedy) == ("cluster description: d" in words)
 
 
 def test_a_topic_that_is_not_known_is_an_error_with_what_to_write() -> None:
     for broken, words in [
-        (files({CONFIG_TOPIC: "c"}, {}), "differ"),
+        (files({CONFIG_TOPIC: "c"}, {}), "differ.*What to do: Stop the workers"),
         (files({}), "no worker's file has it"),
         (files({CONFIG_TOPIC: "${env:TOPIC}"}), r"\$\{env:TOPIC\}.*config_topic: NAME.*--config-topic"),
         (WorkerFiles({}, {"w1:8083": "gone"}), "w1:8083: gone"),

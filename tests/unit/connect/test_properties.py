@@ -239,7 +239,11 @@ def test_a_configuration_is_read_as_kafkas_config_def_reads_it() -> None:
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("7", 7), ("-7", -7), ("+7", 7), ("007", 7), ("1_0", None), ("7.0", None), ("", None), ("${a:b}", None)],
+    [
+        *(("7", 7), ("-7", -7), ("+7", 7), ("007", 7), ("1_0", None), ("7.0", None), ("", None), ("${a:b}", None)),
+        *((f"{2**63 - 1}", 2**63 - 1), (f"{2**63}", None), (f"-{2**63 + 1}", None)),
+        *(("0" * 5_000, 0), ("9" * 5_000, None)),
+    ],
 )
 def test_a_number_is_what_java_takes_for_one(text: str, number: int | None) -> None:
     assert whole_number(text) == number

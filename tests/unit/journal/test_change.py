@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -16,7 +16,7 @@ from airflow_eos_provider.errors import (
     RestRefusedError,
     UnreachableError,
 )
-from airflow_eos_provider.journal.change import group_change, require_no_open_rollout
+from airflow_eos_provider.journal.change import GroupChange, group_change, require_no_open_rollout
 from airflow_eos_provider.journal.content import JournalContent, content_of
 from airflow_eos_provider.journal.records import (
     CHANGE_KEY,
@@ -117,13 +117,16 @@ class MemoryJournal:
 def test_a_change_that_was_refused_before_it_changed_anything_is_closed(
     error: EosError, steps: int, state: RolloutState
 ) -> None:
-    journal: Any = MemoryJournal()
-    with pytest.raises(type(error)), group_change(journal, "fence", "c", {"hash": "h"}) as change:
+    def fail(change: GroupChange) -> NoReturn:
         if steps > 1:
             with change.step("stop"):
                 pass
         with change.step("write") if steps else nullcontext():
             raise error
+
+    journal: Any = MemoryJournal()
+    with pytest.raises(type(error)), group_change(journal, "fence", "c", {"hash": "h"}) as change:
+        fail(change)
     assert journal.changes[-1].state is state
 
 
@@ -136,6 +139,9 @@ def test_a_change_that_is_taken_up_may_have_been_carried_out_in_part() -> None:
 
 def test_a_change_that_begins_again_stays_open_since_it_may_act_without_steps() -> None:
     journal: Any = MemoryJournal()
-    with pytest.raises(ConfigurationError), group_change(journal, "topics create", "t", {"hash": "h"}, begins_again=True):
+    with (
+        pytest.raises(ConfigurationError),
+        group_change(journal, "topics create", "t", {"hash": "h"}, begins_again=True),
+    ):
         raise ConfigurationError("the second topic may not be created")
     assert journal.changes[-1].state is RolloutState.PAUSED

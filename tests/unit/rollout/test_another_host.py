@@ -337,6 +337,24 @@ def test_an_announcement_is_withdrawn_if_the_settings_could_not_be_written_and_n
     assert set(running_modes(world).values()) == {PREPARING}
 
 
+def test_a_journal_that_may_not_be_written_hides_no_other_reason_and_names_its_own(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise ConfigurationError("refused Write on the journal.", remedy="grant it: kafka-acls …")
+
+    world = World(supervisor)
+    monkeypatch.setattr(Journal, "withdraw", refuse)
+    supervisor.full = {PREPARING}
+    with pytest.raises(RolloutPausedError, match="no space left"):
+        roll_of(world, world.plan())[0].run()
+
+    monkeypatch.setattr(Journal, "confirm", refuse)
+    with pytest.raises(RolloutPausedError, match="refused Write on the journal") as paused:
+        roll_of(world, world.plan())[0].run()
+    assert (paused.value.remedy or "").startswith("grant it: kafka-acls")
+
+
 def test_a_host_that_cannot_be_reached_pauses_the_roll_and_its_worker_is_not_restored(supervisor: Supervisor) -> None:
     world = World(supervisor)
     plan = world.plan()
