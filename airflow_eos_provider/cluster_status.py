@@ -22,10 +22,10 @@ from airflow_eos_provider.transactions.look import partitions_of_all_topics
 
 
 def all_findings(observation: Observation, kafka: Kafka) -> tuple[Finding, ...]:
-    """What is wrong with the cluster, by everything that was read; then what it shares with other Connect groups.
+    """All problems of the cluster, then what it shares with other Connect groups.
 
-    :param kafka: the Kafka cluster, whose coordinators are asked once more where something seems to hang, and whose
-        journal says what is not finished.
+    :param kafka: the Kafka cluster: its coordinators are asked again where a transaction seems to hang, and the journal
+        is read for unfinished changes and rolls.
     """
     return (
         *findings(observation),
@@ -38,7 +38,7 @@ def all_findings(observation: Observation, kafka: Kafka) -> tuple[Finding, ...]:
 def _hanging(observation: Observation, kafka: Kafka) -> Iterator[Finding]:
     """Transactions in the group's topics that no coordinator will end.
 
-    The brokers are asked only where something is open that the look did not find with its coordinator.
+    The brokers are asked only about transactions that the observation did not find at their coordinator.
     """
     logs = observation.logs
     listed = {place for transaction in logs.open_transactions for place in transaction.partitions} if logs else set()
@@ -50,8 +50,8 @@ def _hanging(observation: Observation, kafka: Kafka) -> Iterator[Finding]:
             look = find_hanging(session.settings, places, partitions_of_all_topics(session).get(STATE_TOPIC, 0))
     except EosError as error:
         topics = ", ".join(sorted({topic for topic, _ in places}))
-        what = f"whether the transactions that are open in {topics} are alive is not known: {error.found}"
-        yield Finding(what, "'eos transactions hanging' looks again")
+        what = f"eos cannot tell whether the open transactions in {topics} are alive: {error.found}"
+        yield Finding(what, "run 'eos transactions hanging' to check again")
         return
     for one in look.hanging:
         found = hanging_finding(one, None)
@@ -59,17 +59,17 @@ def _hanging(observation: Observation, kafka: Kafka) -> Iterator[Finding]:
     unseen = dict.fromkeys((held.place for held in look.unseen), "not every coordinator could be asked")
     for (topic, partition), why in {**look.unknown, **unseen}.items():
         yield Finding(
-            f"{topic}-{partition} holds a transaction open, and whether it is alive is not known: {why}",
-            "'eos acl check' names the rights that are missing; 'eos transactions hanging' looks again",
+            f"{topic}-{partition} has an open transaction, and eos cannot tell whether it is alive: {why}",
+            "'eos acl check' names missing rights; run 'eos transactions hanging' to check again",
         )
 
 
 def _unfinished(observation: Observation, kafka: Kafka) -> Iterator[Finding]:
-    """What the journal says of changes and rolls that were begun and are not over."""
+    """Unfinished changes and rolls, by the journal."""
     try:
         journal = read_journal(kafka, observation.group_id, ANSWER_SECONDS)
     except EosError as error:
-        what = f"whether a change is not finished, or a roll has stopped a worker, is not known: {error.found}"
+        what = f"eos cannot tell whether a change or a roll is unfinished: {error.found}"
         yield Finding(what, error.remedy or "")
         return
     down = left_down(journal, observation)
@@ -87,17 +87,17 @@ def _unfinished(observation: Observation, kafka: Kafka) -> Iterator[Finding]:
         remedy = "'eos rollout show' says why; 'eos rollout resume' continues it, 'eos rollout abort' ends it"
         yield Finding(
             f"rollout {roll.rollout_id} to {roll.plan.get('target')} is not finished{by}",
-            "look again when it is over" if by else remedy,
+            "wait until it has ended" if by else remedy,
         )
     change = journal.open_change
     if change is not None:
         state = observation.config.connectors.get(change.about) if observation.config else None
         stopped = f", and connector {change.about} is STOPPED" if state and state.target_state == "STOPPED" else ""
-        remedy = "give its command again: it continues where it stopped; or close it as it is: 'eos changes abandon'"
+        remedy = "give its command again to resume it, or close it as it is: 'eos changes abandon'"
         yield Finding(
             f"the change {change} was begun {duration(observation.at - change.started_at)} ago and is not finished"
             f"{stopped}{by}",
-            "look again when it is over" if by else remedy,
+            "wait until it has ended" if by else remedy,
         )
 
 

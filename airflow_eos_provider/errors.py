@@ -74,7 +74,7 @@ class ConnectRestError(EosError):
 
 
 class RestRefusedError(ConnectRestError, ConfigurationError):
-    """A Connect worker refused a request for good: the same request gets the same answer, and nothing was done."""
+    """A Connect worker refused a request, and would refuse it again; nothing was done."""
 
     exit_code = ConfigurationError.exit_code
 
@@ -92,7 +92,7 @@ class RefusedError(EosError):
 
 
 class NothingDoneError(RefusedError):
-    """Refused after a change was begun; everything is as it was before, so nothing is left to take up."""
+    """A change was refused after it began. Everything is as it was before, so there is nothing to resume."""
 
 
 class PlanMovedError(NothingDoneError):
@@ -112,7 +112,7 @@ class FencedError(EosError):
 class GateFailedError(EosError):
     """A worker did not pass its gate, and the roll stopped. Its configuration was put back and it was restarted.
 
-    Where that has failed too, the message says how the worker and its configuration are.
+    If that failed too, the message gives the state of the worker and of its configuration.
     """
 
     exit_code = 4
@@ -125,7 +125,7 @@ class RolloutPausedError(EosError):
 
 
 class NotKnownError(EosError):
-    """The principal may not see what was asked about, so neither yes nor no would be true."""
+    """The principal lacks the rights to see the answer, so it is neither yes nor no."""
 
     exit_code = 5
 

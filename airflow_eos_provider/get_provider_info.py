@@ -123,7 +123,7 @@ def _config() -> dict[str, Any]:
                     "description": "Folders on the Airflow workers and API servers, separated by commas. A connection "
                     "of type kafka_connect may name files in them: cluster_file, and files with a login "
                     "(rest.client_certificate, rest.client_key, ssl.key.location and so on). Every other file is "
-                    "refused, or whoever may edit connections could have any file read, or sent to brokers.",
+                    "refused: otherwise anyone who may edit connections could read any file, or send it to brokers.",
                     "version_added": "0.1.0",
                     "type": "string",
                     "example": "/etc/eos,/opt/airflow/clusters",

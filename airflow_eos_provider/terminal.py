@@ -86,10 +86,10 @@ def flushed_output() -> Iterator[None]:
         yield
         if sys.stdout:
             sys.stdout.flush()
-    except BrokenPipeError:  # nobody reads on, as behind 'head'
+    except BrokenPipeError:  # the reader has ended, such as 'head'
         sys.stdout = None
     except OSError as error:
         if error.errno not in _UNWRITABLE or error.filename is not None:
             raise
-        sys.stdout = None  # Python would try once more when it ends
+        sys.stdout = None  # Python would try again at exit
         raise EosError(f"Standard output cannot be written: {error.strerror}.") from error

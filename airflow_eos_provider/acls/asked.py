@@ -68,7 +68,7 @@ class AskedRights:
 
     @property
     def gaps(self) -> list[str]:
-        """Why further rights may be needed than :attr:`rules` has."""
+        """Why more rights may be needed than those in :attr:`rules`."""
         names = {"", *(self.wanted.connectors or (each.name for each in self.seen.connectors))}
         return [text for connector, text in self.facts.gaps if connector in names]
 

@@ -17,8 +17,8 @@ class AclReport:
 
     :param has_authorizer: whether the brokers ask for rights at all.
     :param findings: in the order of the rules.
-    :param notes: what is not known, and what else the user has to know.
-    :param gaps: those of the notes by which further rights may be needed, which were not checked.
+    :param notes: remarks for the user.
+    :param gaps: those notes that say why more rights may be needed, which were not checked.
     """
 
     has_authorizer: bool
@@ -28,7 +28,7 @@ class AclReport:
 
     @property
     def is_known(self) -> bool:
-        """Whether it is known of every right that is needed whether it is there."""
+        """Whether every needed right was found to be there or to be missing."""
         return self.has_authorizer and not self.unknown and not self.gaps
 
     @property

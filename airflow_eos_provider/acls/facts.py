@@ -113,9 +113,9 @@ class Facts:
     :param elsewhere: by connector the clients that are in another Kafka cluster, and need their rights there.
     :param pipelines: of interval runs.
     :param logins: by principal the settings to try its rights with.
-    :param notes: what is not known, and what else the user has to know.
-    :param gaps: those of the notes by which rights may be needed that are not among the rules, each with its
-        connector; an empty name for all.
+    :param notes: remarks for the user.
+    :param gaps: those notes that say why more rights may be needed than the rules have, each with its connector; an
+        empty name for all.
     """
 
     workers: tuple[WorkerFacts, ...]

@@ -208,7 +208,7 @@ def options(
 
 
 def run() -> int:
-    """Run the command that the process was called with. Whatever a user can cause ends in a message, no traceback.
+    """Run the command of this process. An error that a user can cause ends in a message, not in a traceback.
 
     :returns: the exit code.
     """
@@ -216,8 +216,8 @@ def run() -> int:
     try:
         with flushed_output():
             return _run()
-    except UnicodeEncodeError as error:  # bytes of an argument that are no UTF-8 reach Kafka, or a worker
-        return _tell(ConfigurationError(f"This is no text in UTF-8: {one_line(error.object)}"))
+    except UnicodeEncodeError as error:  # an argument with such bytes would be sent to Kafka or a worker
+        return _tell(ConfigurationError(f"This is not UTF-8 text: {one_line(error.object)}"))
     except EosError as error:
         return _tell(error)
 

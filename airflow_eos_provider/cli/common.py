@@ -114,7 +114,7 @@ def load_cluster(path: Path | None) -> ConnectCluster:
 
 
 def load_kafka(path: Path | None) -> KafkaSettings:
-    """The brokers of the cluster that is meant; its file need not describe Connect workers. As :func:`load_cluster`."""
+    """The brokers of the cluster, as :func:`load_cluster`; its file need not describe Connect workers."""
     file = cluster_file(path)
     settings, warnings = kafka_of_file(file)
     for warning in warnings:

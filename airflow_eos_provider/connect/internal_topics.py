@@ -19,7 +19,7 @@ TOPICS = CONFIGS, OFFSETS, STATUS = "config.storage.topic", "offset.storage.topi
 #: Keys of the cluster description that name these topics, where workers take the names from a config provider.
 DESCRIBED = {name: key for key, name in TOPIC_KEYS.items()}
 
-#: Who says it, if not a worker's file.
+#: The name that errors give it, next to the workers.
 _DESCRIPTION = "the cluster description"
 
 #: What all workers of a group have in common.
@@ -100,30 +100,26 @@ class WantedTopic:
 
 @dataclass(frozen=True, slots=True)
 class SharedTopic:
-    """The internal topic that one property of all workers of a group names.
+    """The internal topic that a property names, which all workers of a group must have in common.
 
     :param setting: such as ``offset.storage.topic``.
     :param name: of the topic; empty if it is not known, or the workers differ.
     :param differing: who says what, if they differ; else empty.
-    :param unknown: by worker the config provider's variable that supplies its value. Nothing proves then that it is
-        the same as that of the other workers.
-    :param is_described: whether the cluster description is one of those that differ.
+    :param unknown: by worker its reference to a config provider: that value cannot be compared with the others.
     """
 
     setting: str
     name: str
     differing: str = ""
     unknown: Mapping[str, str] = field(default_factory=dict)
-    is_described: bool = False
 
     @classmethod
     def of(cls, name: str, workers: Mapping[str, Mapping[str, str]], described: str = "") -> SharedTopic:
-        """What the workers' properties, as far as they are known, and the cluster description say of it.
+        """The topic by the workers' properties and the cluster description.
 
         :param name: of the property.
         :param workers: their properties by worker id.
-        :param described: what the cluster description says. It counts for workers whose value a config provider
-            supplies.
+        :param described: the topic's name in the cluster description; workers with a reference are taken to have it.
         """
         said = {_DESCRIPTION: described} if described else {}
         unknown = {}
@@ -134,7 +130,7 @@ class SharedTopic:
             elif not described:
                 unknown[worker] = text
         if differing := _differing(said):
-            return cls(name, "", differing, unknown, is_described=bool(described))
+            return cls(name, "", differing, unknown)
         return cls(name, next(iter(said.values()), ""), unknown=unknown)
 
     @property
@@ -152,7 +148,7 @@ class SharedTopic:
         """What to do about the problem."""
         if self.differing:
             correct = f"correct {DESCRIBED[self.setting]} in {_DESCRIPTION} if that is wrong; else "
-            return (correct if self.is_described else "") + (
+            return (correct if self.differing.startswith(_DESCRIPTION) else "") + (
                 f"stop the workers that have the wrong topic, and set the same {self.setting} for all: source "
                 "connectors start over, or deliver records twice, on a worker that reads another topic"
             )

@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,15})?")
 
 _NOTHING = ("", "~", "null")
 
-#: What a key of ours looks like. Nothing else of a file is in an error: it may be any file of the machine.
+#: What a key of ours looks like. Errors show no other text of a file, since it may be any file of the machine.
 _KEY = re.compile(r"[a-z]{1,20}(_[a-z]{1,20}){0,3}")
 _SHOWN_KEYS = 5
 
@@ -146,10 +146,10 @@ def secret_of(mapping: Mapping[str, Any], key: str, *, where: str = "", may_be_e
 
 
 def seconds_of(mapping: Mapping[str, Any], key: str, where: str, longest: float) -> float | None:
-    """A time in seconds; None where there is none.
+    """A time in seconds; None if the key is not there.
 
     :param longest: the most that it may be.
-    :raises ConfigurationError: it is none.
+    :raises ConfigurationError: it is not such a number.
     """
     value = mapping.get(key)
     if value is None:

@@ -56,7 +56,7 @@ class Declared:
     :param changed_at: when anything about the file was last changed (renamed into place, for one); not before
         ``modified_at``. A process that started later has read what is there now.
 
-    Either is None where it is not known. A time that is yet to come proves nothing, and counts as not known.
+    Each is None if unknown. A time in the future proves nothing, so it counts as unknown.
     """
 
     mode: Mode | None

@@ -83,7 +83,7 @@ def whole_number(text: str) -> int | None:
 
 
 def parse(data: bytes) -> dict[str, str]:
-    """The properties of a file as they are written, for an edit of it; the last occurrence of a name wins.
+    """The properties of a file as they are written, for an edit; the last occurrence of a name wins.
 
     :param data: the file's bytes.
     :raises ConfigurationError: a ``\\u`` escape is malformed; no worker would start with that file.
@@ -159,7 +159,7 @@ def references(value: str) -> tuple[Reference, ...]:
 
 
 def written(config: Mapping[str, str | None], name: str) -> str:
-    """A value as it is written; empty where there is none, or a config provider supplies it."""
+    """A value as it is written; empty if it is missing, or if a config provider supplies it."""
     text = config.get(name) or ""
     return "" if references(text) else text
 

@@ -25,8 +25,8 @@ that leaves `enabled`**; from then on records may come twice. Nothing is lost: e
 of a transaction that was never committed for progress. Before each roll a person sees the plan and approves it under
 **Required actions**; what is approved is what is applied.
 
-Started again in the middle, it goes on from what it sees. If you reject a plan, all tasks after it are skipped. A plan
-that is not answered in time fails the run. Either way nothing is changed.
+If you start it again in the middle, it skips the steps that are finished. If you reject a plan, all tasks after it are
+skipped. A plan that is not answered in time fails the run. Either way nothing is changed.
 """
 
 

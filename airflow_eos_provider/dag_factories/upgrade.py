@@ -25,7 +25,7 @@ Before each of the two rolls a person sees the plan (what changes, and each work
 and approves it under **Required actions**. What is approved is what is applied: if the cluster has moved since, the
 roll refuses and nothing is changed.
 
-* Started again in the middle, it goes on from what it sees: a finished step is skipped, an enabled cluster is verified.
+* If you start it again in the middle, it skips the steps that are finished, and verifies a cluster that is enabled.
 * A roll that fails at a worker puts that worker's file back and stops. Remove the cause, then clear the roll's task.
 * *Mark failed* on a roll: no further worker is touched, the cluster stays as it is. Clear the task to go on.
 * If you reject a plan, all tasks after it are skipped. A plan that is not answered in time fails the run. Nothing is

@@ -155,7 +155,7 @@ def interval_run_task(python_callable: Callable[..., Any] | None = None, **kwarg
     :param kwargs: arguments of :class:`~airflow_eos_provider.operators.interval_run.IntervalRun`, of
         ``@task.pyspark`` (``conn_id``, ``config_kwargs``) and of every operator.
     """
-    if "pipeline" in kwargs:  # a mapped task's outlets are what is known here
+    if "pipeline" in kwargs:  # Airflow takes a mapped task's outlets from these arguments
         kwargs = with_asset(kwargs["pipeline"], kwargs.get("group_id", DEFAULT_GROUP_ID), kwargs)
     return task_decorator_factory(
         python_callable=python_callable,

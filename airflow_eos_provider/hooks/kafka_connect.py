@@ -429,9 +429,9 @@ def _refuse_host_commands(found: Collection[str]) -> None:
 
 
 def _require_allowed_files(files: Mapping[str, str]) -> None:
-    """Refuse a file outside of the folders that the deployment keeps for this.
+    """Refuse a file outside the folders that the deployment allows.
 
-    Whoever may edit a connection could else have Airflow read, or send to brokers of their own, what is in any file.
+    Otherwise anyone who may edit a connection could read any file of Airflow's, or send it to brokers of their own.
 
     :param files: by key of the extra the path that it names.
     :raises ConfigurationError: with the key.
@@ -446,7 +446,7 @@ def _require_allowed_files(files: Mapping[str, str]) -> None:
             path = Path()
         if not any(path.is_relative_to(folder) for folder in folders):
             raise ConfigurationError(
-                f"{key} names {text}, which is not in a folder that a connection may name files of.",
+                f"{key} names {text}, which is not in a folder that connections may use.",
                 expected=f"a file in {allowed or 'no folder'} ({option})",
                 remedy=f"Move the file there; or add its folder to {option} (AIRFLOW__EOS__{FILES_OPTION.upper()}), "
                 "separated by a comma.",

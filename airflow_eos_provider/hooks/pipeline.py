@@ -96,7 +96,7 @@ def run_of(context: Context, pipeline: str, interval: str | None, revision: int 
 
 
 def require_of_schedule(dag: DAG | None, interval: Interval) -> None:
-    """Refuse an interval that is not one of the DAG's schedule: a function that reads one day would lose the others.
+    """Refuse an interval that the DAG's schedule does not have: a function that reads one day would lose the others.
 
     A DAG whose timetable has no intervals takes any.
 
@@ -121,10 +121,10 @@ def require_of_schedule(dag: DAG | None, interval: Interval) -> None:
     scheduled = Interval(info.data_interval.start, info.data_interval.end)
     if scheduled != interval:
         raise ConfigurationError(
-            f"The interval {interval.name} is not one of the DAG's schedule, whose first one from its start on is "
-            f"{scheduled.name}.",
-            expected="an interval of the schedule: a function that reads what is named by the start, such as a day's "
-            "folder, would lose the rest of a wider interval",
+            f"The interval {interval.name} is not one of the DAG's schedule. The schedule's first one from that start "
+            f"on is {scheduled.name}.",
+            expected="an interval of the schedule: a function that reads only the start's folder or partition would "
+            "lose the rest of a wider interval",
             remedy="If the function selects by both bounds of any interval, give the task selects_by_bounds=True.",
         )
 

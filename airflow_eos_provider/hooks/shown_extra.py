@@ -71,7 +71,7 @@ def host_commands_in(extra: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def files_in(extra: Mapping[str, Any]) -> dict[str, str]:
-    """The files that an extra names, by key: the cluster's, and those with a login. Their content is read or sent."""
+    """The files that an extra names, by key: the cluster file, and files with a login."""
     found = {"cluster_file": extra.get("cluster_file")}
     rest = extra.get("rest") or {}
     found |= {f"rest.{key}": rest.get(key) for key in _FILES_OF_REST}

@@ -37,7 +37,7 @@ _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 _REJECTED = frozenset({KafkaError.INVALID_RECORD, KafkaError.POLICY_VIOLATION})
 
-#: What transactions rest on is set here, whatever settings that other clients share say of it.
+#: Transactions depend on these settings: they are set here, and values in shared client settings are ignored.
 _SET_HERE = frozenset(
     {
         "acks",

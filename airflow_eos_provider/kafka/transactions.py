@@ -305,7 +305,7 @@ class TransactionsClient:
             ) from error
 
     def require_may_abort(self) -> None:
-        """Go on only if the principal may end a transaction; nothing is written.
+        """Check that the principal may end a transaction; nothing is written.
 
         :raises ConfigurationError: it may not.
         :raises UnreachableError: no broker answered.

@@ -77,7 +77,7 @@ class PlanApprovalOperator(ApprovalOperator):
         anyone; any other run without a known requester is refused, before an approver is asked.
     :param response_timeout: how long to wait for an answer; without it, for ever.
     :param kwargs: of ``ApprovalOperator``, such as ``assigned_users`` and ``notifiers``.
-    :returns: ``{"plan_hash", "approved_by", "approved_at"}``, which the roll wants to see; nothing after a rejection.
+    :returns: ``{"plan_hash", "approved_by", "approved_at"}``, which the roll requires; nothing after a rejection.
     :raises AirflowFailException: not answered in time, the question on display is about another plan, approved by the
         one who has asked, or rejected with ``fail_on_reject``.
     """
@@ -123,8 +123,8 @@ class PlanApprovalOperator(ApprovalOperator):
             )
         if event.get("error_type") == "timeout" and not self._is_too_late(asked):
             self._park(asked)
-        # Not ApprovalOperator's own: its failure is retried, and it skips only the next task, where a later roll of the
-        # DAG goes on behind a task that was skipped.
+        # Not ApprovalOperator's own: its failure is retried, and it skips only the next task, although a later roll of
+        # the DAG runs after a task that was skipped.
         answer = HITLOperator.execute_complete(self, context=context, event=event)
         user = (answer["responded_by_user"] or {}).get("name") or NOBODY
         approved = answer["chosen_options"] == [self.APPROVE]

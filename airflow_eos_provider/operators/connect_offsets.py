@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger
-    from airflow_eos_provider.offsets.verbs.changes import Wanted
     from airflow_eos_provider.offsets.verbs.request import OffsetsRequest
 
 
@@ -189,10 +188,11 @@ class ConnectOffsetsPlanOperator(_OffsetsOperator):
     def _request(self, group_id: str) -> OffsetsRequest:
         from airflow_eos_provider.connect.internal_topics import own_topic_name
         from airflow_eos_provider.offsets.seen.group import parse_where
+        from airflow_eos_provider.offsets.verbs.changes import parse_offsets
         from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 
         verb = Verb(self.verb)
-        wanted, each = self._wanted() if verb is Verb.ALTER else ([], False)
+        wanted, each = parse_offsets(self.offsets) if verb is Verb.ALTER else ([], False)
         own = (self.topic or own_topic_name(group_id, self.connector)) if self.to == "own" else ""
         return OffsetsRequest(
             verb,
@@ -207,12 +207,6 @@ class ConnectOffsetsPlanOperator(_OffsetsOperator):
             source=self.source if verb is Verb.COPY else "",
             own_topic=own if verb is Verb.MIGRATE else None,
         )
-
-    def _wanted(self) -> tuple[list[Wanted], bool]:
-        """The offsets of an alteration, and whether the one is for each source partition."""
-        from airflow_eos_provider.offsets.verbs.changes import parse_offsets
-
-        return parse_offsets(self.offsets)
 
 
 class ConnectOffsetsOperator(_OffsetsOperator):

@@ -153,7 +153,7 @@ class IntervalRun(BaseOperator):
 
     @classmethod
     def partial(cls, **kwargs: Any) -> OperatorPartial:
-        """As of every operator; ``expand`` may map ``interval`` and ``revision``, ``expand_kwargs`` anything besides.
+        """As every operator's. ``expand`` may map ``interval`` and ``revision``, ``expand_kwargs`` other arguments too.
 
         :raises ConfigurationError: the pipeline is not given here.
         """
@@ -282,7 +282,7 @@ def with_asset(pipeline: str, group_id: str, kwargs: Mapping[str, Any]) -> dict[
 
 
 class _IntervalPartial(OperatorPartial):
-    """Refuses a mapping whose tasks would write one interval: the first would write it, and the others nothing."""
+    """Refuses a mapping whose tasks would share an interval: the first would write it, and the others nothing."""
 
     def _expand(self, expand_input: Any, *, strict: bool) -> Any:
         self._expand_called = True

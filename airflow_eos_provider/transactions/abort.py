@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
+from airflow_eos_provider.kafka.acl_values import Operation, Resource
+from airflow_eos_provider.kafka.clients import not_allowed
 from airflow_eos_provider.kafka.held_open import Place
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.transactions import TransactionsClient
@@ -161,16 +163,12 @@ class Aborter:
         return AbortPlan(self._cluster_id, hanging, fenced is not None, ends)
 
     def _require_rights(self, fenced: str | None) -> None:
-        """Nobody is asked to approve what the brokers would refuse."""
+        """Check the rights before anyone is asked to approve."""
         with self._kafka.transactions() as client:
             client.require_may_abort()
             if fenced is not None and not client.may_write([fenced]):
-                who = self._kafka.settings.who
-                raise ConfigurationError(
-                    f"{who} may not fence {fenced}.",
-                    expected=f"an ACL that allows {who} Write on TransactionalId {fenced}",
-                    remedy=self._kafka.settings.rights_remedy,
-                )
+                needed = (Operation.WRITE, Operation.DESCRIBE)
+                raise not_allowed(self._kafka.settings, "fencing it", needed, Resource.TRANSACTIONAL_ID, fenced)
 
     def _the_one(self, look: HangingLook) -> Hanging:
         topic, partition = self._place

@@ -117,7 +117,7 @@ def find_hanging(
 
 
 def _suspects(client: TransactionsClient, held: Collection[HeldOpen]) -> tuple[HeldOpen, ...]:
-    """Those that no coordinator has open there now. Mostly there are none, and the whole list need not be read."""
+    """Those that no coordinator has open there. Usually there are none, so the whole list need not be read."""
     if not held:
         return ()
     opened = client.describe(one.transactional_id for one in client.list(open_only=True))

@@ -172,7 +172,7 @@ class Fencer:
         A connector whose round does not come to its end holds up no other; its report says why.
 
         :param journal: not acquired yet.
-        :param as_found: carry out the plan that is made under the lease, whatever has moved since ``plan`` was made.
+        :param as_found: carry out the plan that is made under the lease, even if it differs from ``plan``.
         :raises PlanMovedError: another plan would be made now. Nothing was done.
         :raises LeaseHeldError: another controller is at work.
         :raises RefusedError: a roll or another change of the group is not finished.
@@ -193,7 +193,7 @@ class Fencer:
                 elif decision.plan.hash != plan.hash:
                     plan = decision.plan
                     if plan.nothing_to_do:
-                        self._report("Nothing to do any more: no round is pending and no transaction is held open.")
+                        self._report("Nothing to do now: no round is pending and no transaction is open.")
                     change.replan(_about(plan), plan.to_dict())
             return tuple(self._carry_out(change, round_) for round_ in plan.rounds)
 

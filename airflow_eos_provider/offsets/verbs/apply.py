@@ -68,14 +68,13 @@ _REST_SECONDS = 60.0
 #: How long a stop, or the way back, may take: a rebalance, a leader that writes new task configurations.
 SETTLE_SECONDS = 180.0
 
-#: How long the tasks of a connector that was started again are watched once they run, seconds; and how long they have
-#: until then.
+#: The tasks of a connector that was started again must run for so long, and do so within so long; seconds.
 WATCH_SECONDS = 3.0
 _TASKS_SECONDS = 60.0
 
 _PAUSE_SECONDS = 0.3
 
-#: How Connect's words begin where a request took too long: what it asked for may still be done.
+#: Connect's message if a request took too long; it may still be carried out.
 _TIMED_OUT = "Request timed out"
 
 
@@ -86,7 +85,7 @@ class OffsetsReport:
     :param change_id: its id in the journal; empty if nothing was to be done.
     :param written: records that this process wrote.
     :param taken_up: whether another process had begun it.
-    :param failed: why the connector does not run again, though the change is done; empty if it does.
+    :param failed: why the connector does not run, although the change is done; empty if it runs.
     """
 
     plan: OffsetsPlan
@@ -97,15 +96,15 @@ class OffsetsReport:
 
     @property
     def problem(self) -> EosError | None:
-        """The error that a command ends with, though the change is done; None for none."""
+        """The error for a connector that does not run, although the change is done; None if it runs."""
         if not self.failed:
             return None
         connector = self.plan.look.connector
         return EosError(
             f"The offsets of {connector} are changed ({self.change_id}), but it does not run: {self.failed}.",
             expected="every task RUNNING",
-            remedy=f"Correct what the task says. If it is the offset: 'eos offsets list {connector}', then alter or "
-            "restore it; the connector is started again with it.",
+            remedy=f"Fix the cause that the task reports. If it is the offset, see 'eos offsets list {connector}', "
+            "then use 'eos offsets alter' or 'restore', which start the connector again.",
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -213,7 +212,7 @@ class OffsetsChanger:
         return OffsetsPlan.of(request, look, reader.topics.values(), writes, own_topic, last_change, ended)
 
     def _require_sources(self, request: OffsetsRequest, state: ClusterState) -> None:
-        """Go on only if the request is about a source connector that the REST API can address.
+        """Check that the request is about a source connector that the REST API can address.
 
         :raises ConfigurationError: it is not.
         """
@@ -230,7 +229,7 @@ class OffsetsChanger:
             raise self._unknown(connector, state, kinds, remedy)
 
     def _require_known(self, request: OffsetsRequest, state: ClusterState, reader: OffsetsReader) -> None:
-        """Go on only if a request that has nothing to write is about a connector that is, or was, there.
+        """Check that a request with nothing to write is about a connector that exists, or has left offsets.
 
         :raises ConfigurationError: nothing is known of it.
         """
@@ -571,7 +570,7 @@ class OffsetsChanger:
     def _checked_by_connector(self, plan: OffsetsPlan) -> bool:
         """Let the connector check new offsets: ``SourceConnector.alterOffsets``, which Connect calls before it writes.
 
-        Connect offers no check alone, so it then writes what it was given: a part of what is written here anyway.
+        Connect cannot only check: it also writes these offsets, which this change would write anyway.
 
         :returns: whether Connect has checked and written them.
         :raises NothingDoneError: the connector refuses them.
@@ -739,8 +738,7 @@ class OffsetsChanger:
     def _watch(self, change: GroupChange, connector: str) -> str:
         """Watch a connector until its tasks have run for :data:`WATCH_SECONDS`.
 
-        A task reads its offset when it starts, or at its first poll. So one that does not understand the offset fails a
-        moment later.
+        A task reads its offset when it starts, or at its first poll. If it does not understand it, it fails then.
 
         :returns: why it does not run; empty if it does.
         """

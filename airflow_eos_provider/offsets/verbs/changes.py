@@ -207,7 +207,7 @@ def one_for_each(places: Places, where: Mapping[str, Any], offset: Mapping[str, 
 
 
 def require_alike(places: Places, wanted: Iterable[Wanted]) -> None:
-    """Go on only if new offsets have the form of those that the connector has now.
+    """Check that new offsets have the form of those that the connector has now.
 
     A misspelt member, or a number that became a text, is an offset that tasks do not understand: they start from the
     beginning, or fail. Where the connector has no offset, there is nothing to compare with.
@@ -235,7 +235,7 @@ def require_alike(places: Places, wanted: Iterable[Wanted]) -> None:
 
 
 def _unlike(one: Wanted, partitions: set[str], types: Mapping[str, set[str]], always: set[str]) -> str:
-    """What of a new offset is not like the present ones; empty if nothing."""
+    """How a new offset differs from the present ones; empty if it does not."""
     if one.offset is None:
         return ""
     if canonical(one.partition) not in partitions:

@@ -94,7 +94,7 @@ class OffsetsRequest:
         """What it writes, from the offsets as they are.
 
         :param reader: one look at the offsets.
-        :raises ConfigurationError: it cannot be done, e.g. since a file is no backup.
+        :raises ConfigurationError: it cannot be done, for example because a file is not a backup.
         :raises RefusedError: the backup is from elsewhere, what is to be pruned is in use, or a new offset is unlike
             those that the connector has.
         """

@@ -156,7 +156,7 @@ class AnnouncedActs:
         self.acts.restart(worker_id, replaces=replaces, on_event=hear)
 
     def _announce_and_edit(self, step: Step) -> None:
-        """Announce an act and change the configuration; an act that has touched nothing is taken back."""
+        """Announce an act and change the configuration; withdraw the announcement if nothing was touched."""
         worker_id, before = step.worker_id, self.steps.get(step.worker_id)
         self.announce(step)
         try:

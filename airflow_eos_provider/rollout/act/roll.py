@@ -89,8 +89,8 @@ class Roll:
 
         :returns: that gate; None if every worker is done.
         :raises PlanMovedError: a configuration was edited, and nothing was changed.
-        :raises RolloutPausedError: it is not known whether it is safe to go on; also if a configuration was edited
-            after a worker was changed.
+        :raises RolloutPausedError: it is unknown whether continuing is safe; or a configuration was edited after a
+            worker was changed.
         """
         try:
             while True:

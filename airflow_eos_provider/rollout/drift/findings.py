@@ -69,7 +69,7 @@ def _unreadable(observation: Observation) -> list[Finding]:
         observation.config_problem if config_is_known else None,
         observation.statuses_problem,
         observation.transactions_problem,
-        observation.logs_problem if None not in needed else None,  # else what they lack is said already
+        observation.logs_problem if None not in needed else None,  # else one of them says it already
     )
     found = [Finding(problem, "make it readable: until then its state is unknown") for problem in problems if problem]
     if observation.logs is not None and observation.logs.unreadable:
@@ -157,7 +157,7 @@ def _absent(worker: WorkerObservation, observation: Observation) -> Finding:
 
 
 def _nameless(worker: WorkerObservation, observation: Observation) -> Finding:
-    """A worker that answers at an address which no member has."""
+    """A worker that answers at an address that no member has."""
     others = ", ".join(observation.members[member].url.rstrip("/") for member in observation.unknown_members)
     process = (
         f"no process of it is found ({worker.facts.running.detail}), and " if not worker.worker.is_url_only else ""
@@ -380,7 +380,7 @@ def _connectors(observation: Observation) -> list[Finding]:
 
 
 def _without_tasks(state: ConnectorConfigState, observation: Observation) -> list[Finding]:
-    """A connector that should run and has no task, though it had the time to get some."""
+    """A connector that should run and still has no task after :data:`TASKLESS_SECONDS`."""
     name = state.name
     again = f"restart it: {restart_command(observation, name)}"
     if state.inconsistent:
@@ -394,9 +394,7 @@ def _without_tasks(state: ConnectorConfigState, observation: Observation) -> lis
     seconds = observation.at - state.changed_at_ms / 1000
     if not observation.should_run(name) or observation.statuses is None or seconds < TASKLESS_SECONDS:
         return []
-    since = (
-        f"since it was last changed, {duration(seconds)} ago" if state.changed_at_ms else "since it was last changed"
-    )
+    since = "since it was last changed" + (f", {duration(seconds)} ago" if state.changed_at_ms else "")
     status = observation.statuses.get(name)
     if status is None:
         return [Finding(f"connector {name} has reported no state {since}", again)]
@@ -405,10 +403,10 @@ def _without_tasks(state: ConnectorConfigState, observation: Observation) -> lis
     if state.commit_offset is None or state.commit_offset < state.config_offset:
         what, remedy = (
             f"Connect has got no task configurations from it {since}",
-            f"it is asked again and again; {again}",
+            f"Connect keeps asking; {again}",
         )
     elif not state.task_count:
-        what, remedy = f"it has asked for none {since}", "see whether its source has what it is to read"
+        what, remedy = f"it has asked for none {since}", "check that its source has data to read"
     else:
         what, remedy = f"{counted(state.task_count, 'task')} should have started {since}", again
     log = next((w.facts.read_its_log for w in observation.workers if w.worker_id == status.worker_id), "read its log")

@@ -122,7 +122,7 @@ def find_local_worker(url: str, group_id: str) -> LocalWorker | None:
 
 
 def not_a_worker(port: int, pid: int, name: str = "") -> str:
-    """In words, that a port is held by a process that is no worker.
+    """In words: the process that has a port is not a worker.
 
     :param name: of its program; empty to look it up on this machine.
     """
@@ -130,7 +130,7 @@ def not_a_worker(port: int, pid: int, name: str = "") -> str:
         with contextlib.suppress(psutil.Error):
             name = psutil.Process(pid).name()
     held_by = f"process {pid} ({name or '?'})"
-    return f"port {port} is held by {held_by}, which is no Connect worker of this group but a proxy, say"
+    return f"port {port} is held by {held_by}, which is no Connect worker of this group; it may be a proxy"
 
 
 def secret_words(command: Sequence[str]) -> tuple[str, ...]:

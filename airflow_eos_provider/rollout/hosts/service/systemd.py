@@ -381,7 +381,7 @@ class SystemdService:
         return tuple(found)
 
     def _rewritten(self, unit: Unit, parts: Mapping[str, bytes], processes: FarProcesses) -> Iterator[Obstacle]:
-        """Whether each start writes the worker's file anew, so that no change of it would last."""
+        """Whether each start rewrites the worker's file, so that a change of it would be lost."""
         config, before = str(self.worker.config or ""), unit.before_start
         if not config or not before:
             return
