@@ -110,7 +110,7 @@ def test_runs_come_with_their_states_and_only_pipelines_that_can_be_meant_are_re
     monkeypatch.setattr(
         intervals, "pipelines", lambda _, group: ["orders", "ordinary", "stock"] if group == "etl" else []
     )
-    monkeypatch.setattr(intervals, "statuses", statuses)
+    monkeypatch.setattr(intervals, "all_statuses", lambda named: map(statuses, named))
     assert intervals._complete_run(nowhere, "") == []  # in the usual group
 
     nowhere.params["group"] = "etl"
