@@ -216,9 +216,10 @@ def explain(
     """
     words = client_errors.last if client_errors and client_errors.last else error.str()
     refused = _NOT_ALLOWED.get(error.code())
-    if refused in needs and (name := needs[refused][0]):
-        return not_allowed(settings, what, needs[refused][1], refused, name)
     if refused is not None:
+        name, operations = needs.get(refused, ("", ()))
+        if name:
+            return not_allowed(settings, what, operations, refused, name)
         return ConfigurationError(
             f"The Kafka cluster at {settings.bootstrap_servers} refused {settings.who} ({what}): "
             f"{error.str().rstrip('.')}.",
