@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import repeat
 from operator import is_not, itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -88,6 +88,9 @@ class TopicRead:
     topic_id: str | None = None
 
 
+#: Takes a batch; may return the partitions of which it needs no more.
+OnRecords: TypeAlias = Callable[[Sequence[LogRecord]], Collection[int] | None]
+
 #: All of a topic.
 WHOLE = Reach()
 
@@ -110,7 +113,7 @@ def read_to_end(
 def scan_to_end(
     kafka: Kafka,
     topic: str,
-    on_records: Callable[[Sequence[LogRecord]], None],
+    on_records: OnRecords,
     reach: Reach = WHOLE,
     *,
     isolation: str = "read_committed",
@@ -124,7 +127,8 @@ def scan_to_end(
     """Hand a topic's records over without holding them.
 
     :param kafka: its settings, or a session whose clients are used.
-    :param on_records: called with one batch at a time; per partition in the order of the log.
+    :param on_records: called with one batch at a time; per partition in the order of the log. It may return partitions
+        whose remaining records are not needed; a batch that is already fetched may still have some.
     :param reach: which part of the topic.
     :param isolation: ``read_committed`` or ``read_uncommitted``; under either, ends are the uncommitted ones.
     :param timeout_seconds: limit of the whole read; it begins anew when new ends are asked for.
@@ -167,7 +171,7 @@ def _scan(
     kafka: Kafka,
     topic: str,
     reach: Reach,
-    on_records: Callable[[Sequence[LogRecord]], None],
+    on_records: OnRecords,
     options: _ReadOptions,
     progress: Callable[[int, int], None] | None,
     on_topic: Callable[[str | None], None] = lambda topic_id: None,
@@ -255,7 +259,7 @@ class _Scan:
     def run(
         self,
         ends: dict[int, int],
-        on_records: Callable[[Sequence[LogRecord]], None],
+        on_records: OnRecords,
         progress: Callable[[int, int], None] | None,
     ) -> None:
         """Read on to these ends."""
@@ -272,7 +276,8 @@ class _Scan:
             elif messages:
                 self.client_errors.clear()
             if records:
-                on_records(records)
+                for partition in on_records(records) or ():
+                    self._reach(partition, self.ends[partition])
             if self.options.stall_only and self.moved:
                 deadline = time.monotonic() + self.options.timeout_seconds
             if progress is not None and messages:

@@ -267,23 +267,24 @@ class Clicks:
     lab: Lab
     topic: str
 
-    def add(self, values: Iterable[bytes], *, aborted: bool = False) -> None:
+    def add(self, values: Iterable[bytes], *, aborted: bool = False, moment: datetime | None = None) -> None:
         """Write records in one transaction, in turn into the partitions."""
         from confluent_kafka import Producer
 
         producer = Producer(self._settings.confluent(**{"transactional.id": f"{self.topic}-clicks"}))
         producer.init_transactions(180)
         producer.begin_transaction()
-        self._produce(producer, values)
+        self._produce(producer, values, moment)
         (producer.abort_transaction if aborted else producer.commit_transaction)(180)
 
     def add_at(self, moment: datetime, values: Iterable[bytes]) -> None:
         """Write records of this moment, in no transaction, whose marker would have the time of now."""
         from confluent_kafka import Producer
 
-        self._produce(Producer(self._settings.confluent()), values, timestamp=int(moment.timestamp() * 1000))
+        self._produce(Producer(self._settings.confluent()), values, moment)
 
-    def _produce(self, producer: Any, values: Iterable[bytes], **times: int) -> None:
+    def _produce(self, producer: Any, values: Iterable[bytes], moment: datetime | None) -> None:
+        times = {} if moment is None else {"timestamp": int(moment.timestamp() * 1000)}
         for number, value in enumerate(values):
             producer.produce(self.topic, key=b"k", value=value, partition=number % 2, **times)
         assert producer.flush(180) == 0
@@ -325,7 +326,7 @@ class Clicks:
         producer = Producer(self._settings.confluent(**{"transactional.id": f"{self.topic}-open"}))
         producer.init_transactions(180)
         producer.begin_transaction()
-        self._produce(producer, values, timestamp=int(moment.timestamp() * 1000))
+        self._produce(producer, values, moment)
         yield lambda: producer.commit_transaction(180)
 
 
@@ -435,6 +436,24 @@ def test_a_range_that_a_record_of_the_future_bounds_is_refused(session: SparkSes
     assert topic.of_times(session, end=topic.ends()).count() == ROWS + 2
     with pytest.raises(ConfigurationError, match="The options have endingTimestamp"):
         topic.of_times(session, options={"endingTimestamp": "1"})
+
+
+def test_a_range_whose_bound_is_a_later_commit_with_older_records_behind_it_is_refused(
+    session: SparkSession, topic: Clicks
+) -> None:
+    """By times the first commit bounds all days of the past."""
+    topic.add(values()[:8], moment=DAY.start)
+    for moment in (DAY.start, day(2).start):
+        topic.add([b"given up"] * 2, aborted=True, moment=moment)
+    assert topic.of_times(session).count() == 8, "behind the bound are only markers and aborted records"
+    topic.add(values()[8:16], moment=day(1).start)
+    assert topic.of_times(session).count() == 8
+
+    refused = r"Offset 4 of partition \d of .* bounds 2013-01-03T.* at offset 9 behind it is of 2013-01-02T05:00:00\+00"
+    for number in (1, 2):
+        with pytest.raises(ConfigurationError, match=refused):
+            topic.of_times(session, day(number))
+    assert topic.of_times(session, day(1), start={0: 9, 1: 9}, end=topic.ends()).count() == 8
 
 
 def test_a_range_without_a_later_record_ends_when_none_can_be_late(session: SparkSession, topic: Clicks) -> None:

@@ -7,6 +7,9 @@ records silently. So the driver resolves the range: ends by times among all reco
 Neighbouring intervals share their bound: the first offset whose record is of the bound's time or later. It stays, so a
 record that comes late is of a later interval, and each record is of one. Where there is no such record yet, the bound
 is the log's end, which is taken once no record can be late any more.
+
+To ListOffsets a transaction's marker is a record of the time of its commit. A marker (or an aborted record) of a later
+time may so bound intervals whose records are behind it. So what is committed behind each bound is read, too.
 """
 
 from __future__ import annotations
@@ -14,8 +17,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +28,7 @@ from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS
 from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.ends import Ends, Reach
+from airflow_eos_provider.kafka.read import LogRecord, scan_to_end
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import Topics
 
@@ -37,6 +41,9 @@ _AHEAD_SECONDS = 3600.0
 
 #: A broker ends a transaction that its producer does not (transaction.max.timeout.ms, 15 minutes); and a minute more.
 _TIMEOUT_SECONDS = 960.0
+
+#: The least that reading behind a bound may take.
+_READ_SECONDS = 30.0
 
 
 def kafka_source(
@@ -64,14 +71,16 @@ def kafka_source(
     :param start: by partition the first offset; instead of the interval's start.
     :param end: by partition the offset behind the last record; instead of the interval's end.
     :param late_seconds: how long after the interval's end its records may still be appended: clocks differ, and
-        producers that set the time themselves (``CreateTime``) retry. It matters for partitions without a later record.
+        producers that set the time themselves (``CreateTime``) retry. It matters for partitions without a later record,
+        and is how much older than a bound's time a record behind that bound may be.
     :param timeout_seconds: how long to wait for that time, and for the end of transactions that are open in the range.
     :param allow_removed: take what is left where retention may have removed records of the interval.
     :param options: further options of Spark's Kafka source, a login among them (``kafka.security.protocol`` …, with the
         names of Java's clients).
     :returns: the columns of Spark's Kafka source. A slice's key is the place: ``topic``, ``partition`` and ``offset``.
     :raises ConfigurationError: there is no such topic, or it is compacted; records of the range may have been removed;
-        a partition's range ends before it begins, or is bounded by a record of the future; an option gives a range.
+        a partition's range ends before it begins, or is bounded by a record of the future; a record behind a bound is
+        older than its time by more than ``late_seconds``; an option gives a range.
     :raises ReadTimeoutError: records may still come, or a transaction in the range is open after the timeout.
     :raises UnreachableError: no broker answers.
     """
@@ -96,6 +105,9 @@ def kafka_source(
         last = _ends(interval, topic, everything, stable, ends, late_seconds, timeout_seconds)
         at_start, kept = everything.at(_ms(interval.start)), everything.beginnings()
         ahead = everything.at(int((time.time() + _AHEAD_SECONDS) * 1000))
+        for moment, found, given in ((interval.start, at_start, starts), (interval.end, last, ends)):
+            bounds = {p: offset for p, offset in found.items() if offset is not None and p not in given}
+            _require_in_order(session, topic, bounds, moment, late_seconds, timeout_seconds)
     first = {p: last[p] if offset is None else offset for p, offset in at_start.items()} | starts
     if wrong := sorted(p for p in first.keys() | ends.keys() if p not in last or first[p] > last[p]):
         raise ConfigurationError(
@@ -179,6 +191,38 @@ def _ends(
             )
         logger.info("Waiting for the range of %s in %s: %s", interval.name, topic, waits[0])
         time.sleep(_POLL_SECONDS)
+
+
+def _require_in_order(
+    session: Session,
+    topic: str,
+    bounds: Mapping[int, int],
+    moment: datetime,
+    late_seconds: float,
+    timeout_seconds: float,
+) -> None:
+    """Read what is committed behind the bounds, up to a record of their time; refuse one that is too old for there."""
+    done = set[int]()
+
+    def take(records: Sequence[LogRecord]) -> set[int]:
+        for _, partition, offset, timestamp_ms, *_ in records:
+            if timestamp_ms >= _ms(moment):
+                done.add(partition)
+            elif partition not in done and timestamp_ms < _ms(moment) - late_seconds * 1000:
+                raise ConfigurationError(
+                    f"Offset {bounds[partition]} of partition {partition} of {topic} bounds {moment.isoformat()}, but "
+                    f"the record at offset {offset} behind it is of "
+                    f"{datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat()}. By times, it would be in a wrong "
+                    "interval or in none.",
+                    expected=f"records in the order of their times, except for late_seconds, {late_seconds:g} s. The "
+                    "commit of a transaction counts as a record of the time of the commit",
+                    remedy=f"Give the offsets: start={{{partition}: …}} and end={{{partition}: …}}; or read a topic "
+                    "whose records are in the order of their times. If they only come late, raise late_seconds.",
+                )
+        return done
+
+    reach = Reach(start=bounds, partitions=bounds)
+    scan_to_end(session, topic, take, reach, timeout_seconds=max(timeout_seconds, _READ_SECONDS))
 
 
 def _ms(moment: datetime) -> int:
