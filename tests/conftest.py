@@ -37,13 +37,17 @@ from tests.forked import FORKS
 from tests.machines import need_machines
 from tests.needs import mark, require_needs
 from tests.spark_session import spark_session
-from tests.variants import leave_out, require_reasons
+from tests.tiers import add_option, leave_out, require_reasons
 
 LabFactory = Callable[..., Lab]
 Guard = Callable[[Path], None]
 
 #: Seconds that each test file takes in a full run; ``python -m tests.durations REPORT.xml --write`` writes it.
 DURATIONS = Path(__file__).with_name("durations.json")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_option(parser)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -122,7 +126,7 @@ def seed() -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without variants, and the longest files first, so that no long one is left over for one process at the end.
+    """The chosen tier, and the longest files first, so that no long one is left over for one process at the end.
 
     Within a file the order stays, or with ``EOS_TESTS_REVERSED`` set is turned round, which shows a test that relies on
     the one before. A file that is not in the table counts as half a minute. A slow test without a need ends the

@@ -76,6 +76,7 @@ def title(place: FrameLocator | Page) -> Locator:
 # how it is found
 
 
+@pytest.mark.first
 def test_who_signs_in_finds_the_page_in_airflows_navigation(visitors: Visitors, site: Site) -> None:
     page = visitors.visit(user=None).page
     page.goto(site.root)

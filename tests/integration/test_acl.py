@@ -268,6 +268,7 @@ def eos(lab: Lab, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]) -> Any:
     return eos_of(lab, tmp_path)
 
 
+@pytest.mark.first
 def test_grant_then_revoke_leaves_the_acls_as_they_were(session: ConnectSession, eos: Any) -> None:
     before = _acls(session.kafka)
     foreign = Acl("User:other", Operation.READ, Resource.TOPIC, OWN)

@@ -295,6 +295,7 @@ def test_a_first_start_and_one_task_for_one_need_no_round(lab: Lab) -> None:
         rest.delete(name)
 
 
+@pytest.mark.first
 def test_a_zombie_is_fenced_and_the_task_that_it_stood_in_for_goes_on(lab: Lab) -> None:
     zombie = _zombie(lab)
     shown = _eos(lab, "fence", IDLE)[0]

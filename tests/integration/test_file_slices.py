@@ -125,6 +125,7 @@ def test_a_run_that_was_begun_by_key_is_not_gone_on_with_by_files(
     require_exactly_once(pipeline)
 
 
+@pytest.mark.first
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "moment",

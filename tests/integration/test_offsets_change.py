@@ -41,6 +41,7 @@ def listed(eos: Any, name: str) -> list[Any]:
     return [one["offset"] for one in json.loads(eos.run("offsets", "list", name, "--json").stdout)]
 
 
+@pytest.mark.first
 def test_a_reset_is_shown_then_done_by_its_hash_and_the_connector_reads_from_the_start(
     cluster: Cluster, eos: Any
 ) -> None:

@@ -161,6 +161,7 @@ def test_a_stopped_worker_stays_stopped_and_joins_in_the_new_mode(
     assert json.loads(eos.run("plan", "--to", Mode.PREPARING, "--json").stdout)["nothing_to_do"]
 
 
+@pytest.mark.first
 def test_a_group_rolls_up_to_enabled_and_back_without_losing_a_line(
     lab: Lab, eos: Any, in_mode: Callable[[Mode], None]
 ) -> None:

@@ -225,6 +225,7 @@ def test_a_transaction_that_is_alive_is_not_called_hanging_and_not_aborted(lab: 
     assert "There is no topic" in eos.run("transactions", "hanging", "--topic", "none", expect=2).stderr
 
 
+@pytest.mark.first
 def test_a_hanging_transaction_is_found_and_ended_once_and_its_readers_go_on(
     lab: Lab, eos: Any, operators_file: str
 ) -> None:

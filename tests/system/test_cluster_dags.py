@@ -469,6 +469,7 @@ def test_a_stale_worker_is_noticed_and_reported_once(rest: AirflowRest, lab: Lab
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 
 
+@pytest.mark.first
 def test_offsets_are_reset_from_the_form_and_a_killed_task_takes_its_change_up(
     lab: Lab, airflow: AirflowLab, rest: AirflowRest
 ) -> None:
