@@ -200,6 +200,11 @@ def _with_view(frame: Any, expression: str) -> Any:
     return frame.sparkSession.sql(expression)
 
 
+def _with_variable(frame: Any) -> Any:
+    frame.sparkSession.sql("declare or replace variable least int default 3").collect()
+    return frame.where("key > least")
+
+
 def _with_registered(frame: Any) -> Any:
     frame.sparkSession.udf.register("by_name", lambda key: key)
     return frame.selectExpr("by_name(key) as key", "value")
@@ -228,6 +233,7 @@ UNSTABLE: dict[str, Callable[[Any], Any]] = {
     "not deterministic": _by_chance,
     "registered function by_name": _with_registered,
     "a temporary view": lambda frame: _with_view(frame, "select key, value from hiding"),
+    "a session variable": _with_variable,
     "made on the driver by rand": lambda frame: frame.sparkSession.sql("select 'x' as value, rand() as key"),
 }
 

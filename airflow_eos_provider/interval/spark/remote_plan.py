@@ -14,7 +14,8 @@ The optimizer replaces the clock by a constant, too; so a clock is refused where
 order cannot be compared with the key. Whether a Python function says that it is not deterministic is known of those
 that the client sends with this plan; of those behind a view or a name in SQL it is not.
 
-A temporary view is refused: its name may have another meaning when the frame is written than when it was made.
+Temporary views and session variables are refused: their names may have another meaning when the frame is written than
+when it was made.
 """
 
 from __future__ import annotations
@@ -181,6 +182,8 @@ def judge(text: PlanText, deterministic: Sequence[bool], named: Iterable[str]) -
             remedy="Give the DataFrame itself to the query: spark.sql('select … from {rows}', rows=frame); or write "
             "the interval by a classic session.",
         )
+    if variable := _first_of(["variablereference"], text.analyzed):
+        raise _refused(f"{variable}: a session variable", "is read in each action, when its value may be another one")
     hidden = [name for name in named if re.search(rf"\b{re.escape(name)}\(", text.analyzed, re.IGNORECASE)]
     if hidden or _OF_THE_JVM.search(text.analyzed):
         raise _hiding(f"the registered function {hidden[0] if hidden else 'of a JVM'}")

@@ -128,6 +128,12 @@ def test_temporary_views_are_refused_since_their_names_may_change_their_meaning(
     )
 
 
+def test_session_variables_are_refused() -> None:
+    made = f"Filter (key#17 > variablereference(system.session.least=2))\n+- {RELATION}"
+    with pytest.raises(ConfigurationError, match="a session variable, which is read in each action"):
+        judge(PlanText(made, RELATION), [], [])
+
+
 @pytest.mark.parametrize(
     "call", ["BY_NAME(key#17)", "default.by_name(key#17)", "UDF(key#17)", "HiveGenericUDF#a.B(key#1)"]
 )
