@@ -40,7 +40,7 @@ def look(session: ConnectSession, names: Mapping[str, str | None]) -> Seen:
     :raises UnreachableError: no broker answers.
     """
     files = read_worker_files(session.cluster)
-    topics = {name: names.get(name) or files.common(name) for name in (CONFIGS, OFFSETS, STATUS)}
+    topics = {name: files.common(name, names.get(name)) for name in (CONFIGS, OFFSETS, STATUS)}
     problems = [f"the file of {worker}: {why}" for worker, why in files.unread.items() if not files.properties]
     state = None
     try:

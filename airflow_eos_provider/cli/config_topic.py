@@ -35,7 +35,7 @@ def config_topic(
     Changes nothing. A worker reads the whole topic before it joins its group.
     """
     described = load_cluster(cluster)
-    name = topic or read_worker_files(described).common(CONFIGS)
+    name = read_worker_files(described).common(CONFIGS, topic)
     look = look_at_config_topic(
         described.kafka, name, described.group_id, lambda passed, total: print_share_read(name, passed, total)
     )

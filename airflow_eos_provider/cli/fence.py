@@ -80,7 +80,7 @@ def fence(
     described = load_cluster(cluster)
     names = tuple(connectors or ())
     with ConnectSession(described, answer_seconds=_ANSWER_SECONDS) as session:
-        topic = config_topic or read_worker_files(described).common(CONFIGS)
+        topic = read_worker_files(described).common(CONFIGS, config_topic)
         fencer = Fencer(session, topic, report=report_line, wait_seconds=wait)
         plan = fencer.unfinished()
         if plan is None or not (yes or (plan_hash and plan.hash.startswith(plan_hash))):

@@ -396,8 +396,8 @@ class _Command:
     def _changer(self) -> Iterator[tuple[ConnectSession, OffsetsChanger]]:
         described = load_cluster(self.cluster)
         files = read_worker_files(described)
-        config_topic = self.config_topic or files.common(CONFIGS)
-        offsets_topic = self.offsets_topic or files.common(OFFSETS)
+        config_topic = files.common(CONFIGS, self.config_topic)
+        offsets_topic = files.common(OFFSETS, self.offsets_topic)
         with ConnectSession(described) as session:
             yield (
                 session,

@@ -25,6 +25,11 @@ _DESCRIPTION = "the cluster description"
 #: What all workers of a group have in common.
 SHARED = ("group.id", *TOPICS)
 
+#: What to do where a worker's file names another group than the cluster description.
+OTHER_GROUP_REMEDY = (
+    "set group_id to the workers' group.id, or correct which file the cluster description names as config"
+)
+
 #: A connector's own offsets topic (KIP-618).
 OWN_TOPIC = "offsets.storage.topic"
 
@@ -172,12 +177,15 @@ class WorkerFiles:
         """What is known of an internal topic, by its property."""
         return SharedTopic.of(name, self.properties, self.described.get(name, ""))
 
-    def common(self, name: str) -> str:
+    def common(self, name: str, given: str | None = None) -> str:
         """The name of an internal topic, which all workers need to have in common.
 
         :param name: the property that names it.
+        :param given: the topic's name if an option gives it; it wins over the files.
         :raises ConfigurationError: the workers' files differ in it; or neither they nor the cluster description say it.
         """
+        if given:
+            return given
         found = self.shared(name)
         if found.differing:
             raise ConfigurationError(
@@ -261,13 +269,33 @@ def _differing(said: Mapping[str, str]) -> str:
     return ", ".join(f"{who}: {value or 'none'}" for who, value in said.items()) if len(set(said.values())) > 1 else ""
 
 
+def other_groups(group_id: str, workers: Mapping[str, Mapping[str, str]]) -> str:
+    """Which workers' properties, by worker id, name another group than the described one; empty if none is known to."""
+    said = {worker: properties.get("group.id", "") for worker, properties in workers.items()}
+    other = [
+        f"{worker}: {text}" for worker, text in said.items() if text not in ("", group_id) and not references(text)
+    ]
+    return f"the workers' files name another group than {group_id}: {', '.join(other)}" if other else ""
+
+
 def read_worker_files(cluster: ConnectCluster) -> WorkerFiles:
-    """Read what can be read of the described workers' properties files, those of other machines all at once."""
+    """Read what can be read of the described workers' properties files, those of other machines all at once.
+
+    :raises ConfigurationError: a file names another group than the cluster description. A plan, the journal and the
+        transactional ids would be that group's.
+    """
     with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(cluster.workers)), thread_name_prefix="file") as pool:
         read = pool.map(lambda worker: _read(cluster, worker), cluster.workers)
         answers = dict(zip((worker.worker_id for worker in cluster.workers), read, strict=True))
+    properties = {worker: answer for worker, answer in answers.items() if not isinstance(answer, str)}
+    if problem := other_groups(cluster.group_id, properties):
+        raise ConfigurationError(
+            sentence(problem),
+            expected=f"group.id={cluster.group_id}, as in the cluster description",
+            remedy=sentence(OTHER_GROUP_REMEDY),
+        )
     return WorkerFiles(
-        {worker: answer for worker, answer in answers.items() if not isinstance(answer, str)},
+        properties,
         {worker: answer for worker, answer in answers.items() if isinstance(answer, str)},
         cluster.topics,
     )

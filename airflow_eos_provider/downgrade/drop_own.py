@@ -182,7 +182,7 @@ class OwnTopicDropper:
 
     def _copies(self, connector: str, connectors: Mapping[str, ConnectorStatus]) -> tuple[Copies, set[str]]:
         """How far its topics are apart, and whose offsets are in its own one."""
-        topic = self._offsets_topic or read_worker_files(self._session.cluster).common(OFFSETS)
+        topic = read_worker_files(self._session.cluster).common(OFFSETS, self._offsets_topic)
         offsets = read_group_offsets(
             OffsetStores(self._session, topic, lambda: True), connectors, only=[connector], progress=self._progress
         )

@@ -45,11 +45,11 @@ def look_before(
     connectors = session.first_answer(lambda rest: rest.statuses(), seconds=_ANSWER_SECONDS)
     not_read: dict[str, str] = {}
     # What matters is the own topic that enabled workers use, also where none of them is enabled any more.
-    stores = OffsetStores(session, offsets_topic or files.common(OFFSETS), lambda: True)
+    stores = OffsetStores(session, files.common(OFFSETS, offsets_topic), lambda: True)
     offsets = read_group_offsets(
         stores, connectors, progress=progress, unknown=lambda name, why: not_read.update({name: why.found})
     )
-    state = read_cluster_state(session.kafka, config_topic or files.common(CONFIGS))
+    state = read_cluster_state(session.kafka, files.common(CONFIGS, config_topic))
     return DowngradeLook(
         session.cluster.group_id,
         to_version,
@@ -92,7 +92,7 @@ def left_behind(session: ConnectSession, offsets_topic: str = "", progress: Prog
     named = {name: status for name, status in connectors.items() if status.config.get(OWN_TOPIC)}
     if not named:
         return []
-    topic = offsets_topic or read_worker_files(session.cluster).common(OFFSETS)
+    topic = read_worker_files(session.cluster).common(OFFSETS, offsets_topic)
     offsets = read_group_offsets(
         OffsetStores(session, topic, lambda: True), connectors, only=named, progress=progress, unknown=_pass_over
     )

@@ -169,7 +169,7 @@ class KafkaConnectHook(BaseHook):
 
         cluster = self.get_cluster()
         files = read_worker_files(cluster)
-        topics = (config_topic or files.common(CONFIGS), offsets_topic or files.common(OFFSETS))
+        topics = (files.common(CONFIGS, config_topic), files.common(OFFSETS, offsets_topic))
         with ConnectSession(cluster) as session:
             yield OffsetsChanger(session, *topics, report=report)
 
@@ -196,7 +196,7 @@ class KafkaConnectHook(BaseHook):
         from airflow_eos_provider.offsets.fencing.round import Fencer
 
         cluster = self.get_cluster()
-        topic = config_topic or read_worker_files(cluster).common(CONFIGS)
+        topic = read_worker_files(cluster).common(CONFIGS, config_topic)
         with ConnectSession(cluster, answer_seconds=_FENCE_ANSWER_SECONDS) as session:
             yield Fencer(session, topic, report=report)
 

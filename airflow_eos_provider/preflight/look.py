@@ -47,16 +47,16 @@ def look(session: ConnectSession, mode: Mode, scope: Scope = Scope(), progress: 
     """What is known before a mode is switched on.
 
     :param progress: receives how many questions to workers are answered, and how many there are.
-    :raises ConfigurationError: there is no connector of a name.
+    :raises ConfigurationError: there is no connector of a name; or a worker's file names another group.
     :raises UnreachableError: no worker answers, or no broker.
     """
+    files = read_worker_files(session.cluster)
     give_up_at = time.monotonic() + scope.seconds
     limit = min(scope.seconds, _LIST_SECONDS)
     known = session.ask(lambda rest: {**rest.infos(), **rest.statuses()}, seconds=limit)
     chosen = _chosen(known, scope.names, session.cluster.group_id)
     partitions = partitions_of_topics(session.kafka)
     answered = ask_workers(session, chosen, mode, give_up_at, progress)
-    files = read_worker_files(session.cluster)
     addresses = ClientAddresses(files.properties.values(), session.kafka.settings.bootstrap_servers)
     connectors = tuple(of_connector(status, answered[status.name], partitions, addresses) for status in chosen)
     facts = Facts(session.cluster.group_id, mode, connectors, files, readers=None)

@@ -193,7 +193,7 @@ class Auditor:
         """What the config topic says. Where it is not named, the leader's writes may show which one it is."""
         self._problem = ""
         try:
-            topic = self._config_topic or read_worker_files(self.cluster).common(CONFIGS)
+            topic = read_worker_files(self.cluster).common(CONFIGS, self._config_topic)
             return read_cluster_state(self._session.kafka, topic)
         except UnreachableError:
             raise

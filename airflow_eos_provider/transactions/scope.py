@@ -50,7 +50,7 @@ class Scope:
 
         A transaction of the leader that hangs in the config topic itself holds its readers up.
         """
-        topic = self._config_topic or read_worker_files(self._session.cluster).common(CONFIGS)
+        topic = read_worker_files(self._session.cluster).common(CONFIGS, self._config_topic)
         try:
             return read_cluster_state(self._session.kafka, topic)
         except (ReadTimeoutError, UnreachableError) as error:

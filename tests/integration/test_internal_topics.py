@@ -220,7 +220,7 @@ def test_topics_that_several_share_are_named_and_left_alone(lab: Lab, eos: Any, 
 
 
 def test_before_its_first_worker_starts_a_group_gets_all_its_topics(lab: Lab, eos: Any, topics: Topics) -> None:
-    data = lab.workers[0].config.read_bytes()
+    data = set_property(lab.workers[0].config.read_bytes(), "group.id", "later")
     names = {name: f"later-{name}" for name in ("config", "offset", "status")}
     for prefix, name in names.items():
         data = set_property(data, f"{prefix}.storage.topic", name)

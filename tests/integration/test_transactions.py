@@ -27,6 +27,7 @@ from confluent_kafka.admin import (
 
 from airflow_eos_provider.connect.cluster import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.read import read_to_end
@@ -523,7 +524,10 @@ def test_groups_that_collide_are_found_and_an_id_of_both_is_said_to_be_of_both(l
 
     file = lab.data_dir / f"{one}.yaml"
     cluster = yaml.safe_load(lab.cluster_file.read_text(encoding="utf-8"))
-    file.write_text(yaml.safe_dump({**cluster, "group_id": one}), encoding="utf-8")
+    config = lab.data_dir / f"{one}.properties"
+    config.write_bytes(set_property(lab.workers[0].config.read_bytes(), "group.id", one))
+    workers = [{**worker, "config": str(config)} for worker in cluster["workers"]]
+    file.write_text(yaml.safe_dump({**cluster, "group_id": one, "workers": workers}), encoding="utf-8")
     file.chmod(0o600)
     of_one = ("--cluster", str(file), "--config-topic", f"{one}-configs")
     of_both = listed(eos, *of_one)

@@ -89,7 +89,7 @@ class InternalTopicsClient:
         """
         self._not_checked = []
         files = read_worker_files(self._session.cluster)
-        names = {role: self._given.names.get(role) or files.common(name) for role, name in _NAMES.items()}
+        names = {role: files.common(name, self._given.names.get(role)) for role, name in _NAMES.items()}
         for name in (*names.values(), *self._given.own):
             require_topic_name(name)
         connectors = self._connectors()

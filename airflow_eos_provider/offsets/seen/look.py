@@ -63,7 +63,7 @@ class OffsetsLook:
         :raises UnreachableError: no worker answers, or no broker does.
         """
         session = self._session
-        topic = self._offsets_topic or read_worker_files(session.cluster).common(OFFSETS)
+        topic = read_worker_files(session.cluster).common(OFFSETS, self._offsets_topic)
         connectors = session.first_answer(lambda rest: rest.statuses(), seconds=_REST_SECONDS)
         if connector and connector not in connectors and not may_be_gone:
             known = (name for name, status in connectors.items() if status.type != "sink")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_eos_provider.connect.config_topic import ConnectorConfigState
+from airflow_eos_provider.connect.internal_topics import OTHER_GROUP_REMEDY, other_groups
 from airflow_eos_provider.connect.managed import managed_workers
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectorStatus
@@ -49,6 +50,7 @@ def findings(observation: Observation) -> tuple[Finding, ...]:
         *_unreadable(observation),
         *_one_moment(observation),
         *_url_only(observation),
+        *_other_groups(observation),
         *_roster(observation),
         *_internal_topics(observation),
         *_neighbours(observation),
@@ -110,6 +112,12 @@ def _url_only(observation: Observation) -> list[Finding]:
             "watched, but not rolled"
         )
     return [Finding(f"only the URL of {names} is described, so these are not known: {lacking}", remedy)]
+
+
+def _other_groups(observation: Observation) -> list[Finding]:
+    said = {worker.worker_id: worker.facts.properties for worker in observation.workers}
+    problem = other_groups(observation.group_id, said)
+    return [Finding(problem, OTHER_GROUP_REMEDY)] if problem else []
 
 
 def _roster(observation: Observation) -> list[Finding]:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from airflow_eos_provider.connect.internal_topics import BROKERS_DEFAULT, Role, WantedTopic, WorkerFiles
+from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.internal_topics import (
+    BROKERS_DEFAULT,
+    Role,
+    WantedTopic,
+    WorkerFiles,
+    read_worker_files,
+)
 from airflow_eos_provider.errors import ConfigurationError
 
 COMPACT = {"cleanup.policy": "compact"}
@@ -108,3 +117,29 @@ def test_a_topic_that_is_not_known_is_an_error_with_what_to_write() -> None:
     ]:
         with pytest.raises(ConfigurationError, match=f"(?s){words}"):
             broken.common(CONFIG_TOPIC)
+
+
+def described(folder: Path, *said: str) -> ConnectCluster:
+    """A group ``g`` of workers whose files have these lines; a worker without a line has no file."""
+    workers = []
+    for number, text in enumerate(said, 1):
+        file = folder / f"w{number}.properties"
+        if text:
+            file.write_text(f"{text}\nconfig.storage.topic=c\n")
+        workers.append({"url": f"http://w{number}:8083", "config": str(file)})
+    return ConnectCluster.from_mapping({"bootstrap_servers": "b:9092", "group_id": "g", "workers": workers})
+
+
+@pytest.mark.parametrize("first", ["group.id=g", " group.id : g ", "group.id=${file:/etc/group:id}", ""])
+def test_a_file_of_another_group_than_the_described_one_is_refused(tmp_path: Path, first: str) -> None:
+    assert read_worker_files(described(tmp_path, first)).shared(CONFIG_TOPIC).name == ("c" if first else "")
+    with pytest.raises(ConfigurationError) as refused:
+        read_worker_files(described(tmp_path, first, "group.id=typo"))
+    assert refused.value.found == "The workers' files name another group than g: w2:8083: typo."
+    assert refused.value.expected == "group.id=g, as in the cluster description"
+    assert "group_id" in str(refused.value.remedy)
+
+
+def test_a_topic_that_an_option_names_wins_over_the_files() -> None:
+    for of in (files({CONFIG_TOPIC: "c"}), files({CONFIG_TOPIC: "c"}, {}), WorkerFiles({}, {"w1:8083": "gone"})):
+        assert of.common(CONFIG_TOPIC, "given") == "given"

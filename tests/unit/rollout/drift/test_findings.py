@@ -110,6 +110,10 @@ def test_a_connector_without_tasks_is_fine_for_a_moment_and_while_it_shall_not_r
             "the workers differ in config.storage.topic: w1:8083: connect-configs, w2:8083: x",
         ),
         (
+            lambda c: c.facts(W2, properties={**c.workers[W2].facts.properties, "group.id": "typo"}),
+            "the workers' files name another group than lab: w2:8083: typo",
+        ),
+        (
             lambda c: c.facts(W2, properties={**c.workers[W2].facts.properties, "config.storage.topic": "${file:a:b}"}),
             "a config provider supplies config.storage.topic (${file:a:b} in the configuration of w2:8083)",
         ),
