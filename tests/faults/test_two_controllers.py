@@ -26,7 +26,7 @@ from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType  # type
 
 from airflow_eos_provider.connect.cluster import ConnectCluster, RestSettings, WorkerDescription
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.errors import FencedError, LeaseHeldError, UnreachableError
+from airflow_eos_provider.errors import ConfigurationError, FencedError, LeaseHeldError
 from airflow_eos_provider.journal import journal as journal_module
 from airflow_eos_provider.journal.journal import Journal, ask, read_journal
 from airflow_eos_provider.journal.name import journal_topic
@@ -148,7 +148,7 @@ def steps_on_record(kafka: KafkaSettings, group: str) -> list[int]:
 
 def test_a_write_that_is_refused_leaves_nothing_open_and_the_roll_can_be_ended(kafka: KafkaSettings) -> None:
     journal = begun(kafka, "refused")
-    with pytest.raises(UnreachableError, match="too large"):
+    with pytest.raises(ConfigurationError, match="too large"):
         journal.record(replace(INTENT, evidence=("x" * 2_000_000,)))
     journal.record(INTENT)
     journal.end(replace(ROLLOUT, state=RolloutState.PAUSED))

@@ -325,7 +325,7 @@ class TestRest:
 
     @pytest.mark.parametrize("name", ["a/b", "100%"])
     def test_a_name_that_connect_cannot_address_is_explained(self, rest: ConnectRest, name: str) -> None:
-        with pytest.raises(ConnectRestError, match="no address with that name"):
+        with pytest.raises(ConnectRestError, match="takes no address with them"):
             rest.connector_config(name)
 
     def test_the_brokers_port_is_not_taken_for_a_worker(self, lab: Lab) -> None:

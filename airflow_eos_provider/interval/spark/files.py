@@ -76,7 +76,7 @@ _PLAN_CACHE = "spark.connect.session.planCache.enabled"
 #: In a plan's text: a table of files, whose listing the session caches; and cached rows.
 _SCAN = "FileScan "
 _TABLE_OF_FILES = re.compile(rf"{_SCAN}\w+ ([^\s\[]+)\[")
-_KEPT_ROWS = re.compile(r"^[\s:+\-]*InMemoryRelation\b", re.MULTILINE)
+_KEPT_ROWS = re.compile(r"^[ \t:+\-]*InMemoryRelation\b", re.MULTILINE)
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 
