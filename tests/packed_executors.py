@@ -30,7 +30,7 @@ from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.verify import verify_all
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from tests.matrix import broker, run
 from tests.spark_cluster import WORKER_HOSTS, loopback_properties, standalone_cluster
 from tests.yarn_cluster import yarn_cluster

@@ -16,7 +16,7 @@ from typing import Self
 import psutil
 
 from airflow_eos_provider.kafka.clients import QuietAdmin
-from airflow_eos_provider.kafka.read import LogRecord, scan_to_end
+from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.postgres import Postgres
 

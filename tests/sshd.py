@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_eos_provider.connect.placement import MachineDescription, SshLogin
+from airflow_eos_provider.connect.cluster.placement import MachineDescription, SshLogin
 from airflow_eos_provider.lab.ports import free_ports
 from tests.waiting import until
 

@@ -12,12 +12,12 @@ from airflow_eos_provider.acls.judge import Answer, Authorizer, judge
 from airflow_eos_provider.acls.look import look, read_authorizer
 from airflow_eos_provider.acls.rules import ConnectorFacts, IntervalFacts, Role, Rule, also_reached, interval_rules
 from airflow_eos_provider.acls.tool_rules import VERBS, ToolFacts, tool_rules
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resource, require_principal
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 #: Finds the pipelines of a group, by the settings of its Kafka cluster and its id.
 PipelinesOnRecord = Callable[[KafkaSettings, str], Iterable[IntervalFacts]]

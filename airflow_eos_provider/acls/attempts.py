@@ -1,7 +1,7 @@
 """Tries rights as the principal itself, without an effect: the brokers' own answer, whatever their authorizer is.
 
 Nothing is created, written or fenced. Of a topic, and of the cluster, the brokers say what the principal may do
-(KIP-430); a topic that is not there is validated and not created; for ids and groups see ``kafka/rights.py``.
+(KIP-430); a topic that is not there is validated and not created; for ids and groups see ``kafka/admin/rights.py``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from airflow_eos_provider.acls.judge import Answer, Finding, Source
 from airflow_eos_provider.acls.rules import Rule
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.acl_values import EVERYTHING, Operation, Pattern, Resource
-from airflow_eos_provider.kafka.acls import cluster_operations, operations_of
+from airflow_eos_provider.kafka.admin.acls import cluster_operations, operations_of
 from airflow_eos_provider.kafka.clients import QuietAdmin
-from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 _CALL_SECONDS = 15.0
 

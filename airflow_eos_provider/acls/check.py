@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from airflow_eos_provider.acls.attempts import try_all
 from airflow_eos_provider.acls.judge import Answer, Authorizer, Finding, judge
 from airflow_eos_provider.acls.rules import Rule
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,14 @@ from airflow_eos_provider.acls.rules import (
     interval_rules,
     worker_rules,
 )
-from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
+from airflow_eos_provider.connect.cluster.other_kafka import CLIENTS, ClientAddresses
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.other_kafka import CLIENTS, ClientAddresses
 from airflow_eos_provider.connect.properties import references, whole_number, written
+from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.kafka.acl_values import require_principal
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 #: Connect creates topics for a connector that says how many replicas they get (KIP-158).
 _CREATION = "topic.creation.default.replication.factor"

@@ -11,7 +11,7 @@ from airflow_eos_provider.acls.rules import ConnectorFacts, Rule
 from airflow_eos_provider.data_text import ranges
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.acl_values import ANYWHERE, Acl, Operation, Pattern, Resource
-from airflow_eos_provider.kafka.acls import Acls
+from airflow_eos_provider.kafka.admin.acls import Acls
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.plan_hash import ShownPlan, hash_of
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from airflow_eos_provider.connect.other_kafka import CLIENTS
+from airflow_eos_provider.connect.cluster.other_kafka import CLIENTS
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.java_client import from_java
+from airflow_eos_provider.kafka.settings.java_client import from_java
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 #: The properties that say who logs in, and those that say who is trusted.
 _LOGIN = ("security.protocol", "sasl.mechanism", "sasl.jaas.config")

@@ -9,13 +9,13 @@ from confluent_kafka import TopicCollection
 
 from airflow_eos_provider.acls.facts import Seen, SeenConnector
 from airflow_eos_provider.acls.judge import Authorizer
-from airflow_eos_provider.connect.config_topic import ClusterState, ConnectorConfigState, read_cluster_state
-from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, OWN_TOPIC, STATUS, read_worker_files
 from airflow_eos_provider.connect.properties import plain_topics, written
 from airflow_eos_provider.connect.rest import ConnectorStatus, ConnectRest
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.topics.config_topic import ClusterState, ConnectorConfigState, read_cluster_state
+from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, OWN_TOPIC, STATUS, read_worker_files
 from airflow_eos_provider.errors import ConfigurationError, EosError
-from airflow_eos_provider.kafka.acls import Acls, operations_of
+from airflow_eos_provider.kafka.admin.acls import Acls, operations_of
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.session import Session
 

@@ -18,10 +18,10 @@ from rich.control import Control
 from rich.segment import ControlType
 from rich.table import Table
 
-from airflow_eos_provider.connect.cluster import ConnectCluster, exposed_file, kafka_of_file
-from airflow_eos_provider.connect.worker import WorkerDescription
+from airflow_eos_provider.connect.cluster.description import ConnectCluster, exposed_file, kafka_of_file
+from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.output import WIDE, Output
 from airflow_eos_provider.plan_hash import MIN_HASH_LENGTH
 from airflow_eos_provider.terminal import console_on

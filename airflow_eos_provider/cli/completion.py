@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 import typer
 
 from airflow_eos_provider.cli.common import cluster_file
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession
 
 #: For how long a completion looks, seconds.

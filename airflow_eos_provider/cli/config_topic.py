@@ -14,9 +14,9 @@ from airflow_eos_provider.cli.common import (
     table,
     width_for,
 )
-from airflow_eos_provider.connect.config_census import Census
-from airflow_eos_provider.connect.config_topic_look import ConfigTopicLook, look_at_config_topic
-from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
+from airflow_eos_provider.connect.topics.config_census import Census
+from airflow_eos_provider.connect.topics.config_topic_look import ConfigTopicLook, look_at_config_topic
+from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, read_worker_files
 from airflow_eos_provider.output import OutputOption, print_document
 
 #: A topic with this many dead records for each live one, and so many at least, is worth compacting.

@@ -18,11 +18,11 @@ from airflow_eos_provider.cli.client_options import (
 )
 from airflow_eos_provider.cli.common import console, warn
 from airflow_eos_provider.cli.discover_ssh import SshOptions, is_elsewhere, look_over_ssh, with_defaults
-from airflow_eos_provider.connect.cluster import JavaClientFile, exposed_file, worker_id_of
+from airflow_eos_provider.connect.cluster.description import JavaClientFile, exposed_file, worker_id_of
 from airflow_eos_provider.connect.group import describe_group
 from airflow_eos_provider.data_text import visible
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.redaction import is_secret_itself, secrets_of
 from airflow_eos_provider.rollout.hosts.far_proposal import port_of
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of

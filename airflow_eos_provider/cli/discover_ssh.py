@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from airflow_eos_provider.connect.cluster import worker_id_of
-from airflow_eos_provider.connect.placement import PRIVILEGES, MachineDescription, SshLogin
+from airflow_eos_provider.connect.cluster.description import worker_id_of
+from airflow_eos_provider.connect.cluster.placement import PRIVILEGES, MachineDescription, SshLogin
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.rollout.hosts.far_look import MachineLook, look_at
 from airflow_eos_provider.rollout.hosts.far_proposal import FarWorker, port_of, propose, shared

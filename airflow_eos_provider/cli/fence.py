@@ -27,8 +27,8 @@ from airflow_eos_provider.cli.common import (
     width_for,
 )
 from airflow_eos_provider.cli.completion import complete_connector
-from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, read_worker_files
 from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.offsets.fencing.documents import fence_document
 from airflow_eos_provider.offsets.fencing.look import ConnectorLook, FenceId, FenceLook

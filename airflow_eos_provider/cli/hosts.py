@@ -21,7 +21,7 @@ from airflow_eos_provider.cli.common import (
 )
 from airflow_eos_provider.cli.completion import complete_worker
 from airflow_eos_provider.cli.examples import examples
-from airflow_eos_provider.connect.cluster import ConnectCluster, WorkerDescription
+from airflow_eos_provider.connect.cluster.description import ConnectCluster, WorkerDescription
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
 from airflow_eos_provider.rollout.check import Check

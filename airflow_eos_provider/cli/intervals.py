@@ -24,7 +24,7 @@ from airflow_eos_provider.cli.common import (
 from airflow_eos_provider.cli.completion import Candidate, candidates
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.cli.intervals_doctor import doctor
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
@@ -39,7 +39,7 @@ from airflow_eos_provider.interval.verify import (
     verify_all,
     verify_run,
 )
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
 
 #: The group that pipelines belong to when none is named, as in the Airflow layer.

@@ -29,7 +29,7 @@ from airflow_eos_provider.interval.python_needs import (
     Check,
     Diagnosis,
 )
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.output import Output, OutputOption, print_document
 from airflow_eos_provider.verdict import Verdict
 

@@ -33,11 +33,11 @@ from airflow_eos_provider.cli.offsets_change import (
     reset_,
     restore_,
 )
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import EosError, UnreachableError
-from airflow_eos_provider.kafka.partition_writers import Outcome
+from airflow_eos_provider.kafka.admin.partition_writers import Outcome
 from airflow_eos_provider.offsets.seen import backup
 from airflow_eos_provider.offsets.seen.copies import copies
 from airflow_eos_provider.offsets.seen.difference import Difference, difference, own_from_global

@@ -28,8 +28,8 @@ from airflow_eos_provider.cli.common import (
     require_enough_digits,
 )
 from airflow_eos_provider.cli.completion import complete_connector
-from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, own_topic_name, read_worker_files
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, own_topic_name, read_worker_files
 from airflow_eos_provider.errors import EosError, PlanMovedError
 from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.offsets.seen import backup

@@ -33,7 +33,7 @@ from airflow_eos_provider.cli.plan_apply import (
     keep,
 )
 from airflow_eos_provider.cli.plan_apply import show as show_plan
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import (
     EosError,
     GateFailedError,

@@ -19,7 +19,7 @@ from airflow_eos_provider.cli.common import (
 from airflow_eos_provider.cluster_status import all_findings, connector_documents, to_document
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.data_text import counted
-from airflow_eos_provider.kafka.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.output import OutputOption, print_document
 from airflow_eos_provider.rollout.drift.findings import Finding
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation

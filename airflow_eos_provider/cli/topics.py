@@ -29,9 +29,9 @@ from airflow_eos_provider.cli.common import (
     width_for,
 )
 from airflow_eos_provider.cli.examples import examples
-from airflow_eos_provider.connect.internal_topics import Role
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.connect.topic_checks import (
+from airflow_eos_provider.connect.topics.internal_topics import Role
+from airflow_eos_provider.connect.topics.topic_checks import (
     CLEANUP,
     IN_SYNC,
     Finding,

@@ -27,7 +27,7 @@ from airflow_eos_provider.cli.transactions_watch import TopicsOption, watch_
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted, duration, sentence
 from airflow_eos_provider.errors import ConfigurationError, RolloutPausedError
-from airflow_eos_provider.kafka.held_open import Place
+from airflow_eos_provider.kafka.admin.open_transactions import Place
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_json
 from airflow_eos_provider.transactions.abort import Aborter, AbortPlan
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, idle_ids, live_ids

@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 
-from airflow_eos_provider.connect.cluster import worker_id_of
+from airflow_eos_provider.connect.cluster.description import worker_id_of
 from airflow_eos_provider.connect.group_bytes import (
     EAGER,
     Assignment,
@@ -24,10 +24,10 @@ from airflow_eos_provider.connect.group_bytes import (
 )
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
+from airflow_eos_provider.kafka.admin.group_coordinators import ask_again, moves
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin, explain
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.group_coordinators import ask_again, moves
 from airflow_eos_provider.kafka.session import Kafka, session_of
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 __all__ = [
     "Assignment",

@@ -22,7 +22,7 @@ from airflow_eos_provider.errors import ConfigurationError, ConnectRestError, Un
 
 if TYPE_CHECKING:  # judging needs neither client
     from airflow_eos_provider.connect.rest import ConnectRest
-    from airflow_eos_provider.kafka.transactions import TransactionsClient
+    from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 
 #: The broker forgets a transactional id that wrote nothing for this many seconds (``transactional.id.expiration.ms``).
 TRANSACTIONAL_ID_EXPIRATION_SECONDS = 7 * 24 * 3600.0

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from airflow_eos_provider.connect import rest_calls
-from airflow_eos_provider.connect.cluster import RestSettings
+from airflow_eos_provider.connect.cluster.description import RestSettings
 from airflow_eos_provider.connect.rest_calls import (
     Answer,
     Call,

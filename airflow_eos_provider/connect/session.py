@@ -9,11 +9,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Self, TypeVar
 
-from airflow_eos_provider.connect.cluster import ConnectCluster, RestSettings
-from airflow_eos_provider.connect.other_kafka import OtherKafka
+from airflow_eos_provider.connect.cluster.description import ConnectCluster, RestSettings
+from airflow_eos_provider.connect.cluster.other_kafka import OtherKafka
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError, UnreachableError
-from airflow_eos_provider.kafka.lent import Lent
+from airflow_eos_provider.kafka.borrowed_clients import Lent
 from airflow_eos_provider.kafka.session import Session
 
 T = TypeVar("T")

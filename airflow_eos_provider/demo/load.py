@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from airflow_eos_provider.connect import properties
-from airflow_eos_provider.connect.cluster import ConnectCluster
-from airflow_eos_provider.connect.config_topic import TaskCountRecord, read_cluster_state
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.group import describe_group
 from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.connect.topics.config_topic import TaskCountRecord, read_cluster_state
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
-from airflow_eos_provider.kafka.transactions import TransactionDescription, TransactionsClient
+from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionsClient
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.security import Principal
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.read import LogRecord, scan_to_end
+from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 #: How many examples a comparison names.
 _EXAMPLES = 10

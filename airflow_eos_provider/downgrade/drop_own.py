@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from airflow_eos_provider.connect.internal_topics import OFFSETS, OWN_TOPIC, read_worker_files
 from airflow_eos_provider.connect.properties import trimmed
 from airflow_eos_provider.connect.rest_calls import ConnectorStatus
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.topics.internal_topics import OFFSETS, OWN_TOPIC, read_worker_files
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.downgrade.look import seen_workers
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from airflow_eos_provider.connect.config_topic import read_cluster_state
-from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, OWN_TOPIC, read_worker_files
 from airflow_eos_provider.connect.mode_evidence import probe
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
+from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, OWN_TOPIC, read_worker_files
 from airflow_eos_provider.downgrade.older import DowngradeLook, SeenWorker
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.offsets.seen.copies import Copies, all_copies

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import EosError, PlanMovedError, RefusedError
 from airflow_eos_provider.interval.pipeline import Pipeline

@@ -14,10 +14,10 @@ from airflow.sdk import BaseHook
 from airflow.sdk.configuration import conf
 from airflow.sdk.log import mask_secret
 
-from airflow_eos_provider.connect.cluster import TOPIC_KEYS, ConnectCluster, exposed_file, other_kafka_of
-from airflow_eos_provider.connect.other_kafka import addresses_of
-from airflow_eos_provider.connect.placement import OwnCommands, SshConnection, SshConnections, SshLogin
-from airflow_eos_provider.connect.worker import WorkerDescription
+from airflow_eos_provider.connect.cluster.description import TOPIC_KEYS, ConnectCluster, exposed_file, other_kafka_of
+from airflow_eos_provider.connect.cluster.other_kafka import addresses_of
+from airflow_eos_provider.connect.cluster.placement import OwnCommands, SshConnection, SshConnections, SshLogin
+from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.hooks.shown_extra import (
     DEFAULT_FILES_FOLDER,
@@ -29,8 +29,8 @@ from airflow_eos_provider.hooks.shown_extra import (
     shown_in_clear,
 )
 from airflow_eos_provider.hooks.ssh_login import ssh_connection
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.tokens import OUR_METHODS, cloud_method
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.kafka.settings.tokens import OUR_METHODS, cloud_method
 from airflow_eos_provider.redaction import is_secret_itself, secrets_of
 
 if TYPE_CHECKING:
@@ -163,8 +163,8 @@ class KafkaConnectHook(BaseHook):
         :raises ConfigurationError: as :meth:`get_cluster`; or no worker's properties file can be read here, and a topic
             is not named.
         """
-        from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, read_worker_files
         from airflow_eos_provider.connect.session import ConnectSession
+        from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, read_worker_files
         from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger
 
         cluster = self.get_cluster()
@@ -191,8 +191,8 @@ class KafkaConnectHook(BaseHook):
 
         Parameters and errors as in :meth:`offsets`.
         """
-        from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
         from airflow_eos_provider.connect.session import ConnectSession
+        from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, read_worker_files
         from airflow_eos_provider.offsets.fencing.round import Fencer
 
         cluster = self.get_cluster()

@@ -10,7 +10,7 @@ from airflow.sdk import BaseHook
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook, client_properties, mask
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG, Context

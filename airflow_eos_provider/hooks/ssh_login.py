@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.log import mask_secret
 
-from airflow_eos_provider.connect.placement import SshConnection, SshLogin
+from airflow_eos_provider.connect.cluster.placement import SshConnection, SshLogin
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.redaction import remember
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from airflow_eos_provider.interval.interval import Interval, Run
     from airflow_eos_provider.interval.pipeline import Pipeline
     from airflow_eos_provider.interval.verify import verify_all, verify_run
-    from airflow_eos_provider.kafka.config import KafkaSettings
+    from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 __all__ = ["Interval", "KafkaSettings", "Pipeline", "Run", "verify_all", "verify_run"]
 
@@ -20,7 +20,7 @@ __getattr__ = lazily(
     __name__,
     {
         "Interval": f"{_ROOM}.interval",
-        "KafkaSettings": "airflow_eos_provider.kafka.config",
+        "KafkaSettings": "airflow_eos_provider.kafka.settings.kafka_settings",
         "Pipeline": f"{_ROOM}.pipeline",
         "Run": f"{_ROOM}.interval",
         "verify_all": f"{_ROOM}.verify",

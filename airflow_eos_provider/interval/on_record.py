@@ -14,7 +14,7 @@ from airflow_eos_provider.interval.protocol.ledger import LedgerState
 from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.topic_ids import Pins
 from airflow_eos_provider.interval.verify import is_there, pipelines_among, topics
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 
 def pipelines_on_record(kafka: KafkaSettings, group_id: str) -> list[IntervalFacts]:

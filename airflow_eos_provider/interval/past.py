@@ -22,7 +22,7 @@ from airflow_eos_provider.interval.protocol.ledger import LedgerState, SliceReco
 from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.verify import is_there, statuses_of, topics
-from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.read.reader import LogRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Run
-from airflow_eos_provider.kafka.config import KafkaSettings, is_secret
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings, is_secret
 
 #: What Kafka allows in a topic's name, from which ``@`` and ``/`` are absent: the parts of a run's name stay apart.
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,180}")

@@ -133,7 +133,7 @@ def _task() -> str:
 
 def _row_batches() -> str | None:
     try:
-        batches = importlib.import_module("airflow_eos_provider.kafka.native_batches")
+        batches = importlib.import_module("airflow_eos_provider.kafka.write.native_batches")
         return str(batches.why_not())
     except BaseException:  # the package's own check says why
         return None
@@ -141,7 +141,7 @@ def _row_batches() -> str | None:
 
 def _brokers(client: Mapping[str, str]) -> str:
     try:
-        settings = importlib.import_module("airflow_eos_provider.kafka.config").KafkaSettings(client)
+        settings = importlib.import_module("airflow_eos_provider.kafka.settings.kafka_settings").KafkaSettings(client)
         admin = importlib.import_module("airflow_eos_provider.kafka.clients").QuietAdmin(settings)
     except BaseException as error:
         return f"they cannot be asked: {_words(error)}"

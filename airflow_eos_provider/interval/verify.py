@@ -31,11 +31,11 @@ from airflow_eos_provider.interval.protocol.stage import Completed
 from airflow_eos_provider.interval.protocol.summary import RunSummary, decoded
 from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.sources.files import file_lines
-from airflow_eos_provider.kafka.acls import operations_of
+from airflow_eos_provider.kafka.admin.acls import operations_of
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.read import LogRecord, scan_to_end
+from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
 from airflow_eos_provider.kafka.session import Kafka, Session
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 #: Called with topic, offsets passed and offsets in all.
 Progress = Callable[[str, int, int], None]

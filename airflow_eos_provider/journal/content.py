@@ -32,7 +32,7 @@ from airflow_eos_provider.journal.records import (
     lease_of,
     step_of,
 )
-from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.read.reader import LogRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def content_of(records: Iterable[LogRecord], end_offset: int = 0) -> JournalCont
 
 
 class JournalReplay:
-    """The journal, read in one go or in several, see :class:`~airflow_eos_provider.kafka.follow.Replay`."""
+    """The journal, read in one go or in several, see :class:`~airflow_eos_provider.kafka.read.follow.Replay`."""
 
     def __init__(self) -> None:
         self._lease: Lease | None = None

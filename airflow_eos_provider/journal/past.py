@@ -22,8 +22,8 @@ from airflow_eos_provider.journal.records import (
     step_of,
 )
 from airflow_eos_provider.journal.topic import READ_TIMEOUT_SECONDS
-from airflow_eos_provider.kafka.ends import UnknownTopicError
-from airflow_eos_provider.kafka.read import LogRecord, read_to_end
+from airflow_eos_provider.kafka.read.ends import UnknownTopicError
+from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end
 from airflow_eos_provider.kafka.session import Kafka
 
 

@@ -23,10 +23,10 @@ from airflow_eos_provider.journal.records import (
 from airflow_eos_provider.journal.transactions import TRANSACTION_TIMEOUT_MS
 from airflow_eos_provider.kafka.acl_values import Operation, Resource
 from airflow_eos_provider.kafka.clients import ClientErrors, explain, quiet_producer
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.ends import UnknownTopicError
-from airflow_eos_provider.kafka.follow import Follower
+from airflow_eos_provider.kafka.read.ends import UnknownTopicError
+from airflow_eos_provider.kafka.read.follow import Follower
 from airflow_eos_provider.kafka.session import Kafka, session_of
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 
 #: Limit of one call that is no transaction.

@@ -10,8 +10,8 @@ import time
 from collections.abc import Mapping
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, UnreachableError
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.producer import Limits, TransactionalProducer
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.kafka.write.producer import Limits, TransactionalProducer
 
 #: An open journal transaction holds up every reader of the journal, so it may not live long.
 TRANSACTION_TIMEOUT_MS = 15_000

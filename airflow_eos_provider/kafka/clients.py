@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.kafka.acl_values import Operation, Resource, grant_command
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 #: A cluster that has not answered the first question within this many seconds is called unreachable.
 CONNECT_SECONDS = 5.0

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
 from confluent_kafka import Consumer
 
+from airflow_eos_provider.kafka.borrowed_clients import Lent
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, ClientErrors, QuietAdmin, quiet_consumer
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.lent import Lent
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 if TYPE_CHECKING:
-    from airflow_eos_provider.kafka.transactions import TransactionsClient
+    from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 
 T = TypeVar("T")
 
@@ -164,7 +164,7 @@ def _assigned_consumer(settings: KafkaSettings, properties: Mapping[str, object]
 
 def _transactions_client(settings: KafkaSettings, answer_seconds: float) -> TransactionsClient:
     # kafka-python takes a while to import, and who only reads a topic needs none of it.
-    from airflow_eos_provider.kafka.transactions import TransactionsClient
+    from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 
     return TransactionsClient(settings, timeout_seconds=answer_seconds).__enter__()
 

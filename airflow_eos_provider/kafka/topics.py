@@ -24,8 +24,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, spelled
-from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.session import Kafka, Session
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 _CALL_SECONDS = 20.0
 _POLL_SECONDS = 0.05

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.java import class_data_archive, jvm_command
 from airflow_eos_provider.lab.ownership import log_tail
 from airflow_eos_provider.lab.security import SecuredPorts, Security

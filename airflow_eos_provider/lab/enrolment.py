@@ -12,9 +12,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from airflow_eos_provider.kafka.acl_values import Acl
-from airflow_eos_provider.kafka.acls import Acls
+from airflow_eos_provider.kafka.admin.acls import Acls
 from airflow_eos_provider.kafka.clients import QuietAdmin
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 #: The least that brokers take; the passwords are random, so more would only cost time.
 ITERATIONS = 4096

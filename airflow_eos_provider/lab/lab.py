@@ -13,11 +13,11 @@ import yaml
 
 from airflow_eos_provider.acls.rules import Rule, WorkerFacts, worker_rules
 from airflow_eos_provider.acls.tool_rules import READING, VERBS, ToolFacts, tool_rules
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.acl_values import Acl
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab import jars
 from airflow_eos_provider.lab.broker import Broker, write_properties

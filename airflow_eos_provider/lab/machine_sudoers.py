@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.lab.machine import Machine
 from airflow_eos_provider.rollout.hosts.sudoers import sudoers_of

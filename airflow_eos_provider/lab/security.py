@@ -16,8 +16,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from airflow_eos_provider.connect.cluster import RestSettings
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.connect.cluster.description import RestSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.redaction import remember
 
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

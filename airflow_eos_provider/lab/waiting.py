@@ -12,11 +12,11 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from airflow_eos_provider.connect.cluster import RestSettings
+from airflow_eos_provider.connect.cluster.description import RestSettings
 from airflow_eos_provider.connect.rest import tls_context
 from airflow_eos_provider.errors import UnreachableError
 from airflow_eos_provider.kafka.clients import QuietAdmin
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.issuer import Issuer
 from airflow_eos_provider.lab.postgres import Postgres
 from airflow_eos_provider.lab.startup_wait import Part, StartupLimits, wait_until_ready

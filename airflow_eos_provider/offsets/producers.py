@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from airflow_eos_provider.connect.internal_topics import read_worker_files
-from airflow_eos_provider.connect.other_kafka import ClientAddresses
+from airflow_eos_provider.connect.cluster.other_kafka import ClientAddresses
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.topics.internal_topics import read_worker_files
 from airflow_eos_provider.kafka.session import Session
 
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from airflow_eos_provider.connect.internal_topics import OWN_TOPIC, read_worker_files
-from airflow_eos_provider.connect.other_kafka import CLIENTS, OVERRIDES, ClientAddresses
+from airflow_eos_provider.connect.cluster.other_kafka import CLIENTS, OVERRIDES, ClientAddresses
 from airflow_eos_provider.connect.properties import references
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC, read_worker_files
 from airflow_eos_provider.data_text import sentence
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError, UnreachableError
 from airflow_eos_provider.kafka.session import Session

@@ -11,7 +11,7 @@ from airflow_eos_provider.operators import shown_plan
 from airflow_eos_provider.operators.shown_plan import MOST_LINES
 
 if TYPE_CHECKING:
-    from airflow_eos_provider.connect.topic_checks import TopicPlan
+    from airflow_eos_provider.connect.topics.topic_checks import TopicPlan
     from airflow_eos_provider.offsets.fencing.plan import FencePlan
     from airflow_eos_provider.offsets.verbs.plan import OffsetsPlan
     from airflow_eos_provider.rollout.plan.plan import Plan
@@ -41,7 +41,7 @@ def approvable(document: Mapping[str, Any]) -> Approvable:
     :param document: ``to_dict`` of a plan of a roll, of a change of source offsets or internal topics, or of a fencing.
     :raises ConfigurationError: it is none, or its content does not have its hash.
     """
-    from airflow_eos_provider.connect import topic_checks
+    from airflow_eos_provider.connect.topics import topic_checks
     from airflow_eos_provider.offsets.fencing import plan as fence_plan
     from airflow_eos_provider.offsets.verbs.plan import KIND, OffsetsPlan
     from airflow_eos_provider.rollout.plan.plan import Plan

@@ -186,7 +186,7 @@ class ConnectOffsetsPlanOperator(_OffsetsOperator):
         return plan.to_dict()
 
     def _request(self, group_id: str) -> OffsetsRequest:
-        from airflow_eos_provider.connect.internal_topics import own_topic_name
+        from airflow_eos_provider.connect.topics.internal_topics import own_topic_name
         from airflow_eos_provider.offsets.seen.group import parse_where
         from airflow_eos_provider.offsets.verbs.changes import parse_offsets
         from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_eos_provider.connect.session import ConnectSession
-    from airflow_eos_provider.connect.topic_checks import Finding, TopicsLook
+    from airflow_eos_provider.connect.topics.topic_checks import Finding, TopicsLook
     from airflow_eos_provider.offsets.internal_topics.look import Given, InternalTopicsClient
 
 
@@ -85,7 +85,7 @@ class _TopicsOperator(BaseOperator):
 
         :raises ConfigurationError: a number is none.
         """
-        from airflow_eos_provider.connect.internal_topics import Role
+        from airflow_eos_provider.connect.topics.internal_topics import Role
         from airflow_eos_provider.offsets.internal_topics.look import Given
 
         names = {Role.CONFIGS: self.config_topic, Role.OFFSETS: self.offsets_topic, Role.STATUS: self.status_topic}
@@ -121,7 +121,7 @@ class ConnectTopicsPlanOperator(_TopicsOperator):
         super().__init__(**kwargs)
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_eos_provider.connect.topic_checks import findings, plan_of
+        from airflow_eos_provider.connect.topics.topic_checks import findings, plan_of
 
         with no_retry_where_pointless(), self.client() as (_, client):
             look = _whole_look(client)
@@ -169,7 +169,7 @@ class ConnectTopicsOperator(_TopicsOperator):
         self.take_over = take_over
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_eos_provider.connect.topic_checks import TopicPlan, findings, plan_of
+        from airflow_eos_provider.connect.topics.topic_checks import TopicPlan, findings, plan_of
         from airflow_eos_provider.journal.change import change_journal
         from airflow_eos_provider.offsets.internal_topics.create import create_topics, require_approved_topics
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
 from airflow_eos_provider.connect.mode_evidence import NOT_ENABLED, SUPPORT_PROPERTY
 from airflow_eos_provider.connect.properties import references
+from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts, WorkerAnswer
 from airflow_eos_provider.preflight.findings import (
     BOUNDARY,

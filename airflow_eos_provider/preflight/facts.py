@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from airflow_eos_provider.connect.internal_topics import WorkerFiles
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.topics.internal_topics import WorkerFiles
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from airflow_eos_provider.connect.internal_topics import read_worker_files
+from airflow_eos_provider.connect.cluster.other_kafka import ClientAddresses
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import probe
-from airflow_eos_provider.connect.other_kafka import ClientAddresses
 from airflow_eos_provider.connect.properties import plain_topics
 from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.session import ANSWER_SECONDS, ConnectSession
+from airflow_eos_provider.connect.topics.internal_topics import read_worker_files
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.preflight.broker_answers import broker_facts, partitions_of_topics
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from airflow_eos_provider.errors import EosError
-from airflow_eos_provider.kafka.consumer_groups import committed_offsets, consumer_groups, described_groups
+from airflow_eos_provider.kafka.admin.consumer_groups import committed_offsets, consumer_groups, described_groups
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.preflight.facts import Reader
 

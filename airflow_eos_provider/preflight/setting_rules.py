@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from airflow_eos_provider.connect.internal_topics import TOPICS
+from airflow_eos_provider.connect.topics.internal_topics import TOPICS
 from airflow_eos_provider.preflight.facts import ConnectorFacts, Facts
 from airflow_eos_provider.preflight.findings import IGNORED, INTERNAL_TOPICS, PRODUCER, Finding, Severity, passes
 from airflow_eos_provider.preflight.settings import Reading, of_client

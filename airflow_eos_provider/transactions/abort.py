@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.kafka.acl_values import Operation, Resource
+from airflow_eos_provider.kafka.admin.open_transactions import Place
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.clients import not_allowed
-from airflow_eos_provider.kafka.held_open import Place
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.plan_hash import ShownPlan, hash_of
 from airflow_eos_provider.transactions.ends import PartitionEnds, known_ends
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, Hanging, HangingLook, find_hanging

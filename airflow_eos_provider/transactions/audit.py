@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from airflow_eos_provider.connect.config_topic import ClusterState
-from airflow_eos_provider.connect.other_kafka import OVERRIDES
+from airflow_eos_provider.connect.cluster.other_kafka import OVERRIDES
+from airflow_eos_provider.connect.topics.config_topic import ClusterState
 from airflow_eos_provider.connect.transactional_ids import leader_id
 from airflow_eos_provider.data_text import LINE_CHARACTERS, counted, duration, one_line
-from airflow_eos_provider.kafka.held_open import Place
-from airflow_eos_provider.kafka.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.open_transactions import Place
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.transactions.collisions import Collision
 from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds
 from airflow_eos_provider.transactions.hanging import Hanging, HangingLook

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_eos_provider.kafka.held_open import Place
+from airflow_eos_provider.kafka.admin.open_transactions import Place
 from airflow_eos_provider.transactions.ends import EndsOrWhy
 from airflow_eos_provider.transactions.hanging import HangingLook
 from airflow_eos_provider.transactions.readers import ReadersLook

@@ -11,8 +11,8 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.kafka.admin.open_transactions import Place
 from airflow_eos_provider.kafka.clients import MOVED, NOT_KNOWN, QuietAdmin
-from airflow_eos_provider.kafka.held_open import Place
 from airflow_eos_provider.kafka.session import Session
 
 #: Limit of one question about all partitions, seconds.

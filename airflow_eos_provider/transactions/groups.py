@@ -12,15 +12,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
-from airflow_eos_provider.connect.config_topic import ClusterState, read_cluster_state
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.group import listed_groups
-from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, STATUS, read_worker_files
+from airflow_eos_provider.connect.topics.config_topic import ClusterState, read_cluster_state
+from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, STATUS, read_worker_files
 from airflow_eos_provider.connect.transactional_ids import KnownGroup, group_of_leader
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError, EosError
-from airflow_eos_provider.kafka.consumer_groups import hidden_groups
-from airflow_eos_provider.kafka.held_open import Place
+from airflow_eos_provider.kafka.admin.consumer_groups import hidden_groups
+from airflow_eos_provider.kafka.admin.open_transactions import Place
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.transactions.collisions import CONTROL, PLANNER, KafkaGroups, PipelineSeen
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.held_open import HeldLook, HeldOpen, Place
-from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import TransactionDescription, TransactionListing, TransactionsClient
+from airflow_eos_provider.kafka.admin.open_transactions import HeldLook, HeldOpen, Place
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionListing, TransactionsClient
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 #: The brokers' own topic of transactional ids; each of its partitions has a coordinator.
 STATE_TOPIC = "__transaction_state"

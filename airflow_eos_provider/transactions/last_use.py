@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Sequence
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from airflow_eos_provider.kafka.coordinators import partition_of
-from airflow_eos_provider.kafka.ends import Reach
-from airflow_eos_provider.kafka.read import LogRecord, scan_to_end
+from airflow_eos_provider.kafka.admin.coordinators import partition_of
+from airflow_eos_provider.kafka.read.ends import Reach
+from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC
 

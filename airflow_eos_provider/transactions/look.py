@@ -13,9 +13,9 @@ from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[a
 
 from airflow_eos_provider.connect.transactional_ids import KnownGroup, group_of_leader, leader_id
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.kafka.acls import operations_of
+from airflow_eos_provider.kafka.admin.acls import operations_of
+from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.kafka.transactions import TransactionDescription
 from airflow_eos_provider.transactions.owners import Owner, owner_of
 
 #: A coordinator looks for transactions past their timeout now and then

@@ -13,9 +13,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from airflow_eos_provider.connect.config_topic import ClusterState
-from airflow_eos_provider.kafka.consumer_groups import committed_offsets, consumer_groups, described_groups
-from airflow_eos_provider.kafka.held_open import Place
+from airflow_eos_provider.connect.topics.config_topic import ClusterState
+from airflow_eos_provider.kafka.admin.consumer_groups import committed_offsets, consumer_groups, described_groups
+from airflow_eos_provider.kafka.admin.open_transactions import Place
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.transactions.ends import EndsOrWhy, PartitionEnds
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from airflow_eos_provider.connect.config_topic import ClusterState, read_cluster_state
 from airflow_eos_provider.connect.group import other_known_groups
-from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.topics.config_topic import ClusterState, read_cluster_state
+from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, read_worker_files
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.errors import ReadTimeoutError, UnreachableError
-from airflow_eos_provider.kafka.held_open import Place
+from airflow_eos_provider.kafka.admin.open_transactions import Place
 from airflow_eos_provider.transactions.changes import Moment
 from airflow_eos_provider.transactions.hanging import STATE_TOPIC, HangingLook, find_hanging
 from airflow_eos_provider.transactions.look import (

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from airflow.sdk.exceptions import AirflowNotFoundException
 from fastapi import Response
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.ui.documents import redacted, to_json

@@ -8,9 +8,9 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
-from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, read_worker_files
 from airflow_eos_provider.offsets.fencing.documents import fence_document
 from airflow_eos_provider.offsets.fencing.round import Fencer
 from airflow_eos_provider.ui.answers import NO_ITEMS, answer, see_cluster

@@ -20,7 +20,7 @@ from airflow_eos_provider.interval.past import PipelinePast, groups_with_pipelin
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.ledger import SliceRecord
 from airflow_eos_provider.interval.verify import status_among, topics
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.ui.access import visible_to
 from airflow_eos_provider.ui.airflow_state import PipelineDags, dags_of
 from airflow_eos_provider.ui.answers import (

@@ -12,7 +12,7 @@ from airflow_eos_provider.acls.check import AclReport
 from airflow_eos_provider.acls.check import check as check_rights
 from airflow_eos_provider.acls.facts import Principals, facts_of
 from airflow_eos_provider.acls.look import look, read_authorizer
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.ui.answers import KEPT_SLOW_SECONDS, NO_ITEMS, answer, see_cluster

@@ -11,7 +11,7 @@ from typing import Any
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Response
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.journal.past import Past, read_past

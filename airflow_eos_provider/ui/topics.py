@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.offsets.internal_topics.look import InternalTopicsClient
 from airflow_eos_provider.ui.answers import KEPT_SLOW_SECONDS, answer, see_cluster

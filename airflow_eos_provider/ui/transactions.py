@@ -9,9 +9,9 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.kafka.held_open import Place
+from airflow_eos_provider.kafka.admin.open_transactions import Place
 from airflow_eos_provider.transactions.audit import DEFAULT_LIMITS, idle_ids, live_ids
 from airflow_eos_provider.transactions.documents import ends_document, hanging_document
 from airflow_eos_provider.transactions.ends import EndsOrWhy, ends_of

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from tests.benchmarks.java_peer import run_java
 from tests.benchmarks.result import Result

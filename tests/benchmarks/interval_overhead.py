@@ -29,8 +29,8 @@ from airflow_eos_provider.interval.protocol.slice_writer import open_producer
 from airflow_eos_provider.interval.protocol.stage import Stage
 from airflow_eos_provider.interval.protocol.topics import prepare_topics
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.producer import TransactionalProducer
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from tests.benchmarks.local_spark import local_spark
 from tests.benchmarks.result import Result

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from airflow_eos_provider.connect.jackson import encode, hash_map_order
-from airflow_eos_provider.kafka.partitioner import partition_of
+from airflow_eos_provider.connect.topics.jackson import encode, hash_map_order
+from airflow_eos_provider.kafka.write.partitioner import partition_of
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from tests.benchmarks.fill import fill
 from tests.benchmarks.java_peer import run_java
@@ -29,8 +29,8 @@ TOPIC = "ledger"
 
 _OURS = """
 import sys, time
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.read import Reach, scan_to_end
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.kafka.read.reader import Reach, scan_to_end
 began, state, count = time.perf_counter(), {}, 0
 def keep(batch):
     global count

@@ -26,7 +26,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from rich.console import Console
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.observe.observer import InternalTopics, Observer

@@ -20,10 +20,10 @@ from pathlib import Path
 from rich.console import Console
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.offsets import offset_key
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.kafka.partitioner import partition_of
+from airflow_eos_provider.connect.topics.source_offsets import offset_key
+from airflow_eos_provider.kafka.write.partitioner import partition_of
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.offsets.seen.group import read_group_offsets
 from airflow_eos_provider.offsets.stores import OffsetStores
@@ -41,8 +41,8 @@ FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 
 _PLAIN_READ = """
 import sys, time
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.read import scan_to_end
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.kafka.read.reader import scan_to_end
 began, count = time.perf_counter(), 0
 def add(batch):
     global count

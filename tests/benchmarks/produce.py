@@ -22,7 +22,7 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.slice_writer import SliceWriter, open_producer
 from airflow_eos_provider.interval.protocol.stage import Stage
 from airflow_eos_provider.interval.protocol.topics import prepare_topics
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.jars import class_path, jar_folder
 from airflow_eos_provider.lab.java import java_program
 from airflow_eos_provider.lab.lab import Lab, LabOptions

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from airflow_eos_provider.acls.tool_rules import READING, ToolFacts, tool_rules
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Resource
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.lab.broker import write_properties
 from airflow_eos_provider.lab.certificates import Authority
 from airflow_eos_provider.lab.lab import Lab, LabOptions

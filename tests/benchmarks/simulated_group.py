@@ -22,7 +22,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from airflow_eos_provider.connect.group import describe_group
 from airflow_eos_provider.kafka.clients import ClientErrors, quiet_consumer
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 #: ``group.max.session.timeout.ms`` of a broker; so long a member stays that sends no heartbeat, milliseconds.
 SESSION_MS = 1_800_000

@@ -20,8 +20,8 @@ from rich.console import Console
 
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.read import scan_to_end
+from airflow_eos_provider.kafka.read.reader import scan_to_end
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from tests.benchmarks.cpu_seconds import CpuSeconds
 from tests.benchmarks.local_spark import CORES, local_spark

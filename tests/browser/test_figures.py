@@ -20,10 +20,10 @@ import pytest
 from confluent_kafka import Producer
 from playwright.sync_api import Browser, Route, expect
 
-from airflow_eos_provider.connect.internal_topics import CONFIGS, OFFSETS, read_worker_files
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, read_worker_files
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator

@@ -36,11 +36,11 @@ from airflow_eos_provider.interval.protocol.admission import TRANSACTION_TIMEOUT
 from airflow_eos_provider.interval.protocol.control_topic import ControlState
 from airflow_eos_provider.interval.protocol.digest import Digest
 from airflow_eos_provider.interval.protocol.ledger import complete_key
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.clients import QuietAdmin
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.read import Reach, read_to_end
-from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.kafka.read.reader import Reach, read_to_end
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab import jars
 from airflow_eos_provider.lab import lab as lab_module
 from airflow_eos_provider.lab.broker import Broker

@@ -13,7 +13,7 @@ from pathlib import Path
 from airflow_eos_provider.errors import FencedError, LeaseHeldError, UnreachableError
 from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import RolloutRecord, RolloutState, Step, StepStatus
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 #: As long as an act takes here, and by when it is over for sure: the answer to its permission may be late, and so may
 #: this process be on a busy machine.

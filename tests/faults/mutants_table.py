@@ -505,7 +505,7 @@ _WRITER = (
     _mutant(
         "commit-errors-swallowed",
         "a commit that fails is an error",
-        "kafka/producer.py",
+        "kafka/write/producer.py",
         "        self._until_done(self._producer.commit_transaction, limit, _COMMITTING)\n",
         "        with contextlib.suppress(EosError):\n"
         "            self._until_done(self._producer.commit_transaction, limit, _COMMITTING)\n",
@@ -641,7 +641,7 @@ _BATCHES = (
     _mutant(
         "rows-behind-a-full-queue-left-out",
         "what a full queue did not take is handed over again",
-        "kafka/producer.py",
+        "kafka/write/producer.py",
         "            first += taken\n",
         "            first = len(messages)\n",
         f"{_ROW_BATCHES}::test_a_full_queue_is_waited_for_and_no_row_is_lost_doubled_or_moved[batches]",
@@ -649,7 +649,7 @@ _BATCHES = (
     _mutant(
         "rows-of-a-full-queue-twice",
         "what a full queue took is not handed over again",
-        "kafka/producer.py",
+        "kafka/write/producer.py",
         "            first += taken\n",
         "            first += taken - 1\n",
         f"{_ROW_BATCHES}::test_a_full_queue_is_waited_for_and_no_row_is_lost_doubled_or_moved[batches]",
@@ -657,7 +657,7 @@ _BATCHES = (
     _mutant(
         "refused-row-of-a-batch-unseen",
         "a row of a batch that a broker refuses ends its transaction",
-        "kafka/native_batches.py",
+        "kafka/write/native_batches.py",
         "        if kind == _EVENT_DELIVERY and code:\n",
         "        if kind == _EVENT_DELIVERY and False:\n",
         f"{_ROW_BATCHES}::test_a_refused_row_is_named_with_its_topic_and_nothing_is_visible[batches-by the topic]",
@@ -665,7 +665,7 @@ _BATCHES = (
     _mutant(
         "null-in-a-batch-is-empty",
         "a missing value of a batch is null, not empty",
-        "kafka/native_batches.py",
+        "kafka/write/native_batches.py",
         "np.where(column.lengths < 0, 0, begin + column.starts)",
         "begin + column.starts",
         f"{_ROW_BATCHES}::test_rows_arrive_as_they_are[batches]",

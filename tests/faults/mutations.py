@@ -22,7 +22,7 @@ from airflow_eos_provider.interval.protocol.stage import Completed, Stage, deal
 from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.kafka.producer import TransactionalProducer
+from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 
 
 class CompleteReadFirst(Task):

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from airflow_eos_provider.connect.placement import SystemdUnit
-from airflow_eos_provider.connect.worker import WorkerDescription
+from airflow_eos_provider.connect.cluster.placement import SystemdUnit
+from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.lab.machine import Machine as LabMachine
 from airflow_eos_provider.rollout.hosts.choose import service_of
 from airflow_eos_provider.rollout.hosts.host import HostFacts

@@ -12,8 +12,8 @@ from typing import Any
 
 from confluent_kafka.cimpl import NewTopic
 
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.clients import QuietAdmin
-from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.lab.broker import Broker, write_properties
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.waiting import wait_for_broker

@@ -23,12 +23,12 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.ledger import slice_key
 from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.protocol.topics import prepare_topics
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.partitioner import partition_of
-from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
+from airflow_eos_provider.kafka.read.reader import LogRecord
 from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.kafka.write.partitioner import partition_of
 from airflow_eos_provider.lab import jars
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.record import LabRecord

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_eos_provider.errors import FencedError
 from airflow_eos_provider.interval.interval import Run
-from airflow_eos_provider.kafka.producer import TransactionalProducer
+from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 
 pytestmark = pytest.mark.side_by_side
 

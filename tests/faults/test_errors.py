@@ -29,12 +29,12 @@ from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.topic_ids import TopicChangedError
 from airflow_eos_provider.journal.name import journal_topic
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.clients import QuietAdmin
-from airflow_eos_provider.kafka.producer import TransactionalProducer, TransactionExpiredError
-from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.topics import TopicDescription, Topics
-from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.kafka.write.producer import TransactionalProducer, TransactionExpiredError
 from tests.waiting import until
 
 Days = Callable[..., Run]

@@ -15,7 +15,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.input_check import InputChangedError
-from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.read.reader import read_to_end
 from tests.faults.local_runner import LocalRunner, plan_files
 
 Days = Callable[..., Run]

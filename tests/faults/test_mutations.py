@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.kafka.producer import TransactionalProducer
-from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
+from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 
 pytestmark = pytest.mark.side_by_side
 

@@ -23,7 +23,7 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import LeaseHeldError
 from airflow_eos_provider.journal.journal import JournalContent, read_journal
 from airflow_eos_provider.journal.records import RolloutState
-from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.processes import identify
 from airflow_eos_provider.rollout.controller import Controller

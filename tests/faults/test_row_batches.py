@@ -12,12 +12,12 @@ from confluent_kafka.admin import NewTopic
 from airflow_eos_provider.errors import ConfigurationError, FencedError
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.slice_writer import open_producer
-from airflow_eos_provider.kafka import native_batches
-from airflow_eos_provider.kafka.bytes_column import BytesColumn
 from airflow_eos_provider.kafka.clients import QuietAdmin
-from airflow_eos_provider.kafka.native_batches import NativeBatches
-from airflow_eos_provider.kafka.producer import TransactionalProducer
-from airflow_eos_provider.kafka.read import LogRecord, read_to_end
+from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end
+from airflow_eos_provider.kafka.write import native_batches
+from airflow_eos_provider.kafka.write.bytes_column import BytesColumn
+from airflow_eos_provider.kafka.write.native_batches import NativeBatches
+from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow

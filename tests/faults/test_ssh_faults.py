@@ -23,12 +23,12 @@ from types import TracebackType
 import pytest
 import yaml
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
+from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.connect.worker import WorkerDescription
 from airflow_eos_provider.errors import EosError, GateFailedError, RolloutPausedError
-from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.machine import Machine
 from airflow_eos_provider.lab.machine_login import MachineLogin, known_host, public_key

@@ -35,12 +35,12 @@ from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.protocol.visible import NotVisibleError
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.verify import completion
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.clients import QuietAdmin
-from airflow_eos_provider.kafka.producer import TransactionalProducer
-from airflow_eos_provider.kafka.read import LogRecord, read_to_end
+from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 from airflow_eos_provider.lab.broker import Broker
 from airflow_eos_provider.lab.jars import class_path, ensure_jars
 from airflow_eos_provider.lab.java import SHORT_LIVED, java_program

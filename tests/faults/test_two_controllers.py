@@ -24,7 +24,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
-from airflow_eos_provider.connect.cluster import ConnectCluster, RestSettings, WorkerDescription
+from airflow_eos_provider.connect.cluster.description import ConnectCluster, RestSettings, WorkerDescription
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import ConfigurationError, FencedError, LeaseHeldError
 from airflow_eos_provider.journal import journal as journal_module
@@ -39,10 +39,10 @@ from airflow_eos_provider.journal.records import (
     StepStatus,
 )
 from airflow_eos_provider.journal.topic import prepare_journal
-from airflow_eos_provider.kafka import producer as kafka_producer
 from airflow_eos_provider.kafka.clients import QuietAdmin
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.read.reader import read_to_end
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.kafka.write import producer as kafka_producer
 from airflow_eos_provider.lab.broker import Broker
 from airflow_eos_provider.processes import from_pid_file
 from airflow_eos_provider.rollout.act.acts import Acts

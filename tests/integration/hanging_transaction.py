@@ -20,7 +20,7 @@ from kafka.admin import AbortTransactionSpec, KafkaAdminClient
 from kafka.protocol.producer import ProduceRequest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.lab.lab import Lab
 from tests.waiting import until
 

@@ -19,8 +19,8 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.spark import write_interval
-from airflow_eos_provider.kafka.read import read_to_end
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
+from airflow_eos_provider.kafka.read.reader import read_to_end
 from tests.waiting import until
 
 #: The file of the jobs, as ``spark-submit`` gets it.

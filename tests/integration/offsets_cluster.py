@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab
 from tests.forked import FORKS
 from tests.waiting import until

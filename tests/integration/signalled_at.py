@@ -15,9 +15,9 @@ from typing import Any
 from airflow_eos_provider.cli import main
 from airflow_eos_provider.journal.journal import Journal
 from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
-from airflow_eos_provider.kafka.held_open import HeldOpen
+from airflow_eos_provider.kafka.admin.open_transactions import HeldOpen
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.kafka.transactions import TransactionsClient
 
 _write_change = Journal.write_change
 _create = Topics.create

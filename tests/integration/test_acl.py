@@ -18,16 +18,16 @@ from airflow_eos_provider.acls.facts import Facts, Principals, Seen, facts_of
 from airflow_eos_provider.acls.judge import Answer, Source, judge
 from airflow_eos_provider.acls.look import look, read_authorizer
 from airflow_eos_provider.acls.rules import Rule, connector_rules
-from airflow_eos_provider.connect.cluster import ConnectCluster
-from airflow_eos_provider.connect.config_topic import read_cluster_state
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resource
-from airflow_eos_provider.kafka.acls import Acls
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.admin.acls import Acls
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.operators.approvable import approvable
 from airflow_eos_provider.operators.approval import approval_body

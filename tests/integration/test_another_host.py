@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.cluster import ConnectCluster, WorkerDescription
+from airflow_eos_provider.connect.cluster.description import ConnectCluster, WorkerDescription
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import Declared, Running, declare
 from airflow_eos_provider.connect.properties import parse, remove_property, set_property

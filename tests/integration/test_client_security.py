@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from kafka.net.transport import KafkaSSLTransport
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.demo.oracle import compare, drain, expected_from_values
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.interval.interval import Interval, Run
@@ -27,9 +27,9 @@ from airflow_eos_provider.interval.protocol.stage import Stage
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN, write_rows
 from airflow_eos_provider.interval.spark.job import JobSpec
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.java_client import from_java
 from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.settings.java_client import from_java
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.certificates import Authority
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.token_issuer import TokenIssuer

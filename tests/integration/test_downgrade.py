@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from airflow_eos_provider.connect.config_topic import read_cluster_state
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import parse, set_property
 from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.kafka.clients import QuietAdmin
-from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.observe.observer import Observer

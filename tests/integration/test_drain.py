@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from airflow_eos_provider.demo.load import TOPIC_CONFIG
 from airflow_eos_provider.demo.oracle import Comparison, compare, drain, expected_from_topic, expected_from_values
 from airflow_eos_provider.errors import ReadTimeoutError
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 
 LINES = [b'{"line":%d,"year":2013}' % number for number in range(1, 2001)]

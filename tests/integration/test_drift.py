@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.internal_topics import OFFSETS
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import set_property
+from airflow_eos_provider.connect.topics.internal_topics import OFFSETS
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.drift.watch import DriftWatch

@@ -12,10 +12,10 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from airflow_eos_provider.errors import EosError, ReadTimeoutError, UnreachableError
-from airflow_eos_provider.kafka import fencing
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.fencing import Fenced, Round
-from airflow_eos_provider.kafka.transactions import FENCE_TIMEOUT_MS, TransactionsClient
+from airflow_eos_provider.kafka.admin import fencing
+from airflow_eos_provider.kafka.admin.fencing import Fenced, Round
+from airflow_eos_provider.kafka.admin.transactions import FENCE_TIMEOUT_MS, TransactionsClient
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 
 pytestmark = pytest.mark.slow
@@ -168,7 +168,7 @@ def test_ids_that_the_coordinator_puts_off_are_asked_for_again_and_no_others(
         done = await real(admin, answered, timeout_ms)
         return done._replace(not_now={name: kafka.errors.ConcurrentTransactionsError() for name in put_off})
 
-    monkeypatch.setattr("airflow_eos_provider.kafka.transactions.fence_round", reluctant)
+    monkeypatch.setattr("airflow_eos_provider.kafka.admin.transactions.fence_round", reluctant)
     ids = [f"{prefix}{number}" for number in range(4)]
     assert {fenced.epoch for fenced in client.fence(ids).values()} == {0}
     assert [len(names) for names in asked] == [4, 2, 1]
@@ -193,7 +193,7 @@ def test_ids_that_are_left_when_time_is_up_are_named(
     async def never(admin: object, ids: list[str], timeout_ms: int) -> Round:
         return Round({}, {name: reason() for name in ids}, False)
 
-    monkeypatch.setattr("airflow_eos_provider.kafka.transactions.fence_round", never)
+    monkeypatch.setattr("airflow_eos_provider.kafka.admin.transactions.fence_round", never)
     with pytest.raises(expected, match=words) as reported:
         client.fence([f"{prefix}{number}" for number in range(5)], timeout_seconds=0.5)
     assert f"{prefix}0" in reported.value.found

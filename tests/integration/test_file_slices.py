@@ -18,7 +18,7 @@ from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.spark import write as spark_front
 from airflow_eos_provider.interval.spark import write_interval
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 
 DAY = Interval(datetime(2013, 1, 1, 5, tzinfo=UTC), datetime(2013, 1, 2, 5, tzinfo=UTC))
@@ -165,7 +165,7 @@ def _dying(run: Any, mark: Path, moment: str, times: int) -> Any:
         import os
         import signal
 
-        from airflow_eos_provider.kafka.producer import TransactionalProducer
+        from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 
         name = moment.removeprefix("after ")
         method, begin = getattr(TransactionalProducer, name), TransactionalProducer.begin

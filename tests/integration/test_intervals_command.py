@@ -43,9 +43,9 @@ from airflow_eos_provider.journal.change import abandon, change_journal, group_c
 from airflow_eos_provider.journal.journal import Journal, RolloutState
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.journal.records import ChangeRecord
-from airflow_eos_provider.kafka.read import scan_to_end
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
+from airflow_eos_provider.kafka.read.reader import scan_to_end
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.lab.lab import Lab
 from tests.broker_only import describe
 from tests.waiting import until

@@ -18,13 +18,13 @@ import httpx
 import psutil
 import pytest
 
-from airflow_eos_provider.connect.cluster import ConnectCluster, RestSettings
+from airflow_eos_provider.connect.cluster.description import ConnectCluster, RestSettings
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.properties import parse
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.clients import QuietAdmin
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import TopicDescription, Topics
 from airflow_eos_provider.lab import lab as lab_module
 from airflow_eos_provider.lab.broker import BOOTSTRAP_CHECKPOINT, Broker, write_properties

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_eos_provider.connect.placement import SystemdUnit
+from airflow_eos_provider.connect.cluster.placement import SystemdUnit
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.machine import control_group
 from airflow_eos_provider.lab.machine_login import MachineLogin, known_host

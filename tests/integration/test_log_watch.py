@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.observe.topic_progress import LogView

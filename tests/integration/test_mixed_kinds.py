@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.processes import from_pid_file, stop_family

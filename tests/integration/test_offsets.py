@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Producer
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.offsets import offset_key
 from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.connect.topics.source_offsets import offset_key
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.offsets.seen.backup import read

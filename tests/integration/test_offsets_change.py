@@ -14,9 +14,9 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.offsets import offset_key
+from airflow_eos_provider.connect.topics.source_offsets import offset_key
 from airflow_eos_provider.kafka.clients import QuietAdmin
-from airflow_eos_provider.kafka.read import LogRecord, read_to_end
+from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from tests.integration.offsets_cluster import END, FILE_SOURCE, LINES, SECONDS, Cluster, killed

@@ -13,19 +13,19 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from airflow_eos_provider.connect.config_topic import read_cluster_state
 from airflow_eos_provider.connect.group import WorkerGroup, describe_group
-from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
+from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.errors import ConnectRestError, PlanMovedError, RefusedError
 from airflow_eos_provider.journal.change import abandon
 from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import ChangeRecord
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import TransactionsClient
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.offsets.verbs import apply as apply_module
 from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger, OffsetsReport

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Producer
 
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.partition_writers import Outcome
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.kafka.admin.partition_writers import Outcome
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.offsets.topic import read_offsets_topic
 from tests.waiting import until

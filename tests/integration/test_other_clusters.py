@@ -16,7 +16,7 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import RefusedError, RolloutPausedError
 from airflow_eos_provider.journal.journal import RolloutState, read_journal
 from airflow_eos_provider.journal.name import journal_topic
-from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.waiting import wait_for_group
 from airflow_eos_provider.rollout.controller import Controller

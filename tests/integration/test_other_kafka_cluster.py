@@ -17,9 +17,9 @@ from confluent_kafka import KafkaException, Producer
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.kafka.clients import QuietAdmin
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.offsets.seen.group import read_group_offsets

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.broker import Broker
 from airflow_eos_provider.lab.lab import Lab
 from tests.waiting import until

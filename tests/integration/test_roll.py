@@ -21,7 +21,7 @@ from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import parse
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.journal.journal import RolloutState, StepStatus, read_journal
-from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from tests.seen import files, mode_of, modes, pids, starts
 from tests.waiting import wait_for

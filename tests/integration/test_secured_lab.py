@@ -16,15 +16,15 @@ from confluent_kafka import Producer
 
 from airflow_eos_provider.acls.rules import ConnectorFacts, Rule, connector_rules
 from airflow_eos_provider.acls.tool_rules import READING, tool_rules
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.kafka import session as session_module
-from airflow_eos_provider.kafka.acls import Acls
+from airflow_eos_provider.kafka.admin.acls import Acls
 from airflow_eos_provider.kafka.clients import QuietAdmin
-from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ownership import own_processes
 from airflow_eos_provider.lab.security import Principal

@@ -21,21 +21,21 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
-from airflow_eos_provider.connect.config_topic import ClusterState, read_cluster_state
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.group import WorkerGroup, connect_groups, describe_group
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.connect.topics.config_topic import ClusterState, read_cluster_state
 from airflow_eos_provider.errors import (
     ConfigurationError,
     ConnectRestError,
     ReadTimeoutError,
     UnreachableError,
 )
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.read import LogRecord, read_to_end, scan_to_end
+from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionsClient
+from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end, scan_to_end
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.kafka.transactions import TransactionDescription, TransactionsClient
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.broker import write_properties
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ports import free_ports
@@ -272,7 +272,7 @@ class TestTransactions:
         with TransactionsClient(settings) as transactions:
             expected = transactions.list("connect-")
             # Brokers before 4.1 are not in the lab.
-            monkeypatch.setattr("airflow_eos_provider.kafka.transactions._LIST_WITH_PATTERN", 99)
+            monkeypatch.setattr("airflow_eos_provider.kafka.admin.transactions._LIST_WITH_PATTERN", 99)
             assert transactions.list("connect-") == expected
             assert expected != transactions.list()
 

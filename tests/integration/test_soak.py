@@ -24,7 +24,7 @@ import pytest
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.records import StepStatus
-from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.hosts.process.restart_act import read_record, record_path
 from airflow_eos_provider.rollout.observe.observer import Observer

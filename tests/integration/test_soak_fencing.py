@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.config_topic import read_cluster_state
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
 from airflow_eos_provider.errors import UnreachableError
 from airflow_eos_provider.lab import worker
 from airflow_eos_provider.lab.lab import Lab

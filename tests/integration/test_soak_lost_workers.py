@@ -20,19 +20,19 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
-from airflow_eos_provider.connect.config_topic import read_cluster_state
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.group import WorkerGroup, describe_group
-from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectorStatus, ConnectRest
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
+from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.demo.load import mirror_config
 from airflow_eos_provider.demo.oracle import compare, drain, expected_from_topic
 from airflow_eos_provider.journal.journal import Journal
-from airflow_eos_provider.kafka.read import read_to_end
-from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
+from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.offsets.fencing.round import Fencer
 from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger

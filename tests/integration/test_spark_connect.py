@@ -30,7 +30,7 @@ from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.spark.remote_plan import refuse_unstable_remote
 from airflow_eos_provider.interval.spark.sessions import interrupt, look_often, stop
 from airflow_eos_provider.interval.spark.write import write_interval
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 from tests.connect_server import ConnectServer
 from tests.integration.interval_target import DAY, JOBS, HeldFiles, Target, day, jobs

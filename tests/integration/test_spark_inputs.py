@@ -23,8 +23,8 @@ from airflow_eos_provider.interval.sources import files_source
 from airflow_eos_provider.interval.spark import by_slice, register, write_interval
 from airflow_eos_provider.interval.spark.files import FilesSource, pinned_files
 from airflow_eos_provider.interval.verify import completion
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.read import LogRecord, scan_to_end
+from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 from tests.integration import source_jobs
 

@@ -25,7 +25,7 @@ from airflow_eos_provider.interval.protocol.input_check import InputChangedError
 from airflow_eos_provider.interval.spark import write_interval
 from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.verify import completion
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.jars import ensure_jars
 from airflow_eos_provider.lab.lab import Lab

@@ -42,7 +42,7 @@ from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.spark.reruns import StageWatch
 from airflow_eos_provider.interval.topic_ids import TopicChangedError
 from airflow_eos_provider.interval.verify import completion
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.spark_class_data import spark_jvm_options

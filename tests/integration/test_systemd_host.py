@@ -21,10 +21,10 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
+from airflow_eos_provider.connect.cluster.placement import MachineDescription, Privilege, SystemdUnit
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import ModeVerdict, Observed, judge
-from airflow_eos_provider.connect.placement import MachineDescription, Privilege, SystemdUnit
 from airflow_eos_provider.errors import ConfigurationError, RefusedError, UnreachableError
 from airflow_eos_provider.lab.machine import Machine, remove_control_groups
 from airflow_eos_provider.lab.machine_login import MachineLogin, public_key

@@ -25,14 +25,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionsClient
+from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.kafka.transactions import TransactionDescription, TransactionsClient
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.transactions.auditor import look_at_open

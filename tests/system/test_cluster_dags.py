@@ -26,7 +26,7 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import LeaseHeldError
 from airflow_eos_provider.journal.journal import JournalContent, read_journal
 from airflow_eos_provider.journal.records import Lease, RolloutState
-from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.airflow import COMPONENTS, AirflowLab, AirflowOptions, wait_for_dag
 from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, LogCursor, RequiredAction

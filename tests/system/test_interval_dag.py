@@ -22,7 +22,7 @@ from airflow_eos_provider.demo.screen import Screen
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.verify import statuses
-from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.airflow import AirflowLab, AirflowOptions, wait_for_dag
 from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, LogCursor
 from airflow_eos_provider.lab.lab import Lab

@@ -14,25 +14,25 @@ import pytest
 #: Module, object in it, and where it is used.
 NAMES = [
     # kafka-python: control messages go through the admin client's own connections and coordinator look-up.
-    ("kafka.admin", "KafkaAdminClient._find_coordinator_ids", "kafka/coordinators.py"),
-    ("kafka.admin", "KafkaAdminClient._async_get_leader_for_partitions", "kafka/transactions.py"),
-    ("kafka.admin", "KafkaAdminClient._get_cluster_metadata", "kafka/held_open.py"),
-    ("kafka.net.compat", "KafkaNetClient", "kafka/transactions.py"),
-    ("kafka.net.manager", "KafkaConnectionManager.get_connection", "kafka/transactions.py"),
-    ("kafka.net.connection", "KafkaConnection.init_future", "kafka/transactions.py"),
-    ("kafka.net.sasl.oauth", "AbstractTokenProvider", "kafka/kafka_python_settings.py"),
-    ("kafka.net.selector", "NetworkSelector", "kafka/transactions.py"),
-    ("kafka.protocol.metadata", "CoordinatorType.TRANSACTION", "kafka/fencing.py"),
-    ("kafka.protocol.metadata", "FindCoordinatorRequest", "kafka/fencing.py"),
-    ("kafka.protocol.producer", "InitProducerIdRequest", "kafka/fencing.py"),
-    ("kafka.protocol.producer", "WriteTxnMarkersRequest", "kafka/held_open.py"),
-    ("kafka.protocol.admin", "DescribeAclsRequest", "kafka/rights.py"),
-    ("kafka.protocol.producer", "EndTxnRequest", "kafka/rights.py"),
-    ("kafka.protocol.consumer", "HeartbeatRequest", "kafka/rights.py"),
-    ("kafka.protocol.admin.transactions", "DescribeProducersRequest", "kafka/held_open.py"),
-    ("kafka.protocol.admin.transactions", "DescribeTransactionsRequest", "kafka/coordinators.py"),
-    ("kafka.protocol.admin.transactions", "ListTransactionsRequest", "kafka/transactions.py"),
-    ("kafka.cluster", "ClusterMetadata.add_coordinator", "kafka/fencing.py"),
+    ("kafka.admin", "KafkaAdminClient._find_coordinator_ids", "kafka/admin/coordinators.py"),
+    ("kafka.admin", "KafkaAdminClient._async_get_leader_for_partitions", "kafka/admin/transactions.py"),
+    ("kafka.admin", "KafkaAdminClient._get_cluster_metadata", "kafka/admin/open_transactions.py"),
+    ("kafka.net.compat", "KafkaNetClient", "kafka/admin/transactions.py"),
+    ("kafka.net.manager", "KafkaConnectionManager.get_connection", "kafka/admin/transactions.py"),
+    ("kafka.net.connection", "KafkaConnection.init_future", "kafka/admin/transactions.py"),
+    ("kafka.net.sasl.oauth", "AbstractTokenProvider", "kafka/settings/kafka_python_settings.py"),
+    ("kafka.net.selector", "NetworkSelector", "kafka/admin/transactions.py"),
+    ("kafka.protocol.metadata", "CoordinatorType.TRANSACTION", "kafka/admin/fencing.py"),
+    ("kafka.protocol.metadata", "FindCoordinatorRequest", "kafka/admin/fencing.py"),
+    ("kafka.protocol.producer", "InitProducerIdRequest", "kafka/admin/fencing.py"),
+    ("kafka.protocol.producer", "WriteTxnMarkersRequest", "kafka/admin/open_transactions.py"),
+    ("kafka.protocol.admin", "DescribeAclsRequest", "kafka/admin/rights.py"),
+    ("kafka.protocol.producer", "EndTxnRequest", "kafka/admin/rights.py"),
+    ("kafka.protocol.consumer", "HeartbeatRequest", "kafka/admin/rights.py"),
+    ("kafka.protocol.admin.transactions", "DescribeProducersRequest", "kafka/admin/open_transactions.py"),
+    ("kafka.protocol.admin.transactions", "DescribeTransactionsRequest", "kafka/admin/coordinators.py"),
+    ("kafka.protocol.admin.transactions", "ListTransactionsRequest", "kafka/admin/transactions.py"),
+    ("kafka.cluster", "ClusterMetadata.add_coordinator", "kafka/admin/fencing.py"),
     # asyncssh: what OpenSSH's configuration says is asked before a connection is made.
     ("asyncssh.config", "SSHClientConfig.load", "rollout/hosts/machine/ssh_options.py"),
     ("asyncssh.config", "ConfigParseError", "rollout/hosts/machine/ssh_options.py"),
@@ -61,7 +61,7 @@ def test_an_admin_client_of_kafka_python_keeps_its_connections_where_control_mes
 
     source = inspect.getsource(KafkaAdminClient.__init__)
     for attribute in ("self._manager", "self._net", "self._client"):
-        assert attribute in source, f"kafka/transactions.py needs {attribute} of KafkaAdminClient"
+        assert attribute in source, f"kafka/admin/transactions.py needs {attribute} of KafkaAdminClient"
 
 
 def test_a_refusal_that_kafka_python_remembers_is_raised_at_its_next_attempt() -> None:

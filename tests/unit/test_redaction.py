@@ -7,10 +7,10 @@ import json
 import pytest
 
 from airflow_eos_provider import redaction
-from airflow_eos_provider.connect.cluster import ConnectCluster, worker_id_of
+from airflow_eos_provider.connect.cluster.description import ConnectCluster, worker_id_of
 from airflow_eos_provider.connect.rest_calls import Answer, statuses, validate
 from airflow_eos_provider.errors import ConnectRestError, EosError
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.redaction import holds_secret, is_secret, redact, remember, secrets_of
 
 CANARY = "c4n4ry-9f"

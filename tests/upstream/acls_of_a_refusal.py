@@ -17,8 +17,8 @@ from confluent_kafka.admin import (
 )
 
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from tests.integration.named_listener import NamedListener
 from tests.upstream.shown import StartLab
 

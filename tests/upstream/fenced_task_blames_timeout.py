@@ -7,7 +7,7 @@ shorter interval. What helps is to look who has taken the id.
 from __future__ import annotations
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from tests.upstream.shown import StartLab, append, failure_of, start_source
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from tests.upstream.shown import SECONDS, StartLab
 from tests.waiting import until
 

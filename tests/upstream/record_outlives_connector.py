@@ -7,7 +7,7 @@ none, and compaction keeps it: a new connector of that name begins by the old on
 from __future__ import annotations
 
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.kafka.read import read_to_end
+from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab
 from tests.upstream.shown import SECONDS, StartLab, rest_of, start_source
 from tests.waiting import until

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.read import LogRecord, read_to_end
+from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.teardown import take_down
 from tests.waiting import until

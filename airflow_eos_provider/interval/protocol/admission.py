@@ -28,7 +28,7 @@ from airflow_eos_provider.interval.protocol.same_topics import SameTopics
 from airflow_eos_provider.interval.protocol.stage import OnStep, Report, silent
 from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.kafka.producer import TransactionalProducer, TransactionExpiredError, UndecidedError
+from airflow_eos_provider.kafka.write.producer import TransactionalProducer, TransactionExpiredError, UndecidedError
 
 #: The steps in their order.
 STEPS = ("planner init", "planner read control", "planner read ledger", "planner write plan", "planner commit plan")

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from airflow_eos_provider.interval.protocol.control_topic import ControlState
 from airflow_eos_provider.interval.protocol.stage import Report, silent
 from airflow_eos_provider.interval.protocol.topic_reader import Take, TopicReader
-from airflow_eos_provider.kafka.follow import FOLLOWED_SECONDS
-from airflow_eos_provider.kafka.read import Elapsed
+from airflow_eos_provider.kafka.read.follow import FOLLOWED_SECONDS
+from airflow_eos_provider.kafka.read.reader import Elapsed
 from airflow_eos_provider.kafka.session import Kafka
 
 

@@ -18,12 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from airflow_eos_provider.connect.jackson import Json, encode, hash_map_order
+from airflow_eos_provider.connect.topics.jackson import Json, encode, hash_map_order
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.topic_ids import Pinned, Pins, TopicPin
-from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.read.reader import LogRecord
 
 _PLAN = "connector-"
 _TASK = "task-"

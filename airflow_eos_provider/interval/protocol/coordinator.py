@@ -138,10 +138,10 @@ from airflow_eos_provider.interval.protocol.topic_reader import ReportBackoff, T
 from airflow_eos_provider.interval.protocol.topics import retention_of
 from airflow_eos_provider.interval.protocol.visible import Visibility
 from airflow_eos_provider.interval.slices import RunPlan, folders_read
-from airflow_eos_provider.kafka.partitioner import partition_of
-from airflow_eos_provider.kafka.producer import TransactionalProducer
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.kafka.transactions import TransactionsClient
+from airflow_eos_provider.kafka.write.partitioner import partition_of
+from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 
 __all__ = ["Completed", "Coordinator", "IncompleteError", "SliceResult", "Stage"]
 

@@ -25,8 +25,8 @@ from functools import lru_cache
 from typing import Any
 
 from airflow_eos_provider.interval.protocol.ledger import DIGEST_MODULUS
-from airflow_eos_provider.kafka.bytes_column import HAS_NUMPY, BytesColumn
-from airflow_eos_provider.kafka.producer import Headers
+from airflow_eos_provider.kafka.write.bytes_column import HAS_NUMPY, BytesColumn
+from airflow_eos_provider.kafka.write.producer import Headers
 
 #: Longer contents count by their BLAKE2b digest of :data:`_STAND_IN` bytes: so many factors are enough, and there
 #: hashing them one by one takes no more time.

@@ -26,12 +26,12 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any
 
-from airflow_eos_provider.connect.jackson import Json, encode, hash_map_order
+from airflow_eos_provider.connect.topics.jackson import Json, encode, hash_map_order
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.interval.interval import Interval, Run, Wholes
 from airflow_eos_provider.interval.protocol.control_topic import Outgoing
 from airflow_eos_provider.interval.topic_ids import Pins, TopicPin
-from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.read.reader import LogRecord
 
 #: Digests add up modulo this.
 DIGEST_MODULUS = 1 << 128

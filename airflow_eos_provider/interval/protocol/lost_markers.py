@@ -12,9 +12,9 @@ from airflow_eos_provider.connect.transactional_ids import task_number
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.kafka.admin.transactions import ActiveProducer, TransactionsClient
 from airflow_eos_provider.kafka.session import Kafka
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.kafka.transactions import ActiveProducer, TransactionsClient
 
 
 def lost_markers(

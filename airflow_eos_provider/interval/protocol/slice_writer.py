@@ -22,10 +22,10 @@ from airflow_eos_provider.interval.protocol.stage_seconds import StageSeconds
 from airflow_eos_provider.interval.protocol.timestamps import Timestamps
 from airflow_eos_provider.interval.protocol.topics import TargetTopics
 from airflow_eos_provider.interval.record_columns import RECORD_COLUMNS, check_columns, is_text
-from airflow_eos_provider.kafka.bytes_column import HAS_NUMPY, BytesColumn
-from airflow_eos_provider.kafka.partitioner import partition_of
-from airflow_eos_provider.kafka.producer import Headers, TransactionalProducer
 from airflow_eos_provider.kafka.session import Kafka
+from airflow_eos_provider.kafka.write.bytes_column import HAS_NUMPY, BytesColumn
+from airflow_eos_provider.kafka.write.partitioner import partition_of
+from airflow_eos_provider.kafka.write.producer import Headers, TransactionalProducer
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -26,9 +26,9 @@ from airflow_eos_provider.interval.protocol.ledger import LedgerState, SliceReco
 from airflow_eos_provider.interval.protocol.slice_writer import SliceWriter, open_producer
 from airflow_eos_provider.interval.protocol.stage import OnStep, Report, SliceResult, Stage, silent
 from airflow_eos_provider.interval.protocol.topic_reader import TopicReader, open_reader
-from airflow_eos_provider.kafka.partitioner import partition_of
-from airflow_eos_provider.kafka.producer import TransactionalProducer
 from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.write.partitioner import partition_of
+from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 
 if TYPE_CHECKING:
     import pyarrow as pa

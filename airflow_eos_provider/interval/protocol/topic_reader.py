@@ -11,10 +11,10 @@ from airflow_eos_provider.errors import EosError, ReadTimeoutError, UnreachableE
 from airflow_eos_provider.interval.protocol.stage import Report, silent
 from airflow_eos_provider.interval.protocol.topics import COMPACTION_LAG_MS
 from airflow_eos_provider.interval.topic_ids import TopicChangedError
-from airflow_eos_provider.kafka.ends import DeletedRecordsError, ReplacedTopicError, UnknownTopicError
-from airflow_eos_provider.kafka.read import LogRecord, Reach, open_consumer, scan_to_end
+from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
+from airflow_eos_provider.kafka.read.ends import DeletedRecordsError, ReplacedTopicError, UnknownTopicError
+from airflow_eos_provider.kafka.read.reader import LogRecord, Reach, open_consumer, scan_to_end
 from airflow_eos_provider.kafka.session import Kafka, Session, session_of
-from airflow_eos_provider.kafka.transactions import TransactionDescription
 
 T = TypeVar("T")
 

@@ -18,15 +18,15 @@ from airflow_eos_provider.errors import EosError, ReadTimeoutError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.protocol.stage import Report, silent
 from airflow_eos_provider.interval.protocol.topic_reader import ReportBackoff, ask_until_answered
-from airflow_eos_provider.kafka.clients import CONNECT_SECONDS
-from airflow_eos_provider.kafka.ends import Ends, Reach
-from airflow_eos_provider.kafka.session import Kafka, session_of
-from airflow_eos_provider.kafka.transactions import (
+from airflow_eos_provider.kafka.admin.transactions import (
     ActiveProducer,
     TransactionDescription,
     TransactionListing,
     TransactionsClient,
 )
+from airflow_eos_provider.kafka.clients import CONNECT_SECONDS
+from airflow_eos_provider.kafka.read.ends import Ends, Reach
+from airflow_eos_provider.kafka.session import Kafka, session_of
 
 #: Between two looks at the stable ends, seconds: at first, and at most.
 _PAUSE_SECONDS = 0.05

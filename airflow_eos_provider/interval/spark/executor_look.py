@@ -30,7 +30,7 @@ from airflow_eos_provider.interval.python_needs import (
 )
 from airflow_eos_provider.interval.spark.executor_python import choose_executor_python
 from airflow_eos_provider.interval.spark.spark_errors import refusal_within
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.verdict import Verdict
 
 #: A task of a look lasts so long, seconds, so that no executor takes those of its neighbours.

@@ -36,7 +36,7 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.stage import Completed
 from airflow_eos_provider.interval.spark.executor_python import choose_executor_python, daemon_property, master_of
 from airflow_eos_provider.interval.spark.sessions import look_often, stop
-from airflow_eos_provider.kafka.config import KafkaSettings, is_secret
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings, is_secret
 from airflow_eos_provider.redaction import redact
 
 #: What the lines begin with that the submitter looks for. Operators in the field read them: never change them.
@@ -109,7 +109,7 @@ class JobSpec:
         """
         if self.client_file is None:
             return self
-        from airflow_eos_provider.connect.cluster import JavaClientFile
+        from airflow_eos_provider.connect.cluster.description import JavaClientFile
 
         read = JavaClientFile.read(Path(self.client_file)).properties
         client = {"bootstrap.servers": self.pipeline.kafka.bootstrap_servers, **read}

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from airflow_eos_provider.connect.config_topic import ConnectorConfigState
 from airflow_eos_provider.connect.rest import TaskStatus
+from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
 from airflow_eos_provider.offsets.fencing.look import ConnectorLook, FenceLook
 from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, HashedPlan, hash_of

@@ -12,16 +12,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_eos_provider.connect.config_topic import ConnectorConfigState, read_cluster_state
 from airflow_eos_provider.connect.rest import ConnectRest, TaskStatus
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.task_failures import name_failure
+from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState, read_cluster_state
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, RefusedError
 from airflow_eos_provider.journal.change import GroupChange, group_change
 from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
+from airflow_eos_provider.kafka.admin.transactions import Fenced, TransactionDescription
 from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.kafka.transactions import Fenced, TransactionDescription
 from airflow_eos_provider.offsets.fencing.look import FenceLook, look
 from airflow_eos_provider.offsets.fencing.plan import (
     KIND,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_eos_provider.connect.topic_checks import TopicPlan
+from airflow_eos_provider.connect.topics.topic_checks import TopicPlan
 from airflow_eos_provider.journal.change import group_change
 from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import RolloutState

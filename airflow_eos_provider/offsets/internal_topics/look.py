@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from airflow_eos_provider.connect.group import describe_group, other_known_groups
-from airflow_eos_provider.connect.internal_topics import (
+from airflow_eos_provider.connect.properties import references
+from airflow_eos_provider.connect.rest import ConnectorStatus
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.topics.internal_topics import (
     CONFIGS,
     OFFSETS,
     OWN_TOPIC,
@@ -17,10 +20,7 @@ from airflow_eos_provider.connect.internal_topics import (
     WorkerFiles,
     read_worker_files,
 )
-from airflow_eos_provider.connect.properties import references
-from airflow_eos_provider.connect.rest import ConnectorStatus
-from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.connect.topic_checks import FoundTopic, TopicPlan, TopicsLook, users_of
+from airflow_eos_provider.connect.topics.topic_checks import FoundTopic, TopicPlan, TopicsLook, users_of
 from airflow_eos_provider.connect.transactional_ids import KnownGroup, is_of_group
 from airflow_eos_provider.errors import ConfigurationError, EosError, PlanMovedError
 from airflow_eos_provider.kafka.session import Session

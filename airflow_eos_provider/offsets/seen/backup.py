@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from airflow_eos_provider.connect.offsets import OffsetKey, OffsetRecord
+from airflow_eos_provider.connect.topics.source_offsets import OffsetKey, OffsetRecord
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.offsets.seen.group import GroupOffsets
 from airflow_eos_provider.offsets.topic import OffsetsTopic

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_eos_provider.connect.offsets import OffsetRecord
+from airflow_eos_provider.connect.topics.source_offsets import OffsetRecord
 from airflow_eos_provider.offsets.seen.group import GroupOffsets
 from airflow_eos_provider.offsets.topic import OffsetsTopic
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_eos_provider.connect.offsets import OffsetRecord, combined
+from airflow_eos_provider.connect.topics.source_offsets import OffsetRecord, combined
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.offsets.seen.backup import Backup
 from airflow_eos_provider.offsets.seen.group import GroupOffsets

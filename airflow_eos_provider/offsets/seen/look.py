@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from airflow_eos_provider.connect.internal_topics import OFFSETS, read_worker_files
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.topics.internal_topics import OFFSETS, read_worker_files
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.offsets.seen import backup
 from airflow_eos_provider.offsets.seen.group import GroupOffsets, Progress, read_group_offsets

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from airflow_eos_provider.connect.config_topic import ClusterState, ConnectorConfigState, read_cluster_state
 from airflow_eos_provider.connect.group import describe_group
-from airflow_eos_provider.connect.internal_topics import (
+from airflow_eos_provider.connect.properties import trimmed
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.task_failures import name_failure
+from airflow_eos_provider.connect.topics.config_topic import ClusterState, ConnectorConfigState, read_cluster_state
+from airflow_eos_provider.connect.topics.internal_topics import (
     BROKERS_DEFAULT,
     OWN_TOPIC,
     Role,
     WantedTopic,
     read_worker_files,
 )
-from airflow_eos_provider.connect.properties import trimmed
-from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.connect.task_failures import name_failure
 from airflow_eos_provider.connect.transactional_ids import task_number
 from airflow_eos_provider.data_text import counted, one_line
 from airflow_eos_provider.errors import (
@@ -39,10 +39,10 @@ from airflow_eos_provider.errors import (
 from airflow_eos_provider.journal.change import GroupChange, group_change
 from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionListing, TransactionsClient
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import TransactionListing, TransactionsClient
 from airflow_eos_provider.offsets.mode import runs_exactly_once
 from airflow_eos_provider.offsets.seen.group import Progress
 from airflow_eos_provider.offsets.seen.leftovers import Leftovers, find_leftovers

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from airflow_eos_provider.connect.config_topic import ClusterState
-from airflow_eos_provider.connect.internal_topics import OWN_TOPIC, Role
+from airflow_eos_provider.connect.topics.config_topic import ClusterState
+from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC, Role
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.kafka.ends import UnknownTopicError
-from airflow_eos_provider.kafka.writers import TopicWriters
+from airflow_eos_provider.kafka.read.ends import UnknownTopicError
+from airflow_eos_provider.kafka.read.writers import TopicWriters
 from airflow_eos_provider.offsets.seen.group import Progress
 from airflow_eos_provider.offsets.stores import OffsetStores, Store
 from airflow_eos_provider.offsets.topic import OffsetsTopic, read_offsets_topic

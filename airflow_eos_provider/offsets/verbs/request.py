@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from airflow_eos_provider.connect.offsets import offset_key
+from airflow_eos_provider.connect.topics.source_offsets import offset_key
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.topics import require_topic_name
 from airflow_eos_provider.offsets.seen import backup

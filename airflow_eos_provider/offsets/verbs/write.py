@@ -8,8 +8,8 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from airflow_eos_provider.errors import EosError, FencedError, RefusedError
 from airflow_eos_provider.kafka.clients import ClientErrors, explain, quiet_producer
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.producer import TransactionalProducer
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 from airflow_eos_provider.offsets.stores import topic_of
 from airflow_eos_provider.offsets.verbs.changes import Write
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.journal.journal import Step, StepStatus
 from airflow_eos_provider.rollout.gate.expectation import Baseline, Expectation

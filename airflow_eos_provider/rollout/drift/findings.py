@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_eos_provider.connect.config_topic import ConnectorConfigState
-from airflow_eos_provider.connect.internal_topics import OTHER_GROUP_REMEDY, other_groups
-from airflow_eos_provider.connect.managed import managed_workers
+from airflow_eos_provider.connect.cluster.managed import managed_workers
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.task_failures import Failure
+from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState
+from airflow_eos_provider.connect.topics.internal_topics import OTHER_GROUP_REMEDY, other_groups
 from airflow_eos_provider.data_text import counted, duration
-from airflow_eos_provider.kafka.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.rollout.gate.conditions import STARTING_SECONDS
 from airflow_eos_provider.rollout.hosts.host import CLOCK_TICK_SECONDS
 from airflow_eos_provider.rollout.observe.observation import Observation, WorkerObservation

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Self
 
 from airflow_eos_provider.connect import mode_evidence
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import TransactionDescription
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.rollout.check import Check, inconclusive, passed
 from airflow_eos_provider.rollout.gate.expectation import Expectation
 from airflow_eos_provider.rollout.observe.observation import Observation

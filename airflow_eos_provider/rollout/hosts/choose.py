@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import NoneType
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.connect.placement import OwnCommands, SystemdUnit
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
+from airflow_eos_provider.connect.cluster.placement import OwnCommands, SystemdUnit
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.rollout.hosts.host import Host
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine

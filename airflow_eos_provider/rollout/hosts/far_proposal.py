@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from airflow_eos_provider.connect.placement import PRIVILEGES, Privilege
+from airflow_eos_provider.connect.cluster.placement import PRIVILEGES, Privilege
 from airflow_eos_provider.rollout.hosts.far_look import MachineLook, SeenParent, SeenProcess
 from airflow_eos_provider.rollout.hosts.ownership import SHELLS, SUPERVISORS, ProcessView, ports_of
 from airflow_eos_provider.rollout.hosts.process.discovery import not_a_worker, secret_words

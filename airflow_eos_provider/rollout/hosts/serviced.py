@@ -15,12 +15,12 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import NoReturn
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.connect.internal_topics import SHARED
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.mode import MODE_PROPERTY
 from airflow_eos_provider.connect.mode_evidence import Declared, Running, declare
 from airflow_eos_provider.connect.properties import followed, read, references
 from airflow_eos_provider.connect.startup_log import STARTUP_SECONDS, StartupLog
+from airflow_eos_provider.connect.topics.internal_topics import SHARED
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.redaction import remember
 from airflow_eos_provider.rollout.hosts.host import (

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.connect.placement import MachineDescription, OwnCommands, SystemdUnit
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
+from airflow_eos_provider.connect.cluster.placement import MachineDescription, OwnCommands, SystemdUnit
 from airflow_eos_provider.data_text import visible
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.rollout.hosts.choose import is_own_process, service_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from airflow_eos_provider.connect.worker import WorkerDescription
+from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.rollout.hosts.machine.far_file import FarFile
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of

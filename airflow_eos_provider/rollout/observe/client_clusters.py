@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
-from airflow_eos_provider.connect.other_kafka import CLIENTS, ClientAddresses, OtherKafka, addresses_of
+from airflow_eos_provider.connect.cluster.other_kafka import CLIENTS, ClientAddresses, OtherKafka, addresses_of
+from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.rollout.observe.observation import Observation

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.connect.config_topic import ClusterState
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.group import Member, WorkerGroup
-from airflow_eos_provider.connect.internal_topics import TOPICS, SharedTopic
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import WorkerMode
 from airflow_eos_provider.connect.rest import ConnectorStatus, Health, TaskStatus, WorkerRoot
 from airflow_eos_provider.connect.task_failures import Failure, name_failure, transaction_timeout_ms
+from airflow_eos_provider.connect.topics.config_topic import ClusterState
+from airflow_eos_provider.connect.topics.internal_topics import TOPICS, SharedTopic
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.kafka.transactions import TransactionDescription
+from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.rollout.hosts.host import HostFacts
 from airflow_eos_provider.rollout.observe.topic_progress import LogView
 from airflow_eos_provider.rollout.settings import rebalance_delay_ms

@@ -17,14 +17,14 @@ from queue import Empty, SimpleQueue
 from typing import Generic, NamedTuple, Self, TypeVar
 
 from airflow_eos_provider.connect import mode_evidence
-from airflow_eos_provider.connect.cluster import ConnectCluster, WorkerDescription
-from airflow_eos_provider.connect.config_topic import ClusterState, config_follower, read_cluster_state
+from airflow_eos_provider.connect.cluster.description import ConnectCluster, WorkerDescription
 from airflow_eos_provider.connect.group import WorkerGroup, describe_group, known_group, other_groups
 from airflow_eos_provider.connect.rest import ConnectorStatus, Health, WorkerRoot
 from airflow_eos_provider.connect.session import ANSWER_SECONDS, ConnectSession
+from airflow_eos_provider.connect.topics.config_topic import ClusterState, config_follower, read_cluster_state
 from airflow_eos_provider.connect.transactional_ids import is_of_group, leader_id
 from airflow_eos_provider.errors import ConfigurationError, EosError
-from airflow_eos_provider.kafka.transactions import TransactionDescription
+from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.rollout.hosts.choose import HostFactory, host_of
 from airflow_eos_provider.rollout.hosts.host import HostFacts
 from airflow_eos_provider.rollout.hosts.process.discovery import is_same_port

@@ -11,15 +11,15 @@ from functools import partial
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.connect.config_topic import ClusterState
-from airflow_eos_provider.connect.internal_topics import OWN_TOPIC
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.properties import written
 from airflow_eos_provider.connect.rest import ConnectorStatus, ConnectRest
 from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.topics.config_topic import ClusterState
+from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
 from airflow_eos_provider.errors import ConnectRestError, EosError
+from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.kafka.clients import QuietAdmin
-from airflow_eos_provider.kafka.transactions import TransactionDescription
 from airflow_eos_provider.rollout.observe.topic_progress import Ends, LogView, Memory, Place
 
 #: What a connector writes to changes rarely, and asking for it is one request per connector. One that has written

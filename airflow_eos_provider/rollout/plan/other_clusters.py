@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from airflow_eos_provider.connect.cluster.other_kafka import OVERRIDES
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.other_kafka import OVERRIDES
 from airflow_eos_provider.rollout.check import Check, failed, inconclusive, passed
 from airflow_eos_provider.rollout.observe.client_clusters import ClientClusters
 from airflow_eos_provider.rollout.observe.observation import Observation

@@ -22,7 +22,7 @@ from airflow_eos_provider.acls.tool_rules import VERBS, tool_rules
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import RefusedError, UnreachableError
 from airflow_eos_provider.kafka.acl_values import Acl
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 EOS = KafkaSettings.of("k:9092")
 ONE = interval_facts(["etl/one:flights,weather"], "User:spark")

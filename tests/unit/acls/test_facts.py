@@ -14,7 +14,7 @@ from airflow_eos_provider.acls.rules import Role
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 PASSWORD = "canary-55aa"
 BROKERS = "kafka-1:9092"

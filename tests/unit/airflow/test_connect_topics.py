@@ -11,14 +11,14 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
-from airflow_eos_provider.connect.internal_topics import Role, WantedTopic
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.connect.topic_checks import Change, TopicPlan, TopicsLook
+from airflow_eos_provider.connect.topics.internal_topics import Role, WantedTopic
+from airflow_eos_provider.connect.topics.topic_checks import Change, TopicPlan, TopicsLook
 from airflow_eos_provider.dag_factories import topics_dag
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, UnreachableError
 from airflow_eos_provider.journal.records import RolloutState
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.offsets.internal_topics import create as create_topics
 from airflow_eos_provider.offsets.internal_topics.look import InternalTopicsClient
 from airflow_eos_provider.operators.approvable import approvable

@@ -16,7 +16,7 @@ from openlineage.client.transport.file import FileConfig, FileTransport
 from airflow_eos_provider.interval.interval import Run as IntervalRunName
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.slices import Slice, folders_read
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.operators.interval_run import IntervalRunOperator
 from airflow_eos_provider.operators.rolling_upgrade import ConnectRollingUpgradeOperator
 

@@ -17,8 +17,8 @@ from airflow.sdk import DAG, BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_eos_provider import operators
-from airflow_eos_provider.connect.internal_topics import Role, WantedTopic
-from airflow_eos_provider.connect.topic_checks import Change, TopicPlan
+from airflow_eos_provider.connect.topics.internal_topics import Role, WantedTopic
+from airflow_eos_provider.connect.topics.topic_checks import Change, TopicPlan
 from airflow_eos_provider.dag_factories import (
     close_dag,
     downgrade_dag,

@@ -14,8 +14,8 @@ import pytest
 from airflow.exceptions import AirflowNotFoundException
 from airflow.sdk._shared.secrets_masker import secrets_masker
 
-from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
-from airflow_eos_provider.connect.placement import MachineDescription, SshLogin, SystemdUnit
+from airflow_eos_provider.connect.cluster.placement import MachineDescription, SshLogin, SystemdUnit
+from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, read_worker_files
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.redaction import redact

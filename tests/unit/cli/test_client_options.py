@@ -9,7 +9,7 @@ import typer
 
 from airflow_eos_provider.cli import common
 from airflow_eos_provider.cli.client_options import client_properties
-from airflow_eos_provider.connect.cluster import exposed_file
+from airflow_eos_provider.connect.cluster.description import exposed_file
 from airflow_eos_provider.errors import ConfigurationError
 
 CANARY = "c4n4ry-9f"

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from airflow_eos_provider.cli.discover_ssh import SshOptions, alias_of, is_elsewhere, look_over_ssh, with_defaults
-from airflow_eos_provider.connect.cluster import ConnectCluster
-from airflow_eos_provider.connect.placement import MachineDescription
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
+from airflow_eos_provider.connect.cluster.placement import MachineDescription
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of

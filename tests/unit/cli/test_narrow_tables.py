@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_eos_provider.cli import changes, fence, intervals, plan_apply
-from airflow_eos_provider.connect.config_topic import ConnectorConfigState, TaskCountRecord, TaskSet
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import TaskStatus
+from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState, TaskCountRecord, TaskSet
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.verify import RunStatus
 from airflow_eos_provider.journal.content import JournalContent
@@ -19,8 +19,8 @@ from airflow_eos_provider.journal.records import (
     ChangeRecord,
     RolloutState,
 )
-from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import TransactionDescription
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.offsets.fencing.look import ConnectorLook, FenceId, FenceLook
 from airflow_eos_provider.offsets.fencing.plan import decide
 from airflow_eos_provider.terminal import PIPE_WIDTH, DataConsole

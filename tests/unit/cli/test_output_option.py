@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from airflow_eos_provider.cli import drift, intervals
 from airflow_eos_provider.cli.app import app
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.offsets import OffsetKey, OffsetRecord
+from airflow_eos_provider.connect.topics.source_offsets import OffsetKey, OffsetRecord
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.verify import RunStatus, Verification
 from airflow_eos_provider.lab import command as lab_command

@@ -11,8 +11,8 @@ from airflow_eos_provider.cluster_status import collisions
 from airflow_eos_provider.connect.group import Assignment, Member, WorkerGroup
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import TaskStatus
-from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import TransactionDescription
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.output import Output
 from airflow_eos_provider.rollout.drift.findings import findings
 from airflow_eos_provider.terminal import DataConsole

@@ -20,8 +20,8 @@ from airflow_eos_provider.connect.group import (
 )
 from airflow_eos_provider.connect.group_bytes import decode_assignment, decode_metadata
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
-from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 Tasks = Mapping[str, Sequence[int]]
 

@@ -21,7 +21,7 @@ import httpx
 import pytest
 
 from airflow_eos_provider.connect import rest_calls
-from airflow_eos_provider.connect.cluster import RestSettings
+from airflow_eos_provider.connect.cluster.description import RestSettings
 from airflow_eos_provider.connect.rest import ConnectRest, TaskStatus
 from airflow_eos_provider.errors import (
     ConfigurationError,

@@ -10,8 +10,8 @@ from airflow_eos_provider.connect.task_failures import (
     name_failure,
     transaction_timeout_ms,
 )
-from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import TransactionDescription
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 
 #: The same words for a task that was fenced and for one whose transaction timed out.
 EXPIRED = """org.apache.kafka.connect.errors.ConnectException: The task slow-0 was unable to finish writing records to \

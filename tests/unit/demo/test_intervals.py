@@ -9,7 +9,7 @@ import pytest
 from airflow_eos_provider.demo import intervals as demo_intervals
 from airflow_eos_provider.demo.intervals import IntervalsReport, compare_days
 from airflow_eos_provider.demo.oracle import Drained
-from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.read.reader import LogRecord
 
 FIRST = "2013-01-01T05:00:00Z/2013-01-02T05:00:00Z"
 SECOND = "2013-01-02T05:00:00Z/2013-01-03T05:00:00Z"

@@ -10,7 +10,7 @@ from airflow_eos_provider.demo.oracle import (
     expected_from_values,
     line_number,
 )
-from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.read.reader import LogRecord
 
 LINES = [b'{"line":%d,"year":2013}' % number for number in range(1, 101)]
 

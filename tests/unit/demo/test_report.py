@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from airflow_eos_provider.connect.config_topic import TaskCountRecord
+from airflow_eos_provider.connect.topics.config_topic import TaskCountRecord
 from airflow_eos_provider.demo.intervals import IntervalsReport
 from airflow_eos_provider.demo.load import Fencing
 from airflow_eos_provider.demo.oracle import Comparison
 from airflow_eos_provider.demo.parts import Outcome, Part
 from airflow_eos_provider.demo.report import DemoReport
-from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import TransactionDescription
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 
 TASK_TIMEOUT_MS, FENCING_TIMEOUT_MS = 60_000, 90_000
 

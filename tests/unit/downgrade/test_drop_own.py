@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_eos_provider.connect.offsets import OffsetLog, offset_key
+from airflow_eos_provider.connect.topics.source_offsets import OffsetLog, offset_key
 from airflow_eos_provider.downgrade.drop_own import DropPlan, connectors_in
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError
-from airflow_eos_provider.kafka.partition_writers import Outcome
-from airflow_eos_provider.kafka.read import LogRecord
-from airflow_eos_provider.kafka.writers import TopicWriters
+from airflow_eos_provider.kafka.admin.partition_writers import Outcome
+from airflow_eos_provider.kafka.read.reader import LogRecord
+from airflow_eos_provider.kafka.read.writers import TopicWriters
 from airflow_eos_provider.offsets.topic import OffsetsTopic
 
 OUTCOMES = (Outcome.COMMITTED, Outcome.COMMITTED, Outcome.COMMITTED, Outcome.ABORTED, Outcome.OPEN)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.connect.placement import MachineDescription, SystemdUnit
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
+from airflow_eos_provider.connect.cluster.placement import MachineDescription, SystemdUnit
 from airflow_eos_provider.errors import LeaseHeldError, PlanMovedError, RefusedError
 from airflow_eos_provider.footprint import uninstall
 from airflow_eos_provider.footprint.uninstall import Item, UninstallPlan, require_at_rest

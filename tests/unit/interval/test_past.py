@@ -21,7 +21,7 @@ from airflow_eos_provider.interval.protocol.ledger import (
     slice_record,
 )
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.read.reader import LogRecord
 
 RUN = Run("flights", Interval.parse("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z"))
 PLAN = RunPlan.of(RUN, [{"file": "a"}, {"file": "b"}], {"kind": "files"})

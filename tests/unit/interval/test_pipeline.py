@@ -9,7 +9,7 @@ import pytest
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 SETTINGS = KafkaSettings.of("broker:9092", {"sasl.username": "eos", "sasl.password": "c4nary"})
 RUN = Run.parse("flights.daily@2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")

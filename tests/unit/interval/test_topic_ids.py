@@ -13,7 +13,7 @@ from airflow_eos_provider.interval.protocol.ledger import CompleteRecord, Ledger
 from airflow_eos_provider.interval.protocol.topics import check_in_sync
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.topic_ids import Pinned, Pins, TopicChangedError, TopicPin, changes, require_same
-from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.read.reader import LogRecord
 
 RUN = Run.parse("p@2013-01-01T00:00:00Z/2013-01-02T00:00:00Z")
 LEDGER, TARGET = TopicPin("ledger", "L" * 22), TopicPin("target", "T" * 22)

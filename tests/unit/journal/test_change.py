@@ -26,7 +26,7 @@ from airflow_eos_provider.journal.records import (
     RolloutState,
     encode,
 )
-from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.read.reader import LogRecord
 
 CHANGE = ChangeRecord(
     "t-offsets-reset-1", "offsets reset", "c", {"hash": "h"}, RolloutState.PAUSED, 1.0, "write", ("stop",)

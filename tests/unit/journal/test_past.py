@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from airflow_eos_provider.journal.past import past_of
 from airflow_eos_provider.journal.records import LEASE_KEY, STEP_KEY, Lease, Owner, Step, StepStatus, encode
-from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.read.reader import LogRecord
 
 
 def record(offset: int, key: str, value: bytes | None) -> LogRecord:

@@ -28,7 +28,7 @@ from airflow_eos_provider.journal.records import (
     StepStatus,
     encode,
 )
-from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.read.reader import LogRecord
 from airflow_eos_provider.process_start import ProcessStart
 
 NOW = 1_000_000.0

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from airflow_eos_provider.journal import topic
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 
 class Raced:

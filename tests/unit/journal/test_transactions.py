@@ -16,8 +16,8 @@ from confluent_kafka import KafkaError, KafkaException
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
 from airflow_eos_provider.journal import transactions
 from airflow_eos_provider.journal.transactions import JournalTransactions, UnsettledError
-from airflow_eos_provider.kafka import producer
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.kafka.write import producer
 
 SLOW = KafkaError(KafkaError._TIMED_OUT, "no answer yet", retriable=True)
 LOST = KafkaError(KafkaError._MSG_TIMED_OUT, "no answer", txn_requires_abort=True)

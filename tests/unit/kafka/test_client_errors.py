@@ -12,8 +12,8 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, Unreachabl
 from airflow_eos_provider.kafka import clients
 from airflow_eos_provider.kafka.acl_values import Operation, Resource
 from airflow_eos_provider.kafka.clients import ClientErrors, QuietAdmin, explain
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.producer import Limits, TransactionalProducer
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.kafka.write.producer import Limits, TransactionalProducer
 
 REFUSED = KafkaError(KafkaError._AUTHENTICATION, "invalid credentials")
 AWAY = KafkaError(KafkaError._TIMED_OUT, "the coordinator does not answer")

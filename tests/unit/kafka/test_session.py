@@ -13,10 +13,10 @@ import kafka.errors
 import pytest
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
-from airflow_eos_provider.kafka import transactions
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.lent import Lent
+from airflow_eos_provider.kafka.admin import transactions
+from airflow_eos_provider.kafka.borrowed_clients import Lent
 from airflow_eos_provider.kafka.session import Session, session_of
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 NOBODY = KafkaSettings.of("127.0.0.1:1")
 

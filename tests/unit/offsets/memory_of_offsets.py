@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from airflow_eos_provider.connect.offsets import OffsetLog
-from airflow_eos_provider.kafka.partition_writers import Batch, PartitionWriters
-from airflow_eos_provider.kafka.read import LogRecord
-from airflow_eos_provider.kafka.writers import TopicWriters
+from airflow_eos_provider.connect.topics.source_offsets import OffsetLog
+from airflow_eos_provider.kafka.admin.partition_writers import Batch, PartitionWriters
+from airflow_eos_provider.kafka.read.reader import LogRecord
+from airflow_eos_provider.kafka.read.writers import TopicWriters
 from airflow_eos_provider.offsets.seen import backup
 from airflow_eos_provider.offsets.seen.group import GroupOffsets, SeenOffset
 from airflow_eos_provider.offsets.topic import OffsetsTopic

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_eos_provider.connect.offsets import OffsetKey, OffsetRecord
+from airflow_eos_provider.connect.topics.source_offsets import OffsetKey, OffsetRecord
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.offsets.seen.backup import BackedUpTopic, Backup, read, write
 from airflow_eos_provider.offsets.seen.difference import difference

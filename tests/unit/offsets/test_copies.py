@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.offsets import OffsetLog, offset_key
 from airflow_eos_provider.connect.rest import ConnectorStatus
-from airflow_eos_provider.kafka.partition_writers import Outcome
-from airflow_eos_provider.kafka.read import LogRecord
-from airflow_eos_provider.kafka.writers import TopicWriters
+from airflow_eos_provider.connect.topics.source_offsets import OffsetLog, offset_key
+from airflow_eos_provider.kafka.admin.partition_writers import Outcome
+from airflow_eos_provider.kafka.read.reader import LogRecord
+from airflow_eos_provider.kafka.read.writers import TopicWriters
 from airflow_eos_provider.offsets.seen.copies import Copies, all_copies, copies
 from airflow_eos_provider.offsets.seen.group import GroupOffsets
 from airflow_eos_provider.offsets.topic import OffsetsTopic

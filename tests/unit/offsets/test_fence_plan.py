@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.config_topic import ConnectorConfigState, TaskCountRecord, TaskSet
 from airflow_eos_provider.connect.rest import TaskStatus
+from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState, TaskCountRecord, TaskSet
 from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
-from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import TransactionDescription
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.offsets.fencing.look import ConnectorLook, FenceId, FenceLook
 from airflow_eos_provider.offsets.fencing.plan import (
     SLOW_IDS,

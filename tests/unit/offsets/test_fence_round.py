@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.config_topic import ConnectorConfigState, TaskCountRecord, TaskSet
 from airflow_eos_provider.connect.rest import TaskStatus
+from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState, TaskCountRecord, TaskSet
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, RefusedError
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.offsets.fencing import round as fence_round
 from airflow_eos_provider.offsets.fencing.plan import SLOW_IDS, SLOW_REMEDY, ConnectorRound
 from airflow_eos_provider.offsets.fencing.round import Fencer, RoundReport, _Progress, combined_problem

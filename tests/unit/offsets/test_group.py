@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.offsets import OffsetLog, offset_key
 from airflow_eos_provider.connect.rest import ConnectorStatus
+from airflow_eos_provider.connect.topics.source_offsets import OffsetLog, offset_key
 from airflow_eos_provider.errors import EosError, UnreachableError
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.partition_writers import Outcome, Written
-from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.admin.partition_writers import Outcome, Written
+from airflow_eos_provider.kafka.read.reader import LogRecord
 from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.offsets import topic as topic_module
 from airflow_eos_provider.offsets.seen import backup, group
 from airflow_eos_provider.offsets.seen.group import GroupOffsets, read_group_offsets

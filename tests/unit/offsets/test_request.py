@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.offsets import OffsetLog, offset_key
+from airflow_eos_provider.connect.topics.source_offsets import OffsetLog, offset_key
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
-from airflow_eos_provider.kafka.partitioner import partition_of
-from airflow_eos_provider.kafka.read import LogRecord
-from airflow_eos_provider.kafka.writers import TopicWriters
+from airflow_eos_provider.kafka.read.reader import LogRecord
+from airflow_eos_provider.kafka.read.writers import TopicWriters
+from airflow_eos_provider.kafka.write.partitioner import partition_of
 from airflow_eos_provider.offsets.topic import OffsetsTopic
 from airflow_eos_provider.offsets.verbs.changes import Write
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.cluster import ConnectCluster, RestSettings, WorkerDescription
-from airflow_eos_provider.connect.other_kafka import OtherKafka
+from airflow_eos_provider.connect.cluster.description import ConnectCluster, RestSettings, WorkerDescription
+from airflow_eos_provider.connect.cluster.other_kafka import OtherKafka
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.errors import ConfigurationError, RefusedError, UnreachableError
-from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.offsets.stores import OffsetStores, is_elsewhere, topic_of
 
 IDS = {"alias:9092": "here", "there:9092": "there", "third:9092": "third"}

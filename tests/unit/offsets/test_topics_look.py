@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
-from airflow_eos_provider.connect.other_kafka import OtherKafka
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
+from airflow_eos_provider.connect.cluster.other_kafka import OtherKafka
 from airflow_eos_provider.connect.rest_calls import ConnectorStatus
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.connect.topic_checks import FoundTopic
+from airflow_eos_provider.connect.topics.topic_checks import FoundTopic
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.topics import Topics

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from airflow_eos_provider.connect.cluster.other_kafka import ClientAddresses
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import NOT_ENABLED
-from airflow_eos_provider.connect.other_kafka import ClientAddresses
 from airflow_eos_provider.connect.rest import ConnectorStatus
 from airflow_eos_provider.connect.rest_calls import NO_WORDS
 from airflow_eos_provider.preflight.facts import (

@@ -8,12 +8,17 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.connect.config_topic import ClusterState, ConnectorConfigState, TaskCountRecord, TaskSet
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.group import Assignment, Member, WorkerGroup
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import Declared, ModeVerdict, Observed, Running, WorkerMode
 from airflow_eos_provider.connect.rest import ConnectorStatus, Health, TaskStatus, WorkerRoot
+from airflow_eos_provider.connect.topics.config_topic import (
+    ClusterState,
+    ConnectorConfigState,
+    TaskCountRecord,
+    TaskSet,
+)
 from airflow_eos_provider.journal.journal import Step, StepStatus
 from airflow_eos_provider.rollout.act.decision import expectation
 from airflow_eos_provider.rollout.gate.expectation import Baseline

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.errors import ConfigurationError, FencedError, PlanMovedError, StopRequestedError
 from airflow_eos_provider.journal.content import JournalContent

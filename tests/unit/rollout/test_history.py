@@ -22,7 +22,7 @@ from airflow_eos_provider.journal.records import (
     StepStatus,
     encode,
 )
-from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.read.reader import LogRecord
 from airflow_eos_provider.rollout.history import (
     ForeignRollout,
     Rollout,

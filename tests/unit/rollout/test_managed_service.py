@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.cluster import ConnectCluster
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
+from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.worker import WorkerDescription
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.plan import preflight

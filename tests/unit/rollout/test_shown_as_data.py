@@ -81,8 +81,8 @@ def test_the_tables_of_status(cluster: Any, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_the_transactions_of_status(cluster: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    from airflow_eos_provider.kafka.transaction_state import TransactionState
-    from airflow_eos_provider.kafka.transactions import TransactionDescription
+    from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+    from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 
     transaction = TransactionDescription(HOSTILE, TransactionState(HOSTILE), 1, 1, 60_000, None, ())
     status._show_transactions(cluster.see(transactions=(transaction,)).observe())

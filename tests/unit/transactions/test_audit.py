@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.config_topic import ClusterState, ConnectorConfigState, TaskCountRecord, TaskSet
-from airflow_eos_provider.kafka.held_open import HeldOpen
-from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import TransactionDescription
+from airflow_eos_provider.connect.topics.config_topic import (
+    ClusterState,
+    ConnectorConfigState,
+    TaskCountRecord,
+    TaskSet,
+)
+from airflow_eos_provider.kafka.admin.open_transactions import HeldOpen
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.transactions.audit import (
     DEFAULT_LIMITS,
     Audit,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from airflow_eos_provider.kafka.held_open import HeldOpen
-from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import TransactionDescription
+from airflow_eos_provider.kafka.admin.open_transactions import HeldOpen
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.transactions.changes import Moment, changes
 from airflow_eos_provider.transactions.hanging import Hanging, HangingLook
 from airflow_eos_provider.transactions.look import KnownId

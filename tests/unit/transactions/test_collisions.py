@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_eos_provider.connect.config_topic import ClusterState, ConnectorConfigState
+from airflow_eos_provider.connect.topics.config_topic import ClusterState, ConnectorConfigState
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.transactions.collisions import (
     CONTROL,
     PLANNER,

@@ -9,11 +9,11 @@ import pytest
 
 from airflow_eos_provider.connect.transactional_ids import KnownGroup
 from airflow_eos_provider.errors import PlanMovedError
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.coordinators import java_hash, one_id_for_each, partition_of
-from airflow_eos_provider.kafka.held_open import HeldLook, HeldOpen
-from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import TransactionDescription, TransactionListing
+from airflow_eos_provider.kafka.admin.coordinators import java_hash, one_id_for_each, partition_of
+from airflow_eos_provider.kafka.admin.open_transactions import HeldLook, HeldOpen
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionListing
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.transactions import hanging
 from airflow_eos_provider.transactions.abort import AbortPlan
 from airflow_eos_provider.transactions.ends import PartitionEnds

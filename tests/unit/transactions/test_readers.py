@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_eos_provider.connect.config_topic import ClusterState, ConnectorConfigState
+from airflow_eos_provider.connect.topics.config_topic import ClusterState, ConnectorConfigState
 from airflow_eos_provider.transactions.ends import PartitionEnds
 from airflow_eos_provider.transactions.readers import GroupSeen, ReadersLook, Standing, decide, sink_groups
 

@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_eos_provider import redaction
-from airflow_eos_provider.connect.placement import MachineDescription
+from airflow_eos_provider.connect.cluster.placement import MachineDescription
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer, checked_words
 from airflow_eos_provider.rollout.hosts.machine.ssh_command import on_stdin

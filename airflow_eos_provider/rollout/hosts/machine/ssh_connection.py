@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import asyncssh
 
-from airflow_eos_provider.connect.placement import MachineDescription
+from airflow_eos_provider.connect.cluster.placement import MachineDescription
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.rollout.hosts.machine.machine import Answer, MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.ssh_command import REMOTE_COMMAND

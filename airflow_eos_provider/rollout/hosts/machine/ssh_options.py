@@ -35,7 +35,7 @@ from typing import Any
 import asyncssh
 from asyncssh.config import ConfigParseError, SSHClientConfig
 
-from airflow_eos_provider.connect.placement import MachineDescription, SshLogin
+from airflow_eos_provider.connect.cluster.placement import MachineDescription, SshLogin
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.rollout.hosts.machine.known_hosts import SYSTEMS_FILES, USERS_FILES, KnownHosts
 

@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 import psutil
 
 from airflow_eos_provider import processes
-from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.properties import read
 from airflow_eos_provider.connect.startup_log import mode_from_startup_log
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.kafka.config import is_secret
+from airflow_eos_provider.kafka.settings.kafka_settings import is_secret
 from airflow_eos_provider.processes import ProcessIdentity
 from airflow_eos_provider.rollout.hosts.ownership import names_worker, own_address, ports_of
 from airflow_eos_provider.rollout.hosts.process import worker_process

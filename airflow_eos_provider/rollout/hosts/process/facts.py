@@ -13,11 +13,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from airflow_eos_provider import processes
-from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.connect.internal_topics import SHARED
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.mode_evidence import Declared, Running, declare
 from airflow_eos_provider.connect.properties import followed, read
 from airflow_eos_provider.connect.startup_log import STARTUP_SECONDS, StartupLog, mode_from_startup_log
+from airflow_eos_provider.connect.topics.internal_topics import SHARED
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.process_start import ProcessStart
 from airflow_eos_provider.processes import ProcessIdentity

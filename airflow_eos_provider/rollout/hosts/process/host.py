@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.rollout.hosts.edited_file import digest, with_properties
 from airflow_eos_provider.rollout.hosts.host import Permit
 from airflow_eos_provider.rollout.hosts.process import files

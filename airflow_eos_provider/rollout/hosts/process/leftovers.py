@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.rollout.hosts.edited_file import backup_path, replacement_path
 from airflow_eos_provider.rollout.hosts.process.restart_act import read_record, record_path

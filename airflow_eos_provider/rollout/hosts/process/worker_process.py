@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import psutil
 
 from airflow_eos_provider import processes
-from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.processes import ProcessIdentity
 from airflow_eos_provider.redaction import secrets_of
 from airflow_eos_provider.rollout.hosts import ownership

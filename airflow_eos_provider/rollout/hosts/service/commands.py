@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.connect.placement import OwnCommands
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
+from airflow_eos_provider.connect.cluster.placement import OwnCommands
 from airflow_eos_provider.connect.startup_log import StartupLog
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.redaction import redact

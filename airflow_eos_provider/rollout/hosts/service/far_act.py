@@ -24,7 +24,7 @@ from importlib import resources
 from typing import Literal
 from urllib.parse import urlsplit
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer, Machine, MachineLostError
 from airflow_eos_provider.rollout.hosts.restart_event import Moment, OnEvent, RestartEvent

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.startup_log import StartupLog
 from airflow_eos_provider.data_text import sentence
 from airflow_eos_provider.errors import ConfigurationError, RefusedError

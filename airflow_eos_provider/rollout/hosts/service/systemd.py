@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.connect.placement import Privilege, SystemdUnit
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
+from airflow_eos_provider.connect.cluster.placement import Privilege, SystemdUnit
 from airflow_eos_provider.connect.startup_log import STARTUP_SECONDS, StartupLog, mode_from_own_log
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.redaction import remember

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.connect.startup_log import StartupLog
-from airflow_eos_provider.connect.worker import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.rollout.hosts.host import Permit
 from airflow_eos_provider.rollout.hosts.launch import Launch

@@ -14,7 +14,7 @@ from airflow_eos_provider.interval.protocol.ledger import (
     slice_record,
 )
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.read.reader import LogRecord
 
 
 def run_of(first: int, last: int, pipeline: str = "p", revision: int = 1) -> Run:

@@ -15,7 +15,7 @@ from airflow_eos_provider.interval.protocol.control_topic import (
     task_count_record,
 )
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.read.reader import LogRecord
 
 RUN = Run.parse("flights-1@2013-01-01T00:00:00Z/2013-01-02T00:00:00Z")
 OTHER = Run.parse("flights-2@2013-01-01T00:00:00Z/2013-01-02T00:00:00Z")

@@ -9,7 +9,7 @@ import pytest
 from airflow_eos_provider.interval.protocol import digest as protocol_digest
 from airflow_eos_provider.interval.protocol.digest import Digest, hash_one
 from airflow_eos_provider.interval.protocol.ledger import DIGEST_KIND
-from airflow_eos_provider.kafka.bytes_column import BytesColumn
+from airflow_eos_provider.kafka.write.bytes_column import BytesColumn
 
 #: At the borders of words, groups of words, and of what is hashed as it is.
 LENGTHS = (None, 0, 1, 3, 4, 7, 8, 31, 32, 33, 63, 64, 65, 220, 1023, 1024, 1025, 5000)

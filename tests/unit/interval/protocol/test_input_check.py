@@ -25,8 +25,8 @@ from airflow_eos_provider.interval.protocol.stage import SliceFigures, Stage
 from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN, tally_partition
-from airflow_eos_provider.kafka.config import KafkaSettings
-from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.read.reader import LogRecord
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 RUN = Run.parse("p@2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
 PLAN = RunPlan.of(RUN, [{}] * 4)

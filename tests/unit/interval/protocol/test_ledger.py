@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_eos_provider.connect.jackson import hash_map_order
+from airflow_eos_provider.connect.topics.jackson import hash_map_order
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.protocol.control_topic import Outgoing
@@ -27,7 +27,7 @@ from airflow_eos_provider.interval.protocol.ledger import (
 from airflow_eos_provider.interval.protocol.stage import Completed
 from airflow_eos_provider.interval.protocol.summary import RunSummary, Spread, decoded, encoded
 from airflow_eos_provider.interval.topic_ids import TopicPin
-from airflow_eos_provider.kafka.read import LogRecord
+from airflow_eos_provider.kafka.read.reader import LogRecord
 
 NAME = "2013-01-01T05:00:00Z/2013-01-02T05:00:00Z"
 RUN = Run.parse(f"flights.daily@{NAME}")

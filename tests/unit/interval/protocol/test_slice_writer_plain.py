@@ -21,9 +21,9 @@ from airflow_eos_provider.interval.protocol.slice_writer import SliceWriter, Tal
 from airflow_eos_provider.interval.protocol.stage import SliceFigures, SliceResult, Stage
 from airflow_eos_provider.interval.protocol.stage_seconds import STAGES
 from airflow_eos_provider.interval.protocol.task import Task
-from airflow_eos_provider.kafka.bytes_column import BytesColumn
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import TopicDescription, Topics
+from airflow_eos_provider.kafka.write.bytes_column import BytesColumn
 
 RUN = Run.parse("flights@2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
 PIPELINE = Pipeline("flights", "etl", KafkaSettings.of("127.0.0.1:1"), topic="flights.daily")

@@ -9,7 +9,7 @@ import pytest
 from airflow_eos_provider.errors import EosError, UnreachableError
 from airflow_eos_provider.interval.protocol import topic_reader
 from airflow_eos_provider.interval.protocol.topic_reader import ask_until_answered
-from airflow_eos_provider.kafka.ends import UnknownTopicError
+from airflow_eos_provider.kafka.read.ends import UnknownTopicError
 
 AWAY, UNKNOWN = UnreachableError("away"), UnknownTopicError("there is no topic t")
 

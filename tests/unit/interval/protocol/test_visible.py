@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from airflow_eos_provider.interval.protocol.visible import holders
-from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import ActiveProducer, TransactionDescription, TransactionListing
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import ActiveProducer, TransactionDescription, TransactionListing
 
 ENDS = {0: 100, 1: 50}
 MOMENT = 1_700_000_000_000

@@ -9,7 +9,7 @@ import pytest
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.spark import backfill
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 PIPELINE = Pipeline("hourly", "nobody", KafkaSettings.of("127.0.0.1:1"), topic="hourly")
 HOURS = [Interval.parse(f"2013-01-01T0{n}:00:00Z/2013-01-01T0{n + 1}:00:00Z") for n in range(3)]

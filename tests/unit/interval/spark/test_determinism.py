@@ -13,7 +13,7 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.spark import by_slice, register
 from airflow_eos_provider.interval.spark.determinism import refuse_unstable
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 Change = Callable[[DataFrame], DataFrame]
 

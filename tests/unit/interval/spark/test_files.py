@@ -34,7 +34,7 @@ from airflow_eos_provider.interval.spark.files import (
     require_still_pinned,
 )
 from airflow_eos_provider.interval.spark.write import record_columns
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 # The files of a frame are listed and pinned here; how a task reads one: tests/unit/interval/sources/test_files.py.
 

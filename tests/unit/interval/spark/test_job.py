@@ -22,7 +22,7 @@ from airflow_eos_provider.interval.slices import Slice
 from airflow_eos_provider.interval.spark import datasource, job
 from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN
 from airflow_eos_provider.interval.spark.job import JobSpec, load_function, main, read_spec
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 DAY = Interval.parse("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
 SECRET = "hidden-from-everybody"

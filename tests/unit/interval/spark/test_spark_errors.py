@@ -20,7 +20,7 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.spark import write_interval
 from airflow_eos_provider.interval.spark.executor import shipped
 from airflow_eos_provider.interval.spark.spark_errors import explained, refusal_within, require_pandas, spark_errors
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 DAY = Interval.parse("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
 NOBODY = Pipeline("flights", "etl", KafkaSettings.of("127.0.0.1:1"), topic="flights")

@@ -17,7 +17,7 @@ from airflow_eos_provider.interval.spark import by_slice, write_interval
 from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN
 from airflow_eos_provider.interval.spark.files import FilesSource
 from airflow_eos_provider.interval.spark.write import sliced
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 DAY = Interval.parse("2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
 NOBODY = Pipeline("flights", "etl", KafkaSettings.of("127.0.0.1:1"), topic="flights")

@@ -17,7 +17,7 @@ from airflow_eos_provider.journal.records import (
     Step,
     StepStatus,
 )
-from airflow_eos_provider.kafka.config import KafkaSettings
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.rollout.act.left_down import left_down
 from airflow_eos_provider.rollout.drift.drift import DriftKind, Expected, find_drift
 from airflow_eos_provider.rollout.history import history

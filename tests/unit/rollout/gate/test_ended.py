@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.gate.conditions import rest
 from airflow_eos_provider.rollout.gate.ended import ended_elsewhere, reported_changes

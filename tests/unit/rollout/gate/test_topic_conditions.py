@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.kafka.transaction_state import TransactionState
-from airflow_eos_provider.kafka.transactions import TransactionDescription
+from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
+from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.rollout.check import Check, Verdict
 from airflow_eos_provider.rollout.gate.gate import evaluate
 from airflow_eos_provider.rollout.observe.topic_progress import Ends, Held, LogView, Memory, Movement

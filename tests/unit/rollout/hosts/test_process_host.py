@@ -26,7 +26,7 @@ import psutil
 import pytest
 
 from airflow_eos_provider import processes
-from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.mode_evidence import Observed, judge
 from airflow_eos_provider.errors import ConfigurationError, FencedError, PlanMovedError, RefusedError
@@ -417,7 +417,7 @@ class TestWriting:
         script = (
             "import os, signal, sys\n"
             "from pathlib import Path\n"
-            "from airflow_eos_provider.connect.cluster import WorkerDescription\n"
+            "from airflow_eos_provider.connect.cluster.description import WorkerDescription\n"
             "from airflow_eos_provider.rollout.hosts.process.host import ProcessHost\n"
             "replace, calls = os.replace, []\n"
             "def die(*paths):\n"
@@ -638,7 +638,7 @@ class TestWhoeverDies:
     CONTROLLER = """
 import json, os, signal, sys
 from pathlib import Path
-from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.rollout.hosts.process import host
 from airflow_eos_provider.rollout.hosts.process import restart as process_restart
 given = json.loads(sys.argv[1])

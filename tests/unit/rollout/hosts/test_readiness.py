@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
+from airflow_eos_provider.connect.cluster.placement import MachineDescription, OwnCommands, SystemdUnit
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.mode_evidence import Declared, Running
-from airflow_eos_provider.connect.placement import MachineDescription, OwnCommands, SystemdUnit
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.rollout.check import Check, Verdict, passed
 from airflow_eos_provider.rollout.hosts.host import Edit, HostFacts, Obstacle

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.connect.placement import SystemdUnit
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
+from airflow_eos_provider.connect.cluster.placement import SystemdUnit
 from airflow_eos_provider.rollout.hosts.host import NotRestartedError
 from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine

@@ -10,8 +10,14 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.connect.placement import PRIVILEGES, MachineDescription, OwnCommands, SshLogin, SystemdUnit
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
+from airflow_eos_provider.connect.cluster.placement import (
+    PRIVILEGES,
+    MachineDescription,
+    OwnCommands,
+    SshLogin,
+    SystemdUnit,
+)
 from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.hosts.machine.sudo import Command

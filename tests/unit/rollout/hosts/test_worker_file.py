@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from airflow_eos_provider.cli.common import load_cluster
-from airflow_eos_provider.connect.cluster import ConnectCluster
-from airflow_eos_provider.connect.internal_topics import CONFIGS, read_worker_files
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
+from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, read_worker_files
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.redaction import redact
 from airflow_eos_provider.rollout.hosts.choose import host_of

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.other_kafka import OtherKafka
+from airflow_eos_provider.connect.cluster.other_kafka import OtherKafka
 from airflow_eos_provider.errors import UnreachableError
-from airflow_eos_provider.kafka.config import KafkaSettings
 from airflow_eos_provider.kafka.session import Session
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.rollout.observe.client_clusters import ClientClusterLook, ClientClusters
 
 IDS = {"here:9092": "kafka-1", "alias:9092": "kafka-1", "there:9092": "kafka-2"}

@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_eos_provider.connect.placement import MachineDescription, SystemdUnit
-from airflow_eos_provider.connect.worker import WorkerDescription
+from airflow_eos_provider.connect.cluster.placement import MachineDescription, SystemdUnit
+from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.rollout.hosts.choose import host_of
 from airflow_eos_provider.rollout.hosts.machine import ssh, ssh_connection
@@ -455,7 +455,7 @@ def _python(description: MachineDescription, act: str) -> Iterator[subprocess.Po
     """A process of its own that does something with the machine."""
     program = (
         "from pathlib import Path, PosixPath\n"
-        "from airflow_eos_provider.connect.placement import *\n"
+        "from airflow_eos_provider.connect.cluster.placement import *\n"
         "from airflow_eos_provider.rollout.hosts.machine.machines import machine_of\n"
         f"machine_of({description!r}).{act}\n"
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from airflow_eos_provider.connect.placement import MachineDescription, SshLogin
+from airflow_eos_provider.connect.cluster.placement import MachineDescription, SshLogin
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.rollout.hosts.machine.machine import MachineLostError
 from airflow_eos_provider.rollout.hosts.machine.machines import machine_of

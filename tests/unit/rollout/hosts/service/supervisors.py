@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.connect.placement import OwnCommands
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
+from airflow_eos_provider.connect.cluster.placement import OwnCommands
 from airflow_eos_provider.processes import identify, stop_family
 from tests.waiting import until
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.placement import OwnCommands
+from airflow_eos_provider.connect.cluster.placement import OwnCommands
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.rollout.hosts.host import WorkerStartError
 from airflow_eos_provider.rollout.hosts.machine.machine import Machine

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.errors import ConfigurationError, FencedError, RefusedError
 from airflow_eos_provider.processes import identify
 from airflow_eos_provider.rollout.hosts.host import WorkerStartError

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from airflow_eos_provider.connect.cluster import WorkerDescription
-from airflow_eos_provider.connect.placement import MachineDescription, SystemdUnit
+from airflow_eos_provider.connect.cluster.description import WorkerDescription
+from airflow_eos_provider.connect.cluster.placement import MachineDescription, SystemdUnit
 from airflow_eos_provider.rollout.hosts.host import StartToken
 from airflow_eos_provider.rollout.hosts.machine.far_process import FarProcess
 from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer

@@ -1,0 +1,1 @@
+"""The description of a Connect cluster: its file, its workers, how each is reached."""

@@ -1,0 +1,1 @@
+"""The internal topics of Kafka Connect: their formats, contents and settings."""

@@ -1,0 +1,82 @@
+"""The consumer groups that the brokers know, their members and offsets, and what keeps a principal from seeing them."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
+
+from airflow_eos_provider.kafka.admin.group_coordinators import answers_by_group, ask_again, moves
+from airflow_eos_provider.kafka.admin.open_transactions import Place
+from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
+
+#: Limit of a request, seconds.
+_SECONDS = 15.0
+
+
+def consumer_groups(admin: QuietAdmin) -> tuple[list[str], list[str]]:
+    """Names of the groups, and what keeps them from being all.
+
+    :raises EosError: no broker answers, or refuses these credentials.
+    """
+    hidden = hidden_groups(admin)
+
+    def ask() -> Any:
+        return admin.answer(admin.client.list_consumer_groups(request_timeout=_SECONDS), "listing consumer groups")
+
+    listed = ask_again(admin, ask, lambda answer: any(map(moves, answer.errors or ())), time.monotonic() + _SECONDS)
+    unknown = [*([hidden] if hidden else []), *(f"groups of a broker: {error}" for error in listed.errors or ())]
+    return sorted(group.group_id for group in listed.valid or ()), unknown
+
+
+def hidden_groups(admin: QuietAdmin) -> str:
+    """Why there may be groups that are not listed; empty if there are none.
+
+    Brokers leave out what a principal may not describe, and do not say so (``KafkaApis.handleListGroupsRequest``). So a
+    group that nobody has is asked for. A rule that denies some groups alone cannot be noticed.
+
+    :raises EosError: the brokers do not tell.
+    """
+    described = admin.client.describe_cluster(include_authorized_operations=True, request_timeout=CONNECT_SECONDS)
+    allowed = admin.answer(described, "describing the cluster").authorized_operations
+    if AclOperation.DESCRIBE in (allowed or ()):
+        return ""
+    nobody = secrets.token_hex(12)
+    answer = described_groups(admin, [nobody])[nobody]
+    if isinstance(answer, KafkaException):
+        if answer.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            who = admin.settings.who
+            return f"there may be groups that {who} may not see (Describe on every group, or on the cluster)"
+        if answer.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+            raise admin.explain(answer, "describing a group") from answer
+    return ""
+
+
+def described_groups(admin: QuietAdmin, names: Iterable[str]) -> dict[str, Any]:
+    """By consumer group its description with its members, or the error of its coordinator."""
+    return answers_by_group(
+        admin, partial(admin.client.describe_consumer_groups, request_timeout=_SECONDS), names, _SECONDS
+    )
+
+
+def committed_offsets(admin: QuietAdmin, names: Iterable[str], places: Iterable[Place] | None = None) -> dict[str, Any]:
+    """By consumer group the offsets that it has committed, or the error of its coordinator.
+
+    :param places: the partitions to ask for; None for all in which it has committed any.
+    """
+    wanted = None if places is None else [TopicPartition(*place) for place in sorted(places)]
+
+    def ask(names: list[str]) -> dict[str, Future[Any]]:
+        asked = {}
+        for name in names:  # a call takes one group
+            request = [ConsumerGroupTopicPartitions(name, wanted)]
+            asked.update(admin.client.list_consumer_group_offsets(request, request_timeout=_SECONDS))
+        return asked
+
+    return answers_by_group(admin, ask, names, _SECONDS)

@@ -1,0 +1,1 @@
+"""Topics read to their end."""

@@ -1,0 +1,123 @@
+"""A topic of one partition replayed into a value, and followed from there on: each read takes only what has come since.
+
+What a read has seen is kept, also where it ran out of time. A topic that was deleted and made anew is another topic, by
+its id or because it ends earlier, and is read from its beginning.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from airflow_eos_provider.errors import ConfigurationError, ReadTimeoutError
+from airflow_eos_provider.kafka.clients import CONNECT_SECONDS
+from airflow_eos_provider.kafka.read.ends import Ends, Reach, ReplacedTopicError
+from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
+from airflow_eos_provider.kafka.session import Kafka, Session, session_of
+
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
+
+#: A follower that has not read for so many seconds begins anew: a tombstone that it has not seen may be gone by then.
+#: A compacted topic keeps them for a day by default (``delete.retention.ms``).
+FOLLOWED_SECONDS = 3600.0
+
+
+class Replay(Protocol[T_co]):
+    """What the records of a topic add up to."""
+
+    def take(self, records: Sequence[LogRecord]) -> None:
+        """Some more records, in the order of the log."""
+
+    def stop(self, position: int) -> None:
+        """A read ends here, by offset; compaction may run before the next one."""
+
+    def content(self, end_offset: int) -> T_co:
+        """What all records so far add up to; later ones do not change it."""
+
+
+class Follower(Generic[T]):
+    """Reads one topic, and at the next question only what has come since. Safe to be asked by several threads.
+
+    :param topic: its name.
+    :param begin: makes an empty replay.
+    """
+
+    def __init__(self, topic: str, begin: Callable[[], Replay[T]]) -> None:
+        self.topic = topic
+        self._begin = begin
+        self._lock = threading.Lock()
+        self._begin_anew()
+
+    @property
+    def position(self) -> int:
+        """The offset from which the next read goes on."""
+        return self._position
+
+    def read(self, kafka: Kafka, timeout_seconds: float) -> T:
+        """What all committed records add up to.
+
+        :param timeout_seconds: limit of the read.
+        :raises UnknownTopicError: there is no such topic.
+        :raises ConfigurationError: it has more than one partition, or may not be read.
+        :raises UnreachableError: no broker answers.
+        :raises ReadTimeoutError: an open transaction holds the reader back, there was too much, or another thread is
+            still reading.
+        """
+        if not self._lock.acquire(timeout=max(0.0, timeout_seconds)):
+            raise ReadTimeoutError(
+                f"Topic {self.topic} is still being read by an earlier look.", remedy="Look again in a moment."
+            )
+        try:
+            if time.monotonic() - self._read_at > FOLLOWED_SECONDS:
+                self._begin_anew()
+            with session_of(kafka) as session:
+                try:
+                    return self._read_on(session, timeout_seconds)
+                except ReplacedTopicError:
+                    self._begin_anew()
+                    return self._read_on(session, timeout_seconds)
+        except ConfigurationError:
+            self._begin_anew()
+            raise
+        finally:
+            self._lock.release()
+
+    def _begin_anew(self) -> None:
+        self._replay = self._begin()
+        self._position = 0
+        self._topic_id: str | None = None
+        self._content: tuple[int, T] | None = None
+        self._read_at = time.monotonic()
+
+    def _read_on(self, session: Session, timeout_seconds: float) -> T:
+        if self._topic_id is None:  # before the first record, for the read may not come to its end
+            with session.admin() as admin:
+                self._topic_id = Ends(admin, self.topic, Reach(), min(timeout_seconds, CONNECT_SECONDS)).topic_id
+        # A compacted record that is missed on the way is superseded by one that stands behind the end, so the state of
+        # this moment may lack it; the next read has it. Waiting until the end moves no more would cost every read.
+        start = {0: self._position} if self._position else {}
+        reach = Reach(start=start, topic_id=self._topic_id)
+        try:
+            ends = scan_to_end(session, self.topic, self._take, reach, timeout_seconds=timeout_seconds)
+        except ReadTimeoutError:
+            self._replay.stop(self._position)
+            raise
+        if len(ends) != 1:
+            raise ConfigurationError(
+                f"The topic {self.topic} has {len(ends)} partitions.",
+                expected="one: only then its records have an order",
+                remedy="Check its name, and who made it.",
+            )
+        self._position = end = ends[0]
+        self._read_at = time.monotonic()
+        self._replay.stop(end)
+        if self._content is None or self._content[0] != end:
+            self._content = (end, self._replay.content(end))
+        return self._content[1]
+
+    def _take(self, records: Sequence[LogRecord]) -> None:
+        self._replay.take(records)
+        self._position = records[-1].offset + 1
