@@ -37,7 +37,7 @@ from tests.forked import FORKS
 from tests.machines import need_machines
 from tests.needs import mark, require_needs
 from tests.spark_session import spark_session
-from tests.tiers import add_option, leave_out, require_reasons
+from tests.tiers import add_option, leave_out
 
 LabFactory = Callable[..., Lab]
 Guard = Callable[[Path], None]
@@ -129,11 +129,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """The chosen tier, and the longest files first, so that no long one is left over for one process at the end.
 
     Within a file the order stays, or with ``EOS_TESTS_REVERSED`` set is turned round, which shows a test that relies on
-    the one before. A file that is not in the table counts as half a minute. A slow test without a need ends the
-    collection.
+    the one before. A file that is not in the table counts as half a minute.
     """
     require_needs(items)
-    require_reasons(config.rootpath, items)
     leave_out(config, items)
     seconds: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8"))
     root = Path(__file__).parent.parent

@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _merged(found: dict[str, int]) -> dict[str, int]:
-    """What was found; files of which no test was run, as those of variants, keep their seconds."""
+    """What was found; files that were not run, such as those by name, keep their seconds."""
     before: dict[str, int] = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
     kept = {file: seconds for file, seconds in before.items() if (TABLE.parent.parent / file).is_file()}
     return dict(sorted((kept | found).items(), key=lambda row: -row[1]))

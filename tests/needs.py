@@ -1,7 +1,7 @@
 """What a test starts, as markers: ``-m "not spark"`` leaves out what needs Spark.
 
 A need follows from the fixtures that a test asks for, or from the file that it is in where it starts its parts itself.
-So no test names its needs, and none can forget to: a slow test without a need ends the collection.
+So no test names its needs. A test outside ``tests/unit`` without a need ends the collection.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ BY_FIXTURE: Mapping[str, frozenset[str]] = {
     "postgres": frozenset({"postgres"}),
     "spark": frozenset({"spark"}),
     "spark_properties": frozenset({"spark"}),
+    "wheel": frozenset({"wheel"}),
 }
 
 #: Folder or file below ``tests`` -> needs of all tests in it.
@@ -33,6 +34,7 @@ BY_PATH: Mapping[str, frozenset[str]] = {
     "integration/test_hosts_commands.py": frozenset({"broker", "workers", "machines"}),
     "integration/test_lab_machines.py": frozenset({"broker", "workers", "machines"}),
     "integration/test_lab_postgres.py": frozenset({"postgres"}),
+    "integration/test_properties.py": frozenset({"java"}),
     "integration/test_ssh_roll.py": frozenset({"airflow"}),
     "integration/test_start_here.py": frozenset({"broker", "workers"}),
     "integration/test_systemd_host.py": frozenset({"machines"}),
@@ -42,9 +44,12 @@ BY_PATH: Mapping[str, frozenset[str]] = {
     "system": frozenset({"airflow", "postgres"}),
     "system/test_demo.py": frozenset({"broker", "workers", "spark"}),
     "system/test_interval_dag.py": frozenset({"spark"}),
+    "unit/rollout/hosts/service/test_commands.py": frozenset({"supervisor"}),
     "upstream": frozenset({"airflow", "broker", "postgres", "spark", "workers"}),
-    "unit/test_packaging.py": frozenset({"wheel"}),
 }
+
+#: Every need; each is a marker in pyproject.toml.
+ALL: frozenset[str] = frozenset().union(*BY_FIXTURE.values(), *BY_PATH.values())
 
 
 def needs(path: PurePosixPath, fixtures: Collection[str]) -> frozenset[str]:
@@ -59,30 +64,28 @@ def needs(path: PurePosixPath, fixtures: Collection[str]) -> frozenset[str]:
     return frozenset().union(*found)
 
 
-def slow_without_need(tests: Iterable[tuple[str, Collection[str]]]) -> list[str]:
-    """The slow tests that start nothing that is known here.
-
-    :param tests: name and markers of each.
-    """
-    known = frozenset().union(*BY_FIXTURE.values(), *BY_PATH.values())
-    return [name for name, markers in tests if "slow" in markers and known.isdisjoint(markers)]
-
-
 def mark(item: pytest.Item) -> None:
     """Mark a test by its needs."""
-    path = PurePosixPath(item.path.relative_to(item.config.rootpath / "tests").as_posix())
-    for need in sorted(needs(path, getattr(item, "fixturenames", ()))):
+    for need in sorted(needs(_path(item), getattr(item, "fixturenames", ()))):
         item.add_marker(need)
 
 
+def starts_something(item: pytest.Item) -> bool:
+    """Whether a marked test has a need."""
+    return any(mark.name in ALL for mark in item.iter_markers())
+
+
 def require_needs(items: Iterable[pytest.Item]) -> None:
-    """End the collection if there is a slow test without a need.
+    """End the collection if a test outside ``tests/unit`` has no need.
 
     :raises pytest.UsageError: names those tests.
     """
-    nameless = slow_without_need((item.nodeid, {mark.name for mark in item.iter_markers()}) for item in items)
-    if nameless:
+    if nameless := [item.nodeid for item in items if _path(item).parts[0] != "unit" and not starts_something(item)]:
         raise pytest.UsageError(
-            f"Slow tests of which tests/needs.py does not know what they start: {', '.join(nameless)}. "
-            "Add their fixture or their file there."
+            f"Tests outside tests/unit of which tests/needs.py does not know what they start: {', '.join(nameless)}. "
+            "Add their fixture or their file there, or move them to tests/unit."
         )
+
+
+def _path(item: pytest.Item) -> PurePosixPath:
+    return PurePosixPath(item.path.relative_to(item.config.rootpath / "tests").as_posix())

@@ -10,14 +10,11 @@ from playwright.sync_api import Page, expect
 from airflow_eos_provider.lab.postgres import Postgres
 from tests.browser.conftest import LONG_MS, Site, Visit, Visitors, airflow_site
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 expect.set_options(timeout=LONG_MS)
 
 PATH, PROCESSES = "/tools/air", 2
-
-#: So many new connections, each of which the kernel gives to one of the processes.
-CALLS = 30
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +31,6 @@ def is_at(page: Page, view: str) -> None:
     )
 
 
-@pytest.mark.variant("at the root in tests/browser/test_page.py")
 def test_who_signs_in_finds_the_page_in_the_navigation_and_walks_on(visitors: Visitors, site: Site) -> None:
     page = visitors.visit(user=None).page
     page.goto(f"{site.root}/")
@@ -58,7 +54,6 @@ def test_who_signs_in_finds_the_page_in_the_navigation_and_walks_on(visitors: Vi
     is_at(page, "#/clusters/staging/tasks")
 
 
-@pytest.mark.variant("at the root in tests/browser/test_page.py")
 def test_links_lead_in_and_out_below_the_path(visit: Visit, site: Site) -> None:
     frame = visit.inside("#/clusters")  # as the links of operators are
     staging = frame.get_by_role("article", name="staging", exact=True)
@@ -68,14 +63,3 @@ def test_links_lead_in_and_out_below_the_path(visit: Visit, site: Site) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("staging")
     page.get_by_role("link", name="Airflow", exact=True).click()
     visit.page.wait_for_url(f"{site.root}/")
-
-
-@pytest.mark.variant("at the root in tests/browser/test_page.py")
-def test_each_process_knows_who_is_signed_in_and_has_the_same_cards(site: Site) -> None:
-    for _ in range(CALLS):
-        with site.client("op") as client:
-            answer = client.get("api/clusters")
-            assert answer.status_code == 200
-            assert [card["connection_id"] for card in answer.json()["items"]] == ["staging", "unnamed"]
-    with site.client(None) as nobody:
-        assert nobody.get("api/clusters").status_code == 401

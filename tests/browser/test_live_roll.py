@@ -26,7 +26,7 @@ from tests.chromium import need_chromium
 from tests.seen import pids
 from tests.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 expect.set_options(timeout=LONG_MS)
 

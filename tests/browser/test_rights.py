@@ -19,7 +19,7 @@ from tests.browser.conftest import LONG, LONG_MS, Visit, axe
 from tests.chromium import need_chromium
 from tests.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 expect.set_options(timeout=LONG_MS)
 

@@ -310,7 +310,7 @@ _COORDINATOR = (
         "interval/protocol/coordinator.py",
         "if lost := lost_markers(self._client(), self._pipeline, self._run, topic, self._session):",
         "if lost := ():",
-        f"{_BARRIER}::test_a_marker_that_the_brokers_left_out_is_seen[as it is]",
+        f"{_BARRIER}::test_a_marker_that_the_brokers_left_out_is_seen",
     ),
     _mutant(
         "missing-slices-complete",

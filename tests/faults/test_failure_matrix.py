@@ -17,10 +17,10 @@ pytestmark = pytest.mark.side_by_side
 DRIVER_STEPS = [*coordinator.STEPS, *admission.STEPS]
 
 
-def steps(names: Collection[str], quick: Collection[str]) -> Any:
-    """A case for each step; all but the quick ones are slow together."""
-    assert set(quick) <= set(names)
-    cases = [pytest.param(name, marks=[] if name in quick else pytest.mark.slow) for name in names]
+def steps(names: Collection[str], first: str) -> Any:
+    """A case for each step; one is in the first tier."""
+    assert first in names
+    cases = [pytest.param(name, marks=pytest.mark.first if name == first else []) for name in names]
     return pytest.mark.parametrize("step", cases)
 
 
@@ -29,7 +29,7 @@ def leaves_no_plan_open_for_long(step: str) -> dict[str, int]:
     return {"control_timeout_ms": 3_000} if step == "planner commit plan" else {}
 
 
-@steps(DRIVER_STEPS, quick=["planner commit plan", "commit generation", "commit complete", "done"])
+@steps(DRIVER_STEPS, first="commit complete")
 def test_a_driver_killed_at_any_step_is_retried(story: Any, step: str) -> None:
     driver = story.driver(dies=[step], **leaves_no_plan_open_for_long(step))
     assert story.drive(driver) == {"gone": True}
@@ -41,7 +41,7 @@ def test_a_driver_killed_at_any_step_is_retried(story: Any, step: str) -> None:
     story.require_exactly_once()
 
 
-@steps(DRIVER_STEPS, quick=["planner write plan", "fence", "run stage", "commit complete"])
+@steps(DRIVER_STEPS, first="run stage")
 def test_a_driver_that_wakes_up_when_its_successor_is_done_harms_nothing(story: Any, step: str) -> None:
     zombie = story.driver(stops=[step], **leaves_no_plan_open_for_long(step))
     assert "stopped" in story.drive(zombie)
@@ -56,7 +56,7 @@ def test_a_driver_that_wakes_up_when_its_successor_is_done_harms_nothing(story: 
     story.require_exactly_once()
 
 
-@steps(task.STEPS, quick=["init", "ledger record", "commit"])
+@steps(task.STEPS, first="commit")
 def test_a_task_killed_at_any_step_is_retried(story: Any, step: str) -> None:
     driver = story.driver()
     stage = story.stage_of(driver)
@@ -71,7 +71,7 @@ def test_a_task_killed_at_any_step_is_retried(story: Any, step: str) -> None:
     story.require_exactly_once()
 
 
-@steps(task.STEPS[task.STEPS.index("begin") :], quick=["begin"])
+@steps(task.STEPS[task.STEPS.index("begin") :], first="begin")
 def test_a_task_killed_at_its_second_slice_is_retried(story: Any, step: str) -> None:
     driver = story.driver(tasks=1)
     stage = story.stage_of(driver)
@@ -86,7 +86,7 @@ def test_a_task_killed_at_its_second_slice_is_retried(story: Any, step: str) -> 
     story.require_exactly_once()
 
 
-@steps(task.STEPS, quick=["read slices", "commit"])
+@steps(task.STEPS, first="commit")
 def test_a_task_that_wakes_up_when_the_run_is_complete_writes_nothing(story: Any, step: str) -> None:
     driver = story.driver(tasks=1)
     stage = story.stage_of(driver)
@@ -102,7 +102,7 @@ def test_a_task_that_wakes_up_when_the_run_is_complete_writes_nothing(story: Any
     story.require_exactly_once()
 
 
-@steps(task.STEPS, quick=["read control again", "produce"])
+@steps(task.STEPS, first="produce")
 def test_a_task_that_wakes_up_beside_its_next_attempt_writes_nothing_twice(story: Any, step: str) -> None:
     driver = story.driver(tasks=1)
     stage = story.stage_of(driver)
@@ -124,7 +124,7 @@ def test_a_task_that_wakes_up_beside_its_next_attempt_writes_nothing_twice(story
     story.require_exactly_once()
 
 
-@steps(task.STEPS, quick=["begin", "commit"])
+@steps(task.STEPS, first="commit")
 def test_a_task_of_a_dead_driver_that_wakes_up_late_writes_nothing_twice(story: Any, step: str) -> None:
     driver = story.driver()
     stage = story.stage_of(driver)
@@ -144,7 +144,7 @@ def test_a_task_of_a_dead_driver_that_wakes_up_late_writes_nothing_twice(story: 
     story.require_exactly_once()
 
 
-@steps(task.STEPS, quick=["flush"])
+@steps(task.STEPS, first="flush")
 def test_a_task_and_its_driver_killed_together_are_retried(story: Any, step: str) -> None:
     driver = story.driver()
     stage = story.stage_of(driver)

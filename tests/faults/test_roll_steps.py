@@ -20,18 +20,13 @@ import pytest
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.errors import LeaseHeldError
 from airflow_eos_provider.journal.journal import JournalContent, read_journal
 from airflow_eos_provider.journal.records import RolloutState
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
-from airflow_eos_provider.processes import identify
 from airflow_eos_provider.rollout.controller import Controller
 from tests import seen
 from tests.forked import COLUMNS, FORKS
-from tests.waiting import wait_for
-
-pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).with_name("eos_at_a_moment.py")
 PROGRAM_MODULE = "tests.faults.eos_at_a_moment"
@@ -41,10 +36,6 @@ REFUSED, UNREACHABLE, FENCED = 3, 6, 7
 
 #: What has not ended or come by then hangs; a roll of two workers takes its time on a busy machine. Seconds.
 DEADLINE_SECONDS = 300.0
-
-#: A lease that a test can wait out; it is not renewed while its owner is suspended. It has to cover an act: the stop's
-#: grace and the two seconds of ``eos_at_a_moment.py``.
-LEASE = ("--lease-seconds", "5", "--stop-grace", "3")
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 
@@ -173,22 +164,11 @@ def rolls(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rolls]
     rolls.end_all()
 
 
-@pytest.mark.parametrize(
-    "moments",
-    [
-        # The helper of the restart ends what it has begun, so each worker can be killed at once in the act.
-        ("begun", "stopped", "gate polled", "passed", "cut off", "ended"),
-        pytest.param(  # the last one with every worker through
-            ("announced", "spawned", "started", "passed"), marks=pytest.mark.variant("four more of these moments")
-        ),
-        pytest.param(("file written", "restarted"), marks=pytest.mark.variant("two more of these moments")),
-    ],
-    ids=lambda moments: ", ".join(moments),
-)
-def test_a_killed_roll_goes_on_and_repeats_and_skips_nothing(rolls: Rolls, moments: tuple[str, ...]) -> None:
+def test_a_killed_roll_goes_on_and_repeats_and_skips_nothing(rolls: Rolls) -> None:
     target, plan = rolls.plan()
     before = rolls.starts()
-    for moment in moments:
+    # The helper of the restart ends what it has begun, so each worker can be killed at once in the act.
+    for moment in ("begun", "file written", "stopped", "gate polled", "passed", "cut off", "ended"):
         rolls.append()
         rolls.kill(moment, "apply", plan)
         assert max(rolls.more_starts(before).values()) <= 1, f"a worker was restarted again before: {moment}"
@@ -204,69 +184,7 @@ def test_a_killed_roll_goes_on_and_repeats_and_skips_nothing(rolls: Rolls, momen
     assert rolls.missing() == set()
 
 
-@pytest.mark.variant("the same by threads in tests/faults/test_two_controllers.py")
-def test_rolls_that_were_suspended_past_their_leases_touch_nothing_more(rolls: Rolls) -> None:
-    """But for one window, which stays open: microseconds between the permission and the signal to the worker.
-
-    There one restart may follow. The worker runs on, by the file as it is.
-    """
-    target, plan = rolls.plan()
-    rolls.append()
-    before = rolls.starts()
-    suspended = []
-    for moment in ("announced", "file written", "stopped", "gate polled", "passed", "permitted"):
-        suspended.append(rolls.start(moment, "SIGSTOP", "apply", plan, *LEASE))
-        rolls.stopped(suspended[-1])
-        wait_until_lease_is_over(rolls)
-
-    rolls.run("apply", plan)
-    pids, starts, files = rolls.pids(), rolls.starts(), seen.files(rolls.lab)
-    assert rolls.modes() == {target}
-    assert rolls.more_starts(before) == dict.fromkeys(before, 1)
-
-    *fenced, permitted = suspended
-    for process in fenced:
-        process.send_signal(signal.SIGCONT)
-        rolls.end_of(process, FENCED)
-        assert (rolls.pids(), rolls.starts(), seen.files(rolls.lab)) == (pids, starts, files)
-
-    permitted.send_signal(signal.SIGCONT)
-    rolls.end_of(permitted, FENCED)
-    assert sum(rolls.more_starts(starts).values()) <= 1
-    assert seen.files(rolls.lab) == files
-    wait_for("every worker runs in the new mode", lambda: rolls.modes() == {target})
-    assert rolls.missing() == set()
-
-
-@pytest.mark.variant("the same by threads in tests/faults/test_two_controllers.py")
-def test_who_takes_over_by_force_waits_for_the_act_that_is_under_way(rolls: Rolls) -> None:
-    _, plan = rolls.plan()
-    with Controller(rolls.lab.cluster()) as other:
-        found = other.find_plan(plan)  # which takes a while, and the act's time is short
-        # Its lease outlives the start of a further process on a slow machine, so that only force ends it.
-        first = rolls.start("file written", "SIGSTOP", "apply", plan, "--lease-seconds", "240", "--stop-grace", "10")
-        rolls.stopped(first)
-        with pytest.raises(LeaseHeldError, match=f"pid {first.pid}"):
-            other.apply(found)
-    lease = rolls.journal().lease
-    assert lease is not None
-    assert lease.acts_until > time.time(), "the test was too slow to see it"  # one machine, so one clock
-
-    rolls.run("apply", plan, "--take-over", "--reason", "pid 1 hangs")
-
-    journal = rolls.journal()
-    record = journal.last_of(plan)
-    assert record is not None
-    (taken_over,) = [e for e in journal.events[record.rollout_id] if "by --take-over" in e.note]
-    assert f"taken over from pid {first.pid}" in taken_over.note
-    assert taken_over.reason == "pid 1 hangs"
-    assert min(s.restarted_after for s in journal.steps[record.rollout_id].values()) >= lease.acts_until
-    first.send_signal(signal.SIGCONT)
-    rolls.end_of(first, FENCED)
-
-
-@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.variant("the same once more"))])
-def test_of_two_rolls_that_begin_at_once_one_is_carried_out(rolls: Rolls, number: int) -> None:
+def test_of_two_rolls_that_begin_at_once_one_is_carried_out(rolls: Rolls) -> None:
     target, plan = rolls.plan()
     before = rolls.starts()
     both = [rolls.start("never", "SIGKILL", "apply", plan) for _ in range(2)]
@@ -278,10 +196,3 @@ def test_of_two_rolls_that_begin_at_once_one_is_carried_out(rolls: Rolls, number
     assert set(codes) <= {0, REFUSED, FENCED, UNREACHABLE}  # the last: of a commit nothing was on record yet
     assert rolls.modes() == {target}
     assert rolls.more_starts(before) == dict.fromkeys(before, 1)
-
-
-def wait_until_lease_is_over(rolls: Rolls) -> None:
-    lease = rolls.journal().lease
-    assert lease is not None
-    assert identify(lease.owner.pid) is not None, "its owner is dead, so nothing has to run out"
-    wait_for("the lease has ended", lambda: time.time() > lease.expires_at)

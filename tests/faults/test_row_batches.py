@@ -20,8 +20,6 @@ from airflow_eos_provider.kafka.write.native_batches import NativeBatches
 from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow
-
 
 def column(*rows: bytes | None) -> BytesColumn:
     return BytesColumn.of_rows(rows)

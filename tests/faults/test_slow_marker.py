@@ -13,8 +13,6 @@ import pytest
 
 from tests.faults.second_broker import SecondBroker, place_topics, standing_still
 
-pytestmark = pytest.mark.slow
-
 #: A suspended broker keeps its session, and its markers wait for it, however long the questions of others hang there.
 BROKER = {"broker.session.timeout.ms": "600000", "request.timeout.ms": "600000"}
 

@@ -21,29 +21,23 @@ from pathlib import Path
 from types import TracebackType
 
 import pytest
-import yaml
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.cluster.worker import WorkerDescription
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.errors import EosError, GateFailedError, RolloutPausedError
+from airflow_eos_provider.errors import EosError, RolloutPausedError
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.machine import Machine
 from airflow_eos_provider.lab.machine_login import MachineLogin, known_host, public_key
 from airflow_eos_provider.lab.machine_sudoers import SUDOERS_FILE
-from airflow_eos_provider.lab.ports import free_ports
 from airflow_eos_provider.lab.waiting import is_healthy
 from airflow_eos_provider.rollout.controller import Controller
-from airflow_eos_provider.rollout.hosts.sudoers import sudoers_of
-from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.settings import RolloutSettings
 from tests import seen
 from tests.faults.sabotage import Sabotage, unit_of
 from tests.waiting import until
-
-pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).with_name("eos_at_a_moment.py")
 
@@ -287,7 +281,6 @@ def test_what_reads_workers_files_works_for_files_of_other_machines(far: Far, la
         assert expected in done.stdout
 
 
-@pytest.mark.variant("one host at a time in tests/unit/rollout/hosts/machine")
 def test_connections_are_cut_at_every_step_and_each_worker_is_restarted_once(far: Far) -> None:
     rolling = Rolling(far)
     cuts = rolling.sabotage
@@ -347,7 +340,6 @@ def test_each_worker_meets_another_fault_of_its_machine_and_the_roll_goes_on_aft
     far.require_nothing_missing()
 
 
-@pytest.mark.variant("a killed roll of processes in tests/faults/test_roll_steps.py")
 def test_eos_apply_is_killed_and_units_restart_by_themselves(far: Far, seed: int, tmp_path: Path) -> None:
     rolling = Rolling(far)
     with subprocess.Popen(
@@ -391,119 +383,3 @@ def test_eos_apply_is_killed_and_units_restart_by_themselves(far: Far, seed: int
     more = {w: after - rolling.before[w] for w, after in far.starts().items()}
     assert more == {w: 1 + killed.count(w) for w in more}
     far.require_nothing_missing()
-
-
-SHARED = "/etc/kafka/shared.properties"
-
-#: Three workers of one file: what differs between them comes from their environment.
-SHARED_UNIT = f"""\
-[Unit]
-StartLimitIntervalSec=600
-StartLimitBurst=4
-[Service]
-User=kafka
-EnvironmentFile=/etc/kafka/shared-%i.env
-ExecStart=/usr/local/bin/connect-distributed {SHARED}
-Restart=always
-RestartSec=100ms
-TimeoutStopSec=60
-SuccessExitStatus=143
-"""
-
-#: Ends each start with the planned mode, and says so.
-NO_PREPARING = f"""\
-[Service]
-ExecStartPre=/bin/sh -c 'if grep -q =preparing {SHARED}; then echo THIS UNIT STARTS IN NO NEW MODE; exit 1; fi'
-"""
-
-_PUT_SHARED = """
-owner=$(stat -c %u:%g /etc/kafka)
-sed -e 's/^group.id=.*/group.id=shared/' -e "s/^exactly.once.source.support=.*/exactly.once.source.support=disabled/" \
-    -e "s/^\\([a-z]*\\).storage.topic=.*/\\1.storage.topic=shared-\\1/" -e '/^isolation.level=/d' \
-    -e 's#^listeners=.*#listeners=http://${env:WORKER_ADDRESS}#' \
-    -e 's/^rest.advertised.port=.*/rest.advertised.port=${env:WORKER_PORT}/' \
-    /etc/kafka/connect-1.properties >"$1"
-echo config.providers=env >>"$1"
-echo config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider >>"$1"
-chown "$owner" "$1"; chmod 640 "$1"
-cat >/etc/systemd/system/shared@.service
-shift; number=0
-for address; do
-    number=$((number + 1))
-    printf 'WORKER_ADDRESS=%s\\nWORKER_PORT=%s\\n' "$address" "${address#*:}" >"/etc/kafka/shared-$number.env"
-done
-systemctl daemon-reload
-systemctl start shared@1 shared@2 shared@3
-"""
-
-
-def shared_cluster(lab: Lab) -> ConnectCluster:
-    """Three units of a template on the first machine, started with one file."""
-    machine = lab.machines[0]
-    addresses = [f"{machine.address}:{port}" for port in free_ports(3)]
-    machine.run(["sh", "-euc", _PUT_SHARED, "sh", SHARED, *addresses], stdin=SHARED_UNIT.encode())
-    mapping = {
-        "bootstrap_servers": lab.bootstrap_servers,
-        "group_id": "shared",
-        "defaults": {
-            "machine": {"ssh": machine.name, "ssh_config": str(MachineLogin(lab.root).config), "sudo": True},
-            "config": SHARED,
-            "log": {"journal": True},
-        },
-        "workers": [
-            {"url": f"http://{address}", "service": {"systemd": f"shared@{number}"}}
-            for number, address in enumerate(addresses, 1)
-        ],
-    }
-    path = lab.root / "shared.yaml"
-    path.write_text(yaml.safe_dump(mapping), encoding="utf-8")
-    cluster = ConnectCluster.from_file(path)
-    (file,) = sudoers_of(list(cluster.workers))
-    words = ["sh", "-euc", 'umask 0337; cat >"$1"; visudo -q -c -f "$1"', "sh", "/etc/sudoers.d/shared"]
-    machine.run(words, stdin=file.text().encode())
-    for worker in cluster.workers:
-        until(lambda url=worker.url: is_healthy(url), f"{worker.worker_id} answering", seconds=DEADLINE_SECONDS)
-    return cluster
-
-
-@pytest.mark.variant("a shared file in tests/integration/test_systemd_host.py")
-def test_units_of_a_template_share_a_file_and_one_that_hits_its_start_limit_is_put_back(far: Far, lab: Lab) -> None:
-    cluster, machine = shared_cluster(lab), lab.machines[0]
-    units = {worker.worker_id: unit_of(worker) for worker in cluster.workers}
-    rolling = Rolling(far, cluster)
-    assert len(rolling.plan.edits) == 1
-    original = machine.read(SHARED)
-    before = {worker: starts_of(machine, unit) for worker, unit in units.items()}
-
-    def refuse_new_mode(worker: WorkerDescription) -> None:
-        folder = f"/etc/systemd/system/{unit_of(worker)}.d"
-        words = ["sh", "-euc", 'mkdir -p "$1"; cat >"$1/mode.conf"; systemctl daemon-reload', "sh", folder]
-        machine.run(words, stdin=NO_PREPARING.encode())
-
-    rolling.sabotage.at(2, "permitted", refuse_new_mode)
-    with pytest.raises(GateFailedError) as raised:
-        rolling.apply()
-    failed = str(raised.value)
-    first, second = rolling.sabotage.order
-    (third,) = units.keys() - {first, second}
-    assert raised.value.exit_code == GATE_FAILED
-    assert f"{second} did not pass its gate" in failed
-    assert "THIS UNIT STARTS IN NO NEW MODE" in failed, failed
-    assert "its former configuration is back, and it runs with it" in failed
-    assert "serves 3 workers and was put back for all of them" in failed
-    assert f"{first} runs preparing" in failed
-    assert f"{third} runs disabled" in failed
-    assert machine.read(SHARED) == original
-    for worker, unit in units.items():
-        assert machine.output(["systemctl", "show", "-P", "ActiveState", unit]) == "active", worker
-    starts = {worker: starts_of(machine, unit) - before[worker] for worker, unit in units.items()}
-    assert starts[first] == 1
-    assert starts[third] == 0
-
-    machine.run(["sh", "-euc", "rm -r /etc/systemd/system/shared@*.d; systemctl daemon-reload"])
-    again = Rolling(far, cluster)
-    again.apply()
-    with Observer(cluster) as observer:
-        assert {worker.mode.verdict.mode for worker in observer.observe().workers} == {Mode.PREPARING}
-    for worker in (second, third):
-        assert starts_of(machine, units[worker]) - before[worker] == starts[worker] + 1

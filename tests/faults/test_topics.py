@@ -12,7 +12,7 @@ import signal
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -161,12 +161,9 @@ def another_target(pipeline: Pipeline) -> Pipeline:
     return replace(pipeline, topic=f"{pipeline.topic}-other")
 
 
-def changes(*functions: Change, quick: Collection[Change]) -> Any:
-    """A case for each change; all but the quick ones are slow together."""
-    cases = [
-        pytest.param(change, id=change.__name__.replace("_", " "), marks=[] if change in quick else pytest.mark.slow)
-        for change in functions
-    ]
+def changes(*functions: Change) -> Any:
+    """A case for each change."""
+    cases = [pytest.param(change, id=change.__name__.replace("_", " ")) for change in functions]
     return pytest.mark.parametrize("change", cases)
 
 
@@ -200,10 +197,7 @@ def require_refused(story: Any, changed: Pipeline) -> Any:
     return driver
 
 
-@changes(
-    *(ledger_deleted, ledger_made_anew, another_ledger_that_is_there, target_made_anew, another_target),
-    quick=[ledger_deleted, another_target],
-)
+@changes(ledger_deleted, ledger_made_anew, another_ledger_that_is_there, target_made_anew, another_target)
 def test_a_retry_with_other_topics_is_refused(story: Any, change: Change) -> None:
     one_slice_then_killed(story)
 
@@ -216,7 +210,7 @@ def test_a_retry_with_other_topics_is_refused(story: Any, change: Change) -> Non
         story.require_exactly_once()
 
 
-@changes(ledger_deleted, another_ledger, another_target, quick=[another_ledger])
+@changes(ledger_deleted, another_ledger, another_target)
 def test_a_finished_run_with_other_topics_is_refused(story: Any, change: Change) -> None:
     story.complete()
 
@@ -240,7 +234,6 @@ def test_a_finished_run_is_not_taken_for_readable_in_another_topic(story: Any) -
             completion(change(story.pipeline), story.run)
 
 
-@pytest.mark.slow
 def test_the_next_interval_with_another_ledger_is_refused_as_well(story: Any, days: Any) -> None:
     """The ledger is what tells of overlaps, so a pipeline has one, also while none of its runs is under way."""
     story.complete()
@@ -249,7 +242,6 @@ def test_the_next_interval_with_another_ledger_is_refused_as_well(story: Any, da
     require_refused(story, another_ledger_that_is_there(story.pipeline))
 
 
-@pytest.mark.slow
 def test_another_target_may_take_the_next_interval_and_the_next_revision(story: Any, days: Any) -> None:
     story.complete()
     story.pipeline = another_target(story.pipeline)
@@ -460,7 +452,6 @@ def test_a_foreign_transaction_that_stays_open_is_an_error_and_the_retry_complet
     story.require_exactly_once()
 
 
-@pytest.mark.slow
 def test_a_foreign_transaction_behind_the_runs_records_holds_nothing_up(story: Any, foreign: Any) -> None:
     driver = story.driver(stops=["write complete"])
     assert "stopped" in story.drive(driver)
@@ -500,10 +491,7 @@ def control_made_anew(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
-@changes(
-    *(another_control_topic, another_group, another_group_with_the_control_topic),
-    quick=[another_control_topic, another_group_with_the_control_topic],
-)
+@changes(another_control_topic, another_group, another_group_with_the_control_topic)
 def test_a_ledger_has_one_group_and_one_control_topic(story: Any, change: Change) -> None:
     one_slice_then_killed(story)
 
@@ -538,7 +526,7 @@ def test_of_two_groups_that_claim_a_ledger_at_once_one_gets_it(story: Any, step:
     story.require_exactly_once()
 
 
-@changes(control_deleted, control_made_anew, quick=[control_deleted, control_made_anew])
+@changes(control_deleted, control_made_anew)
 def test_a_run_whose_plan_was_lost_is_neither_continued_nor_overlapped(story: Any, days: Any, change: Change) -> None:
     whole, part = days(1, 2), days(1)
     story.run = whole

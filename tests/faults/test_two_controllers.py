@@ -48,8 +48,6 @@ from airflow_eos_provider.processes import from_pid_file
 from airflow_eos_provider.rollout.act.acts import Acts
 from airflow_eos_provider.rollout.settings import RolloutSettings
 
-pytestmark = pytest.mark.slow
-
 PROGRAM = Path(__file__).with_name("contender.py")
 
 #: Pairs of controllers, each with groups of its own: a controller mostly waits, for a coordinator or for an act.

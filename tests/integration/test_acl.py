@@ -40,8 +40,6 @@ from tests.integration.named_listener import NamedListener
 from tests.unit.rollout.conftest import Cluster as RollCluster
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow
-
 SECONDS = 30.0
 WORKER, PRODUCER, CONSUMER, ADMIN, NOBODY = "connect", "writer", "reader", "fencer", "nobody"
 PASSWORDS = {user: f"canary-{user}-7d1" for user in (PRODUCER, CONSUMER, ADMIN, NOBODY)}

@@ -35,8 +35,6 @@ from airflow_eos_provider.rollout.settings import STOP_GRACE_SECONDS, RolloutSet
 from tests.integration import supervisor as program
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow
-
 GROUP = "supervised"
 
 

@@ -37,8 +37,6 @@ from tests.integration import secured_listeners
 from tests.integration.secured_listeners import PASSWORD, SESSION_MS, STORE_PASSWORD, USER, SecuredListeners
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow
-
 CLIENT_SECRET = "cl1ent-5ecret-0f-tokens"
 WRONG = "wr0ng-pa55word"
 

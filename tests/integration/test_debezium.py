@@ -24,11 +24,7 @@ from tests.waiting import wait_for
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(1800),
-    pytest.mark.variant("another connector; there and back under load in tests/integration/test_roll.py"),
-]
+pytestmark = pytest.mark.timeout(1800)
 
 PLUGIN = "debezium-postgres-3.5.0.Final"
 CONNECTOR = "shop"

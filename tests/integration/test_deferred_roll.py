@@ -25,8 +25,6 @@ from airflow_eos_provider.rollout.plan.plan import Plan
 from airflow_eos_provider.rollout.settings import RolloutSettings
 from tests.seen import starts
 
-pytestmark = pytest.mark.slow
-
 TASK = "upgrade/manual/roll_preparing"
 ANOTHER = "upgrade/another run/roll_preparing"
 SETTINGS = RolloutSettings(poll_interval_seconds=0.3, hold_seconds=2.0)

@@ -1,4 +1,4 @@
-"""What leaving ``enabled`` does to source offsets, seen on real workers; and the way back, straight and in two steps.
+"""What leaving ``enabled`` does to source offsets, seen on real workers; and the downgrade in one step.
 
 The first part shows the trap itself, so that a Kafka release without it is noticed: then docs/downgrade.md and
 ``rollout/plan/worker_edits.py`` have outlived their reason.
@@ -32,8 +32,6 @@ from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.integration.older_worker import BEFORE_KIP_618, replace_by_older
 from tests.waiting import wait_for
-
-pytestmark = pytest.mark.slow
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 TESTABLE_SOURCE = "org.apache.kafka.connect.integration.TestableSourceConnector"
@@ -224,12 +222,8 @@ STARTS = {
     # The trap: what was never committed is taken for progress. A topic of its own is safe.
     "preparing-loses": Start(Mode.PREPARING, {}, LOST, behind_an_open_transaction=LOST, own_topic=True),
     "disabled-loses": Start(Mode.DISABLED, {}, LOST, own_topic=True),
-    "the-prefixed-property-does-not-help": Start(Mode.PREPARING, {"consumer.isolation.level": "read_committed"}, LOST),
     # What is safe.
-    "preparing-reading-committed-is-safe": Start(
-        Mode.PREPARING, COMMITTED, NOTHING, behind_an_open_transaction=NOTHING
-    ),
-    "disabled-reading-committed-is-safe": Start(Mode.DISABLED, COMMITTED, NOTHING),
+    "disabled-reading-committed-is-safe": Start(Mode.DISABLED, COMMITTED, NOTHING, behind_an_open_transaction=NOTHING),
     "enabled-is-safe": Start(Mode.ENABLED, {}, NOTHING),
 }
 
@@ -256,15 +250,7 @@ def tails(lab: Lab) -> dict[str, list[tuple[Tail, Set[int]]]]:
     return tails
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.variant("enabled is safe, and the trap, in this test"))
-        if STARTS[name].properties
-        else name
-        for name in STARTS
-    ],
-)
+@pytest.mark.parametrize("name", STARTS)
 def test_where_a_task_goes_on_behind_an_offset_that_was_never_committed(
     lab: Lab, tails: dict[str, list[tuple[Tail, Set[int]]]], name: str
 ) -> None:
@@ -311,43 +297,31 @@ def end(producers: list[Producer]) -> None:
 # the way back
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        pytest.param(
-            (Mode.PREPARING, Mode.DISABLED), id="two-steps", marks=pytest.mark.variant("the straight way below")
-        ),
-        pytest.param((Mode.DISABLED,), id="straight"),
-    ],
-)
-def test_a_roll_back_loses_nothing_under_load_although_the_offsets_end_in_an_abort(
-    lab: Lab, eos_of: EosOf, load_on: Callable[[Lab, str], Any], tmp_path: Path, way: tuple[Mode, ...]
+def test_a_roll_back_in_one_step_loses_nothing_under_load_although_the_offsets_end_in_an_abort(
+    lab: Lab, eos_of: EosOf, load_on: Callable[[Lab, str], Any], tmp_path: Path
 ) -> None:
     """Beside a paused connector whose offsets end in an abort, another one delivers all the while."""
     bring(lab, Mode.ENABLED, Mode.ENABLED)
-    tail = Tail(lab, f"back-{len(way)}")
+    tail = Tail(lab, "back")
     tail.wait_until_committed()
     with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:
         rest.pause(tail.name)
     wait_for("it pauses", lambda: states(lab, tail.name) == ["PAUSED"])
     tail.leave_behind()
     eos = eos_of(lab, tmp_path)
-    with load_on(lab, f"load-{len(way)}") as load:
-        assert "+isolation.level=read_committed" in eos.run("plan", "--to", way[0]).stdout
+    with load_on(lab, "load") as load:
+        assert "+isolation.level=read_committed" in eos.run("plan", "--to", Mode.DISABLED).stdout
         written = [load.written]
-        for step in way:
-            assert eos.roll(step)["to"] == step
-            written.append(load.written)
-        if len(way) == 1:  # the hard downgrade in two steps: the mode is off, now the older version
-            _to_before_kip_618(lab, eos)
-            written.append(load.written)
+        assert eos.roll(Mode.DISABLED)["to"] == Mode.DISABLED
+        written.append(load.written)
+        _to_before_kip_618(lab, eos)  # the mode is off, now the older version
+        written.append(load.written)
         seen = load.compared()
     assert seen.exactly_once, seen  # the same multiset, in every mode: each worker stopped in good order
     assert all(later > earlier for earlier, later in itertools.pairwise(written)), f"no load: {written}"
-    if len(way) == 1:  # and up again, for what comes next
-        lab.stop_worker(0)
-        lab.stop_worker(1)
-        bring(lab, Mode.DISABLED, Mode.DISABLED)  # their files stay
+    lab.stop_worker(0)
+    lab.stop_worker(1)
+    bring(lab, Mode.DISABLED, Mode.DISABLED)  # up again, for what comes next; their files stay
     assert modes(lab) == [Mode.DISABLED, Mode.DISABLED]
     for worker in lab.workers:
         properties = parse(worker.config.read_bytes())

@@ -21,8 +21,6 @@ from airflow_eos_provider.rollout.drift.watch import DriftWatch
 from airflow_eos_provider.rollout.hosts.edited_file import digest
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow
-
 #: Exit code of ``eos drift`` when something was found.
 FOUND = 3
 
@@ -176,17 +174,10 @@ def restart(lab: Lab, index: int) -> None:
     lab.start_worker(index)
 
 
-@pytest.mark.parametrize(
-    "kill",
-    [
-        pytest.param(False, id="stopped", marks=pytest.mark.variant("the killed one below")),
-        pytest.param(True, id="killed"),
-    ],
-)
-def test_a_worker_that_is_gone_is_noticed(lab: Lab, eos: Any, watch: Watch, kill: bool) -> None:
+def test_a_worker_that_is_gone_is_noticed(lab: Lab, eos: Any, watch: Watch) -> None:
     worker_id = lab.cluster().workers[1].worker_id
     since = time.monotonic()
-    lab.stop_worker(1, kill=kill)
+    lab.stop_worker(1, kill=True)
     try:
         watch.notices(since, kind="missing worker", subject=worker_id)  # it may be no member before its process ends
         found = json.loads(eos.run("drift", "--json", expect=FOUND).stdout)["findings"]

@@ -21,8 +21,6 @@ from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.waiting import wait_for
 
-pytestmark = pytest.mark.slow
-
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 
 #: Connect blames this on both.

@@ -43,8 +43,6 @@ from tests.integration.named_listener import NamedListener
 from tests.integration.offsets_cluster import killed
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow
-
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 TESTABLE_SOURCE = "org.apache.kafka.connect.integration.TestableSourceConnector"
 DEADLINE_SECONDS = 300.0

@@ -18,8 +18,6 @@ from airflow_eos_provider.kafka.admin.transactions import FENCE_TIMEOUT_MS, Tran
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 
-pytestmark = pytest.mark.slow
-
 #: So many that the markers of a commit take the broker some milliseconds.
 PARTITIONS = 40
 

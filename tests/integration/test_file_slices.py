@@ -70,20 +70,13 @@ def begin_and_die(spark: SparkSession, folder: Path, pipeline: Pipeline, **optio
             write_interval(rows(spark, folder), pipeline, DAY, slices=3, tasks=1, **options)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "tasks", [*(pytest.param(tasks, marks=pytest.mark.variant("one more number")) for tasks in (1, 2)), None]
-)
-def test_files_are_written_once_by_any_number_of_tasks(
-    spark: SparkSession, pipeline: Pipeline, folder: Path, tasks: int | None
-) -> None:
-    done = write_interval(rows(spark, folder), pipeline, DAY, slices=3, slices_by="files", tasks=tasks)
+def test_files_are_written_once(spark: SparkSession, pipeline: Pipeline, folder: Path) -> None:
+    done = write_interval(rows(spark, folder), pipeline, DAY, slices=3, slices_by="files")
     assert (done.slices, done.records, done.already) == (3, FILES * (LINES - 1) * 2, False)
     assert write_interval(rows(spark, folder), pipeline, DAY, slices=3, slices_by="files").already
     require_exactly_once(pipeline)
 
 
-@pytest.mark.slow
 def test_a_retry_with_more_tasks_finds_the_same_files_in_the_same_slices(
     spark: SparkSession, pipeline: Pipeline, folder: Path
 ) -> None:
@@ -97,7 +90,6 @@ def test_a_retry_with_more_tasks_finds_the_same_files_in_the_same_slices(
     require_exactly_once(pipeline)
 
 
-@pytest.mark.slow
 def test_a_retry_is_held_to_the_files_and_to_what_decided_the_slices(
     spark: SparkSession, pipeline: Pipeline, folder: Path
 ) -> None:
@@ -114,7 +106,6 @@ def test_a_retry_is_held_to_the_files_and_to_what_decided_the_slices(
         write_interval(rows(spark, folder), pipeline, DAY, slices_by="files")
 
 
-@pytest.mark.slow
 def test_a_run_that_was_begun_by_key_is_not_gone_on_with_by_files(
     spark: SparkSession, pipeline: Pipeline, folder: Path
 ) -> None:
@@ -126,19 +117,11 @@ def test_a_run_that_was_begun_by_key_is_not_gone_on_with_by_files(
 
 
 @pytest.mark.first
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "moment",
-    [
-        *(pytest.param(m, marks=pytest.mark.variant("one more moment")) for m in ("begin", "flush", "commit")),
-        "after commit",
-    ],
-)
 def test_a_task_killed_at_its_second_slice_is_taken_up_again(
-    spark: SparkSession, pipeline: Pipeline, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+    spark: SparkSession, pipeline: Pipeline, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mark = tmp_path / "killed"
-    _kill(monkeypatch, mark, moment)
+    _kill(monkeypatch, mark, "after commit")
     done = write_interval(rows(spark, folder), pipeline, DAY, slices=3, slices_by="files", tasks=1)
     assert mark.read_text() == "x"
     assert done.records == FILES * (LINES - 1) * 2

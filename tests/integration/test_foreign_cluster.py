@@ -34,8 +34,6 @@ from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.plan.plan import Plan
 from tests.waiting import wait_for
 
-pytestmark = pytest.mark.slow
-
 #: ``eos`` that kills itself at one moment of a roll, and has a gate of a second.
 EOS = Path(__file__).parents[1] / "faults" / "eos_at_a_moment.py"
 
@@ -253,22 +251,6 @@ def foreign(cluster: Foreign) -> Foreign:
     return cluster
 
 
-@pytest.mark.variant("killed there and elsewhere in tests/faults/test_roll_steps.py")
-def test_a_worker_comes_back_by_itself_when_eos_is_killed_between_stop_and_start(foreign: Foreign) -> None:
-    target = foreign.other_mode()
-    plan = str(foreign.plan(target)["hash"])
-    before = foreign.starts()
-
-    foreign.eos("stopped", "apply", plan, expect=-signal.SIGKILL)
-    foreign.wait_until_whole()
-    assert sum(foreign.starts()) == sum(before) + 1
-
-    foreign.eos("never", "apply", plan)
-    assert foreign.modes() == {target}
-    assert foreign.starts() == [count + 1 for count in before]
-
-
-@pytest.mark.variant("a stopped worker in tests/integration/test_roll.py")
 def test_a_worker_that_a_roll_left_down_is_named_by_the_next_plan_and_started(foreign: Foreign) -> None:
     """The machine went down, or somebody has killed the helper as well."""
     target = foreign.other_mode()

@@ -27,8 +27,6 @@ from airflow_eos_provider.rollout.observe.observation import Observation
 from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.integration.hanging_transaction import HangingTransaction
 
-pytestmark = pytest.mark.slow
-
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 
 #: One for each worker, so that the one which is restarted has a task.

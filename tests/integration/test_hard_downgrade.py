@@ -25,8 +25,6 @@ from airflow_eos_provider.lab.lab import Lab, LabOptions
 from tests.integration.older_worker import BEFORE_KIP_618, replace_by_older
 from tests.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.variant("an older version of Kafka Connect takes over")]
-
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 
 #: Connectors that run and have nothing to do: with them the group gives each worker a task that runs.

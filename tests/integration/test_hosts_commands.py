@@ -16,8 +16,6 @@ from airflow_eos_provider.cli.app import app
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.machine_login import MachineLogin
 
-pytestmark = pytest.mark.slow
-
 SUDOERS = "/etc/sudoers.d/eos"
 
 

@@ -27,8 +27,6 @@ from airflow_eos_provider.offsets.topic import read_offsets_topic
 from tests.integration.offsets_cluster import killed
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow
-
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 DEADLINE_SECONDS = 300.0
 

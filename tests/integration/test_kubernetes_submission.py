@@ -26,11 +26,6 @@ from airflow_eos_provider.operators.interval_run import IntervalRunOperator
 from tests.integration.interval_target import DAY, JOBS, HeldFiles, Target
 from tests.secret_search import files_with
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.variant("what is handed to spark-submit in tests/unit/airflow/test_interval_run.py"),
-]
-
 SECRET = "canary-of-the-kafka-login"
 
 

@@ -19,7 +19,6 @@ import psutil
 import pytest
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster, RestSettings
-from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.properties import parse
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import EosError
@@ -36,7 +35,6 @@ from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.ownership import MARKER_PROPERTY
 from airflow_eos_provider.lab.record import LabRecord
 from airflow_eos_provider.lab.teardown import take_down
-from airflow_eos_provider.lab.waiting import wait_for_group
 from tests.forked import FORKS
 
 COMMAND_SECONDS = 300
@@ -238,32 +236,6 @@ def test_a_killed_worker_is_told_by_status_and_started_again_by_up(home: Path, l
     assert after["w2"] not in (None, before["w2"])
 
 
-@pytest.mark.variant("whose a process is in tests/unit/lab/test_ownership.py")
-def test_a_foreign_process_that_took_over_a_workers_pid_is_left_alone(home: Path, lab: Lab) -> None:
-    lab.stop_worker(1)
-    with subprocess.Popen(["sleep", "120"]) as foreign:
-        try:
-            lab.workers[1].pid_file.write_text(f"{foreign.pid}\n")
-            assert lab.worker_process(1) is None
-            lab.stop_worker(1, kill=True)
-            eos_lab("up", cwd=home)
-            assert foreign.poll() is None
-        finally:
-            foreign.kill()
-    assert lab.status().healthy
-
-
-@pytest.mark.variant("whose a process is in tests/unit/lab/test_ownership.py")
-def test_a_worker_whose_pid_was_never_written_down_is_replaced(home: Path, lab: Lab) -> None:
-    lost = lab.worker_process(1)
-    assert lost is not None
-    lab.workers[1].pid_file.unlink()
-    assert lab.status().strays == (lost.pid,)
-    eos_lab("up", cwd=home)
-    assert not lost.is_alive()
-    assert lab.status().healthy
-
-
 def test_a_worker_that_does_not_start_shows_the_end_of_its_log(lab: Lab) -> None:
     lab.stop_worker(1)
     good = lab.workers[1].config.read_bytes()
@@ -276,74 +248,13 @@ def test_a_worker_that_does_not_start_shows_the_end_of_its_log(lab: Lab) -> None
         lab.start_worker(1)
 
 
-@pytest.mark.variant("other files of the suite run labs side by side")
-@pytest.mark.slow
-def test_another_lab_runs_beside_it_and_takes_one_more_worker_that_may_stay_out_of_the_cluster_file(
-    home: Path, lab: Lab
-) -> None:
-    before = pids(lab)
-    eos_lab("up", "--name", "other", "--workers", "1", "--mode", "enabled", cwd=home)
-    other = Lab.load(home / ".eos/lab/other")
-    assert other.status().healthy
-    assert other.group_id != lab.group_id
-
-    assert other.add_worker(mode=Mode.PREPARING, listed=False) == 1
-    assert [process.mode_in_file for process in other.status().processes[1:]] == ["enabled", "preparing"]
-    assert [worker.url for worker in other.cluster().workers] == other.connect_urls[:1]
-    wait_for_group(other.kafka, other.group_id, members=2)
-
-    eos_lab("down", "--name", "other", cwd=home)
-    assert marked(other.root) == []
-    assert not other.root.exists()
-    assert pids(lab) == before
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "moment",
-    [
-        "lab.json",
-        *(
-            pytest.param(m, marks=pytest.mark.variant("one more moment"))
-            for m in ("data", "data/postgres", "postgres.pid")
-        ),
-        "w1.pid",
-    ],
-)
+@pytest.mark.parametrize("moment", ["lab.json", "w1.pid"])
 def test_what_a_killed_up_left_behind_is_gone_after_down(moment: str, root: Path) -> None:
     folder = root / "default"
     kill_up_when(lambda: (folder / moment).exists(), root)
     eos_lab("down", "--dir", str(root), cwd=root)
     assert marked(folder) == []
     assert not folder.exists()
-
-
-@pytest.mark.slow
-@pytest.mark.variant("a killed up in this file")
-def test_after_a_killed_up_two_at_once_make_one_lab_which_goes_on_with_its_data_and_then_leaves_nothing(
-    root: Path,
-) -> None:
-    folder, options = root / "default", ("--workers", "1", "--dir", str(root))
-    kill_up_when(lambda: (folder / "w1.pid").exists(), root)
-    left = marked(folder)
-    assert left, "the test kills too late or too early: nothing was left behind"
-
-    command = [sys.executable, "-m", "airflow_eos_provider.lab", "up", *options]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    first, second = (process.communicate(timeout=COMMAND_SECONDS)[0] for process in both)
-    assert first == second != ""
-    assert len(marked(folder)) == 2
-    assert not set(left) & set(marked(folder))
-
-    lab = Lab.load(folder)
-    lab.create_topic("kept")
-    eos_lab("down", "--dir", str(root), "--keep-data", cwd=root)
-    assert marked(lab.root) == []
-    assert eos_lab("up", *options, cwd=root) == first
-    assert "kept" in QuietAdmin(KafkaSettings.of(lab.bootstrap_servers)).client.list_topics(timeout=180).topics
-    eos_lab("down", "--dir", str(root), cwd=root)
-    assert marked(lab.root) == []
-    assert [entry.name for entry in root.iterdir()] == [".default.lock"]
 
 
 def test_processes_are_found_when_the_folder_was_removed_under_them(root: Path) -> None:

@@ -18,8 +18,6 @@ from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def last_lab() -> list[Lab]:
@@ -110,24 +108,6 @@ def test_the_lab_goes_on_without_any_one_broker_and_up_starts_it_again(lab: Lab,
         *[b"all are well"] * 3,
         *[b"one is lost"] * 3,
     ]
-
-
-@pytest.mark.variant("a killed one in this file")
-def test_a_broker_that_was_stopped_is_started_by_itself_and_gets_its_copies_again(
-    lab: Lab, topic: str, admin: AdminClient
-) -> None:
-    others = [lab.broker_process(index) for index in (0, 2)]
-    lab.stop_broker(1)
-    write_to_every_partition(lab, topic, b"one is stopped")
-    started = lab.start_broker(1)
-    assert lab.start_broker(1) == started
-    assert [lab.broker_process(index) for index in (0, 2)] == others
-    deadline = time.monotonic() + 600
-    while any(
-        len(partition.isrs) < 3 for partition in admin.list_topics(topic, timeout=180).topics[topic].partitions.values()
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 def test_down_leaves_nothing_not_even_when_a_broker_is_dead(lab: Lab) -> None:

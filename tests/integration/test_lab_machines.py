@@ -24,8 +24,6 @@ from airflow_eos_provider.rollout.hosts.readiness import check_all, check_worker
 from airflow_eos_provider.verdict import Verdict
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow
-
 HOUR = 3600
 
 Guard = Callable[[Path], None]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
@@ -20,8 +19,6 @@ from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.sshd import Sshd, running_sshd
 from tests.unit.rollout.hosts.service.supervisors import end_with_children, program
 from tests.waiting import until
-
-pytestmark = pytest.mark.slow
 
 SUPERVISORD = """
 [unix_http_server]
@@ -81,10 +78,6 @@ def over_ssh(worker: dict[str, Any], sshd: Sshd) -> dict[str, Any]:
     }
 
 
-@pytest.mark.variant(
-    "each kind by itself in tests/integration/test_roll.py, tests/integration/test_another_host.py and "
-    "tests/faults/test_ssh_faults.py"
-)
 def test_a_cluster_of_a_process_a_program_and_a_worker_over_ssh_is_rolled(
     lab_factory: Callable[[LabOptions], Lab], tmp_path: Path, eos_of: Callable[[Lab, Path], Any]
 ) -> None:

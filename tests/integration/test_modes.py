@@ -31,8 +31,6 @@ from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.rollout.hosts.host import HostFacts
 from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
 
-pytestmark = pytest.mark.slow
-
 START_SECONDS = 600.0
 
 
@@ -205,7 +203,6 @@ def test_each_mode_is_told_with_all_layers_agreeing(cluster: Cluster) -> None:
     assert "proves the past" in cluster.leader_evidence().detail
 
 
-@pytest.mark.variant("each mode in this file, each piece of evidence in tests/unit/connect/test_mode_evidence.py")
 def test_a_file_newer_than_its_process_is_a_disagreement_and_mixed_modes_are_told_worker_by_worker(
     lab: Any, cluster: Cluster
 ) -> None:

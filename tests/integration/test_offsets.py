@@ -18,8 +18,6 @@ from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.offsets.seen.backup import read
 
-pytestmark = pytest.mark.slow
-
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 DEADLINE_SECONDS = 300.0
 

@@ -22,8 +22,6 @@ from airflow_eos_provider.lab.lab import Lab
 from tests.integration.offsets_cluster import END, FILE_SOURCE, LINES, SECONDS, Cluster, killed
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def cluster(lab_factory: Callable[..., Lab]) -> Iterator[Cluster]:
@@ -277,59 +275,6 @@ KILLED_IN_A_MIGRATION = (
     ("configure", "announced"),
     ("start", "announced"),
 )
-
-
-def go_on_after_kills(cluster: Cluster, eos: Any, points: tuple[tuple[str, str], ...], *verb: str) -> None:
-    """Carry out a plan with one process after the other, each killed but the last."""
-    plan_hash = json.loads(eos.run("offsets", *verb, "--json").stdout)["hash"]
-    for step, point in points:
-        killed(cluster.lab, step, point, "offsets", *verb, "--hash", plan_hash)
-    eos.run("offsets", *verb, "--hash", plan_hash)
-
-
-#: Around the transaction, for a change of offsets that no connector uses; and until the connector is started again.
-KILLED_AT_REST = (("write", "announced"), ("write", "carried-out"))
-KILLED_UNTIL_THE_START = (*KILLED_AT_REST, ("start", "announced"))
-
-
-@pytest.mark.variant("a reset is killed at each step in this file")
-def test_an_alteration_and_a_restore_that_are_killed_at_each_step_write_once(
-    cluster: Cluster, eos: Any, tmp_path: Path
-) -> None:
-    name = "killed-alter"
-    cluster.source(name)
-    partition = json.dumps({"filename": str(cluster.file(name))})
-    altered = ("alter", name, "--partition", partition, "--offset", '{"position": 4}')
-    go_on_after_kills(cluster, eos, KILLED_UNTIL_THE_START, *altered)
-    until(lambda: cluster.read(name) == Counter({"one": 1, "two": 2, "three": 2}), "the second line", seconds=SECONDS)
-    assert cluster.values(name).count({"position": 4}) == 1
-
-    until(lambda: cluster.committed(name) == END, "the end to be committed", seconds=SECONDS)
-    file = str(tmp_path / "end.jsonl")
-    eos.run("offsets", "backup", name, "--to", file)
-    eos.run("offsets", *altered, "--yes")
-    until(lambda: cluster.committed(name) == END, "the end to be committed again", seconds=SECONDS)
-    with cluster.file(name).open("a", encoding="utf-8") as lines:
-        lines.write("four\n")
-    until(lambda: cluster.read(name)["four"] == 1, "the fourth line", seconds=SECONDS)
-    until(lambda: cluster.committed(name) == {"position": 19}, "its offset", seconds=SECONDS)
-    before = cluster.values(name).count(END)
-    go_on_after_kills(cluster, eos, KILLED_UNTIL_THE_START, "restore", name, file)
-    until(lambda: cluster.read(name)["four"] == 2, "the fourth line again", seconds=SECONDS)
-    assert cluster.values(name).count(END) == before + 1
-
-
-@pytest.mark.variant("a reset is killed at each step in this file")
-def test_a_copy_and_a_prune_that_are_killed_at_each_step_write_once(cluster: Cluster, eos: Any) -> None:
-    cluster.source("killed-from")
-    go_on_after_kills(cluster, eos, KILLED_AT_REST, "copy", "killed-from", "killed-to", "--absent")
-    assert cluster.values("killed-to", "killed-from") == [END]
-    for step, point in KILLED_AT_REST:
-        killed(cluster.lab, step, point, "offsets", "prune", "--yes")
-    eos.run("offsets", "prune", "--yes")
-    assert all(one["state"] == "done" for one in json.loads(eos.run("changes", "list", "--json").stdout))
-    assert cluster.values("killed-to", "killed-from") == [END, None]
-    assert cluster.read("killed-from") == Counter(LINES)
 
 
 def test_a_migration_there_and_back_under_load_delivers_each_line_once_whatever_is_killed(

@@ -19,7 +19,7 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
 from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
-from airflow_eos_provider.errors import ConnectRestError, PlanMovedError, RefusedError
+from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.journal.change import abandon
 from airflow_eos_provider.journal.journal import Journal, read_journal
 from airflow_eos_provider.journal.records import ChangeRecord
@@ -33,8 +33,6 @@ from airflow_eos_provider.offsets.verbs.plan import OffsetsPlan
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from tests.integration.offsets_cluster import END, LINES, SECONDS, Cluster, killed, suspended
 from tests.waiting import until
-
-pytestmark = pytest.mark.slow
 
 ALL = {"position": 19}  # with a fourth line
 
@@ -216,27 +214,21 @@ def test_a_connector_that_is_started_while_it_stops_is_left_alone_at_once(
     add_fourth_line(cluster, "revived", **dict.fromkeys((*LINES, "four"), 1))
 
 
-@pytest.mark.parametrize(
-    "version", ["", pytest.param("3.7", marks=pytest.mark.variant("an older version of Kafka Connect"))]
-)
 def test_a_migration_leaves_what_others_configure_at_that_moment(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, version: str
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker before 3.8 has no PATCH; there the whole configuration is sent."""
-    name = f"configured{version}"
+    name = "configured"
     cluster.source(name)
     patch = ConnectRest.patch_config
 
     def configure_first(rest: ConnectRest, connector: str, changes: dict[str, str | None]) -> None:
-        if version:
-            raise ConnectRestError("no PATCH", status=405)
         rest.put_config(connector, {**cluster.config(connector), "batch.size": "7"})
         patch(rest, connector, changes)
 
     monkeypatch.setattr(ConnectRest, "patch_config", configure_first)
     carry_out(cluster.lab, Verb.MIGRATE, name, own_topic=f"{name}-offsets")
     config = cluster.rest.connector_config(name)
-    assert (config[OWN_TOPIC], config.get("batch.size")) == (f"{name}-offsets", None if version else "7")
+    assert (config[OWN_TOPIC], config.get("batch.size")) == (f"{name}-offsets", "7")
     assert config["file"] == cluster.config(name)["file"]
 
 
@@ -262,23 +254,6 @@ def test_a_connector_that_is_started_before_a_migration_configures_it_goes_on_in
         assert last_change(cluster).state == "done"
         assert cluster.rest.connector_config("early").get(OWN_TOPIC) != own_topic
         add_line(cluster, "early", lines)
-
-
-@pytest.mark.variant("deleted a moment before in this file")
-def test_a_connector_that_is_deleted_before_its_configuration_is_changed_stays_deleted(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster.source("dropped")
-    patch = ConnectRest.patch_config
-
-    def delete_first(rest: ConnectRest, connector: str, changes: dict[str, str | None]) -> None:
-        rest.delete(connector)
-        patch(rest, connector, changes)
-
-    monkeypatch.setattr(ConnectRest, "patch_config", delete_first)
-    with pytest.raises(PlanMovedError):
-        carry_out(cluster.lab, Verb.MIGRATE, "dropped", own_topic="dropped-offsets")
-    assert "dropped" not in cluster.rest.connectors()
 
 
 def test_a_connector_that_is_deleted_or_created_in_the_midst_stays_so_with_its_offset(
@@ -328,16 +303,3 @@ def test_a_topic_that_gets_more_partitions_in_the_midst_takes_no_offset_and_a_ne
     eos.run("offsets", "reset", "raised", "--yes")
     wanted = Counter(dict.fromkeys(LINES, 2))
     until(lambda: cluster.read("raised") == wanted, "each line a second time", seconds=SECONDS)
-
-
-@pytest.mark.variant("a migration under such races in tests/integration/test_offsets_change.py")
-def test_a_reset_goes_on_while_a_worker_leaves_and_another_joins(cluster: Cluster) -> None:
-    cluster.source("moved")
-    with suspended(cluster.lab, "stop,write", "offsets", "reset", "moved", "--yes") as change:
-        cluster.lab.stop_worker(0)  # the one that is asked first
-        change.go_on()
-        change.await_step()
-        cluster.lab.start_worker(0)
-        assert change.end() == 0, change.errors
-    cluster.until_read("moved", 2)
-    assert cluster.removals("moved") == 1

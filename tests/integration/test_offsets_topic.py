@@ -15,8 +15,6 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.offsets.topic import read_offsets_topic
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow
-
 MakeProducer = Callable[..., Producer]
 
 

@@ -29,8 +29,6 @@ from airflow_eos_provider.processes import from_pid_file, spawn
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.settings import RolloutSettings
 
-pytestmark = [pytest.mark.slow, pytest.mark.variant("older versions of Kafka Connect")]
-
 #: A heartbeat of these labs and a second; a look costs half a second.
 SETTINGS = RolloutSettings(poll_interval_seconds=0.5, hold_seconds=1.3)
 

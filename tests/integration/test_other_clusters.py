@@ -13,8 +13,8 @@ from airflow_eos_provider.connect.group import WorkerGroup, describe_group
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import parse, set_property
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.errors import RefusedError, RolloutPausedError
-from airflow_eos_provider.journal.journal import RolloutState, read_journal
+from airflow_eos_provider.errors import RefusedError
+from airflow_eos_provider.journal.journal import read_journal
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
@@ -22,8 +22,6 @@ from airflow_eos_provider.lab.waiting import wait_for_group
 from airflow_eos_provider.rollout.controller import Controller
 from airflow_eos_provider.rollout.settings import RolloutSettings
 from tests.waiting import wait_for
-
-pytestmark = pytest.mark.slow
 
 #: A heartbeat of these labs and a second; a look costs half a second.
 SETTINGS = RolloutSettings(poll_interval_seconds=0.5, hold_seconds=1.3)
@@ -187,12 +185,10 @@ def rolls_up_to_enabled(lab: Lab, load_on: LoadOn, protocol: str, on_the_wire: s
             rest.delete(connector)
 
 
-@pytest.mark.variant("another rebalance protocol; the default one in tests/integration/test_roll.py")
 def test_a_group_of_the_eager_protocol_rolls_up_to_enabled(eager: Lab, load_on: LoadOn) -> None:
     rolls_up_to_enabled(eager, load_on, "eager", "default", Moment("gate passed", lambda: None))
 
 
-@pytest.mark.variant("another rebalance protocol; the default one in tests/integration/test_roll.py")
 def test_a_group_of_the_compatible_protocol_rolls_up_although_a_broker_is_killed_in_the_midst_of_it(
     three_brokers: Lab, load_on: LoadOn
 ) -> None:
@@ -267,27 +263,3 @@ def test_a_lone_worker_is_rolled_only_if_downtime_is_allowed(lone: Lone, load_on
     assert report.workers[0].task_downtime_seconds == round(step.task_downtime_seconds, 1)
     with ConnectRest(lone.url, retry_seconds=20) as rest:
         rest.delete("alone")
-
-
-@pytest.mark.variant("an unknown member joins in tests/integration/test_rollout_verbs.py")
-def test_a_worker_that_joins_in_mid_roll_stops_it_until_it_is_gone(lone: Lone) -> None:
-    lab, target = lone.lab, lone.target
-    plan = lone.controller().plan(target)
-    try:
-        with pytest.raises(RolloutPausedError) as paused:
-            lone.controller(report=Moment("it holds", lambda: lab.start_worker(1))).apply(plan)
-        joined = lone.other.removeprefix("http://")
-        assert joined in str(paused.value)
-        assert "stop it, or" in str(paused.value)
-        rollout = read_journal(lab.cluster().kafka, lab.group_id).unfinished(plan.hash)
-        assert rollout is not None
-        assert rollout.state is RolloutState.PAUSED
-
-        again = lone.controller()
-        with pytest.raises(RolloutPausedError, match=joined):
-            again.apply(plan)
-    finally:
-        lab.stop_worker(1)
-    wait_for("the unknown member leaves the group", lambda: len(again.observe().members) == 1)
-    assert again.apply(plan).resumed
-    again.verify(target)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from confluent_kafka import KafkaException, Producer
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
@@ -28,8 +26,6 @@ from tests.integration.named_listener import NamedListener
 from tests.integration.offsets_cluster import END, LINES, SECONDS, Cluster, killed
 from tests.system.modes import bring_to
 from tests.waiting import until
-
-pytestmark = pytest.mark.slow
 
 CLIENTS = ("producer", "consumer", "admin")
 
@@ -243,43 +239,3 @@ def test_where_its_clients_are_not_known_or_in_several_clusters_nothing_is_chang
         assert "its ids may be in another Kafka cluster" in eos.run("fence", "nowhere").stdout
         for name in ("split", "nowhere"):
             here.rest.delete(name)
-
-
-@pytest.mark.variant("all verbs work there in this file")
-def test_an_own_topic_there_is_checked_created_and_mended_there(both: Both) -> None:
-    here, eos, topics = both.here, both.eos, Topics(both.kafka)
-    topic = "planned-offsets"
-    name = f"{both.there_id}/{topic}"
-    both.describe()
-    with here.rest:
-        overrides = {**both.overrides(login=True), "offsets.storage.topic": topic}
-        here.rest.create("planned", {**here.config("planned"), **overrides}, "STOPPED")
-        until(lambda: topics.find([topic]), "the worker's topic", seconds=SECONDS)
-        workers = topics.describe([topic])[topic]
-        topics.change(topic, {"cleanup.policy": "delete"})
-        topics.await_settings(topic, {"cleanup.policy": "delete"})
-
-        document = json.loads(eos.run("topics", "check", "--json", expect=1).stdout)
-        (finding,) = (one for one in document["findings"] if one["topic"] == name)
-        assert finding["mends"] == {"cleanup.policy": "compact"}
-        unseen = eos.run("topics", "create", "--yes", expect=3).stderr
-        planned = f"{name} (own offsets topic of planned, at {both.named.bootstrap_servers})"
-        assert planned in unseen
-        plan_hash = json.loads(eos.run("topics", "create", "--json").stdout)["hash"]
-        eos.run("topics", "create", "--hash", plan_hash)
-        assert topics.settings_of([topic])[topic]["cleanup.policy"] == "compact"
-
-        admin = QuietAdmin(both.kafka)
-        admin.answer(admin.client.delete_topics([topic])[topic], "deleting the topic")
-        until(lambda: not topics.find([topic]), "its end", seconds=SECONDS)
-        assert f"+++ {planned}" in eos.run("topics", "create", "--yes").stdout
-        assert replace(topics.describe([topic])[topic], id=workers.id) == workers
-        here.rest.delete("planned")
-
-        # Brokers that do not answer are no topic without a fault.
-        nowhere = {f"{client}.override.bootstrap.servers": "127.0.0.1:1" for client in CLIENTS}
-        here.rest.create("unseen", {**here.config("unseen"), **nowhere, "offsets.storage.topic": topic}, "STOPPED")
-        until(lambda: "unseen" in here.rest.statuses(), "the connector", seconds=SECONDS)
-        done = eos.run("topics", "create", expect=6)
-        assert "Not checked: the offsets topic of unseen: The Kafka cluster of the producer" in done.stdout
-        here.rest.delete("unseen")

@@ -20,8 +20,6 @@ from airflow_eos_provider.lab.broker import Broker
 from airflow_eos_provider.lab.lab import Lab
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow
-
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 FILE_SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
 MIRROR = "org.apache.kafka.connect.mirror.MirrorSourceConnector"

@@ -17,8 +17,6 @@ from airflow_eos_provider.rollout.hosts.host import WorkerStartError
 from airflow_eos_provider.rollout.hosts.process import restart as process_restart
 from airflow_eos_provider.rollout.hosts.process.host import ProcessHost
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def lab(lab_factory: Callable[..., Any]) -> Any:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import itertools
 import random
-import shutil
 import struct
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
-
-import pytest
 
 from airflow_eos_provider.connect.properties import parse, set_property
 from airflow_eos_provider.errors import ConfigurationError
@@ -88,7 +85,6 @@ def our_parse(data: bytes) -> dict[str, str] | None:
         return None
 
 
-@pytest.mark.skipif(shutil.which("java") is None, reason="needs a JDK")
 def test_java_reads_the_same_from_the_same_bytes_before_and_after_an_edit(tmp_path: Path) -> None:
     pieces = [
         b"k",

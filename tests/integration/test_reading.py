@@ -21,8 +21,6 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 
-pytestmark = pytest.mark.slow
-
 #: The limit of a read that an open transaction holds up: half of it has to do for each answer of the broker, or the
 #: broker is taken for gone.
 HELD_UP_SECONDS = 4.0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,10 @@ from confluent_kafka import Producer
 from airflow_eos_provider.connect.mode import MODE_PROPERTY, Mode
 from airflow_eos_provider.connect.properties import parse
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.journal.journal import RolloutState, StepStatus, read_journal
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from tests.seen import files, mode_of, modes, pids, starts
 from tests.waiting import wait_for
-
-pytestmark = pytest.mark.slow
 
 #: Exit codes of ``eos``, see airflow_eos_provider/errors.py.
 REFUSED, GATE_FAILED = 3, 4
@@ -86,17 +82,6 @@ def lines(lab: Lab) -> set[str]:
     """The different lines that readers of committed records get (Connect writes each as a JSON string with schema)."""
     records = read_to_end(lab.cluster().kafka, "lines").records
     return {re.sub(r'.*"(line \d+)".*', r"\1", (record.value or b"").decode()) for record in records}
-
-
-@pytest.mark.variant("the answer in tests/unit/rollout/plan/test_preflight.py")
-def test_enabled_straight_from_disabled_is_refused_and_nothing_changes(
-    lab: Lab, eos: Any, in_mode: Callable[[Mode], None]
-) -> None:
-    in_mode(Mode.DISABLED)
-    before = files(lab), pids(lab)
-    refusal = eos.run("plan", "--to", "enabled", expect=REFUSED)
-    assert "roll to preparing first" in refusal.stderr
-    assert (files(lab), pids(lab)) == before
 
 
 def test_a_file_edited_between_plan_and_apply_is_refused(lab: Lab, eos: Any, in_mode: Callable[[Mode], None]) -> None:
@@ -214,54 +199,6 @@ def roll_up_with_a_fenced_task(lab: Lab, eos: Any) -> str:
     return str(progress)
 
 
-@pytest.mark.variant(
-    "killed at more of its steps in tests/faults/test_roll_steps.py, a second controller in "
-    "tests/faults/test_two_controllers.py"
-)
-def test_a_killed_roll_goes_on_where_it_was_and_a_second_controller_is_refused_meanwhile(
-    lab: Lab, eos: Any, in_mode: Callable[[Mode], None]
-) -> None:
-    """Killed between the file and the restart, then behind the first gate; the last process is left alone."""
-    in_mode(Mode.DISABLED)
-    before = pids(lab)
-    plan = eos.plan(Mode.PREPARING)
-    first = eos.start("apply", plan)
-    with eos.line_in_log(first, r"stopping pid"):
-        first.send_signal(signal.SIGKILL)
-    second = eos.start("apply", plan)
-    with eos.line_in_log(second, r"gate passed"):
-        second.send_signal(signal.SIGKILL)
-    journal = read_journal(lab.cluster().kafka, lab.group_id)
-    rollout = journal.unfinished(plan)
-    assert rollout is not None, "the killed roll is not in the journal"
-    through = [s.worker_id for s in journal.steps[rollout.rollout_id].values() if s.status is StepStatus.PASSED]
-    assert len(through) == 1
-    restarted_once = pids(lab)[through[0]]
-    assert restarted_once != before[through[0]]
-
-    third = eos.start("apply", plan, "--json")
-    with eos.line_in_log(third, r"before the next restart"):
-        with eos.suspended(third):
-            refusal = eos.run("apply", plan, expect=REFUSED)
-        assert f"pid {third.pid}" in refusal.stderr
-        output, errors = third.communicate(timeout=300)
-    assert third.returncode == 0, errors
-    report = json.loads(output)
-    assert report["resumed"] is True
-    assert report["rollout_id"] == rollout.rollout_id
-    assert modes(lab) == {Mode.PREPARING}
-    assert pids(lab)[through[0]] == restarted_once, "a finished step was repeated"
-    journal = read_journal(lab.cluster().kafka, lab.group_id)
-    assert journal.rollouts[rollout.rollout_id].state is RolloutState.DONE
-    shown = json.loads(eos.run("rollout", "show", rollout.rollout_id, "--json").stdout)
-    for worker in shown["workers"]:
-        assert worker["stopped_at"] <= worker["started_at"], "also of the restart that was taken up"
-    text = eos.run("rollout", "show", rollout.rollout_id).stdout
-    assert text.count(": restart announced ") == len(before)
-    assert "not known" not in text
-
-
-@pytest.mark.variant("the same, looked at on the page, in tests/browser/test_live_roll.py")
 def test_a_failing_gate_puts_the_workers_file_back_and_stops(
     lab: Lab, eos: Any, in_mode: Callable[[Mode], None]
 ) -> None:

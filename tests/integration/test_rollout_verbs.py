@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import time
 from collections.abc import Callable
@@ -29,8 +28,6 @@ from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.integration.offsets_cluster import FILE_SOURCE
 from tests.seen import files, modes, pids
 from tests.waiting import until
-
-pytestmark = pytest.mark.slow
 
 #: Exit codes of ``eos``, see airflow_eos_provider/errors.py.
 REFUSED, PAUSED = 3, 5
@@ -178,33 +175,6 @@ def test_an_unknown_member_that_joins_in_mid_roll_pauses_it(lab: Lab, eos: Any) 
     once_whole(lab)
     eos.run("apply", plan)
     assert modes(lab) == {Mode.PREPARING}
-
-
-@pytest.mark.variant("the gate in tests/unit/rollout/gate")
-def test_a_worker_that_ends_in_anothers_gate_is_named_at_once_and_waited_for(lab: Lab, eos: Any) -> None:
-    """And the roll, once it is done, can be applied again as long as it holds: its caller may have been killed."""
-    target = Mode.DISABLED if modes(lab) == {Mode.PREPARING} else Mode.PREPARING
-    plan = eos.plan(target)
-    first = eos.start("apply", plan, "--json")
-    with eos.line_in_log(first, r"stopping pid") as line:
-        rolled = re.search(r"  (\S+:\d+): stopping pid", line)
-        assert rolled is not None
-        other = next(i for i, url in enumerate(lab.connect_urls) if rolled[1] not in url)
-        lab.stop_worker(other, kill=True)
-        assert first.stderr is not None
-        named = next((line for line in first.stderr if "has ended, and not by this roll" in line), "")
-        assert f"start {lab.connect_urls[other].removeprefix('http://')}: " in named
-        assert str(lab.cluster().workers[other].pid_file) in named
-        lab.start_worker(other)
-        output, errors = first.communicate(timeout=300)
-    assert first.returncode == 0, errors
-    assert "runs again; the roll goes on" in errors
-    assert modes(lab) == {target}
-
-    before = pids(lab)
-    again = json.loads(eos.run("apply", plan, "--json").stdout)
-    assert {**again, "resumed": False} == json.loads(output)
-    assert pids(lab) == before
 
 
 def answer_in_the_first_restart(eos: Any, roll: Any, verb: str, reason: str) -> tuple[dict[str, Any], str]:

@@ -32,8 +32,6 @@ from airflow_eos_provider.transactions.ends import ends_of
 from tests.secret_search import Found, search_files, secrets_of
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow
-
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 
 

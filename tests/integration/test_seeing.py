@@ -48,8 +48,6 @@ from airflow_eos_provider.rollout.observe.reported_states import Doubt, doubtful
 from airflow_eos_provider.rollout.plan import preflight
 from airflow_eos_provider.rollout.settings import RolloutSettings
 
-pytestmark = pytest.mark.slow
-
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 MIRROR_SOURCE = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
 SETTINGS = RolloutSettings()

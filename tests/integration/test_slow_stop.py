@@ -18,8 +18,6 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 
-pytestmark = pytest.mark.slow
-
 HELD = "held"
 
 #: For so long the request lasts after the worker was told to stop; less than the minute that the worker waits. After
@@ -97,7 +95,6 @@ def _ask(url: str) -> None:
         httpx.get(url, timeout=100, trust_env=False)
 
 
-@pytest.mark.variant("a worker that takes its time in tests/unit/rollout/hosts/test_process_host.py")
 def test_a_roll_leaves_a_worker_the_time_that_its_requests_and_then_its_tasks_take(
     lab: Lab, eos_of: Callable[[Lab, Path], Any], load_on: Callable[[Lab, str], Any], tmp_path: Path
 ) -> None:

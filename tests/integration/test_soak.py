@@ -30,13 +30,9 @@ from airflow_eos_provider.rollout.hosts.process.restart_act import read_record, 
 from airflow_eos_provider.rollout.observe.observer import Observer
 from tests.seen import modes
 
-ROLLS = int(os.environ.get("EOS_SOAK_ROLLS", "0"))
+ROLLS = int(os.environ.get("EOS_SOAK_ROLLS", "20"))
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not ROLLS, reason="EOS_SOAK_ROLLS is not set"),
-    pytest.mark.timeout(600 + 300 * ROLLS),
-]
+pytestmark = [pytest.mark.by_name, pytest.mark.timeout(600 + 300 * ROLLS)]
 
 #: Up in two rolls, back in one.
 WAY = (Mode.PREPARING, Mode.ENABLED, Mode.DISABLED)

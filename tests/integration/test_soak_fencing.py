@@ -23,13 +23,9 @@ from airflow_eos_provider.lab import worker
 from airflow_eos_provider.lab.lab import Lab
 from tests.benchmarks.java_peer import run_java
 
-TASKS = int(os.environ.get("EOS_SOAK_FENCE_TASKS", "0"))
+TASKS = int(os.environ.get("EOS_SOAK_FENCE_TASKS", "300"))
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not TASKS, reason="EOS_SOAK_FENCE_TASKS is not set"),
-    pytest.mark.timeout(1500),
-]
+pytestmark = [pytest.mark.by_name, pytest.mark.timeout(1500)]
 
 #: What docs/fencing.md tells to set.
 SHORT_BACK_OFF = {"retry.backoff.ms": "10", "retry.backoff.max.ms": "10"}

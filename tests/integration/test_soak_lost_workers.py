@@ -39,11 +39,10 @@ from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from tests.waiting import until
 
-MIGRATIONS = int(os.environ.get("EOS_SOAK_MIGRATIONS", "0"))
+MIGRATIONS = int(os.environ.get("EOS_SOAK_MIGRATIONS", "8"))
 
 pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not MIGRATIONS, reason="EOS_SOAK_MIGRATIONS is not set"),
+    pytest.mark.by_name,
     pytest.mark.timeout(120 + 90 * MIGRATIONS),
 ]
 

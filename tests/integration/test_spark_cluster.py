@@ -25,16 +25,14 @@ from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.lab import Lab
-from tests.spark_cluster import WORKER_HOSTS, loopback_properties, standalone_cluster
-
-pytestmark = pytest.mark.slow
+from tests.spark_cluster import loopback_properties, standalone_cluster
 
 JOBS = Path(__file__).with_name("interval_jobs.py")
 
 DAY = Interval(datetime(2013, 1, 1, 5, tzinfo=UTC), datetime(2013, 1, 2, 5, tzinfo=UTC))
 
-#: As long as the slow task takes, by whether there is a barrier: without one it is overtaken, long before its end.
-SLOW_SECONDS = {True: 8.0, False: 60.0}
+#: As long as the slow task takes.
+SLOW_SECONDS = 8.0
 
 SPECULATION = {
     # No task begins before both executors are there: the copy is to begin while the first one sleeps.
@@ -59,9 +57,7 @@ def master(tmp_path_factory: pytest.TempPathFactory, nothing_is_left_running: No
         yield url
 
 
-@pytest.mark.parametrize("barrier", [True, pytest.param(False, marks=pytest.mark.variant("without a barrier"))])
-def test_speculation(lab: Lab, master: str, tmp_path: Path, barrier: bool) -> None:
-    """With the barrier there is no copy; without it there is one, and the records are there once all the same."""
+def test_under_a_barrier_spark_makes_no_copy_of_a_slow_task(lab: Lab, master: str, tmp_path: Path) -> None:
     topic = f"daily-{uuid.uuid4().hex[:8]}"
     lab.create_topic(topic, 2)
     (tmp_path / "marks").mkdir()
@@ -77,14 +73,14 @@ def test_speculation(lab: Lab, master: str, tmp_path: Path, barrier: bool) -> No
             Pipeline(name=topic, group_id="cluster-tests", kafka=settings, topic=topic, transaction_timeout_ms=30_000),
             DAY,
             f"{JOBS}:slow_at_first",
-            arguments={"folder": str(tmp_path / "source"), "seconds": SLOW_SECONDS[barrier], "barrier": barrier},
+            arguments={"folder": str(tmp_path / "source"), "seconds": SLOW_SECONDS, "barrier": True},
             spark={**loopback_properties(master), **SPECULATION},
         ),
         tmp_path,
     )
     assert done["records"] == 400
     readers = list((tmp_path / "marks").iterdir())
-    assert len(readers) == (1 if barrier else 2), "one attempt under a barrier, a copy beside it without"
+    assert len(readers) == 1
     assert compare(expected_from_values(lines, "the source"), drain(settings, topic)).exactly_once
 
 
@@ -115,10 +111,7 @@ def test_a_retry_has_one_evaluation_of_its_input_where_spark_copies_tasks(
         assert compare(expected_from_values(lines, "the source"), drain(settings, topic)).exactly_once
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [pytest.param(True, marks=pytest.mark.variant("changed rows in tests/integration/test_spark_write.py")), False],
-)
+@pytest.mark.parametrize("changes", [True, False])
 def test_an_executor_lost_after_a_commit(lab: Lab, master: str, tmp_path: Path, changes: bool) -> None:
     """Its part of the shuffle is evaluated again, and the task that had committed a slice goes on with those rows.
 
@@ -195,38 +188,6 @@ def _outcome(spec: JobSpec, folder: Path) -> tuple[dict[str, Any], str]:
     return document, done.stderr
 
 
-@pytest.mark.variant("the command in tests/unit/cli/test_doctor_command.py, such executors below")
-def test_the_doctor_sees_each_executor_once(lab: Lab, master: str) -> None:
-    ended = _doctor(master, "--executors", "2", "--bootstrap-servers", lab.bootstrap_servers)
-
-    document = json.loads(ended.stdout)
-    assert (ended.returncode, document["verdict"]) == (0, "pass"), document["checks"]
-    assert sorted(look["host"] for look in document["executors"]) == list(WORKER_HOSTS)
-    assert len({look["place"] for look in document["executors"]}) == 2
-    assert {look["brokers"] for look in document["executors"]} == {"1"}
-    assert {look["daemon"] for look in document["executors"]} == {"pyspark.daemon"}
-
-
-@pytest.mark.variant("a whole write on such executors below")
-def test_a_bare_executor_is_told_what_it_lacks(lab: Lab, master: str, tmp_path: Path) -> None:
-    """Its Python has the standard library alone; neither the doctor nor a write shows a traceback."""
-    venv.create(tmp_path / "bare", symlinks=True)
-    bare = tmp_path / "bare" / "bin" / "python"
-    ended = _doctor(master, "--executors", "2", "--conf", f"spark.pyspark.python={bare}")
-
-    document = json.loads(ended.stdout)
-    assert (ended.returncode, document["verdict"]) == (1, "fail")
-    assert len(document["executors"]) == 2
-    failed = [check for check in document["checks"] if check["verdict"] != "pass"]
-    lacking = {"airflow-eos-provider", "confluent-kafka", "kafka-python", "pyarrow", "librdkafka"}
-    assert {(check["place"], check["check"]) for check in failed} == {
-        (look["place"], name) for look in document["executors"] for name in lacking
-    }
-    assert all("No module named" in check["evidence"] for check in failed)
-    assert all("docs/executors.md" in check["remedy"] for check in failed)
-    assert "Traceback" not in ended.stderr
-
-
 def test_a_write_on_bare_executors_is_refused_in_words(lab: Lab, master: str, tmp_path: Path) -> None:
     venv.create(tmp_path / "bare", symlinks=True)
     topic = f"daily-{uuid.uuid4().hex[:8]}"
@@ -245,16 +206,3 @@ def test_a_write_on_bare_executors_is_refused_in_words(lab: Lab, master: str, tm
     assert "An executor's Python lacks the module 'pyarrow'." in document["message"]
     assert "eos intervals doctor" in document["message"]
     assert "Traceback" not in document["message"]
-
-
-def _doctor(master: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """``eos intervals doctor`` in a process of its own, as its session is."""
-    properties = {name: value for name, value in loopback_properties(master).items() if name != "spark.master"}
-    command = [sys.executable, "-m", "airflow_eos_provider.cli", "intervals", "doctor", "--json", "--master", master]
-    command += ["--seconds", "150", *arguments]
-    for name, value in properties.items():
-        command += ["--conf", f"{name}={value}"]
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, env=environment)
-    assert ended.stdout, ended.stderr[-4000:]
-    return ended

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -35,11 +34,7 @@ from airflow_eos_provider.lab.lab import Lab
 from tests.connect_server import ConnectServer
 from tests.integration.interval_target import DAY, JOBS, HeldFiles, Target, day, jobs
 
-pytestmark = pytest.mark.slow
-
 HOUR = timedelta(hours=1)
-
-TASKS = Path(__file__).with_name("connect_tasks.py")
 
 
 @pytest.fixture(scope="module")
@@ -136,26 +131,6 @@ def test_a_dataframe_arrives_exactly_once_and_a_second_run_is_a_no_op(
     again = write_interval(frame, target.pipeline, DAY)
     assert (again.already, again.records, again.digest) == (True, done.records, done.digest)
     target.require_exactly_once(jobs.numbered_values(DAY))
-
-
-@pytest.mark.variant("through a shared server; by a session of its own in tests/integration/test_spark_write.py")
-def test_rows_that_python_makes_are_evaluated_once_more_before_the_run_is_complete(
-    remote: Any, target: Target, tmp_path: Path
-) -> None:
-    """Nobody tells whether the server has evaluated them twice, and a plan does not tell what a function does."""
-    lines: list[str] = []
-    frame = parquet(remote, tmp_path, DAY, 100)
-    same = frame.mapInArrow(lambda batches: batches, frame.schema)
-    write_interval(same, target.pipeline, DAY, slices=2, report=lines.append)
-    assert any("once more" in line for line in lines)
-    target.require_exactly_once(jobs.numbered_values(DAY, 100))
-
-
-@pytest.mark.variant("through a shared server; by a session of its own in tests/integration/test_spark_write.py")
-def test_an_interval_without_rows_completes_empty(remote: Any, target: Target, tmp_path: Path) -> None:
-    """As many slices as the server has cores, since nobody says how many."""
-    done = write_interval(parquet(remote, tmp_path, DAY, 0), target.pipeline, DAY)
-    assert (done.records, done.slices) == (0, 2)
 
 
 def test_a_retry_compares_its_rows_with_what_is_committed(
@@ -277,25 +252,6 @@ def test_rows_that_stay_are_accepted_and_it_is_known_whether_that_is_certain(
 # Files
 
 
-@pytest.mark.variant("through a shared server; by a session of its own in tests/integration/test_spark_write.py")
-def test_files_are_slices_and_a_changed_one_is_named(remote: Any, target: Target, tmp_path: Path) -> None:
-    """Also names that a path's pattern, or a URI, would take for something else."""
-    folder = tmp_path / "2013-01-01"
-    folder.mkdir()
-    lines = [f'{{"line":{n}}}'.encode() for n in range(90)]
-    names = ["a b[1]#.json", "ü%20.json", "{c}.json"]
-    for number, name in enumerate(names):
-        (folder / name).write_bytes(b"\n".join(lines[number::3]) + b"\n")
-    source = files_source(remote, DAY, f"{tmp_path}/{{start:%Y-%m-%d}}", format="lines")
-    assert [Path(file.path).name for file in source.files] == sorted(names)
-    assert pinned_files(remote.read.text(str(folder))) == source.files
-    done = write_interval(source, target.pipeline, DAY, spark=remote, tasks=2)
-    assert (done.records, done.slices) == (90, 3)
-    target.require_exactly_once(lines)
-    with pytest.raises(ConfigurationError, match="There is no file"):
-        files_source(remote, day(1), f"{tmp_path}/{{start:%Y-%m-%d}}/*.json", format="lines")
-
-
 def test_a_frame_is_read_as_its_files_are_now_and_what_the_server_keeps_of_them_is_refused(
     remote: Any, target: Target, tmp_path: Path
 ) -> None:
@@ -324,21 +280,6 @@ def test_a_frame_is_read_as_its_files_are_now_and_what_the_server_keeps_of_them_
 
 
 # What dies
-
-
-@pytest.mark.variant("through a shared server; by a session of its own in tests/integration/test_spark_write.py")
-def test_a_client_killed_within_the_stage_is_followed_by_one_that_writes_the_rest(
-    remote: Any, target: Target, tmp_path: Path, start_client: Callable[..., Client]
-) -> None:
-    held = HeldFiles.make(tmp_path)
-    client = start_client(target, DAY, "held_files", arguments=held.arguments)
-    held.wait_for_readers(1)
-    client.process.kill()
-    client.process.wait(timeout=60)
-    held.go()  # the server does not know yet that nobody waits any more: its task goes on and is fenced, or is done
-    done = write_interval(jobs.held_files(remote, DAY, **held.arguments), target.pipeline, DAY, spark=remote)
-    assert (done.records, done.slices) == (150, 3)
-    target.require_exactly_once(held.lines)
 
 
 def test_a_client_whose_interval_another_one_has_taken_over_is_fenced_and_says_so(
@@ -379,31 +320,6 @@ def test_the_tasks_end_with_whoever_waits_for_them(remote: Any, target: Target, 
 
 
 # Airflow
-
-
-@pytest.mark.variant("the days of the demo in tests/system/test_demo.py")
-def test_tasks_of_airflow_write_through_a_connection_to_a_shared_server(
-    lab: Lab, server: ConnectServer, remote: Any, target: Target, tmp_path: Path
-) -> None:
-    days = [day(0), day(1)]
-    for interval in days:
-        parquet(remote, tmp_path, interval, 30)
-    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": lab.bootstrap_servers}}
-    shared = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": server.port}
-    environment = {
-        **os.environ,
-        "AIRFLOW_HOME": str(tmp_path / "airflow"),
-        "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(kafka),
-        "AIRFLOW_CONN_SHARED": json.dumps(shared),
-        "PATH": "/nowhere",  # no spark-submit, no java
-    }
-    command = [sys.executable, str(TASKS), target.pipeline.name, str(tmp_path), *(interval.name for interval in days)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400)
-    assert done.returncode == 0, done.stderr[-3000:]
-    lines = [line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("SUMMARY ")]
-    summaries = [json.loads(line) for line in lines]
-    assert [(s["interval"], s["records"], s["already"]) for s in summaries] == [(d.name, 30, False) for d in days]
-    target.require_exactly_once(value for interval in days for value in jobs.numbered_values(interval, 30))
 
 
 # Many intervals
@@ -556,7 +472,6 @@ def test_the_end_of_a_job_does_not_wait_for_a_server_that_is_gone(server: Connec
         server.start()
 
 
-@pytest.mark.variant("the demo kills its server in tests/system/test_demo.py")
 def test_a_new_server_goes_on_where_one_was_killed(server: ConnectServer, target: Target, tmp_path: Path) -> None:
     """Its sessions are lost with it: no interval is begun any more, and the next session takes over.
 

@@ -133,7 +133,6 @@ def test_of_many_files_a_digest_is_kept(
         write_interval(rows(spark, folder), pipeline, DAY)
 
 
-@pytest.mark.variant("the same look by write() in this file")
 def test_the_data_source_looks_as_well(spark: SparkSession, pipeline: Pipeline, folder: Path) -> None:
     begin_and_fail(spark, folder, pipeline)
     register(spark, pipeline)

@@ -28,7 +28,6 @@ from airflow_eos_provider.interval.protocol.admission import OverlapError
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator, IncompleteError
 from airflow_eos_provider.interval.protocol.input_check import InputChangedError
 from airflow_eos_provider.interval.protocol.summary import rounded
-from airflow_eos_provider.interval.python_needs import DAEMON_MODULE
 from airflow_eos_provider.interval.sources import files_source
 from airflow_eos_provider.interval.spark import (
     by_slice,
@@ -231,7 +230,6 @@ def test_slices_without_rows_complete(spark: SparkSession, target: Target) -> No
     target.require_exactly_once(jobs.numbered_values(DAY, 3))
 
 
-@pytest.mark.slow
 def test_the_adaptive_optimizer_does_not_move_rows_to_other_tasks(spark: SparkSession, target: Target) -> None:
     """Sizes at which Spark would like to join partitions, and split them."""
     spark.conf.set("spark.sql.adaptive.coalescePartitions.parallelismFirst", "false")
@@ -245,7 +243,6 @@ def test_the_adaptive_optimizer_does_not_move_rows_to_other_tasks(spark: SparkSe
     target.require_exactly_once(jobs.numbered_values(DAY, 5000))
 
 
-@pytest.mark.slow
 def test_older_sparks_without_repartition_by_id_place_rows_by_hash(
     spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,7 +293,6 @@ def test_a_topic_that_is_missing_is_named_and_nothing_is_half_visible(spark: Spa
     target.require_exactly_once(jobs.numbered_values(DAY))
 
 
-@pytest.mark.slow
 def test_a_run_that_was_begun_with_another_key_is_not_gone_on_with(spark: SparkSession, target: Target) -> None:
     frame = jobs.numbered(spark, DAY)
     with pytest.raises(ConfigurationError, match="partition 99"):
@@ -314,24 +310,16 @@ def _keys_by_cte(spark: SparkSession) -> Any:
     )
 
 
-def _keys_by_python(spark: SparkSession) -> Any:
-    chance = F.udf(lambda number: str(uuid.uuid4()))
-    return spark.range(300).select(chance("id").alias("key"), F.concat(F.lit("line "), "id").alias("value"))
-
-
-@pytest.mark.parametrize(
-    "frame_of", [_keys_by_cte, pytest.param(_keys_by_python, marks=pytest.mark.variant("keys by Spark's own chance"))]
-)
 def test_an_input_that_is_another_one_in_each_attempt_is_refused(
-    spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch, frame_of: Callable[[SparkSession], Any]
+    spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark_front, "refuse_unstable", lambda frame, key: None)  # whatever a plan can tell
-    committed = target.fail_at_the_last_slice(frame_of(spark))
+    committed = target.fail_at_the_last_slice(_keys_by_cte(spark))
 
     with pytest.raises(
         InputChangedError, match=r"slice 0 is committed with \d+ records, digest \w+; the input now has"
     ):
-        write_interval(frame_of(spark), target.pipeline, DAY)
+        write_interval(_keys_by_cte(spark), target.pipeline, DAY)
 
     assert sorted(target.values()) == committed
     assert completion(target.pipeline, Run(target.pipeline.name, DAY)) is None
@@ -399,7 +387,6 @@ def test_rows_that_were_frozen_from_two_evaluations_are_compared_with_one_more(
     assert completion(target.pipeline, Run(target.pipeline.name, DAY)) is None
 
 
-@pytest.mark.variant("the same comparison by write() in this file")
 def test_the_data_source_compares_too(spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     register(spark, target.pipeline)
     frame = jobs.numbered(spark, DAY, 100)
@@ -458,34 +445,6 @@ def test_a_file_that_looks_the_same_and_has_other_rows_is_refused(
 # What dies
 
 
-@pytest.mark.slow
-@pytest.mark.variant("a worker killed within a file in this file")
-def test_a_killed_python_worker_costs_an_attempt_and_no_record(spark: SparkSession, target: Target) -> None:
-    rows = 200_000
-    killed: list[str] = []
-    watch = _kill_a_worker_that_writes(target, killed)
-    done = write_interval(jobs.numbered(spark, DAY, rows), target.pipeline, DAY, slices=2)
-    watch.join(timeout=180)
-    assert killed, "no worker was killed while it wrote"
-    assert done.records == rows
-    target.require_exactly_once(jobs.numbered_values(DAY, rows))
-
-
-def _kill_a_worker_that_writes(target: Target, killed: list[str]) -> Any:
-    def kill() -> None:
-        writing = target.wait_for_open_transaction(Run(target.pipeline.name, DAY))
-        for process in psutil.Process().children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-                daemon = process.parent()
-                if daemon is not None and DAEMON_MODULE in daemon.cmdline():  # a worker is the daemon's fork
-                    os.kill(process.pid, signal.SIGKILL)
-                    killed.append(writing)
-
-    thread = threading.Thread(target=kill, daemon=True)
-    thread.start()
-    return thread
-
-
 class GivenUpError(BaseException):
     """As Airflow raises it out of a signal when a task's time is over."""
 
@@ -534,7 +493,6 @@ def test_the_tasks_of_a_session_in_this_process_end_with_whoever_waits_for_them(
     target.require_exactly_once(held.lines)
 
 
-@pytest.mark.slow
 def test_a_killed_driver_is_followed_by_one_that_writes_the_rest(target: Target, start_job: Callable[..., Job]) -> None:
     rows = 200_000
     first = start_job(target, DAY, slices=4, tasks=2, arguments={"rows": rows})
@@ -545,15 +503,6 @@ def test_a_killed_driver_is_followed_by_one_that_writes_the_rest(target: Target,
     assert code == 0, reported
     assert (reported["records"], reported["slices"], reported["already"]) == (rows, 4, False)
     target.require_exactly_once(jobs.numbered_values(DAY, rows))
-
-
-@pytest.mark.slow
-@pytest.mark.variant("two drivers of one run at once in tests/faults/test_concurrency.py")
-def test_two_jobs_of_one_interval_at_once_write_it_once(target: Target, start_job: Callable[..., Job]) -> None:
-    outcomes = [job.wait() for job in [start_job(target, DAY, arguments={"rows": 20_000}) for _ in range(2)]]
-    codes = sorted(code for code, _ in outcomes)
-    assert codes in ([0, 0], [0, 7]), outcomes  # one was a no-op, or was fenced
-    target.require_exactly_once(jobs.numbered_values(DAY, 20_000))
 
 
 # Files
@@ -695,17 +644,6 @@ def test_a_stage_that_was_superseded_cannot_be_finished(spark: SparkSession, tar
 
 
 # The job
-
-
-@pytest.mark.slow
-@pytest.mark.variant(
-    "what a failed job reports in tests/integration/test_spark_cluster.py, its exit code in "
-    "tests/unit/interval/spark/test_job.py"
-)
-def test_a_job_tells_its_failure_and_exits_with_its_code(target: Target, start_job: Callable[..., Job]) -> None:
-    code, reported = start_job(target, DAY, "with_chance").wait()
-    assert (code, reported["type"], reported["exit_code"]) == (2, "ConfigurationError", 2)
-    assert "rand(" in reported["message"]
 
 
 # Parts of an interval

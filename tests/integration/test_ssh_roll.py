@@ -37,11 +37,7 @@ from tests.system.components import has_heard_of_the_end, tries
 from tests.system.modes import bring_to
 from tests.waiting import API_PAUSE_SECONDS, until
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(1800),
-    pytest.mark.variant("a roll over SSH in tests/faults/test_ssh_faults.py, a roll by Airflow in tests/system"),
-]
+pytestmark = pytest.mark.timeout(1800)
 
 DAGS = Path(__file__).parents[2] / "dags"
 DAG_ID = "connect_exactly_once_upgrade"

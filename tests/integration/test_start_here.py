@@ -19,8 +19,6 @@ from airflow_eos_provider.lab.ownership import own_processes
 from airflow_eos_provider.lab.teardown import take_down
 from tests.reference import DOCS
 
-pytestmark = pytest.mark.slow
-
 PAGE = (DOCS / "start-here.md").read_text(encoding="utf-8")
 
 _HASH_OF_THE_PAGE = re.compile(r"\b[0-9a-f]{12}\b")

@@ -40,8 +40,6 @@ from airflow_eos_provider.rollout.hosts.serviced import ServicedHost
 from tests.integration import systemd_worker
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow
-
 CONFIG = "/etc/kafka/connect.properties"
 PROGRAM = "/opt/worker.py"
 

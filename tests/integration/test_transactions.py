@@ -44,8 +44,6 @@ from tests.integration.named_listener import NamedListener
 from tests.integration.offsets_cluster import killed
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow
-
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 CONNECTOR, TOPIC = "lines", "lines"
 SECONDS = 60.0

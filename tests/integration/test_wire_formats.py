@@ -23,8 +23,6 @@ from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.write.partitioner import partition_of
 from airflow_eos_provider.lab.lab import Lab
 
-pytestmark = pytest.mark.slow
-
 PIPELINE = "flights.daily"
 LEDGER = "connect-wire-flights.daily-offsets"
 PARTITIONS = 5

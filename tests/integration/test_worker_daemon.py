@@ -19,8 +19,6 @@ from airflow_eos_provider.interval.spark.worker_daemon import IDLE_VARIABLE
 from tests.connect_server import ConnectServer, daemon_of
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def server(
@@ -96,15 +94,9 @@ def test_a_daemon_stays_while_it_has_a_worker(server: ConnectServer, tmp_path: P
     ("arguments", "expected", "python"),
     [
         (["--master", "local[1]"], {DAEMON_PROPERTY: DAEMON_MODULE}, sys.executable),
-        pytest.param(
-            ["--master", "local[1]", "--conf", f"{DAEMON_PROPERTY}=another"],
-            {},
-            sys.executable,
-            marks=pytest.mark.variant("what spark-submit was given is known in this test"),
-        ),
         (["--master", "spark://127.0.0.1:1"], {}, None),
     ],
-    ids=["local", "another daemon", "a cluster"],
+    ids=["local", "a cluster"],
 )
 def test_what_spark_submit_was_given_is_known(
     tmp_path: Path,

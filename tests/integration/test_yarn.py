@@ -26,7 +26,7 @@ from tests.secret_search import files_with
 from tests.waiting import until
 from tests.yarn_cluster import YarnCluster, yarn_cluster
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.by_name
 
 SECRET = "canary-of-the-kafka-login"
 
@@ -87,10 +87,6 @@ def application_masters(yarn: YarnCluster) -> list[psutil.Process]:
     return [each for each in mine if str(yarn.folder) in " ".join(each.info["cmdline"])]
 
 
-@pytest.mark.variant(
-    "a killed driver in tests/integration/test_spark_write.py, what YARN is given in "
-    "tests/unit/airflow/test_interval_run.py"
-)
 def test_a_driver_killed_in_the_cluster_is_followed_by_the_next_try_and_no_login_stays_there(
     yarn: YarnCluster, target: Target, tmp_path: Path
 ) -> None:
@@ -120,7 +116,6 @@ def test_a_driver_killed_in_the_cluster_is_followed_by_the_next_try_and_no_login
     until(lambda: not files_with(SECRET, yarn.folder), "the end of what holds the login", seconds=60)
 
 
-@pytest.mark.variant("the words of YARN in tests/unit/airflow/test_interval_run.py")
 def test_a_driver_that_was_refused_in_the_cluster_is_not_tried_again(yarn: YarnCluster, target: Target) -> None:
     """By the word of the resource manager's API first, and by spark-submit's."""
     wide, overlapping = Interval(DAY.start, day(1).end), Interval(day(1).start, day(2).end)

@@ -22,8 +22,6 @@ from airflow_eos_provider.lab.airflow import (
 from airflow_eos_provider.lab.postgres import Postgres
 from airflow_eos_provider.processes import ProcessIdentity, identify
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def dags(tmp_path: Path) -> Path:

@@ -40,8 +40,6 @@ from airflow_eos_provider.processes import ProcessIdentity, identify
 from tests import waiting
 from tests.system.components import all_results_are_in, ended, has_heard_of_the_end, main_process, succeeded, suspended
 
-pytestmark = pytest.mark.slow
-
 DAG = """
 from __future__ import annotations
 import logging, os, subprocess, sys
@@ -75,7 +73,6 @@ TWO = "approval_by_two"
 #: Runs that are asked until Airflow loses an answer.
 LOSSES_TRIED = 5
 
-AT_ONCE = 2
 DEADLINE_SECONDS = 300
 
 
@@ -240,15 +237,6 @@ def test_an_answer_that_airflow_loses_is_read_by_the_next_try(airflow: AirflowLa
         if tries(rest, run_id) > 1:
             return
     pytest.fail(f"Airflow lost none of {LOSSES_TRIED} answers")
-
-
-@pytest.mark.variant("a rejection at once in this file")
-def test_approvals_given_at_once_all_survive(rest: AirflowRest) -> None:
-    together = [rest.trigger(DAG_ID) for _ in range(AT_ONCE)]
-    for run_id in together:
-        assert "Plan hash" in answer_at_once(rest, run_id, "Approve").body
-    for run_id in together:
-        succeeded(rest, DAG_ID, run_id)
 
 
 def test_the_test_button_names_everything_that_does_not_answer(airflow: AirflowLab) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import shutil
 import sys
 import time
@@ -23,7 +22,6 @@ from confluent_kafka import KafkaException, Producer
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.errors import LeaseHeldError
 from airflow_eos_provider.journal.journal import JournalContent, read_journal
 from airflow_eos_provider.journal.records import Lease, RolloutState
 from airflow_eos_provider.kafka.read.reader import read_to_end
@@ -33,8 +31,6 @@ from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, Log
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.postgres import Postgres
 from airflow_eos_provider.processes import identify, spawn
-from airflow_eos_provider.rollout.controller import Controller
-from airflow_eos_provider.rollout.plan.plan import Plan
 from tests import seen
 from tests.system.components import (
     copy_with_early_retries,
@@ -51,7 +47,7 @@ from tests.system.components import (
 from tests.system.modes import bring_to, close_what_is_open
 from tests.waiting import API_PAUSE_SECONDS, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 DAG_ID = "deferred_upgrade"
 AUDIT, SENSOR, OFFSETS, FENCE = "connect_audit", "drift_sensor", "connect_offsets", "connect_fence"
@@ -333,40 +329,6 @@ def begun(lab: Lab, airflow: AirflowLab, rest: AirflowRest, environment: dict[st
     return begin
 
 
-@pytest.mark.variant("one component of Airflow killed; the test below kills all of them")
-def test_a_killed_triggerer_scheduler_or_api_server_costs_the_roll_nothing(begun: Callable[[Mode], Upgrade]) -> None:
-    upgrade = begun(Mode.DISABLED)
-    before = upgrade.starts()
-    upgrade.approve("preparing")
-    with upgrade.at_the_gate_of("roll_preparing", since=before) as lease:
-        upgrade.kill("triggerer")
-        upgrade.start("triggerer")
-
-        # While nobody but Airflow's database knows of the roll, it is nobody else's.
-        record = upgrade.journal().rollouts[lease.rollout_id]
-        with pytest.raises(LeaseHeldError, match=re.escape(f"{DAG_ID}/{upgrade.run_id}/roll_preparing")):
-            Controller(upgrade.lab.cluster()).apply(Plan.from_dict(record.plan))
-        first_started = upgrade.starts()
-
-    with upgrade.at_the_gate_of("roll_preparing", since=first_started) as second:
-        assert second.owner.token != lease.owner.token
-        upgrade.kill("scheduler")
-        upgrade.start("scheduler")
-        # While no process of a task needs it; at any other moment that costs the task a try.
-        upgrade.kill("api-server")
-        upgrade.start("api-server")
-
-    upgrade.succeeded("roll_preparing")
-    upgrade.require_no_try_of_its_own("roll_preparing")
-    assert upgrade.modes() == {Mode.PREPARING}
-    assert {count - before[worker] for worker, count in upgrade.starts().items()} == {1}
-    log = upgrade.log("roll_preparing")
-    assert "Going on: seen remotely, the gate's answer is pass" in log
-    assert log.count("gate passed after") == 2
-    if upgrade.task("roll_preparing")[1] == 1:
-        assert upgrade.rest.xcom(DAG_ID, upgrade.run_id, "roll_preparing")["resumed"] is False
-
-
 def test_killing_all_of_airflow_pausing_killing_the_task_mark_failed_and_clear_repeat_nothing(
     begun: Callable[[Mode], Upgrade],
 ) -> None:
@@ -574,7 +536,6 @@ def test_a_zombie_is_fenced_from_the_form_and_where_there_is_none_nothing_is_ask
         connect.delete(name)
 
 
-@pytest.mark.variant("the same by command in tests/integration/test_internal_topics.py, other forms in this file")
 def test_an_own_topic_is_created_from_the_form_and_where_all_is_well_nothing_is_asked(
     lab: Lab, rest: AirflowRest
 ) -> None:
@@ -601,13 +562,6 @@ def test_an_own_topic_is_created_from_the_form_and_where_all_is_well_nothing_is_
     assert {task.state for task in rest.task_instances(TOPICS, run)} == {"skipped"}
 
 
-@pytest.mark.variant("the way up in this file; what is planned there in tests/unit/rollout/plan/test_preflight.py")
-def test_on_an_enabled_cluster_no_approval_is_asked_for_and_nothing_is_touched(lab: Lab, rest: AirflowRest) -> None:
-    tasks = states_where_nothing_is_touched(lab, Mode.ENABLED, rest, UPGRADE)
-    skipped = {task for task, state in tasks.items() if state == "skipped"}
-    assert skipped == set(tasks) - {"preflight", "preflight_connectors", "verify_enabled"}
-
-
 def test_one_approval_takes_the_cluster_straight_back_to_disabled(
     lab: Lab, airflow: AirflowLab, rest: AirflowRest
 ) -> None:
@@ -627,22 +581,6 @@ def test_one_approval_takes_the_cluster_straight_back_to_disabled(
     assert any(name.endswith(".ConnectRollingUpgradeOperator") for name in loggers)
     assert {name for name in loggers if name.split(".")[0] in ("kafka", "httpx")} == set()
     assert seen.modes(lab) == {Mode.DISABLED}
-
-
-@pytest.mark.variant("the way back with an approval in this file")
-def test_on_a_disabled_cluster_the_way_back_asks_for_no_approval(lab: Lab, rest: AirflowRest) -> None:
-    assert states_where_nothing_is_touched(lab, Mode.DISABLED, rest, DOWNGRADE)["plan_disabled"] == "skipped"
-
-
-def states_where_nothing_is_touched(lab: Lab, mode: Mode, rest: AirflowRest, dag_id: str) -> dict[str, str | None]:
-    """The tasks of a run on a cluster that has the mode already; each worker's process is the same afterwards."""
-    bring_to(lab, mode)
-    before = [lab.worker_process(index) for index in range(len(lab.workers))]
-    rest.unpause(dag_id)
-    run = rest.trigger(dag_id)
-    succeeded(rest, dag_id, run)
-    assert [lab.worker_process(index) for index in range(len(lab.workers))] == before
-    return states_of(rest, dag_id, run)
 
 
 def states_of(rest: AirflowRest, dag_id: str, run_id: str) -> dict[str, str | None]:

@@ -21,7 +21,6 @@ from airflow_eos_provider.demo.main_job import take_down
 from airflow_eos_provider.lab.airflow import AirflowLab, AirflowRecord, database_name
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ownership import own_processes
-from airflow_eos_provider.processes import from_pid_file
 from tests.ctrl_c import take_ctrl_c
 from tests.reference import DOCS
 from tests.secret_search import (
@@ -46,7 +45,7 @@ DAYS = 3
 #: Flights a second: some thousands in each part. More of them cost more CPU and show no more.
 RATE = "80"
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(DEMO_SECONDS + 60)]
+pytestmark = pytest.mark.timeout(DEMO_SECONDS + 60)
 
 
 #: What ``docs/start-here.md`` says that is seen, by its numbers, and the demo's parts of which each is seen.
@@ -198,42 +197,6 @@ def require_no_secret(folder: Path, lab: Lab, found: Found) -> None:
     assert found.looked_at["command lines"] > 30
 
 
-@pytest.mark.variant("what a part that fails hides, in tests/unit/demo/test_parts.py")
-def test_a_part_that_fails_hides_nothing(folder: Path) -> None:
-    process = start_demo(folder, "--days", "1", "--rate", RATE)
-    try:
-        wait_for_output(folder, "Kafka at 127.0.0.1", process)  # Airflow starts some seconds later, after the load
-        postgres = Lab.load(folder / "lab" / "demo").postgres
-        server = from_pid_file(postgres.pid_file)
-        assert server is not None
-        server.stop(kill=True)
-        assert process.wait(timeout=DEMO_SECONDS) == 1
-    finally:
-        process.kill()
-    report: dict[str, Any] = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    assert report["ok"] is False
-    outcomes = {part["name"]: part["outcome"] for part in report["parts"]}
-    assert [name for name, outcome in outcomes.items() if outcome == "failed"] == ["Airflow"]
-    assert [name for name, outcome in outcomes.items() if outcome == "done"] == [
-        "lab",
-        "load",
-        "end of the load",
-        "comparison",
-    ]
-    # What was done is compared all the same, and the failed part is named with the end of its own log.
-    assert report["checks"]["flights: nothing is missing"] is True
-    assert report["checks"]["src.flights: nothing is missing"] is True
-    shown = output_of(folder)
-    assert f"The end of {postgres.log}" in shown
-    for expected in (
-        "Failed: Airflow.",
-        "Not tried: upgrade; killed worker; fencing; offsets; intervals",
-        "How to go on",
-    ):
-        assert expected in shown
-    assert processes_of(folder) == []
-
-
 def test_ctrl_c_takes_everything_down_and_a_second_demo_in_its_folder_is_refused(folder: Path) -> None:
     process = start_demo(folder)
     try:
@@ -254,22 +217,4 @@ def test_ctrl_c_takes_everything_down_and_a_second_demo_in_its_folder_is_refused
         process.kill()
     assert "Interrupted" in output_of(folder)
     assert json.loads((folder / "report.json").read_text())["ok"] is False
-    assert processes_of(folder) == []
-
-
-@pytest.mark.variant(
-    "what a kept demo left is taken down by the first test here; what a killed lab and a killed Airflow left, in "
-    "tests/integration/test_lab.py and tests/system/test_airflow_pages.py"
-)
-def test_what_a_killed_demo_left_is_taken_down(folder: Path) -> None:
-    process = start_demo(folder)
-    try:
-        wait_for(lambda: AirflowLab.load(folder / "airflow") is not None, folder, process)
-    finally:
-        process.kill()
-        process.wait(timeout=END_SECONDS)
-    assert AirflowLab.load(folder / "airflow") is not None
-    assert len(processes_of(folder)) >= 6
-    down = [str(Path(sys.executable).parent / "eos"), "demo", "--down", "--dir", str(folder)]
-    subprocess.run(down, check=True, timeout=END_SECONDS)
     assert processes_of(folder) == []

@@ -32,7 +32,7 @@ from tests.broker_only import describe
 from tests.system.components import copy_with_early_retries, ended, succeeded, tries, tries_lost
 from tests.waiting import API_PAUSE_SECONDS, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 REPOSITORY_DAGS = Path(__file__).parents[2] / "dags"
 EXTRA_DAGS = Path(__file__).parent / "dags"

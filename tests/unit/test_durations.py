@@ -35,11 +35,11 @@ def test_the_table_has_the_sum_of_each_file_the_longest_first(report: Path) -> N
 
 
 def test_a_file_of_which_nothing_was_run_keeps_its_seconds_and_one_that_is_gone_does_not(report: Path) -> None:
-    (durations.TABLE.parent / "test_variants.py").touch()
-    durations.TABLE.write_text(json.dumps({"tests/test_variants.py": 7, "tests/test_gone.py": 9}))
+    (durations.TABLE.parent / "test_by_name.py").touch()
+    durations.TABLE.write_text(json.dumps({"tests/test_by_name.py": 7, "tests/test_gone.py": 9}))
     durations.main([str(report), "--write"])
     table = json.loads(durations.TABLE.read_text())
-    assert list(table) == ["tests/unit/test_durations.py", "tests/test_variants.py", "tests/unit/test_needs.py"]
+    assert list(table) == ["tests/unit/test_durations.py", "tests/test_by_name.py", "tests/unit/test_needs.py"]
 
 
 def test_sums_and_the_slowest_tests_are_printed_and_the_table_is_left(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import PurePosixPath
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from tests.needs import needs, slow_without_need
+from tests.needs import needs, require_needs
 
 
 @pytest.mark.parametrize(
@@ -24,11 +26,6 @@ def test_needs_come_from_fixtures_and_from_the_file(path: str, fixtures: list[st
     assert needs(PurePosixPath(path), fixtures) == expected
 
 
-def test_a_slow_test_without_a_need_is_named() -> None:
-    tests = [("one", {"slow", "broker"}), ("two", {"slow", "timeout"}), ("three", {"timeout"})]
-    assert slow_without_need(tests) == ["two"]
-
-
 @pytest.fixture
 def postgres() -> None:
     """Named like the fixture that starts a PostgreSQL; it starts nothing."""
@@ -37,3 +34,16 @@ def postgres() -> None:
 def test_a_test_is_marked_when_it_is_collected(request: pytest.FixtureRequest, postgres: None) -> None:
     assert request.node.get_closest_marker("postgres")
     assert not request.node.get_closest_marker("broker")
+
+
+def test_a_test_outside_the_unit_tests_without_a_need_is_named(request: pytest.FixtureRequest) -> None:
+    node = request.node
+    require_needs([node])
+    elsewhere = SimpleNamespace(
+        nodeid="tests/system/test_x.py::test_it",
+        path=node.config.rootpath / "tests" / "system" / "test_x.py",
+        config=node.config,
+        iter_markers=lambda: [],
+    )
+    with pytest.raises(pytest.UsageError, match=r"tests/system/test_x\.py::test_it"):
+        require_needs([cast(pytest.Item, elsewhere)])

@@ -40,14 +40,18 @@ def test_airflow_finds_the_provider_by_its_entry_point() -> None:
     assert entry.load()()["package-name"] == "airflow-eos-provider"
 
 
-@pytest.mark.slow
-def test_the_wheel_contains_every_module_and_nothing_of_the_tests(tmp_path: Path) -> None:
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
     uv = shutil.which("uv")
     assert uv is not None, "uv is a prerequisite: pip install uv"
     subprocess.run(
         [uv, "build", "--wheel", "--out-dir", str(tmp_path)], cwd=ROOT, check=True, capture_output=True, timeout=300
     )
     (wheel,) = tmp_path.glob("*.whl")
+    return wheel
+
+
+def test_the_wheel_contains_every_module_and_nothing_of_the_tests(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     package = ROOT / "airflow_eos_provider"

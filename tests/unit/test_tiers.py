@@ -1,7 +1,8 @@
-"""The first tier by default, all with --all, a named file whole; variants say which test stays."""
+"""The first tier by default, every proof with --all, a named file whole."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,83 +14,76 @@ ROOT = Path(__file__).parents[2]
 FILE = """
 import pytest
 
-@pytest.mark.variant("the first one below")
-def test_variant(): pass
+@pytest.mark.by_name
+def test_soak(): pass
 
-@pytest.mark.slow
-def test_slow(): pass
+def test_on_a_broker(broker): pass
 
-@pytest.mark.slow
 @pytest.mark.first
-def test_promise(): pass
+def test_promise(broker): pass
 
-def test_first(): pass
+def test_unit(): pass
+"""
+
+CONFTEST = """
+import pytest
+from tests.needs import mark
+from tests.tiers import add_option, leave_out
+
+pytest_addoption = add_option
+pytest_itemcollected = mark
+
+@pytest.fixture
+def broker(): pass
+
+def pytest_collection_modifyitems(config, items):
+    leave_out(config, items)
 """
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A folder whose tests follow the rule, without what the tests of this repository start."""
-    (tmp_path / "conftest.py").write_text(
-        "import pytest\n"
-        "from tests.tiers import add_option, leave_out, require_reasons\n"
-        "def pytest_addoption(parser):\n"
-        "    add_option(parser)\n"
-        "def pytest_configure(config):\n"
-        "    for name in ('variant(of)', 'slow', 'first'):\n"
-        "        config.addinivalue_line('markers', name + ': as in pyproject.toml')\n"
-        "def pytest_collection_modifyitems(config, items):\n"
-        "    require_reasons(config.rootpath, items)\n"
-        "    leave_out(config, items)\n"
-    )
-    (tmp_path / "inner").mkdir()
-    (tmp_path / "inner" / "test_it.py").write_text(FILE)
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    """A folder whose tests follow the rule, and start nothing."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    by_name\n    first\n    broker\n")
+    tests = tmp_path / "tests" / "unit"
+    tests.mkdir(parents=True)
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tests / "test_it.py").write_text(FILE)
     return tmp_path
 
 
-def run(project: Path, *arguments: str, code: int = 0, **variables: str) -> str:
+def run(project: Path, *arguments: str) -> set[str]:
+    """The tests that passed."""
     command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *arguments]
-    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **variables}
+    environment = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(
         command, cwd=project, env=environment, text=True, capture_output=True, timeout=240, check=False
     )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
-
-
-def test_the_first_tier_runs_by_default(project: Path) -> None:
-    output = run(project)
-    assert "test_first PASSED" in output
-    assert "test_promise PASSED" in output
-    assert "2 passed, 2 deselected" in output
-
-
-def test_all_adds_slow_tests_and_no_variants(project: Path) -> None:
-    output = run(project, "--all")
-    assert "test_slow PASSED" in output
-    assert "3 passed, 1 deselected" in output
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {line.split("::")[1].split()[0] for line in done.stdout.splitlines() if " PASSED" in line}
 
 
 @pytest.mark.parametrize(
-    ("argument", "passed"), [("inner/test_it.py", 4), ("inner/test_it.py::test_variant", 1)], ids=["file", "test"]
+    ("arguments", "passed"),
+    [
+        ([], {"test_unit", "test_promise"}),
+        (["tests/unit"], {"test_unit", "test_promise"}),
+        (["--all"], {"test_unit", "test_promise", "test_on_a_broker"}),
+        (["-m", "broker"], {"test_promise", "test_on_a_broker"}),
+        (["tests/unit/test_it.py"], {"test_unit", "test_promise", "test_on_a_broker", "test_soak"}),
+        (["tests/unit/test_it.py::test_soak"], {"test_soak"}),
+    ],
+    ids=["by default", "a folder", "all", "a need", "a file", "a test"],
 )
-def test_a_file_that_is_named_runs_whole(project: Path, argument: str, passed: int) -> None:
-    assert f"{passed} passed" in run(project, argument)
+def test_what_runs(project: Path, arguments: list[str], passed: set[str]) -> None:
+    assert run(project, *arguments) == passed
 
 
-def test_a_folder_that_is_named_is_no_file(project: Path) -> None:
-    assert "2 passed, 2 deselected" in run(project, "inner")
-
-
-def test_variants_run_by_the_marker_and_by_the_variable(project: Path) -> None:
-    assert "1 passed, 3 deselected" in (output := run(project, "-m", "variant"))
-    assert "test_variant PASSED" in output
-    assert "4 passed" in run(project, EOS_VARIANTS="1")
-
-
-@pytest.mark.parametrize("reason", ["", '" "', '"the same in tests/unit/test_gone.py"'])
-def test_a_variant_without_a_test_that_stays_ends_the_collection(project: Path, reason: str) -> None:
-    file = project / "inner" / "test_it.py"
-    file.write_text(FILE.replace('"the first one below"', reason))
-    assert "inner/test_it.py::test_variant" in run(project, code=4)
+def test_the_page_lists_the_files_that_run_by_name() -> None:
+    marked = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "tests").glob("*/**/test_*.py")
+        if path != Path(__file__) and "pytest.mark.by_name" in path.read_text(encoding="utf-8")
+    }
+    page = (ROOT / "docs" / "tests.md").read_text(encoding="utf-8")
+    assert marked == {name for name in marked if name in page}

@@ -1,19 +1,12 @@
-"""Faults of others are still there: with ``EOS_UPSTREAM=1`` only, since nothing of ours breaks when one is mended."""
+"""Faults of others are still there. By name only, since nothing of ours breaks when one is fixed."""
 
 from __future__ import annotations
-
-import os
 
 import pytest
 
 from tests.upstream.shown import names, show
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        "EOS_UPSTREAM" not in os.environ, reason="EOS_UPSTREAM=1 looks whether others' faults are there"
-    ),
-]
+pytestmark = pytest.mark.by_name
 
 
 @pytest.mark.parametrize("name", names())

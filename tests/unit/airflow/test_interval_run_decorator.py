@@ -31,7 +31,7 @@ def run_context(context: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dic
 
 
 @pytest.fixture
-def spark(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def started(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Stands in for Spark and for the writer, which need a JVM and a broker; the system tests use the real ones."""
     seen = SimpleNamespace(session=SimpleNamespace(sparkContext="context"), written=[], sessions=0)
 
@@ -59,7 +59,7 @@ def use_ledger(monkeypatch: pytest.MonkeyPatch, *answers: Completed | None) -> N
 
 
 def test_the_input_counts_from_before_the_function_is_called(
-    monkeypatch: pytest.MonkeyPatch, run_context: dict[str, Any], spark: SimpleNamespace
+    monkeypatch: pytest.MonkeyPatch, run_context: dict[str, Any], started: SimpleNamespace
 ) -> None:
     use_ledger(monkeypatch, None, COMPLETE)
     called: list[datetime] = []
@@ -71,14 +71,14 @@ def test_the_input_counts_from_before_the_function_is_called(
     with DAG("flights", schedule=None):
         operator = flights().operator
     operator.execute(run_context)
-    ((_, _, _, how),) = spark.written
+    ((_, _, _, how),) = started.written
     assert how["began_at"] <= called[0]
     assert (how["selects_by_bounds"], how["allow_before_end"]) == (True, False)
 
 
 @pytest.mark.parametrize("allowed", [False, True])
 def test_a_run_whose_interval_has_not_ended_starts_no_spark(
-    monkeypatch: pytest.MonkeyPatch, run_context: dict[str, Any], spark: SimpleNamespace, allowed: bool
+    monkeypatch: pytest.MonkeyPatch, run_context: dict[str, Any], started: SimpleNamespace, allowed: bool
 ) -> None:
     """Airflow makes such manual runs around a change of the clocks."""
     use_ledger(monkeypatch, None, COMPLETE)
@@ -89,7 +89,7 @@ def test_a_run_whose_interval_has_not_ended_starts_no_spark(
     else:
         with pytest.raises(AirflowFailException, match="had not ended"):
             operator.execute(run_context)
-    assert spark.sessions == int(allowed)
+    assert started.sessions == int(allowed)
 
 
 def decorated(**options: Any) -> Any:
@@ -102,20 +102,20 @@ def decorated(**options: Any) -> Any:
 
 
 def test_the_function_gets_session_interval_and_its_own_arguments_and_its_frame_is_written(
-    monkeypatch: pytest.MonkeyPatch, run_context: dict[str, Any], spark: SimpleNamespace
+    monkeypatch: pytest.MonkeyPatch, run_context: dict[str, Any], started: SimpleNamespace
 ) -> None:
     use_ledger(monkeypatch, None, COMPLETE)
     operator = decorated(slices=3, key="line")
     summary = operator.execute(run_context)
-    ((frame, pipeline, interval, how),) = spark.written
-    assert frame == (spark.session, DAY, "/data")
+    ((frame, pipeline, interval, how),) = started.written
+    assert frame == (started.session, DAY, "/data")
     assert (pipeline, interval) == ("flights.daily", DAY)
     assert (how["slices"], how["key"], how["revision"]) == (3, "line", 1)
     assert (summary["records"], summary["already"]) == (842, False)
 
 
 def test_mapped_functions_that_share_an_interval_are_refused(
-    monkeypatch: pytest.MonkeyPatch, run_context: dict[str, Any], spark: SimpleNamespace
+    monkeypatch: pytest.MonkeyPatch, run_context: dict[str, Any], started: SimpleNamespace
 ) -> None:
     @task.interval_run(pipeline="flights.daily", topic="flights.daily", interval=DAY)
     def flights(spark: Any, folder: str) -> None: ...
@@ -126,16 +126,16 @@ def test_mapped_functions_that_share_an_interval_are_refused(
     run_context["ti"].map_index = 1
     with pytest.raises(AirflowFailException, match="one interval of one pipeline"):
         mapped.unmap({"op_kwargs": {"folder": "/us"}}).execute(run_context)
-    assert not spark.written
+    assert not started.written
 
 
 def test_a_complete_interval_makes_no_session(
-    monkeypatch: pytest.MonkeyPatch, run_context: dict[str, Any], spark: SimpleNamespace
+    monkeypatch: pytest.MonkeyPatch, run_context: dict[str, Any], started: SimpleNamespace
 ) -> None:
     use_ledger(monkeypatch, COMPLETE)
     summary = decorated().execute(run_context)
     assert summary["already"] is True
-    assert spark.sessions == 0
+    assert started.sessions == 0
 
 
 def test_the_task_has_the_asset_as_its_outlet() -> None:

@@ -312,7 +312,7 @@ WRITES_NOW = Producer(7, int((NOW - 10) * 1000))
 
 
 @pytest.mark.parametrize(
-    ("broker", "started_at", "transactional"),
+    ("transactions", "started_at", "transactional"),
     [
         pytest.param(Broker(None), NOW - 60, False, id="never was an id"),
         pytest.param(Broker(None), NOW - 8 * 24 * 3600, None, id="an id may have expired"),
@@ -325,9 +325,9 @@ WRITES_NOW = Producer(7, int((NOW - 10) * 1000))
     ],
 )
 def test_the_leaders_writes_prove_the_present_only_after_the_members_started(
-    broker: Any, started_at: float | None, transactional: bool | None
+    transactions: Any, started_at: float | None, transactional: bool | None
 ) -> None:
-    assert leader_evidence(broker, "g", "configs", started_at).transactional is transactional
+    assert leader_evidence(transactions, "g", "configs", started_at).transactional is transactional
 
 
 def test_the_evidence_never_shows_other_variables() -> None:
