@@ -16,7 +16,7 @@ from airflow_eos_provider.acls.judge import Answer, Finding, Source
 from airflow_eos_provider.acls.rules import Rule
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.acl_values import EVERYTHING, Operation, Pattern, Resource
-from airflow_eos_provider.kafka.admin.acls import cluster_operations, operations_of
+from airflow_eos_provider.kafka.admin.authorized_operations import cluster_operations, operations_of
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings

@@ -11,7 +11,6 @@ from airflow_eos_provider.acls.rules import ConnectorFacts, Rule
 from airflow_eos_provider.data_text import ranges
 from airflow_eos_provider.errors import ConfigurationError, RefusedError
 from airflow_eos_provider.kafka.acl_values import ANYWHERE, Acl, Operation, Pattern, Resource
-from airflow_eos_provider.kafka.admin.acls import Acls
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.plan_hash import ShownPlan, hash_of
 
@@ -70,12 +69,11 @@ class AclPlan(ShownPlan):
         :raises ConfigurationError: the principal may not (*Alter* on the cluster).
         :raises UnreachableError: no broker answers.
         """
-        with kafka.admin() as admin:
-            acls = Acls(admin)
+        with kafka.transactions() as client:
             if self.kind == GRANT:
-                acls.create(self.acls)
+                client.create_acls(self.acls)
             else:
-                acls.delete(self.acls)
+                client.delete_acls(self.acls)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON. Scripts rely on the names."""

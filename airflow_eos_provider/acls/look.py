@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 
-from confluent_kafka import TopicCollection
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from airflow_eos_provider.acls.facts import Seen, SeenConnector
 from airflow_eos_provider.acls.judge import Authorizer
@@ -15,7 +16,7 @@ from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import ClusterState, ConnectorConfigState, read_cluster_state
 from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, OWN_TOPIC, STATUS, read_worker_files
 from airflow_eos_provider.errors import ConfigurationError, EosError
-from airflow_eos_provider.kafka.admin.acls import Acls, operations_of
+from airflow_eos_provider.kafka.admin.authorized_operations import operations_of
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.session import Session
 
@@ -134,8 +135,12 @@ def read_authorizer(kafka: Session) -> Authorizer:
 
 
 def _broker_settings(admin: QuietAdmin) -> Mapping[str, str | None] | None:
-    with suppress(EosError):
-        return Acls(admin).broker_settings()
+    """Of one broker, None for a value that it hides; None if they cannot be read (*DescribeConfigs* on the cluster)."""
+    with suppress(KafkaException):
+        metadata = admin.client.list_topics(timeout=_CALL_SECONDS)
+        broker = ConfigResource(ResourceType.BROKER, str(min(metadata.brokers)))
+        (future,) = admin.client.describe_configs([broker], request_timeout=_CALL_SECONDS).values()
+        return {name: entry.value for name, entry in future.result().items()}
     return None
 
 

@@ -31,7 +31,7 @@ from airflow_eos_provider.interval.protocol.stage import Completed
 from airflow_eos_provider.interval.protocol.summary import RunSummary, decoded
 from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.sources.files import file_lines
-from airflow_eos_provider.kafka.admin.acls import operations_of
+from airflow_eos_provider.kafka.admin.authorized_operations import operations_of
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
 from airflow_eos_provider.kafka.session import Kafka, Session

@@ -12,7 +12,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from airflow_eos_provider.kafka.acl_values import Acl
-from airflow_eos_provider.kafka.admin.acls import Acls
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
@@ -45,4 +45,5 @@ def allow(kafka: KafkaSettings, acls: Iterable[Acl]) -> None:
     :param kafka: of the lab, with all rights.
     :raises UnreachableError: no broker answered.
     """
-    Acls(QuietAdmin(kafka)).create(acls)
+    with TransactionsClient(kafka, timeout_seconds=_SECONDS) as client:
+        client.create_acls(tuple(acls))

@@ -13,7 +13,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[a
 
 from airflow_eos_provider.connect.transactional_ids import KnownGroup, group_of_leader, leader_id
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.kafka.admin.acls import operations_of
+from airflow_eos_provider.kafka.admin.authorized_operations import operations_of
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.transactions.owners import Owner, owner_of

@@ -23,7 +23,6 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resource
-from airflow_eos_provider.kafka.admin.acls import Acls
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.session import Session
@@ -141,10 +140,9 @@ class given:
 
 def change(kafka: Session, create: set[Acl] = frozenset(), delete: set[Acl] = frozenset()) -> None:  # type: ignore[assignment]
     """Create or delete ACLs, and wait until the broker goes by it."""
-    with kafka.admin() as admin:
-        acls = Acls(admin)
-        acls.create(create)
-        acls.delete(delete)
+    with kafka.transactions() as client:
+        client.create_acls(create)
+        client.delete_acls(delete)
     until(lambda: create <= _acls(kafka) and not delete & _acls(kafka), "the ACLs", seconds=SECONDS)
 
 

@@ -21,7 +21,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.kafka import session as session_module
-from airflow_eos_provider.kafka.admin.acls import Acls
+from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
@@ -191,17 +191,17 @@ def held_open(lab: Lab) -> Iterator[None]:
 
 
 @contextmanager
-def only_for(lab: Lab, verb: str) -> Iterator[tuple[Acls, list[Rule]]]:
+def only_for(lab: Lab, verb: str) -> Iterator[tuple[TransactionsClient, list[Rule]]]:
     """The reader may do what one verb takes, and nothing else; for the rights of another may cover one of these."""
     reader = lab.tool_facts(Principal.READER)
-    acls = Acls(QuietAdmin(lab.kafka))
     needed = tool_rules(reader, [verb])
     others = {rule.acl for rule in tool_rules(reader, READING)} - {rule.acl for rule in needed}
-    acls.delete(others)
-    try:
-        yield acls, needed
-    finally:
-        acls.create(others)
+    with TransactionsClient(lab.kafka) as client:
+        client.delete_acls(others)
+        try:
+            yield client, needed
+        finally:
+            client.create_acls(others)
 
 
 @pytest.mark.parametrize("verb", READING)
@@ -211,15 +211,15 @@ def test_a_verb_runs_with_its_own_rights_and_says_which_one_it_misses(lab: Lab, 
     arguments = (*ARGUMENTS.get(verb, verb.split()), "--cluster", str(lab.reader_file))
     who = Principal.READER.acl_name
     silent = []
-    with only_for(lab, verb) as (acls, needed):
+    with only_for(lab, verb) as (client, needed):
         whole = eos.run(*arguments, expect=CODES.get(verb, 0))
         assert verb == "acl check" or who not in whole.stdout + whole.stderr
         for rule in [rule for rule in needed if rule.is_required]:
-            assert acls.delete([rule.acl]) == (rule.acl,)
+            assert client.delete_acls([rule.acl]) == (rule.acl,)
             try:
                 done = eos.run(*arguments, expect=tuple(range(7)))
             finally:
-                acls.create([rule.acl])
+                client.create_acls([rule.acl])
             if done.returncode == whole.returncode and who not in done.stdout + done.stderr:
                 silent.append(str(rule))
     assert silent == []

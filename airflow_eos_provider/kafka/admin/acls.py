@@ -1,149 +1,144 @@
-"""The ACLs of a Kafka cluster created and deleted; what the brokers say of their authorizer, and of what one may do.
+"""ACLs read, created and deleted through kafka-python.
 
-They are read by ``TransactionsClient.acls``: librdkafka drops the brokers' refusal of that, and shows no ACLs instead.
+confluent-kafka 2.16 returns no ACLs, and no error, to a principal that may not read them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
+import re
+from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    ConfigResource,
-    ResourcePatternType,
-    ResourceType,
-)
+import kafka.errors
+from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
-from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Pattern, Resource
-from airflow_eos_provider.kafka.clients import QuietAdmin
 
-_CALL_SECONDS = 20.0
-
-#: librdkafka's names of what is done, and to what. It calls the cluster a broker.
-_OPERATIONS = {operation: AclOperation[operation.name] for operation in Operation}
-_RESOURCES = {
-    Resource.TOPIC: ResourceType.TOPIC,
-    Resource.GROUP: ResourceType.GROUP,
-    Resource.CLUSTER: ResourceType.BROKER,
-    Resource.TRANSACTIONAL_ID: ResourceType.TRANSACTIONAL_ID,
+#: What Kafka's ``AclOperation``, ``ResourceType``, ``PatternType`` and ``AclPermissionType`` have for numbers.
+_ANY = 1
+_DENY = 2
+_ALLOW = 3
+_OPERATIONS = {
+    2: Operation.ALL,
+    3: Operation.READ,
+    4: Operation.WRITE,
+    5: Operation.CREATE,
+    6: Operation.DELETE,
+    7: Operation.ALTER,
+    8: Operation.DESCRIBE,
+    9: Operation.CLUSTER_ACTION,
+    10: Operation.DESCRIBE_CONFIGS,
+    11: Operation.ALTER_CONFIGS,
+    12: Operation.IDEMPOTENT_WRITE,
 }
-_PATTERNS = {Pattern.LITERAL: ResourcePatternType.LITERAL, Pattern.PREFIXED: ResourcePatternType.PREFIXED}
+_RESOURCES = {2: Resource.TOPIC, 3: Resource.GROUP, 4: Resource.CLUSTER, 5: Resource.TRANSACTIONAL_ID}
+_PATTERNS = {3: Pattern.LITERAL, 4: Pattern.PREFIXED}
 
-_OPERATION_OF = {value: name for name, value in _OPERATIONS.items()}
-_RESOURCE_OF = {value: name for name, value in _RESOURCES.items()}
-_PATTERN_OF = {value: name for name, value in _PATTERNS.items()}
+_OPERATION_NUMBERS = {operation: number for number, operation in _OPERATIONS.items()}
+_RESOURCE_NUMBERS = {resource: number for number, resource in _RESOURCES.items()}
+_PATTERN_NUMBERS = {pattern: number for number, pattern in _PATTERNS.items()}
+
+#: How a broker begins when it refuses: with Java's text of our request, addresses of its objects included.
+_REQUEST = re.compile(r"Request Request\(.*\) (?=needs )", re.DOTALL)
 
 
-class Acls:
-    """Changes the ACLs of one Kafka cluster. Every method raises :class:`UnreachableError` where no broker answers, and
-    :class:`ConfigurationError` where the principal may not.
+async def read_acls(admin: Any) -> tuple[Acl, ...] | None:
+    """All ACLs on topics, groups, the cluster and transactional ids; None where the brokers have no authorizer.
 
-    :param admin: an admin client.
+    :param admin: kafka-python's admin client.
+    :raises kafka.errors.KafkaError: the principal may not read them, or no broker answered.
     """
-
-    def __init__(self, admin: QuietAdmin) -> None:
-        self._admin = admin
-
-    def create(self, acls: Iterable[Acl]) -> None:
-        """Create ACLs; needs *Alter* on the cluster. One that is there stays as it is."""
-        if bindings := [_binding(acl) for acl in acls]:
-            futures = self._admin.client.create_acls(bindings, request_timeout=_CALL_SECONDS)
-            for binding, future in futures.items():
-                self._admin.answer(future, f"creating the ACL {_acl(binding)}")
-
-    def delete(self, acls: Iterable[Acl]) -> tuple[Acl, ...]:
-        """Delete ACLs, exactly these; needs *Alter* on the cluster. Returns those that were there."""
-        deleted: list[Acl] = []
-        filters = [_filter(acl) for acl in acls]
-        if filters:
-            for future in self._admin.client.delete_acls(filters, request_timeout=_CALL_SECONDS).values():
-                deleted += map(_acl, self._admin.answer(future, "deleting ACLs"))
-        return tuple(sorted(deleted))
-
-    def broker_settings(self) -> Mapping[str, str | None] | None:
-        """The settings of one broker, None for the value of one that it keeps to itself; None if the principal may not
-        read them (*DescribeConfigs* on the cluster)."""
-        try:
-            metadata = self._admin.client.list_topics(timeout=_CALL_SECONDS)
-            broker = ConfigResource(ResourceType.BROKER, str(min(metadata.brokers)))
-            (future,) = self._admin.client.describe_configs([broker], request_timeout=_CALL_SECONDS).values()
-            return {name: entry.value for name, entry in future.result().items()}
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
-                return None
-            raise self._admin.explain(error, "reading a broker's settings") from error
-
-
-def operations_of(
-    futures: Mapping[str, Future[Any]], explain: Callable[[KafkaException, str], EosError]
-) -> dict[str, frozenset[Operation] | None]:
-    """By topic what the principal may do with it, by the answers of ``describe_topics``.
-
-    :returns: None for a topic that is not there, as far as one may know; nothing for one that one may not see.
-    """
-    found: dict[str, frozenset[Operation] | None] = {}
-    for topic, future in futures.items():
-        try:
-            found[topic] = _named(future.result().authorized_operations)
-        except KafkaException as error:
-            code = error.args[0].code()
-            if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                found[topic] = frozenset()
-            elif code == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                found[topic] = None
-            else:
-                raise explain(error, f"describing topic {topic}") from error
-    return found
-
-
-def cluster_operations(description: Any) -> frozenset[Operation]:
-    """What the principal may do with the cluster, by the answer of ``describe_cluster``."""
-    return _named(description.authorized_operations)
-
-
-def _named(operations: Iterable[AclOperation] | None) -> frozenset[Operation]:
-    return frozenset(_OPERATION_OF[each] for each in operations or () if each in _OPERATION_OF)
-
-
-def _binding(acl: Acl) -> AclBinding:
-    return AclBinding(
-        _RESOURCES[acl.resource],
-        acl.name,
-        _PATTERNS[acl.pattern],
-        acl.principal,
-        acl.host,
-        _OPERATIONS[acl.operation],
-        AclPermissionType.DENY if acl.is_denial else AclPermissionType.ALLOW,
+    request = DescribeAclsRequest(
+        resource_type_filter=_ANY,
+        resource_name_filter=None,
+        pattern_type_filter=_ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=_ANY,
+        permission_type=_ANY,
+    )
+    answer = await admin._manager.send(request)
+    if answer.error_code == kafka.errors.SecurityDisabledError.errno:
+        return None
+    if answer.error_code:
+        raise _error(answer)
+    return tuple(
+        sorted(
+            _acl(resource, each)
+            for resource in answer.resources
+            if resource.resource_type in _RESOURCES
+            for each in resource.acls
+            if each.operation in _OPERATIONS
+        )
     )
 
 
-def _filter(acl: Acl) -> AclBindingFilter:
-    binding = _binding(acl)
-    return AclBindingFilter(
-        binding.restype,
-        binding.name,
-        binding.resource_pattern_type,
-        binding.principal,
-        binding.host,
-        binding.operation,
-        binding.permission_type,
-    )
+async def create_acls(admin: Any, wanted: Iterable[Acl]) -> None:
+    """Create ACLs; one that exists stays as it is.
+
+    :param admin: kafka-python's admin client.
+    :raises kafka.errors.KafkaError: the principal may not (*Alter* on the cluster), or no broker answered.
+    """
+    creations = [
+        CreateAclsRequest.AclCreation(
+            resource_type=_RESOURCE_NUMBERS[acl.resource],
+            resource_name=acl.name,
+            resource_pattern_type=_PATTERN_NUMBERS[acl.pattern],
+            principal=acl.principal,
+            host=acl.host,
+            operation=_OPERATION_NUMBERS[acl.operation],
+            permission_type=_permission(acl),
+        )
+        for acl in wanted
+    ]
+    _check((await admin._manager.send(CreateAclsRequest(creations=creations))).results)
 
 
-def _acl(binding: Any) -> Acl:
+async def delete_acls(admin: Any, wanted: Iterable[Acl]) -> tuple[Acl, ...]:
+    """Delete exactly these ACLs, and return those that existed.
+
+    :param admin: kafka-python's admin client.
+    :raises kafka.errors.KafkaError: the principal may not (*Alter* on the cluster), or no broker answered.
+    """
+    filters = [
+        DeleteAclsRequest.DeleteAclsFilter(
+            resource_type_filter=_RESOURCE_NUMBERS[acl.resource],
+            resource_name_filter=acl.name,
+            pattern_type_filter=_PATTERN_NUMBERS[acl.pattern],
+            principal_filter=acl.principal,
+            host_filter=acl.host,
+            operation=_OPERATION_NUMBERS[acl.operation],
+            permission_type=_permission(acl),
+        )
+        for acl in wanted
+    ]
+    results = (await admin._manager.send(DeleteAclsRequest(filters=filters))).filter_results
+    deleted = [acl for result in results for acl in result.matching_acls]
+    _check([*results, *deleted])
+    return tuple(sorted(_acl(acl, acl) for acl in deleted))
+
+
+def _acl(resource: Any, entry: Any) -> Acl:
     return Acl(
-        binding.principal,
-        _OPERATION_OF[binding.operation],
-        _RESOURCE_OF[binding.restype],
-        binding.name,
-        _PATTERN_OF[binding.resource_pattern_type],
-        binding.host,
-        binding.permission_type is AclPermissionType.DENY,
+        principal=entry.principal,
+        operation=_OPERATIONS[entry.operation],
+        resource=_RESOURCES[resource.resource_type],
+        name=resource.resource_name,
+        pattern=_PATTERNS[resource.pattern_type],
+        host=entry.host,
+        is_denial=entry.permission_type == _DENY,
     )
+
+
+def _permission(acl: Acl) -> int:
+    return _DENY if acl.is_denial else _ALLOW
+
+
+def _check(results: Iterable[Any]) -> None:
+    for result in results:
+        if result.error_code:
+            raise _error(result)
+
+
+def _error(answer: Any) -> Exception:
+    return kafka.errors.for_code(answer.error_code)(_REQUEST.sub("it ", answer.error_message or ""))  # type: ignore[no-any-return]

@@ -35,6 +35,7 @@ from airflow_eos_provider.errors import (
     UnreachableError,
 )
 from airflow_eos_provider.kafka.acl_values import Acl, Operation, Resource
+from airflow_eos_provider.kafka.admin.acls import create_acls, delete_acls, read_acls
 from airflow_eos_provider.kafka.admin.batch_headers import fetch, headers
 from airflow_eos_provider.kafka.admin.coordinators import (
     coordinators_of,
@@ -54,7 +55,7 @@ from airflow_eos_provider.kafka.admin.open_transactions import (
     writing,
 )
 from airflow_eos_provider.kafka.admin.partition_writers import PartitionWriters, Progress
-from airflow_eos_provider.kafka.admin.rights import acls, broker_version, may_describe, may_join, may_write
+from airflow_eos_provider.kafka.admin.rights import broker_version, may_describe, may_join, may_write
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, not_allowed
 from airflow_eos_provider.kafka.quiet import quiet_kafka_python
@@ -327,7 +328,24 @@ class TransactionsClient:
         :raises ConfigurationError: the principal may not read them (*Describe* on the cluster).
         :raises UnreachableError: no broker answered.
         """
-        return self._run(acls, "reading the ACLs")
+        return self._run(read_acls, "reading the ACLs")
+
+    def create_acls(self, acls: Collection[Acl]) -> None:
+        """Create ACLs; one that exists stays as it is.
+
+        :raises ConfigurationError: the principal may not (*Alter* on the cluster).
+        :raises UnreachableError: no broker answered.
+        """
+        if acls:
+            self._run(lambda admin: create_acls(admin, acls), "creating ACLs")
+
+    def delete_acls(self, acls: Collection[Acl]) -> tuple[Acl, ...]:
+        """Delete exactly these ACLs, and return those that existed; fewer if a lost answer made it ask again.
+
+        :raises ConfigurationError: the principal may not (*Alter* on the cluster).
+        :raises UnreachableError: no broker answered.
+        """
+        return self._run(lambda admin: delete_acls(admin, acls), "deleting ACLs") if acls else ()
 
     def may_describe(self, transactional_ids: Collection[str]) -> frozenset[str]:
         """Those of these ids that this principal may describe, whether the brokers know them or not.
