@@ -2,7 +2,8 @@
 
 ``docs/cli.md`` has every command with every option, ``docs/python-api.md`` every public name with its parameters,
 ``docs/acls.md`` every right, ``docs/footprint.md`` what each command leaves behind, ``docs/preflight.md`` every kind of
-finding, ``docs/metrics.md`` every metric. They begin with text of their own; below :data:`MARK` all is written from the
+finding, ``docs/metrics.md`` every metric,
+``docs/changes.md`` every change. They begin with text of their own; below :data:`MARK` all is written from the
 commands, docstrings and values, so that it is said once.
 ``tests/unit/test_reference.py`` fails while a page is not what would be written.
 
@@ -17,7 +18,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import MISSING, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -321,6 +322,31 @@ def _tool_acls() -> Iterator[str]:
         yield from (f"| `eos {verb}` | {row} |\n" for row in dict.fromkeys(rows))
 
 
+# Changes
+
+
+def _changes() -> Iterator[str]:
+    from airflow_eos_provider import dag_factories
+    from airflow_eos_provider.changes.change import kind_of, options
+    from airflow_eos_provider.changes.declared import CHANGES
+
+    dags = {dag.change.name: (name, dag) for name, dag in vars(dag_factories).items() if hasattr(dag, "plan_operator")}
+    for name, change in CHANGES.items():
+        factory, dag = dags[name]
+        yield f"\n## {change.title}\n\n{change.summary} {change.details}\n"
+        yield f"\n```sh\n{chr(10).join(change.examples)}\n```\n"
+        yield f"\nIn Airflow: `{factory}`, or `{dag.plan_operator.__name__}` and `{dag.apply_operator.__name__}`.\n"
+        yield "\n| what is asked | type | default | meaning |\n|---|---|---|---|\n"
+        for field, (option, each) in options(change.request).items():
+            default = "required" if each.default is MISSING else f"`{each.default!r}`"
+            kind = kind_of(change.request, field).__name__
+            yield f"| `{field}` | {kind} | {default} | {_cell(option.help)} |\n"
+        left = "; ".join(f"`{leaf.name}` ({leaf.end})" for leaf in change.leaves)
+        journal = "its records in the group's journal" if change.takes_lease else ""
+        yield f"\nLeaves: {'; '.join(filter(None, (left, journal)))}.\n"
+        yield f"\nRights: `eos {name}` in [Give the rights](acls.md#eos-itself).\n"
+
+
 # What is left behind
 
 
@@ -366,6 +392,7 @@ PAGES: dict[str, Callable[[], Iterable[str]]] = {
     "acls.md": _acls,
     "cli.md": _cli,
     "python-api.md": lambda: _api(public_names()),
+    "changes.md": _changes,
     "footprint.md": _footprint,
     "preflight.md": _findings,
     "metrics.md": _metrics,

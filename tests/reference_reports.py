@@ -28,6 +28,8 @@ _OFFSETS = [
 ]
 _ACL_CHECK = [("", "cli/acl.py:_document"), ("rules[].", "acls/judge.py:Finding.to_dict")]
 _ACL_CHANGE = [("", "acls/grant.py:AclPlan.to_dict"), ("", "cli/acl.py:_show_change")]
+#: Of each command that applies a declared change.
+_CHANGE = [("", "cli/change.py:apply_command"), ("plan.", "changes/change.py:Plan.to_dict")]
 _KNOWN_ID = ("[].", "transactions/look.py:KnownId.to_dict")
 _READER = "transactions/readers.py:Reader.to_dict"
 
@@ -61,11 +63,12 @@ REPORTS: dict[str, list[tuple[str, str]]] = {
     "eos offsets drop-own": [("", "downgrade/drop_own.py:DropPlan.to_dict"), ("", "cli/drop_own.py:drop_own_")],
     "eos changes list": [("[].", "cli/changes.py:list_")],
     "eos changes abandon": [("", "cli/changes.py:abandon_")],
-    "eos fence": [
-        ("", "offsets/fencing/documents.py:fence_document"),
-        ("connectors[].ids[].", "offsets/fencing/documents.py:_id_document"),
-        ("afterwards: [].", "offsets/fencing/round.py:RoundReport.to_dict"),
+    "eos fencing list": [
+        ("", "changes/fencing/change.py:look_document"),
+        ("", "changes/fencing/change.py:Fencing.look"),
+        ("connectors[].ids[].", "changes/fencing/change.py:_id_document"),
     ],
+    "eos fencing apply": [*_CHANGE, ("report.connectors[].", "changes/fencing/round.py:RoundReport.to_dict")],
     "eos transactions list": [_KNOWN_ID],
     "eos transactions describe": [_KNOWN_ID, ("[].", "cli/transactions.py:_described")],
     "eos transactions hanging": [("", "transactions/documents.py:hanging_document"), ("hanging[].readers[].", _READER)],

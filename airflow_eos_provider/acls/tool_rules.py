@@ -189,7 +189,7 @@ VERBS: Mapping[str, Callable[[ToolFacts], Iterator[Need]]] = {
     "drift": _look,
     "preflight": _preflight,
     "apply": _roll,
-    "fence": _fence,
+    "fencing apply": _fence,
     "downgrade check": _downgrade_check,
     "offsets list": _offsets_list,
     "offsets reset": _offsets_change,

@@ -98,15 +98,10 @@ COMMANDS: Mapping[str, Place] = {
     "changes": Place(
         "cli.changes", "changes_app", "Changes of a group that are no roll, e.g. of offsets: list them, close one."
     ),
-    "fence": Place(
-        "cli.fence",
-        "fence",
-        "Show the fencing of source connectors, and what a round would do; with --hash or --yes, do it.",
-        (
-            "eos fence",
-            "eos fence orders --hash 3f1c09ab77d2 --reason CHG-4711",
-            "eos fence --pending --yes  # for scripts: every round that is due or has failed",
-        ),
+    "fencing": Place(
+        "cli.fencing",
+        "fencing_app",
+        "Fencing of source connectors: list rounds that are due and transactions that are held; carry rounds out.",
     ),
     "transactions": Place(
         "cli.transactions",

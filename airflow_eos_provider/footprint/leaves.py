@@ -5,48 +5,19 @@ docs/footprint.md is written from it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import replace
+
+from airflow_eos_provider.changes.declared import CHANGES
+from airflow_eos_provider.changes.leaf import FENCED_IDS, FORGOTTEN, End, Leaf, Where
 
 
-class Where(StrEnum):
-    """Where something is left."""
+def _with_changes(leaf: Leaf, *others: str) -> Leaf:
+    """A leaf with the changes that declare it.
 
-    KAFKA = "Kafka"
-    CONNECT = "Connect's own topics"
-    WORKER = "a worker's machine"
-    HERE = "the machine of the command"
-    AIRFLOW = "Airflow"
-
-
-class End(StrEnum):
-    """What ends it."""
-
-    UNINSTALL = "eos uninstall"
-    LEDGERS = "eos uninstall --ledgers"
-    REVOKE = "eos acl revoke"
-    BROKERS = "the brokers, by themselves"
-    ITSELF = "the command itself; left only if that is killed"
-    OWNER = "its owner"
-    STAYS = "stays: it is what was asked for"
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """One thing that is left behind.
-
-    :param name: its name; what is in angle brackets differs.
-    :param verbs: the commands that leave it, without ``eos``; Airflow's operators do what these do.
-    :param what: what it is for.
-    :param how: more about its end.
+    :param others: further commands that leave it.
     """
-
-    where: Where
-    name: str
-    verbs: tuple[str, ...]
-    what: str
-    end: End
-    how: str = ""
+    by = tuple(change.name for change in CHANGES.values() if leaf in change.leaves)
+    return replace(leaf, verbs=(*by, *others))
 
 
 #: The commands that write the group's journal.
@@ -56,7 +27,7 @@ JOURNALLED = (
     "rollout resume",
     "rollout abort",
     "rollout back",
-    "fence",
+    *(change.name for change in CHANGES.values() if change.takes_lease),
     "topics create",
     "offsets alter",
     "offsets reset",
@@ -70,8 +41,6 @@ JOURNALLED = (
 
 #: The operators and jobs that write intervals have no command of their own.
 _INTERVALS = ("interval runs",)
-
-_FORGOTTEN = "forgotten after transactional.id.expiration.ms without use, 7 days by default; none can be deleted"
 
 LEAVES: tuple[Leaf, ...] = (
     Leaf(
@@ -88,7 +57,7 @@ LEAVES: tuple[Leaf, ...] = (
         (*JOURNALLED, "uninstall"),
         "the journal's one writer",
         End.BROKERS,
-        _FORGOTTEN,
+        FORGOTTEN,
     ),
     Leaf(
         Where.KAFKA,
@@ -111,24 +80,17 @@ LEAVES: tuple[Leaf, ...] = (
         _INTERVALS,
         "the writers of runs",
         End.BROKERS,
-        _FORGOTTEN,
+        FORGOTTEN,
     ),
     Leaf(Where.KAFKA, "records of interval runs, with the header that run_header names", _INTERVALS, "data", End.STAYS),
-    Leaf(
-        Where.KAFKA,
-        "newer epochs of transactional ids <group>-<connector>-<task>",
-        (
-            "fence",
-            "offsets alter",
-            "offsets reset",
-            "offsets restore",
-            "offsets copy",
-            "offsets migrate",
-            "offsets prune",
-        ),
-        "fencing; an id that was never used is created by it",
-        End.BROKERS,
-        _FORGOTTEN,
+    _with_changes(
+        FENCED_IDS,
+        "offsets alter",
+        "offsets reset",
+        "offsets restore",
+        "offsets copy",
+        "offsets migrate",
+        "offsets prune",
     ),
     Leaf(
         Where.KAFKA,

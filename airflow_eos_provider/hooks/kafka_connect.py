@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from airflow_eos_provider.connect.rest import ConnectRest
-    from airflow_eos_provider.offsets.fencing.round import Fencer
     from airflow_eos_provider.offsets.seen.look import OffsetsLook
     from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger
 
@@ -73,9 +72,6 @@ _NOT_FOR_CLIENTS_PREFIXES = ("enable.auto.", "enable.idempotence", "max.poll.", 
 
 
 _TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
-
-#: Limit of one question to a worker in a fencing, seconds: a task that is restarted has its own time for a stop before.
-_FENCE_ANSWER_SECONDS = 30.0
 
 
 class KafkaConnectHook(BaseHook):
@@ -184,21 +180,6 @@ class KafkaConnectHook(BaseHook):
 
         with ConnectSession(self.get_cluster()) as session:
             yield OffsetsLook(session, offsets_topic)
-
-    @contextmanager
-    def fencer(self, *, config_topic: str = "", report: Callable[[str], None] = lambda line: None) -> Iterator[Fencer]:
-        """What looks at fencing rounds and carries them out, as ``eos fence`` does; its clients end with the block.
-
-        Parameters and errors as in :meth:`offsets`.
-        """
-        from airflow_eos_provider.connect.session import ConnectSession
-        from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, read_worker_files
-        from airflow_eos_provider.offsets.fencing.round import Fencer
-
-        cluster = self.get_cluster()
-        topic = read_worker_files(cluster).common(CONFIGS, config_topic)
-        with ConnectSession(cluster, answer_seconds=_FENCE_ANSWER_SECONDS) as session:
-            yield Fencer(session, topic, report=report)
 
     def test_connection(self) -> tuple[bool, str]:
         """The *Test* button: brokers, group and every worker's REST API, each with its own answer.

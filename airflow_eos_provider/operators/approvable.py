@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_eos_provider.changes.change import Plan as ChangePlan
+from airflow_eos_provider.changes.declared import CHANGES
 from airflow_eos_provider.data_text import LINE_CHARACTERS, code_span, counted, one_line
 from airflow_eos_provider.operators import shown_plan
 from airflow_eos_provider.operators.shown_plan import MOST_LINES
 
 if TYPE_CHECKING:
     from airflow_eos_provider.connect.topics.topic_checks import TopicPlan
-    from airflow_eos_provider.offsets.fencing.plan import FencePlan
     from airflow_eos_provider.offsets.verbs.plan import OffsetsPlan
     from airflow_eos_provider.rollout.plan.plan import Plan
 
@@ -38,19 +39,18 @@ class Approvable:
 def approvable(document: Mapping[str, Any]) -> Approvable:
     """The plan of a task that came before.
 
-    :param document: ``to_dict`` of a plan of a roll, of a change of source offsets or internal topics, or of a fencing.
+    :param document: ``to_dict`` of a plan, of a roll or a change.
     :raises ConfigurationError: it is none, or its content does not have its hash.
     """
     from airflow_eos_provider.connect.topics import topic_checks
-    from airflow_eos_provider.offsets.fencing import plan as fence_plan
     from airflow_eos_provider.offsets.verbs.plan import KIND, OffsetsPlan
     from airflow_eos_provider.rollout.plan.plan import Plan
 
     kind = document.get("kind") if isinstance(document, Mapping) else None
     if kind == KIND:
         return of_offsets(OffsetsPlan.from_dict(document))
-    if kind == fence_plan.KIND:
-        return of_fencing(fence_plan.FencePlan.from_dict(document))
+    if kind in CHANGES:
+        return of_change(ChangePlan.from_dict(document))
     if kind == topic_checks.KIND:
         return of_topics(topic_checks.TopicPlan.from_dict(document))
     if kind == shown_plan.KIND:
@@ -108,18 +108,16 @@ def of_offsets(plan: OffsetsPlan) -> Approvable:
     )
 
 
-def of_fencing(plan: FencePlan) -> Approvable:
-    """Fencing rounds."""
-    lines = plan.lines()
-    shown, in_the_log = _shown(lines)
+def of_change(plan: ChangePlan) -> Approvable:
+    """A change that is declared."""
+    shown, in_the_log = _shown(plan.lines)
     return Approvable(
         hash=plan.hash,
         short_hash=plan.short_hash,
-        question=f"Fence {counted(len(plan.rounds), 'connector')} of Kafka Connect group "
-        f"{one_line(plan.group_id)}? (plan {plan.short_hash})",
-        summary=(f"**Fence connectors of group {code_span(plan.group_id)}**:", "", *shown),
+        question=f"{one_line(plan.question)} (plan {plan.short_hash})",
+        summary=(f"**{CHANGES[plan.kind].title} in group {code_span(plan.group_id)}**:", "", *shown),
         in_the_log=in_the_log,
-        whole="\n".join(lines),
+        whole="\n".join(plan.lines),
     )
 
 

@@ -121,7 +121,7 @@ def many_tasks(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
         Verdict.FAIL,
         f"{tasks} tasks, and Connect fences about one a second within {FENCING_MS // 1000} s",
         f"at most {MANY} tasks",
-        "split it into several connectors; or after each change of its task configs: 'eos fence'",
+        "split it into several connectors; or after each change of its task configs: 'eos fencing apply'",
         "its tasks and tasks.max",
     )
 

@@ -191,7 +191,7 @@ class Aborter:
                 f"No transaction hangs in {topic}-{partition}"
                 + (f" from offset {self._start_offset} on." if self._start_offset is not None else "."),
                 remedy="'eos transactions hanging' shows all that hang; one that is alive ends with its producer, or "
-                "by 'eos fence'.",
+                "by 'eos fencing apply'.",
             )
         if len(found) > 1:
             offsets = ", ".join(str(one.held.start_offset) for one in found)

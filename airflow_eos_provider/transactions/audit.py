@@ -225,8 +225,8 @@ def _remedy_of_open(one: KnownId, *, is_overdue: bool) -> str:
     if one.description.state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT):
         return "see whether the brokers of these partitions run: it is decided, and ends when each has its marker"
     if is_overdue:
-        return "see whether the brokers of these partitions run; 'eos fence' ends that of a connector"
-    return "it ends with its producer, or at its timeout; 'eos fence' ends that of a connector"
+        return "see whether the brokers of these partitions run; 'eos fencing apply' ends that of a connector"
+    return "it ends with its producer, or at its timeout; 'eos fencing apply' ends that of a connector"
 
 
 def idle_ids(

@@ -8,7 +8,7 @@ from pathlib import Path
 from fastapi import FastAPI, HTTPException
 from fastapi.responses import FileResponse
 
-from airflow_eos_provider.ui import clusters, fencing, history, intervals, offsets, rights, rolls, topics, transactions
+from airflow_eos_provider.ui import changes, clusters, history, intervals, offsets, rights, rolls, topics, transactions
 from airflow_eos_provider.ui.access import REQUIRED
 from airflow_eos_provider.ui.headers import SafeHeaders
 from airflow_eos_provider.ui.looks import Looks
@@ -27,7 +27,7 @@ def create_app() -> FastAPI:
     """
     app = FastAPI(title="Exactly once", dependencies=[REQUIRED], docs_url=None, redoc_url=None, openapi_url=None)
     looks = Looks()
-    for room in (clusters, fencing, offsets, transactions, topics, rights, rolls, history, intervals):
+    for room in (clusters, changes, offsets, transactions, topics, rights, rolls, history, intervals):
         app.include_router(room.routes(looks))
     app.add_api_route("/", _page, methods=["GET"])
     app.add_api_route("/static/{path:path}", _static, methods=["GET"])

@@ -115,7 +115,7 @@ def _stop_one(site: ClusterSite) -> None:
     with ConnectRest(site.lab.connect_urls[0], retry_seconds=60) as rest:
         rest.stop(STOPPED)
         wait_for("its task to end", lambda: not rest.statuses()[STOPPED].tasks)
-    wait_for("the round to be due", lambda: site.eos("fence", "--pending")["connectors"])
+    wait_for("the round to be due", lambda: site.eos("fencing", "list", "--pending")["connectors"])
     wait_for("the other tasks to have their places", lambda: _is_placed(site.eos("status")))
 
 
@@ -317,7 +317,7 @@ def held_transaction(lab: Lab, transactional_id: str, topic: str) -> Iterator[No
 
 def test_fencing_rounds_are_what_the_command_prints(visit: Visit, site: ClusterSite) -> None:
     with held_transaction(site.lab, f"{site.lab.group_id}-{STOPPED}-0", "lines-0"):
-        printed = site.eos("fence")
+        printed = site.eos("fencing", "list")
         page = visit.alone("#/clusters")
         fact(card(page, "production"), "Pending fencings").get_by_role("link", name="1 pending").click()
         expect(title(page)).to_have_text("Fencing rounds")
@@ -330,7 +330,7 @@ def test_fencing_rounds_are_what_the_command_prints(visit: Visit, site: ClusterS
         expect(ids).to_contain_text(f"{held['id']} ◔ Ongoing producer {held['producer_id']}, epoch")
         expect(ids).to_contain_text("of 15 min, in lines-0-0")
         expect(cell(table, "A round would")).to_have_text("fence id 0")
-        expect(page.locator("main")).to_contain_text(f"eos fence --hash {printed['hash'][:12]}")
+        expect(page.locator("main")).to_contain_text(f"eos fencing apply --plan {printed['hash'][:12]}")
 
         page.get_by_label("pending only").uncheck()
         expect(table).to_have_count(len(printed["connectors"]))

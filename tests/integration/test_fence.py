@@ -1,4 +1,4 @@
-"""``eos fence`` on a real cluster: rounds that are due, that have failed, and transactions that a zombie holds open."""
+"""``eos fencing`` on a real cluster: rounds that are due or have failed, and transactions that a zombie holds open."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ from confluent_kafka.admin import (
 )
 from typer.testing import CliRunner
 
+from airflow_eos_provider.changes.change import Plan, Report
+from airflow_eos_provider.changes.engine import carry_out
+from airflow_eos_provider.changes.fencing.change import FENCING, FencingRequest
+from airflow_eos_provider.changes.fencing.round import FencingReport, RoundReport
 from airflow_eos_provider.cli.app import app
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
-from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState, read_cluster_state
 from airflow_eos_provider.errors import ConfigurationError, ConnectRestError, EosError, PlanMovedError, RefusedError
-from airflow_eos_provider.journal.journal import Journal, RolloutState, read_journal
+from airflow_eos_provider.journal.journal import RolloutState, read_journal
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionsClient
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.offsets.fencing.plan import FencePlan
-from airflow_eos_provider.offsets.fencing.round import Fencer, RoundReport
-from airflow_eos_provider.ui.fencing import look_at_fencing
+from airflow_eos_provider.ui.changes import look_at
 from tests.integration.named_listener import NamedListener
 from tests.integration.offsets_cluster import killed
 from tests.waiting import until
@@ -178,9 +179,17 @@ def _runs(lab: Lab, name: str, tasks: int) -> bool:
 
 
 def _look(lab: Lab, *arguments: str, cluster_file: Path | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What ``eos fence`` says, and what of one connector."""
-    document = json.loads(_eos(lab, "fence", *arguments, "--json", cluster_file=cluster_file)[0])
+    """What ``eos fencing list`` says, and what of one connector."""
+    document = json.loads(_eos(lab, "fencing", "list", *arguments, "--json", cluster_file=cluster_file)[0])
     return document, document["connectors"][0]
+
+
+def _applied(lab: Lab, *arguments: str) -> list[dict[str, Any]]:
+    """What ``eos fencing apply`` has done for each connector."""
+    document = json.loads(_eos(lab, "fencing", "apply", *arguments, "--json")[0])
+    assert document["applied"] is True
+    found: list[dict[str, Any]] = document["report"]["connectors"]
+    return found
 
 
 def _zombie(lab: Lab) -> Producer:
@@ -261,9 +270,9 @@ def test_where_nothing_is_pending_and_nothing_open_nothing_is_done(lab: Lab) -> 
         (f"{lab.group_id}-{BUSY}-{n}", False) for n in range(3)
     ]
     assert all(one["producer_id"] is not None for one in busy["ids"])
-    assert "Nothing to do" in _eos(lab, "fence", "--yes")[0]
+    assert "Nothing to do" in _eos(lab, "fencing", "apply", "--yes")[0]
     assert read_journal(lab.cluster().kafka, lab.group_id).changes == changes
-    assert "one of busy, idle" in _eos(lab, "fence", "busi", expect=2)[1]
+    assert "one of busy, idle" in _eos(lab, "fencing", "list", "busi", expect=2)[1]
 
 
 def test_a_first_start_and_one_task_for_one_need_no_round(lab: Lab) -> None:
@@ -296,22 +305,22 @@ def test_a_first_start_and_one_task_for_one_need_no_round(lab: Lab) -> None:
 @pytest.mark.first
 def test_a_zombie_is_fenced_and_the_task_that_it_stood_in_for_goes_on(lab: Lab) -> None:
     zombie = _zombie(lab)
-    shown = _eos(lab, "fence", IDLE)[0]
+    assert f"of 600 s, in {IDLE}-0" in _eos(lab, "fencing", "list", IDLE)[0]
+    shown, refused = _eos(lab, "fencing", "apply", IDLE, expect=3)
     assert "task 0 runs and would be fenced" in shown
-    assert f"of 600 s, in {IDLE}-0" in shown
-    plan = re.search(r"--hash (\w+)", shown)
+    plan = re.search(rf"Nothing changed.*eos fencing apply {IDLE} .*--plan (\w+)", refused, re.DOTALL)
     assert plan is not None
-    everything = json.loads(_eos(lab, "fence", "--json")[0])  # not named, so the task that runs is left alone
+    everything = json.loads(_eos(lab, "fencing", "list", "--json")[0])  # not named, so the task that runs is left alone
     assert everything["nothing_to_do"] is True
     (printed,) = (each for each in everything["connectors"] if each["connector"] == IDLE)
     assert "left alone" in printed["why"]
-    page = look_at_fencing(lab.cluster())
+    page = look_at(FENCING, lab.cluster())
     assert page.head["nothing_to_do"] is True
-    assert [each for each in page.connectors.items if each["connector"] == IDLE] == [printed]
+    assert [each for each in page.rows.items if each["connector"] == IDLE] == [printed]
     assert printed["ids"][0]["producer_epoch"] is not None
 
     _reconfigure(lab, "1000")
-    assert "does not fit any more" in _eos(lab, "fence", IDLE, "--hash", plan[1], expect=3)[1]
+    assert "does not fit any more" in _eos(lab, "fencing", "apply", IDLE, "--plan", plan[1], expect=3)[1]
     _wait_for("it runs", lambda: _runs(lab, IDLE, 1))
     with pytest.raises(KafkaException):
         zombie.commit_transaction(30)  # one task follows one: its own start has fenced the zombie
@@ -319,7 +328,7 @@ def test_a_zombie_is_fenced_and_the_task_that_it_stood_in_for_goes_on(lab: Lab) 
     zombie = _zombie(lab)
     found, idle = _look(lab, IDLE)
     assert (idle["fence"], idle["restart"], idle["running"]) == ([0], [0], [0])
-    (report,) = json.loads(_eos(lab, "fence", IDLE, "--hash", found["hash"][:12], "--json")[0])
+    (report,) = _applied(lab, IDLE, "--plan", found["hash"][:12])
     assert (report["restarted"], report["problem"], report["task_count_record"]) == ([0], None, 1)
     (one,) = report["ids"]
     assert one["id"] == f"{lab.group_id}-{IDLE}-0"
@@ -327,6 +336,11 @@ def test_a_zombie_is_fenced_and_the_task_that_it_stood_in_for_goes_on(lab: Lab) 
     with pytest.raises(KafkaException):
         zombie.commit_transaction(30)
     _assert_idle_goes_on(lab, "after-the-zombie")
+
+
+def _rounds(report: Report) -> tuple[RoundReport, ...]:
+    assert isinstance(report, FencingReport)
+    return report.rounds
 
 
 def test_new_task_configs_in_mid_round_refuse_the_rest(lab: Lab) -> None:
@@ -337,11 +351,9 @@ def test_new_task_configs_in_mid_round_refuse_the_rest(lab: Lab) -> None:
         if "ids are fenced" in line:
             _reconfigure(lab, "1500")
 
-    with ConnectSession(lab.cluster()) as session:
-        fencer = Fencer(session, f"{lab.group_id}-configs", report=reconfigure)
-        plan = fencer.look([IDLE])[1].plan
-        journal = Journal(session.kafka, lab.group_id, lease_seconds=60, act_seconds=60)
-        (report,) = fencer.apply(plan, journal)
+    with FENCING.session(lab.cluster()) as session:
+        plan = FENCING.plan(session, FencingRequest((IDLE,)))
+        (report,) = _rounds(carry_out(FENCING, session, plan, actor="a test", report=reconfigure))
     assert isinstance(report.problem, RefusedError)
     assert "in mid-round" in report.problem.found
     assert report.restarted == ()
@@ -353,16 +365,15 @@ def test_new_task_configs_in_mid_round_refuse_the_rest(lab: Lab) -> None:
 def test_a_plan_that_was_carried_out_is_not_carried_out_again(lab: Lab) -> None:
     """Airflow's next try after a kill between the end of the round and the end of the task."""
     lines: list[str] = []
-    with ConnectSession(lab.cluster()) as session:
-        fencer = Fencer(session, f"{lab.group_id}-configs", report=lines.append)
+    with FENCING.session(lab.cluster()) as session:
 
-        def apply(plan: FencePlan, *, as_found: bool = False) -> RoundReport:
-            journal = Journal(session.kafka, lab.group_id, lease_seconds=60, act_seconds=60)
-            (report,) = fencer.apply(plan, journal, as_found=as_found)
+        def apply(plan: Plan, *, as_found: bool = False) -> RoundReport:
+            done = carry_out(FENCING, session, plan, actor="a test", as_found=as_found, report=lines.append)
+            (report,) = _rounds(done)
             return report
 
         zombie = _zombie(lab)
-        plan = fencer.look([IDLE])[1].plan
+        plan = FENCING.plan(session, FencingRequest((IDLE,)))
         first, holder = apply(plan), _holder(lab)
         assert (len(first.ids), first.problem) == (1, None)
         again = apply(plan)
@@ -386,10 +397,10 @@ def test_a_fencing_that_is_killed_between_fence_and_restart_is_taken_up_and_the_
     lab: Lab,
 ) -> None:
     zombie = _zombie(lab)
-    killed(lab, f"{IDLE}: fence", "carried-out", "fence", IDLE, "--yes")
-    assert "was begun and not finished" in _eos(lab, "fence", IDLE)[0]
-    killed(lab, f"{IDLE}: restart", "announced", "fence", "--yes")
-    _eos(lab, "fence", "--yes")
+    killed(lab, f"{IDLE}: fence", "carried-out", "fencing", "apply", IDLE, "--yes")
+    assert "was begun and not finished" in _eos(lab, "fencing", "apply", IDLE, expect=3)[0]
+    killed(lab, f"{IDLE}: restart", "announced", "fencing", "apply", "--yes")
+    _eos(lab, "fencing", "apply", "--yes")
     *_, last = read_journal(lab.cluster().kafka, lab.group_id).changes.values()
     assert (last.state, last.done) == (RolloutState.DONE, (f"{IDLE}: fence", f"{IDLE}: restart"))
     with pytest.raises(KafkaException):
@@ -432,14 +443,14 @@ def test_a_round_that_an_acl_has_failed_names_it_and_is_done_once_that_is_grante
     document, busy = _look(lab, "--pending")
     assert [one["connector"] for one in document["connectors"]] == [BUSY]
     assert (busy["fence"], busy["restart"], busy["awaits_record"]) == ([0, 1, 2], [0, 1], True)
-    refused = _eos(lab, "fence", "--pending", "--yes", expect=2)[1]
+    refused = _eos(lab, "fencing", "apply", "--pending", "--yes", expect=2)[1]
     assert "User:ANONYMOUS" in refused
     assert f"Write on TransactionalId {lab.group_id}-{BUSY}-" in refused
 
     _delete_rules(lab, 2)
     _wait_for("the rule is gone", lambda: not _is_denied(lab.cluster()))
     plan = _look(lab, "--pending")[0]["hash"]
-    (report,) = json.loads(_eos(lab, "fence", "--pending", "--hash", plan[:12], "--json")[0])
+    (report,) = _applied(lab, "--pending", "--plan", plan[:12])
     assert (report["connector"], report["problem"], report["task_count_record"]) == (BUSY, None, 2)
     assert [one["id"].rpartition("-")[2] for one in report["ids"]] == ["0", "1", "2"]
     assert report["restarted"] == [0, 1]
@@ -461,7 +472,7 @@ def test_a_round_that_is_denied_only_to_who_asks_for_it_names_the_principal_and_
         rest.stop(BUSY)
         _wait_for("it has stopped", lambda: _is_stopped(lab))
         before = _epochs(lab)
-        output, refused = _eos(lab, "fence", "--pending", "--yes", expect=2, cluster_file=operators)
+        output, refused = _eos(lab, "fencing", "apply", "--pending", "--yes", expect=2, cluster_file=operators)
         assert f"User:{OPERATOR}" in refused
         assert f"Write on TransactionalId {lab.group_id}-{BUSY}-" in refused
         assert PASSWORD not in output + refused
@@ -477,8 +488,8 @@ def test_a_round_that_is_denied_only_to_who_asks_for_it_names_the_principal_and_
         rest.stop(BUSY)
         _wait_for("it has stopped", lambda: _is_stopped(lab))
         plan = _look(lab, "--pending", cluster_file=operators)[0]["hash"]
-        done, _ = _eos(lab, "fence", "--pending", "--hash", plan[:12], "--json", cluster_file=operators)
-        (report,) = json.loads(done)
+        done, _ = _eos(lab, "fencing", "apply", "--pending", "--plan", plan[:12], "--json", cluster_file=operators)
+        (report,) = json.loads(done)["report"]["connectors"]
         assert (report["connector"], report["problem"]) == (BUSY, None)
         assert [one["id"] for one in report["ids"]] == sorted(before)
         rest.resume(BUSY)
@@ -540,14 +551,14 @@ def test_a_round_that_is_denied_only_to_the_connectors_admin_principal_fails_and
         rest.resume(BUSY)
     _wait_for("the round has failed", lambda: _has_failed(lab, 2))
 
-    output, problem = _eos(lab, "fence", "--pending", "--yes", expect=1)
+    output, problem = _eos(lab, "fencing", "apply", "--pending", "--yes", expect=1)
     assert "3 ids fenced, 2 tasks restarted, task count record 3" in output
     assert "its admin client (admin.override.*, else the workers'), by which Connect fences" in problem
     assert PASSWORD not in output + problem
 
     _delete_rules(lab, 2)
     _wait_for("the rule is gone", lambda: not _is_denied(ConnectCluster.from_file(_operators_cluster_file(lab))))
-    _eos(lab, "fence", "--pending", "--yes")
+    _eos(lab, "fencing", "apply", "--pending", "--yes")
     _wait_for("two tasks run", lambda: _runs(lab, BUSY, 2))
     _assert_busy_moves(lab)
     _assert_busy_is_exact(lab)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from airflow_eos_provider.changes.fencing.change import FENCING, FencingRequest
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
 from airflow_eos_provider.journal.change import change_journal, group_change
@@ -99,9 +100,8 @@ def test_offsets_are_changed_and_fencing_is_looked_at_with_the_topics_that_are_n
     with pytest.raises(AirflowFailException, match="is the backup of something else"):
         of_one.execute({})
     assert [record.offset for record in read(file).records] == [{"n": 1}]
-    with hook.fencer(config_topic=topics["config_topic"]) as fencer:
-        _, decision = fencer.look()
-        assert decision.plan.nothing_to_do
+    with FENCING.session(hook.get_cluster()) as session:
+        assert FENCING.plan(session, FencingRequest(config_topic=topics["config_topic"])).nothing
 
 
 def test_without_workers_files_a_topic_that_is_not_named_is_asked_for(
@@ -110,8 +110,11 @@ def test_without_workers_files_a_topic_that_is_not_named_is_asked_for(
     hook = connect_to(disabled_lab, monkeypatch)
     with pytest.raises(ConfigurationError, match=r"config\.storage\.topic is not known"), hook.offsets():
         pass
-    with pytest.raises(ConfigurationError, match=r"config\.storage\.topic is not known"), hook.fencer():
-        pass
+    with (
+        FENCING.session(hook.get_cluster()) as session,
+        pytest.raises(ConfigurationError, match=r"config\.storage\.topic is not known"),
+    ):
+        FENCING.plan(session, FencingRequest())
 
 
 def test_what_was_left_open_is_closed_as_the_approver_has_seen_it(

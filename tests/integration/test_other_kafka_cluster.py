@@ -186,9 +186,9 @@ def test_offsets_are_moved_there_before_the_roll_and_all_verbs_work_on_them(both
         zombie = both.zombie("late", f"{group}-late-0")
         assert (
             f"late: in the Kafka cluster {both.there_id}, no round is pending, but id 0"
-            in eos.run("fence", "late").stdout
+            in eos.run("fencing", "list", "late").stdout
         )
-        eos.run("fence", "late", "--yes")
+        eos.run("fencing", "apply", "late", "--yes")
         with pytest.raises(KafkaException):
             zombie.commit_transaction(30)
         both.add("late", "five")
@@ -236,6 +236,6 @@ def test_where_its_clients_are_not_known_or_in_several_clusters_nothing_is_chang
         assert not_among in eos.run("offsets", "list", "nowhere").stderr
         assert not_among in eos.run("offsets", "backup", "--to", "all.jsonl", expect=6).stderr
         eos.run("offsets", "backup", "nowhere", "--to", "nowhere.jsonl", expect=6)
-        assert "its ids may be in another Kafka cluster" in eos.run("fence", "nowhere").stdout
+        assert "its ids may be in another Kafka cluster" in eos.run("fencing", "list", "nowhere").stdout
         for name in ("split", "nowhere"):
             here.rest.delete(name)

@@ -1,4 +1,4 @@
-"""``eos offsets migrate`` and ``eos fence`` while workers are killed or suspended under load: a drain decides.
+"""``eos offsets migrate`` and ``eos fencing apply`` while workers are killed or suspended under load: a drain decides.
 
 Minutes, so only on request: ``EOS_SOAK_MIGRATIONS=12 pytest -n0 -s tests/integration/test_soak_lost_workers.py``.
 """
@@ -20,6 +20,10 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from airflow_eos_provider.changes.engine import carry_out
+from airflow_eos_provider.changes.fencing.change import FENCING, FencingRequest
+from airflow_eos_provider.changes.fencing.plan import FencePlan
+from airflow_eos_provider.changes.fencing.round import FencingReport
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.group import WorkerGroup, describe_group
 from airflow_eos_provider.connect.mode import Mode
@@ -34,7 +38,6 @@ from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.offsets.fencing.round import Fencer
 from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger
 from airflow_eos_provider.offsets.verbs.request import OffsetsRequest, Verb
 from tests.waiting import until
@@ -301,11 +304,12 @@ def test_what_a_suspended_worker_holds_open_is_fenced_and_it_writes_nothing_more
     with cluster.session() as session:
         session.ask(lambda rest: rest.resume(TABLE))
     with Suspended(cluster) as suspended, ConnectSession(cluster.asked_briefly()) as session:
-        fencer = Fencer(session, f"{cluster.lab.group_id}-configs")
-        _, decision = fencer.look([TABLE])
-        (round_,) = decision.plan.rounds
+        plan = FENCING.plan(session, FencingRequest((TABLE,)))
+        (round_,) = FencePlan.of(plan.content).rounds
         assert set(round_.fence) == set(round_.held) == suspended.tasks
-        (report,) = fencer.apply(decision.plan, cluster.journal(session))
+        done = carry_out(FENCING, session, plan, actor="a test")
+        assert isinstance(done, FencingReport)
+        (report,) = done.rounds
         assert report.problem is None
         assert {one.transactional_id for one in report.ids} == suspended.ids
         until(lambda: not suspended.open_ids(), "the markers of the abort", seconds=SECONDS)

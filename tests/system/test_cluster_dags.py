@@ -521,15 +521,15 @@ def test_a_zombie_is_fenced_from_the_form_and_where_there_is_none_nothing_is_ask
         assert "task 0 runs and would be fenced" in action.body
         lease = kill_in_its_change(lab, rest, FENCE, run, action)
         succeeded(rest, FENCE, run)
-        (report,) = rest.xcom(FENCE, run, "fence")
+        (report,) = rest.xcom(FENCE, run, "apply")["connectors"]
         assert (report["restarted"], report["problem"]) == ([0], None)
         with pytest.raises(KafkaException):
             zombie.commit_transaction(30)
 
         # Clear carries an approved plan out once.
-        clear(rest, FENCE, run, "fence")
+        clear(rest, FENCE, run, "apply")
         succeeded(rest, FENCE, run)
-        (report,) = rest.xcom(FENCE, run, "fence")
+        (report,) = rest.xcom(FENCE, run, "apply")["connectors"]
         assert (report["ids"], report["problem"]) == ([], None)
         changes = read_journal(lab.cluster().kafka, lab.group_id).changes
         assert [one.change_id for one in changes.values() if one.about == name] == [lease.rollout_id]

@@ -32,7 +32,7 @@ export function between(least, most) {
   return one === other ? one : `${one} to ${other}`;
 }
 
-/** "id 3", "tasks 0, 1", "ids 0 to 299"; as `eos fence` has it. */
+/** "id 3", "tasks 0, 1", "ids 0 to 299"; as `eos fencing list` has it. */
 export function numbered(numbers, what) {
   if (numbers.length === 1) return `${what} ${numbers[0]}`;
   const isRow = numbers.length > 3 && numbers.every((number, index) => number === numbers[0] + index);

@@ -92,8 +92,9 @@ def test_pipelines_that_cannot_be_seen_are_no_reason_to_revoke(revoke: Revoke) -
 def test_what_another_verb_needs_is_kept_if_the_acls_allow_that_verb(revoke: Revoke) -> None:
     orders = seen(SeenConnector("orders", {}, 1, ("orders",)))
     tool = asked._tool(orders, facts_of(orders, Mode.DISABLED, PRINCIPALS), EOS)
-    wanted = WantedRights(PRINCIPALS, Mode.DISABLED, verbs=("fence",))
-    fence, audit = (sorted({rule.acl for rule in tool_rules(tool, [verb])}) for verb in ("fence", "transactions audit"))
+    wanted = WantedRights(PRINCIPALS, Mode.DISABLED, verbs=("fencing apply",))
+    verbs = ("fencing apply", "transactions audit")
+    fence, audit = (sorted({rule.acl for rule in tool_rules(tool, [verb])}) for verb in verbs)
     plan = revoke(wanted, fence, orders)
     assert names(plan.acls) == {("g-orders-", "Write")}, "of all else 'apply' has need, which is allowed"
     every = WantedRights(PRINCIPALS, Mode.DISABLED, verbs=tuple(VERBS))

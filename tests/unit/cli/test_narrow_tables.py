@@ -8,10 +8,8 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from airflow_eos_provider.cli import changes, fence, intervals, plan_apply
+from airflow_eos_provider.cli import changes, intervals, plan_apply
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.rest import TaskStatus
-from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState, TaskCountRecord, TaskSet
 from airflow_eos_provider.interval.interval import Run
 from airflow_eos_provider.interval.verify import RunStatus
 from airflow_eos_provider.journal.content import JournalContent
@@ -19,10 +17,6 @@ from airflow_eos_provider.journal.records import (
     ChangeRecord,
     RolloutState,
 )
-from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
-from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
-from airflow_eos_provider.offsets.fencing.look import ConnectorLook, FenceId, FenceLook
-from airflow_eos_provider.offsets.fencing.plan import decide
 from airflow_eos_provider.terminal import PIPE_WIDTH, DataConsole
 from tests.unit.rollout.conftest import Cluster
 
@@ -33,7 +27,7 @@ CONNECTOR = "orders-production-mirror-source"
 
 @pytest.fixture(params=[80, PIPE_WIDTH], autouse=True)
 def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    for module in (changes, fence, intervals, plan_apply):
+    for module in (changes, intervals, plan_apply):
         monkeypatch.setattr(module, "console", DataConsole(width=request.param))
     return int(request.param)
 
@@ -116,23 +110,3 @@ def test_changes(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(len(line) <= width for line in printed.splitlines())
     assert ("running" in rows[0], "done" in rows[1]) == (True, True)
     assert f"group-of-{CONNECTOR}" in printed
-
-
-def test_transactional_ids_of_a_fencing(width: int, capsys: Capture) -> None:
-    ids = [f"connect-{CONNECTOR}-{number}" for number in range(3)]
-    partitions = tuple((f"topic-of-{CONNECTOR}", number) for number in range(5))
-    known = TransactionDescription("", TransactionState.ONGOING, 123_456_789, 17, 900_000, 40_000, partitions)
-    held = tuple(
-        FenceId(one, number, known._replace(transactional_id=one) if number else None, held=bool(number))
-        for number, one in enumerate(ids)
-    )
-    state = ConnectorConfigState(CONNECTOR, {}, 1, "STARTED", TaskSet(3, 4, {}), 4, TaskCountRecord(3, 5))
-    tasks = tuple(TaskStatus(number, "FAILED", "w:1") for number in range(3))
-    seen = FenceLook(82.0, "g", "k", {"w:1": True}, (ConnectorLook(state, held, tasks),))
-    command = f"eos fence {CONNECTOR} --hash 3f1c09ab77d2 --cluster /etc/kafka/clusters/production/orders/eos.yaml"
-
-    fence.show(seen, decide(seen), command, wide=False)
-
-    printed = capsys.readouterr().out
-    rows_of(printed, width, *ids)
-    assert f"To do it:  {command}\n" in printed

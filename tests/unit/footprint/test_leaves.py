@@ -48,16 +48,15 @@ WRITERS = {
         "offsets/verbs/apply.py",
     },
     r"group_change\(|change_journal\(|\bJournal\(": {
+        "changes/engine.py",
         "cli/changes.py",
         "cli/drop_own.py",
-        "cli/fence.py",
         "cli/offsets_change.py",
         "cli/topics.py",
         "cli/uninstall.py",  # removes its journal again
         "downgrade/drop_own.py",
         "footprint/uninstall.py",
         "journal/change.py",
-        "offsets/fencing/round.py",
         "offsets/internal_topics/create.py",
         "offsets/verbs/apply.py",
         "rollout/controller.py",

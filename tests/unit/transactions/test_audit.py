@@ -192,7 +192,7 @@ def test_a_decided_transaction_whose_markers_do_not_get_through_is_open_too_long
     (finding,) = audited(known(began_ago=71, state=state)).findings
     assert (finding.kind, finding.subject) == (FindingKind.OPEN, "g-c-0")
     assert "ends when each has its marker" in finding.remedy
-    assert "eos fence" not in finding.remedy  # it cannot end that
+    assert "eos fencing" not in finding.remedy  # it cannot end that
 
 
 def test_a_harmful_collision_is_a_finding_another_is_a_note() -> None:

@@ -66,16 +66,16 @@ function columns(connection, at) {
 function Plan({ found }) {
   if (found.unused) return html`<p>${found.unused}</p>`;
   if (found.nothing_to_do) return html`<p><${State} as="good" value="nothing to do" /></p>`;
-  return html`<p class="row"><${State} as="warn" value="there is something to fence" /> <span>To do it: <code>eos fence --hash ${found.hash.slice(0, HASH_LENGTH)}</code></span></p>`;
+  return html`<p class="row"><${State} as="warn" value="there is something to fence" /> <span>To do it: <code>eos fencing apply --plan ${found.hash.slice(0, HASH_LENGTH)}</code></span></p>`;
 }
 
 function unfinished(hash) {
-  return [{ what: "A fencing was begun and not finished.", remedy: `To go on with it: eos fence --hash ${hash.slice(0, HASH_LENGTH)}` }];
+  return [{ what: "A fencing was begun and not finished.", remedy: `To go on with it: eos fencing apply --plan ${hash.slice(0, HASH_LENGTH)}` }];
 }
 
 export function Fencing({ connection, parameters }) {
   const { search, page, pending, connector } = parameters;
-  const look = useDocument(api(["clusters", connection, "fencing"], { search, page, pending, connector }), { every: 15_000 });
+  const look = useDocument(api(["clusters", connection, "fencing"], { search, page, pending_fencing: pending, connector }), { every: 15_000 });
   const found = look.answer?.looked_at ? look.answer : null;
   return html`<${Head} title="Fencing rounds" look=${look}>
       <${Search} label="Search fencing rounds" value=${search} />
@@ -89,5 +89,5 @@ export function Fencing({ connection, parameters }) {
     </div>
     <${Table} caption="Fencing of source connectors" columns=${columns(connection, found?.at)} rows=${foundRows(look)} id=${(row) => row.connector} isLoading=${look.isLoading}
       empty=${search || pending || connector ? "No fencing round matches. Take a filter away." : "No source connector has transactional ids."} />
-    <${Same} command="eos fence" />`;
+    <${Same} command="eos fencing list" />`;
 }

@@ -12,19 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_eos_provider.connect.rest import ConnectRest, TaskStatus
-from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.connect.task_failures import name_failure
-from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState, read_cluster_state
-from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, RefusedError
-from airflow_eos_provider.journal.change import GroupChange, group_change
-from airflow_eos_provider.journal.journal import Journal, read_journal
-from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
-from airflow_eos_provider.kafka.admin.transactions import Fenced, TransactionDescription
-from airflow_eos_provider.kafka.session import Session
-from airflow_eos_provider.offsets.fencing.look import FenceLook, look
-from airflow_eos_provider.offsets.fencing.plan import (
-    KIND,
+from airflow_eos_provider.changes.fencing.look import FenceLook, look
+from airflow_eos_provider.changes.fencing.plan import (
     SLOW_REMEDY,
     ConnectorRound,
     Decision,
@@ -32,6 +21,14 @@ from airflow_eos_provider.offsets.fencing.plan import (
     decide,
     to_restart,
 )
+from airflow_eos_provider.connect.rest import ConnectRest, TaskStatus
+from airflow_eos_provider.connect.session import ConnectSession
+from airflow_eos_provider.connect.task_failures import name_failure
+from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState, read_cluster_state
+from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError, RefusedError
+from airflow_eos_provider.journal.change import GroupChange
+from airflow_eos_provider.kafka.admin.transactions import Fenced, TransactionDescription
+from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.offsets.producers import Producers
 
 #: Connect's leader has 90 s for a round; before it come a rebalance, and the restart of the tasks.
@@ -87,6 +84,13 @@ class RoundReport:
     record: int | None = None
     problem: EosError | None = None
 
+    def lines(self) -> list[str]:
+        """The same for a person."""
+        done = "done" if self.problem is None else "not done"
+        record = "none" if self.record is None else str(self.record)
+        head = f"{len(self.ids):,} ids fenced, {len(self.restarted):,} tasks restarted, task count record {record}"
+        return [f"{self.connector}: {done}; {head}", *(f"  {one}" for one in self.ids)]
+
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON. Scripts rely on the names."""
         return {
@@ -99,6 +103,30 @@ class RoundReport:
             "task_count_record": self.record,
             "problem": self.problem.found if self.problem else None,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class FencingReport:
+    """What was done for each connector."""
+
+    rounds: tuple[RoundReport, ...]
+
+    @property
+    def problem(self) -> EosError | None:
+        """The one error that the command ends with; None if every round came to its end."""
+        problems = [each.problem for each in self.rounds if each.problem]
+        if len(problems) <= 1:
+            return problems[0] if problems else None
+        found = "; ".join(problem.found for problem in problems)
+        return EosError(f"{len(problems)} connectors' rounds did not come to their end: {found}")
+
+    def lines(self) -> list[str]:
+        """Every id's producer before, the one that fenced it, and the one it has now."""
+        return [line for each in self.rounds for line in each.lines()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON. Scripts rely on the names."""
+        return {"connectors": [each.to_dict() for each in self.rounds]}
 
 
 @dataclass(slots=True)
@@ -147,66 +175,23 @@ class Fencer:
         seen = look(self.session, self._config_topic, names)
         return seen, decide(seen, names, pending_only=pending_only)
 
-    def unfinished(self) -> FencePlan | None:
-        """The plan of a fencing that was begun and not finished; None if there is none.
-
-        :raises ConfigurationError: another version of this package has made it.
-        """
-        found = read_journal(self.session.kafka, self.group_id).open_change
-        if found is None or found.plan.get("kind") != KIND:
-            return None
-        return FencePlan.from_dict(found.plan)
-
-    def apply(
-        self,
-        plan: FencePlan,
-        journal: Journal,
-        *,
-        take_over: bool = False,
-        as_found: bool = False,
-    ) -> tuple[RoundReport, ...]:
-        """Carry a plan out, or take up the unfinished fencing of this very plan.
-
-        A plan that was carried out and left nothing due is not carried out again: its reports name no ids.
+    def carry_out(self, plan: FencePlan, change: GroupChange) -> FencingReport:
+        """Carry the rounds out that were not done before.
 
         A connector whose round does not come to its end holds up no other; its report says why.
 
-        :param journal: not acquired yet.
-        :param as_found: carry out the plan that is made under the lease, even if it differs from ``plan``.
-        :raises PlanMovedError: another plan would be made now. Nothing was done.
-        :raises LeaseHeldError: another controller is at work.
-        :raises RefusedError: a roll or another change of the group is not finished.
         :raises FencedError: another controller has taken over.
-        :raises UnreachableError: brokers or workers do not answer any more; the same command takes it up.
+        :raises UnreachableError: brokers or workers do not answer any more.
         """
-        done = self._done_already(plan)
-        if done is not None:
-            self._report(f"Nothing to do: {done.change_id} has carried this plan out.")
-            return tuple(self._reported(round_, _Progress(), None) for round_ in plan.rounds)
-        with group_change(journal, KIND, _about(plan), plan.to_dict(), take_over=take_over) as change:
-            if change.taken_up:
-                self._report(f"Taking up {change.record}.")
-            else:
-                _, decision = self.look(plan.names, pending_only=plan.pending_only)
-                if not as_found:
-                    decision.plan.require_unmoved(plan.hash)
-                elif decision.plan.hash != plan.hash:
-                    plan = decision.plan
-                    if plan.nothing_to_do:
-                        self._report("Nothing to do now: no round is pending and no transaction is open.")
-                    change.replan(_about(plan), plan.to_dict())
-            return tuple(self._carry_out(change, round_) for round_ in plan.rounds)
+        return FencingReport(tuple(self._carry_out(change, round_) for round_ in plan.rounds))
 
-    def _done_already(self, plan: FencePlan) -> ChangeRecord | None:
-        """The change that has carried this plan out, if nothing is due now: its caller may have been killed."""
-        closed = read_journal(self.session.kafka, self.group_id).closed_changes(KIND, _about(plan))
-        done = [c for c in closed if c.state is RolloutState.DONE and c.plan.get("hash") == plan.hash]
-        if not done:
-            return None
+    def done_before(self, plan: FencePlan) -> FencingReport | None:
+        """The report of a plan that was carried out, unless something is due again."""
         _, decision = self.look(plan.names, pending_only=plan.pending_only)
         tasks = (task for round_ in plan.rounds for task in self._tasks(round_.connector))
-        is_due = not decision.plan.nothing_to_do or any(task.state == "FAILED" for task in tasks)
-        return None if is_due else done[-1]
+        if decision.plan.rounds or any(task.state == "FAILED" for task in tasks):
+            return None
+        return FencingReport(tuple(self._reported(round_, _Progress(), None) for round_ in plan.rounds))
 
     def _carry_out(self, change: GroupChange, round_: ConnectorRound) -> RoundReport:
         progress, problem = _Progress(), None
@@ -308,8 +293,8 @@ class Fencer:
             raise RefusedError(
                 f"{round_.connector} was given a new configuration or new task configs in mid-round.",
                 expected="the ones that the plan was made from",
-                remedy="Connect fences by itself before their tasks start. See 'eos fence', and give it again if the "
-                "round stays pending.",
+                remedy="Connect fences by itself before their tasks start. See 'eos fencing list', and apply it "
+                "again if the round stays pending.",
             )
         return state
 
@@ -349,7 +334,7 @@ class Fencer:
                 f"The producers of {round_.connector} are in the Kafka cluster "
                 f"{found.cluster_id or 'of the workers'} by what is known here.",
                 expected=f"{round_.cluster_id or 'that of the workers'}, as planned",
-                remedy="Look again ('eos fence'), where the workers' files can be read.",
+                remedy="Look again ('eos fencing list'), where the workers' files can be read.",
             )
         return found.kafka
 
@@ -374,10 +359,6 @@ class _NotUpError(EosError):
 
 class _NotInTimeError(ReadTimeoutError):
     """Connect did not do its part in time."""
-
-
-def _about(plan: FencePlan) -> str:
-    return ", ".join(round_.connector for round_ in plan.rounds)
 
 
 def _restart_tasks(rest: ConnectRest, connector: str, numbers: Collection[int]) -> None:
@@ -408,12 +389,3 @@ def _not_in_time(round_: ConnectorRound, missing: str, seconds: float, tasks: It
 def _remedy(round_: ConnectorRound, remedy: str) -> str:
     """With so many ids their number is the likeliest cause."""
     return f"{SLOW_REMEDY}; or {remedy}" if round_.slow_ids else remedy
-
-
-def combined_problem(reports: Iterable[RoundReport]) -> EosError | None:
-    """The one error that a command ends with; None if every round came to its end."""
-    problems = [report.problem for report in reports if report.problem]
-    if len(problems) <= 1:
-        return problems[0] if problems else None
-    found = "; ".join(problem.found for problem in problems)
-    return EosError(f"{len(problems)} connectors' rounds did not come to their end: {found}")

@@ -1,4 +1,4 @@
-"""A planned fencing round: decided from a look, shown, hashed, and only then carried out.
+"""A planned fencing round: decided from a look, shown, approved, and only then carried out.
 
 The rules are KIP-618's (``DistributedHerder.doFenceZombieSourceTasks``, 4.3.1): a round is pending from new task
 configs to the next task count record. It fences the ids of the *last* record, however many tasks there are now; where
@@ -12,13 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from airflow_eos_provider.changes.fencing.look import ConnectorLook, FenceLook
 from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState
-from airflow_eos_provider.errors import ConfigurationError, PlanMovedError, RefusedError
-from airflow_eos_provider.offsets.fencing.look import ConnectorLook, FenceLook
-from airflow_eos_provider.plan_hash import SHORT_HASH_LENGTH, HashedPlan, hash_of
-
-KIND, SCHEMA = "fence", 1
+from airflow_eos_provider.errors import RefusedError
 
 #: Connect's leader has 90 s for a round, and Java's client takes about one a second for each broker.
 SLOW_IDS = 60
@@ -47,7 +44,7 @@ class ConnectorRound:
     """
 
     connector: str
-    why: str
+    why: str = ""
     fence: tuple[int, ...] = ()
     restart: tuple[int, ...] = ()
     running: tuple[int, ...] = ()
@@ -89,10 +86,9 @@ class ConnectorRound:
         return found
 
     def document(self) -> dict[str, Any]:
-        """The same as JSON."""
+        """The same as JSON, without why."""
         found = {**asdict(self), "held": {str(number): list(producer) for number, producer in self.held.items()}}
-        if not self.cluster_id:  # a plan without it has the hash that it had before there was such a field
-            del found["cluster_id"]
+        del found["why"]
         return found
 
     @classmethod
@@ -104,7 +100,7 @@ class ConnectorRound:
 
 
 @dataclass(frozen=True, slots=True)
-class FencePlan(HashedPlan):
+class FencePlan:
     """What is done for several connectors.
 
     :param names: the connectors that were named; none for all.
@@ -112,50 +108,18 @@ class FencePlan(HashedPlan):
     :param rounds: of connectors for which something is done.
     """
 
-    group_id: str
     kafka_cluster_id: str
     rounds: tuple[ConnectorRound, ...]
     names: tuple[str, ...] = ()
     pending_only: bool = False
 
-    @property
-    def nothing_to_do(self) -> bool:
-        return not self.rounds
-
-    @property
-    def hash(self) -> str:
-        """SHA-256 over what is done and what it rests on, in hexadecimal."""
-        content = self._content()
-        for document in content["connectors"]:
-            del document["why"]
-        return hash_of(content)
-
     def lines(self) -> list[str]:
         """The plan for a person."""
         return [line for round_ in self.rounds for line in round_.lines()]
 
-    def require_unmoved(self, hash_prefix: str) -> None:
-        """Go on only if this plan, made now, is the one that is meant.
-
-        :raises PlanMovedError: it is another one.
-        """
-        if not self.hash.startswith(hash_prefix):
-            now = "; ".join(round_.lines()[0] for round_ in self.rounds) or "nothing is to be done"
-            raise PlanMovedError(
-                f"The plan {hash_prefix[:SHORT_HASH_LENGTH]} does not fit any more: the task configs, task count "
-                f"records, states or open transactions have moved. Now: {now}.",
-                remedy="Make the plan again and read it ('eos fence' without --hash).",
-            )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON; what the journal has of it. Scripts rely on the names."""
-        return {**self._content(), "hash": self.hash}
-
-    def _content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
+        """What is done and what that rests on, as JSON."""
         return {
-            "kind": KIND,
-            "schema": SCHEMA,
-            "group_id": self.group_id,
             "kafka_cluster_id": self.kafka_cluster_id,
             "names": list(self.names),
             "pending_only": self.pending_only,
@@ -163,22 +127,10 @@ class FencePlan(HashedPlan):
         }
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> FencePlan:
-        """Read a plan back.
-
-        :raises ConfigurationError: it has another form, another schema, or content that does not have its hash.
-        """
-        try:
-            if (document["kind"], document["schema"]) != (KIND, SCHEMA):
-                raise ValueError(f"kind {document['kind']}, schema {document['schema']}")
-            rounds = tuple(ConnectorRound.of(each) for each in document["connectors"])
-            cluster = (document["group_id"], document["kafka_cluster_id"])
-            plan = cls(*cluster, rounds, tuple(document["names"]), bool(document["pending_only"]))
-            if plan.hash != document["hash"]:
-                raise ValueError("its content does not have its hash")
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise ConfigurationError(f"That is no plan of this version ({type(error).__name__}: {error}).") from error
-        return plan
+    def of(cls, content: Mapping[str, Any]) -> FencePlan:
+        """Read :meth:`content` back."""
+        rounds = tuple(ConnectorRound.of(each) for each in content["connectors"])
+        return cls(content["kafka_cluster_id"], rounds, tuple(content["names"]), content["pending_only"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +153,7 @@ def decide(seen: FenceLook, names: Iterable[str] = (), *, pending_only: bool = F
     :param pending_only: only connectors whose round is pending.
     :raises RefusedError: the workers differ in their modes, or it is not known what they run.
     """
-    plan = FencePlan(seen.group_id, seen.kafka_cluster_id, (), tuple(sorted(set(names))), pending_only)
+    plan = FencePlan(seen.kafka_cluster_id, (), tuple(sorted(set(names))), pending_only)
     if set(seen.enabled.values()) == {False}:
         return Decision(plan, (), "No worker runs exactly-once source tasks, so there are no transactional ids.")
     require_enabled(seen.enabled)

@@ -1,28 +1,18 @@
-"""What ``eos fence`` prints of a look and its plan."""
+"""What ``eos fencing list`` prints of a look."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from airflow_eos_provider.cli import fence
-from airflow_eos_provider.cli.fence import apply_command, show
+from airflow_eos_provider.changes.fencing.change import FencingRequest, fencing_plan, look_document, look_lines
+from airflow_eos_provider.changes.fencing.look import ConnectorLook, FenceId, FenceLook
+from airflow_eos_provider.changes.fencing.plan import decide
 from airflow_eos_provider.connect.rest import TaskStatus
 from airflow_eos_provider.connect.topics.config_topic import ConnectorConfigState, TaskCountRecord, TaskSet
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
-from airflow_eos_provider.offsets.fencing.documents import fence_document
-from airflow_eos_provider.offsets.fencing.look import ConnectorLook, FenceId, FenceLook
-from airflow_eos_provider.offsets.fencing.plan import decide
-from airflow_eos_provider.terminal import DataConsole
 
 IDS = 12
-
-
-@pytest.fixture(autouse=True)
-def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fence, "console", DataConsole(width=160))
 
 
 def look(*, enabled: bool = True) -> FenceLook:
@@ -51,33 +41,29 @@ def look(*, enabled: bool = True) -> FenceLook:
     return FenceLook(82.0, "g", "k", {"w:1": enabled}, (ConnectorLook(state, ids, tasks),))
 
 
-@pytest.mark.parametrize("wide", [False, True])
-def test_the_id_that_is_held_is_shown_and_on_request_every_other(
-    capsys: pytest.CaptureFixture[str], wide: bool
-) -> None:
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_id_that_is_held_is_shown_and_on_request_every_other(whole: bool) -> None:
     seen = look()
-    decision = decide(seen)
-    show(seen, decision, apply_command(["c"], Path("x y.yaml"), decision.plan, pending=False), wide=wide)
-    printed = capsys.readouterr().out
+    printed = "\n".join(look_lines(seen, decide(seen), whole=whole))
     assert "no round is pending, but id 5 has a transaction open" in printed
-    assert ("g-c-4 " in printed) is wide
-    for words in ("g-c-5", "105/3", "42 of 60 s", "t-1", "fence id 5", "restart task 5", "Nothing is changed yet"):
+    assert ("g-c-4 " in printed) is whole
+    for words in ("g-c-5", "105/3", "held open for 42 of 60 s, in t-1, o-2", "fence id 5", "restart task 5"):
         assert words in printed
-    assert f"eos fence c --hash {decision.plan.short_hash} --cluster 'x y.yaml'" in printed
 
 
-def test_workers_below_enabled_have_nothing_to_fence_and_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_workers_below_enabled_have_nothing_to_fence_and_that_is_said() -> None:
     seen = look(enabled=False)
-    show(seen, decide(seen), "", wide=False)
-    assert "no transactional ids. Nothing to do." in capsys.readouterr().out
+    assert list(look_lines(seen, decide(seen), whole=False)) == [
+        "No worker runs exactly-once source tasks, so there are no transactional ids."
+    ]
+    assert fencing_plan("g", FencingRequest(), decide(seen)).nothing.startswith("No worker runs exactly-once")
 
 
 def test_the_document_has_every_id_and_no_configuration() -> None:
     seen = look()
-    document = fence_document(seen, decide(seen))
+    document = look_document(seen, decide(seen))
     (one,) = document["connectors"]
     assert [each["task"] for each in one["ids"] if each["held"]] == [5]
     assert len(one["ids"]) == IDS
     assert (one["fence"], one["restart"], one["running"]) == ([5], [5], [])
-    assert document["hash"] == decide(seen).plan.hash
     assert "c4n4ry" not in str(document)

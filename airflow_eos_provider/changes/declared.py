@@ -1,0 +1,12 @@
+"""Every change that is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_eos_provider.changes.change import Change
+from airflow_eos_provider.changes.fencing.change import FENCING
+
+#: By their names.
+CHANGES: Mapping[str, Change[Any]] = {change.name: change for change in (FENCING,)}

@@ -1,0 +1,90 @@
+"""Plans a change, and carries a plan out under the group's lease. The same for every change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_eos_provider.changes.change import MOST_LINES, Change, Plan, Report, read_request
+from airflow_eos_provider.journal.change import change_journal, group_change
+from airflow_eos_provider.journal.journal import read_journal
+from airflow_eos_provider.journal.records import ChangeRecord, RolloutState
+
+if TYPE_CHECKING:
+    from airflow_eos_provider.connect.session import ConnectSession
+
+
+def planned(change: Change[Any], session: ConnectSession, request: Any) -> Plan:
+    """The plan to show: that of a change which was begun and not finished, or one made now.
+
+    :raises ConfigurationError: what was begun was planned by another version of this package; or as the change says.
+    """
+    found = read_journal(session.kafka, session.cluster.group_id).open_change if change.takes_lease else None
+    if found is not None and found.kind == change.name:
+        unfinished = Plan.from_dict(found.plan, change.name)
+        if change.takes_up(request, unfinished):
+            return replace(unfinished, is_unfinished=True)
+    return change.plan(session, request)
+
+
+def carry_out(
+    change: Change[Any],
+    session: ConnectSession,
+    plan: Plan,
+    *,
+    actor: str,
+    reason: str = "",
+    take_over: bool = False,
+    as_found: bool = False,
+    report: Callable[[str], None] = lambda line: None,
+) -> Report:
+    """Carry a plan out, or take up the unfinished change of this very plan. Safe to re-run after a crash.
+
+    :param actor: who does it, for the journal; and why.
+    :param take_over: fence another controller before its lease ends.
+    :param as_found: carry out the plan that is made under the lease, even if it differs; its lines are reported.
+    :param report: receives one line of progress at a time.
+    :raises PlanMovedError: another plan would be made now. Nothing was done.
+    :raises LeaseHeldError: another controller is at work.
+    :raises RefusedError: a roll or another change of the group is not finished.
+    :raises FencedError: another controller has taken over.
+    :raises UnreachableError: brokers or workers do not answer any more; run the same command again to resume.
+    """
+
+    def as_it_is_now() -> Plan:
+        now = change.plan(session, read_request(change.request, plan.request))
+        if now.hash == plan.hash:
+            return plan
+        if not as_found:
+            now.require(plan.hash)
+        report(f"The plan has changed; it is {now.short_hash} now.")
+        for line in now.lines or (now.nothing,):
+            report(line)
+        return now
+
+    if not change.takes_lease:
+        return change.apply(session, as_it_is_now(), None, report)
+    if (done := _done(change, session, plan)) and (before := change.done_before(session, plan)):
+        report(f"Nothing to do: {done.change_id} has carried this plan out.")
+        return before
+    journal = change_journal(session.kafka, plan.group_id, actor=actor, reason=reason, report=report)
+    with group_change(journal, change.name, plan.about, _journalled(plan), take_over=take_over) as act:
+        if act.taken_up:
+            report(f"Taking up {act.record}.")
+            return change.apply(session, plan, act, report)
+        now = as_it_is_now()
+        if now is not plan:
+            act.replan(now.about, _journalled(now))
+        return change.apply(session, now, act, report)
+
+
+def _done(change: Change[Any], session: ConnectSession, plan: Plan) -> ChangeRecord | None:
+    """The change that has carried this plan out: its caller may have been killed before it heard of the end."""
+    closed = read_journal(session.kafka, plan.group_id).closed_changes(change.name, plan.about)
+    done = [one for one in closed if one.state is RolloutState.DONE and one.plan.get("hash") == plan.hash]
+    return done[-1] if done else None
+
+
+def _journalled(plan: Plan) -> dict[str, Any]:
+    return replace(plan, lines=plan.lines[:MOST_LINES], is_unfinished=False).to_dict()

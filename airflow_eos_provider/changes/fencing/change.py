@@ -1,0 +1,222 @@
+"""The declaration of fencing rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_eos_provider.changes.change import Change, Look, Plan, option
+from airflow_eos_provider.changes.leaf import FENCED_IDS
+from airflow_eos_provider.data_text import counted
+
+if TYPE_CHECKING:
+    from airflow_eos_provider.changes.fencing.look import ConnectorLook, FenceId, FenceLook
+    from airflow_eos_provider.changes.fencing.plan import Decision
+    from airflow_eos_provider.changes.fencing.round import Fencer, FencingReport
+    from airflow_eos_provider.connect.cluster.description import ConnectCluster
+    from airflow_eos_provider.connect.session import ConnectSession
+    from airflow_eos_provider.journal.change import GroupChange
+
+#: Of a connector with more ids only those are shown that have a transaction open, unless all are wanted.
+_SHOWN_IDS = 10
+
+#: A worker restarts a task within its own time for a stop, 5 s by default, and answers then.
+_ANSWER_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class FencingRequest:
+    """Which rounds are wanted."""
+
+    connectors: tuple[str, ...] = option(
+        "Source connectors; default: all. For those that are named, transactions that running tasks hold open are "
+        "ended, too: these tasks fail and are restarted.",
+        (),
+        title="Connectors",
+        argument=True,
+        completes="connector",
+    )
+    pending: bool = option(
+        "Only connectors whose fencing round is due or has failed.", False, title="Pending rounds only"
+    )
+    config_topic: str = option("The workers' config.storage.topic; default: as their files say.", "")
+    wait: float = option(
+        "How long Connect has for its own round, and for its tasks.", 180.0, metavar="SECONDS", least=1.0, looks=False
+    )
+
+
+class Fencing(Change[FencingRequest]):
+    """Fencing rounds of source connectors (KIP-618)."""
+
+    name = "fencing apply"
+    title = "Fence connectors"
+    summary = "Fence zombie tasks of source connectors, and have Connect finish its fencing rounds."
+    details = (
+        "Fences the transactional ids in bulk, asks Connect to restart the tasks, and waits for its task count records."
+    )
+    request = FencingRequest
+    examples = (
+        "eos fencing apply orders --reason CHG-4711",
+        "eos fencing apply --pending --yes  # for scripts: every round that is due or has failed",
+    )
+    leaves = (FENCED_IDS,)
+    rows = "connectors"
+    filters = ("connector", "pending_fencing")
+
+    def session(self, cluster: ConnectCluster) -> ConnectSession:
+        from airflow_eos_provider.connect.session import ConnectSession
+
+        return ConnectSession(cluster, answer_seconds=_ANSWER_SECONDS)
+
+    def plan(self, session: ConnectSession, request: FencingRequest) -> Plan:
+        """The plan.
+
+        :raises RefusedError: the workers differ in their modes, or it is not known what they run.
+        :raises ConfigurationError: there is no such source connector, or the principal may not look.
+        :raises UnreachableError: no worker or no broker answers.
+        """
+        _, decision = self._decide(session, request)
+        return fencing_plan(session.cluster.group_id, request, decision)
+
+    def apply(
+        self, session: ConnectSession, plan: Plan, act: GroupChange | None, report: Callable[[str], None]
+    ) -> FencingReport:
+        from airflow_eos_provider.changes.fencing.plan import FencePlan
+
+        assert act is not None  # it takes the lease
+        return self._fencer(session, plan.request, report).carry_out(FencePlan.of(plan.content), act)
+
+    def done_before(self, session: ConnectSession, plan: Plan) -> FencingReport | None:
+        from airflow_eos_provider.changes.fencing.plan import FencePlan
+
+        return self._fencer(session, plan.request).done_before(FencePlan.of(plan.content))
+
+    def look(self, session: ConnectSession, request: FencingRequest) -> Look:
+        """The rounds that are due, and what is held open. Errors as in :meth:`plan`."""
+        from airflow_eos_provider.journal.journal import read_journal
+
+        seen, decision = self._decide(session, request)
+        plan = fencing_plan(session.cluster.group_id, request, decision)
+        begun = read_journal(session.kafka, plan.group_id).open_change
+        document = {
+            **look_document(seen, decision),
+            "hash": None if plan.nothing else plan.hash,
+            "unfinished": begun.plan.get("hash") if begun is not None and begun.kind == self.name else None,
+        }
+        return Look(
+            document,
+            [round_.connector for round_ in decision.plan.rounds],
+            lambda whole: look_lines(seen, decision, whole=whole),
+        )
+
+    def _decide(self, session: ConnectSession, request: FencingRequest) -> tuple[FenceLook, Decision]:
+        return self._fencer(session, asdict(request)).look(request.connectors, pending_only=request.pending)
+
+    def _fencer(
+        self, session: ConnectSession, request: Any, report: Callable[[str], None] = lambda line: None
+    ) -> Fencer:
+        from airflow_eos_provider.changes.fencing.round import Fencer
+        from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, read_worker_files
+
+        topic = read_worker_files(session.cluster).common(CONFIGS, request["config_topic"])
+        return Fencer(session, topic, report=report, wait_seconds=request["wait"])
+
+
+FENCING = Fencing()
+
+
+def fencing_plan(group_id: str, request: FencingRequest, decision: Decision) -> Plan:
+    """What was decided, as the plan that a person approves."""
+    plan, nothing = decision.plan, ""
+    if not plan.rounds:
+        nothing = decision.unused or "No round is pending, and no transaction is held open."
+    return Plan(
+        FENCING.name,
+        group_id,
+        about=", ".join(round_.connector for round_ in plan.rounds),
+        question=f"Fence {counted(len(plan.rounds), 'connector')} of Kafka Connect group {group_id}?",
+        lines=tuple(line for round_ in plan.rounds or decision.rounds for line in round_.lines()),
+        content=plan.content(),
+        request={**asdict(request), "connectors": list(request.connectors)},
+        nothing=nothing,
+    )
+
+
+def look_document(seen: FenceLook, decision: Decision) -> dict[str, Any]:
+    """A look and what would be done, as JSON. Scripts rely on the names."""
+    rounds = {round_.connector: round_ for round_ in decision.rounds}
+    return {
+        "group_id": seen.group_id,
+        "kafka_cluster_id": seen.kafka_cluster_id,
+        "at": seen.at,
+        "workers_enabled": dict(seen.enabled),
+        "unused": decision.unused or None,
+        "connectors": [
+            {
+                "connector": each.name,
+                "target_state": each.state.target_state,
+                "pending_fencing": each.state.pending_fencing,
+                "task_count_record": each.state.task_count_record,
+                "task_count_record_offset": each.state.task_count_record_offset,
+                "tasks": each.state.task_count,
+                "task_configs_offset": each.state.commit_offset,
+                "why": rounds[each.name].why,
+                "fence": list(rounds[each.name].fence),
+                "restart": list(rounds[each.name].restart),
+                "running": list(rounds[each.name].running),
+                "awaits_record": rounds[each.name].awaits_record,
+                "ids": [_id_document(one) for one in each.ids],
+            }
+            for each in seen.connectors
+            if each.name in rounds
+        ],
+        "nothing_to_do": not decision.plan.rounds,
+    }
+
+
+def _id_document(one: FenceId) -> dict[str, Any]:
+    known = one.known
+    return {
+        "id": one.transactional_id,
+        "task": one.number,
+        "state": str(known.state) if known else None,
+        "producer_id": known.producer_id if known else None,
+        "producer_epoch": known.producer_epoch if known else None,
+        "timeout_ms": known.timeout_ms if known else None,
+        "open_since_ms": known.started_at_ms if known else None,
+        "partitions": [f"{topic}-{partition}" for topic, partition in known.partitions] if known else [],
+        "held": one.held,
+    }
+
+
+def look_lines(seen: FenceLook, decision: Decision, *, whole: bool) -> Iterator[str]:
+    """The same for a person.
+
+    :param whole: all ids of every connector.
+    """
+    if decision.unused:
+        yield decision.unused
+    connectors = {each.name: each for each in seen.connectors}
+    for round_ in decision.rounds:
+        yield from round_.lines()
+        yield from _id_lines(connectors[round_.connector], seen.at, whole=whole)
+
+
+def _id_lines(each: ConnectorLook, at: float, *, whole: bool) -> Iterator[str]:
+    ids = [one for one in each.ids if whole or len(each.ids) <= _SHOWN_IDS or one.held]
+    width = max((len(one.transactional_id) for one in ids), default=0)
+    for one in ids:
+        known = one.known
+        state = f"{known.state}, producer {known.producer_id}/{known.producer_epoch}" if known else "unknown to brokers"
+        yield f"  {one.transactional_id:<{width}}  {state}{_open(one, at)}"
+
+
+def _open(one: FenceId, at: float) -> str:
+    known = one.known
+    if known is None or known.started_at_ms is None:
+        return ""
+    partitions = ", ".join(f"{topic}-{partition}" for topic, partition in known.partitions)
+    since = f"{max(0.0, at - known.started_at_ms / 1000):.0f} of {known.timeout_ms / 1000:.0f} s"
+    held = "held open" if one.held else "open"
+    return f", transaction {held} for {since}, in {partitions or 'no partition yet'}"

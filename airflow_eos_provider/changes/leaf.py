@@ -1,0 +1,60 @@
+"""What a command leaves behind: where, and what ends it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Where(StrEnum):
+    """Where something is left."""
+
+    KAFKA = "Kafka"
+    CONNECT = "Connect's own topics"
+    WORKER = "a worker's machine"
+    HERE = "the machine of the command"
+    AIRFLOW = "Airflow"
+
+
+class End(StrEnum):
+    """What ends it."""
+
+    UNINSTALL = "eos uninstall"
+    LEDGERS = "eos uninstall --ledgers"
+    REVOKE = "eos acl revoke"
+    BROKERS = "the brokers, by themselves"
+    ITSELF = "the command itself; left only if that is killed"
+    OWNER = "its owner"
+    STAYS = "stays: it is what was asked for"
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One thing that is left behind.
+
+    :param name: its name; what is in angle brackets differs.
+    :param verbs: the commands that leave it, without ``eos``; Airflow's operators do what these do. Of a leaf that
+        changes declare: those that are no change.
+    :param what: what it is for.
+    :param how: more about its end.
+    """
+
+    where: Where
+    name: str
+    verbs: tuple[str, ...]
+    what: str
+    end: End
+    how: str = ""
+
+
+FORGOTTEN = "forgotten after transactional.id.expiration.ms without use, 7 days by default; none can be deleted"
+
+#: Left by every change that fences tasks.
+FENCED_IDS = Leaf(
+    Where.KAFKA,
+    "newer epochs of transactional ids <group>-<connector>-<task>",
+    (),
+    "fencing; an id that was never used is created by it",
+    End.BROKERS,
+    FORGOTTEN,
+)

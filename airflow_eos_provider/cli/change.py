@@ -1,0 +1,224 @@
+"""The commands of changes, made from their declarations: ``apply`` shows a plan, asks and carries it out."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import MISSING
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from airflow_eos_provider.changes.change import Change, Option, Plan, Report, kind_of, options, read_request
+from airflow_eos_provider.changes.engine import carry_out, planned
+from airflow_eos_provider.cli.common import (
+    ClusterOption,
+    JsonOption,
+    ReasonOption,
+    TakeOverOption,
+    actor,
+    console,
+    error_console,
+    load_cluster,
+    report_line,
+    require_enough_digits,
+)
+from airflow_eos_provider.cli.completion import complete_connector
+from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.errors import EosError, NothingDoneError
+from airflow_eos_provider.output import Output, OutputOption, print_document
+from airflow_eos_provider.plan_hash import MIN_HASH_LENGTH
+
+PlanOption = Annotated[
+    str | None,
+    typer.Option(
+        "--plan",
+        metavar="HASH",
+        help=f"Apply the plan only if it has this hash ({MIN_HASH_LENGTH} or more digits).",
+    ),
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Apply the plan without asking.")]
+
+_COMPLETIONS: dict[str, Callable[..., Any]] = {"connector": complete_connector}
+
+_CONFIRMATION = (
+    "Shows the plan and its hash, then asks. --yes applies what it shows; --plan HASH applies only that plan. Without "
+    "a terminal and without either it changes nothing and ends with exit code 3."
+)
+
+
+def add_apply(app: typer.Typer, change: Change[Any]) -> None:
+    """Add the command that carries a change out; its name is the last word of the change's."""
+    app.command(change.name.split()[-1], epilog=examples(*change.examples))(apply_command(change))
+
+
+def add_list(app: typer.Typer, change: Change[Any], summary: str, *lines: str) -> None:
+    """Add ``list``, which shows what a change would meet.
+
+    :param summary: its help.
+    :param lines: its examples.
+    """
+    app.command("list", help=summary, epilog=examples(*lines))(list_command(change))
+
+
+def apply_command(change: Change[Any]) -> Callable[..., None]:
+    """The command that plans a change, and carries it out once that is confirmed."""
+
+    def run(
+        *,
+        cluster: Path | None,
+        plan: str | None,
+        yes: bool,
+        reason: str = "",
+        take_over: bool = False,
+        output: Output | None,
+        as_json: bool,
+        **given: Any,
+    ) -> None:
+        require_enough_digits(plan)
+        request: Any = read_request(change.request, given)
+        is_for_scripts = as_json or output not in (None, Output.WIDE)
+        with change.session(load_cluster(cluster)) as session:
+            made = planned(change, session, request)
+            report: Report | None = None
+            error: EosError | None = None
+            if plan:
+                made.require(plan)
+            if not is_for_scripts:
+                _show(made)
+            if not (made.nothing or plan or yes):
+                error = _refusal(made, _words(change, cluster, given), is_shown=not is_for_scripts)
+            if not (made.nothing or error):
+                report = carry_out(
+                    change,
+                    session,
+                    made,
+                    actor=actor(),
+                    reason=reason,
+                    take_over=take_over,
+                    as_found=not plan and yes,
+                    report=report_line,
+                )
+                error = report.problem
+        document = {
+            "plan": made.to_dict(),
+            "applied": report is not None,
+            "report": None if report is None else report.to_dict(),
+        }
+        if not print_document(document, [made.short_hash], output, as_json=as_json) and report is not None:
+            for line in report.lines():
+                console.print(line, soft_wrap=True)
+        if error is not None:
+            raise error
+
+    lease = {"reason": (ReasonOption, ""), "take_over": (TakeOverOption, False)} if change.takes_lease else {}
+    return _with_parameters(
+        run,
+        change,
+        f"{change.summary}\n\n{change.details}\n\n{_CONFIRMATION}",
+        {"plan": (PlanOption, None), "yes": (YesOption, False), **lease},
+    )
+
+
+def list_command(change: Change[Any]) -> Callable[..., None]:
+    """The command that shows what a change would meet. It changes nothing."""
+
+    def run(*, cluster: Path | None, output: Output | None, as_json: bool, **given: Any) -> None:
+        with change.session(load_cluster(cluster)) as session:
+            look = change.look(session, read_request(change.request, given))
+        if not print_document(look.document, look.names, output, as_json=as_json):
+            for line in look.lines(output is Output.WIDE):
+                console.print(line, soft_wrap=True)
+
+    return _with_parameters(run, change, "", {}, for_look=True)
+
+
+def _with_parameters(
+    run: Callable[..., None],
+    change: Change[Any],
+    help: str,
+    more: dict[str, tuple[Any, Any]],
+    *,
+    for_look: bool = False,
+) -> Callable[..., None]:
+    """The function with the fields of the request as its parameters, as Typer reads them."""
+    common = {"cluster": (ClusterOption, None), "output": (OutputOption, None), "as_json": (JsonOption, False)}
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in {**_of_request(change, for_look=for_look), **more, **common}.items()
+    ]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__doc__ = help or None
+    return run
+
+
+def _of_request(change: Change[Any], *, for_look: bool) -> dict[str, tuple[Any, Any]]:
+    found: dict[str, tuple[Any, Any]] = {}
+    for name, (option, each) in options(change.request).items():
+        if for_look and not option.looks:
+            continue
+        kind = kind_of(change.request, name)
+        is_required = each.default is MISSING
+        annotation: Any = list[str] if kind is tuple else kind
+        if not is_required and kind is not bool and each.default in ((), "", None):
+            annotation = annotation | None
+        default = inspect.Parameter.empty if is_required else each.default or (False if kind is bool else None)
+        found[name] = (Annotated[annotation, _info(name, option, kind)], default)
+    return found
+
+
+def _info(name: str, option: Option, kind: type) -> Any:
+    least = option.least if option.least > -float("inf") else None
+    more: dict[str, Any] = {"help": option.help, "metavar": option.metavar or None, "min": least}
+    if option.completes:
+        more["autocompletion"] = _COMPLETIONS[option.completes]
+    if option.argument:
+        if kind is tuple:
+            more["metavar"] = more["metavar"] or name.upper().removesuffix("S")
+        return typer.Argument(**more)
+    return typer.Option(_option_name(name, kind), **more)
+
+
+def _option_name(name: str, kind: type) -> str:
+    return f"--{(name.removesuffix('s') if kind is tuple else name).replace('_', '-')}"
+
+
+def _words(change: Change[Any], cluster: Path | None, given: dict[str, Any]) -> list[str]:
+    """The command, with what this one was given."""
+    words = ["eos", *change.name.split()]
+    for name, (option, each) in options(change.request).items():
+        value, kind = given[name], kind_of(change.request, name)
+        if value in (None, False, [], each.default):
+            continue
+        for one in value if kind is tuple else [value]:
+            words += [*([] if option.argument else [_option_name(name, kind)]), *([] if one is True else [str(one)])]
+    return [*words, *(["--cluster", str(cluster)] if cluster is not None else [])]
+
+
+def _show(made: Plan) -> None:
+    for line in made.lines:
+        console.print(line, style={"+": "green", "-": "red"}.get(line[:1]), soft_wrap=True)
+    if made.nothing:
+        console.print(f"{made.nothing} Nothing to do.", soft_wrap=True)
+        return
+    console.print(f"Plan {made.short_hash}", style="bold")
+    if made.is_unfinished:
+        console.print("This change was begun and not finished: applying it resumes it.", style="yellow")
+
+
+def _refusal(made: Plan, words: list[str], *, is_shown: bool) -> NothingDoneError | None:
+    """Ask; why it is not carried out, or None if it is."""
+    if not sys.stdin.isatty():
+        return NothingDoneError(
+            "Nothing changed, pass --yes or --plan HASH.",
+            remedy=f"To apply this plan:  {shlex.join([*words, '--plan', made.short_hash])}",
+        )
+    for line in () if is_shown else made.lines:
+        error_console.print(line, soft_wrap=True)
+    if typer.confirm(made.question, err=True):
+        return None
+    return NothingDoneError("Nothing changed: you did not confirm the plan.")

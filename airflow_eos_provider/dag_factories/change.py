@@ -1,0 +1,134 @@
+"""The DAG of a change, made from its declaration: form, plan, approval, change."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, Field
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+from airflow.sdk import DAG, Param
+
+from airflow_eos_provider.changes.change import Option, kind_of, options
+from airflow_eos_provider.dag_factories.steps import (
+    approval_arguments,
+    chain_change,
+    reason_param,
+    run_params,
+    triggered_dag,
+)
+from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.operators.change import ChangeOperator, ChangePlanOperator
+
+_DOC = """
+### {title} in the Kafka Connect cluster of connection `{conn_id}`
+
+{summary} {details}
+
+Shows the plan, asks a person under **Required actions**, then carries it out.
+
+* *Clear* a failed `apply`: a change that was cut off resumes where it stopped.
+* Nothing to do: the run skips the rest.
+"""
+
+
+class ChangeDag:
+    """Makes the DAG of a change.
+
+    :param plans: the operator that plans it; and the one that carries it out.
+    :param dag_id: the DAG's id, unless another one is given.
+    :param tags: the DAG's tags, likewise.
+    """
+
+    def __init__(
+        self, plans: type[ChangePlanOperator], applies: type[ChangeOperator], dag_id: str, tags: Collection[str]
+    ) -> None:
+        self.change = plans.change
+        self.plan_operator, self.apply_operator = plans, applies
+        self._dag_id, self._tags = dag_id, tuple(tags)
+        own = inspect.signature(self.__call__).parameters.values()
+        self.__signature__ = inspect.Signature(
+            [each.replace(default={"dag_id": dag_id, "tags": self._tags}.get(each.name, each.default)) for each in own]
+        )
+        documented = inspect.cleandoc(self.__call__.__doc__ or "").replace("A change", self.change.title, 1)
+        self.__doc__ = documented.replace("its request", f"its request: {', '.join(options(self.change.request))}")
+
+    def __call__(
+        self,
+        *,
+        conn_id: str = KafkaConnectHook.default_conn_name,
+        dag_id: str = "",
+        pool: str = "default_pool",
+        response_timeout: timedelta | None = None,
+        four_eyes: bool = False,
+        approval: Mapping[str, Any] | None = None,
+        tags: Collection[str] = (),
+        **fixed: Any,
+    ) -> DAG:
+        """A change in one cluster, for a DAG file of a few lines. Make one DAG per cluster.
+
+        :param conn_id: a connection of type ``kafka_connect``.
+        :param dag_id: the DAG's id; one for each cluster.
+        :param pool: pool of all tasks; the lease in Kafka keeps two changes of a group apart, whoever starts them.
+        :param response_timeout: how long the approval waits; without it, for ever. No answer is never a yes.
+        :param four_eyes: whoever has started a run may not approve its plan; see ``docs/security.md``.
+        :param approval: further arguments of the approval, such as ``assigned_users`` or ``notifiers``.
+        :param tags: the DAG's tags.
+        :param fixed: fields of its request. The form does not ask for those that are given here.
+        :returns: the DAG; assign it to a module-level name, so that Airflow finds it.
+        """
+        change = self.change
+        known = options(change.request)
+        if unknown := fixed.keys() - known.keys():
+            raise TypeError(f"unknown arguments: {', '.join(sorted(unknown))}")
+        asked = {name: each for name, each in known.items() if each[0].title and name not in fixed}
+        common_params = run_params if change.takes_lease else reason_param
+        with triggered_dag(
+            dag_id or self._dag_id,
+            pool=pool,
+            params={
+                **{name: form_field(kind_of(change.request, name), *each) for name, each in asked.items()},
+                **common_params(change.name, "the cluster is changed"),
+            },
+            description=f"{change.title} in the Kafka Connect cluster of {conn_id}",
+            doc=_DOC.format(conn_id=conn_id, title=change.title, summary=change.summary, details=change.details),
+            tags=tags or self._tags,
+        ) as dag:
+            chain_change(
+                self.plan_operator,
+                self.apply_operator,
+                task_id="apply",
+                common={"conn_id": conn_id},
+                plan={**fixed, **{name: _template(name, kind_of(change.request, name)) for name in asked}},
+                takes_over=change.takes_lease,
+                approval=approval_arguments(
+                    approval, response_timeout=response_timeout, four_eyes=four_eyes, subject=f"Approve: {change.title}"
+                ),
+            )
+        return dag
+
+
+def _template(name: str, kind: type) -> str:
+    return f"{{{{ params.{name} }}}}" if kind is bool else f"{{{{ params.{name} or '' }}}}"
+
+
+def form_field(kind: type, option: Option, field: Field[Any]) -> Param:
+    """A field of a request in the form of a DAG."""
+    is_required = field.default is MISSING
+    help = option.help
+    if kind is tuple:
+        help += " Separate several by commas" + ("." if is_required else "; leave it empty for the default.")
+    elif not is_required and kind is not bool and field.default in ("", None):
+        help += " Leave it empty for the default."
+    more: dict[str, Any] = {"title": option.title, "description": help}
+    if issubclass(kind, StrEnum):
+        more["enum"] = [str(each) for each in kind]
+    if kind in (int, float) and option.least > -float("inf"):
+        more["minimum"] = option.least
+    type_ = {bool: "boolean", int: "integer", float: "number"}.get(kind, "string")
+    default = None if is_required or field.default in ((), "", None) else field.default
+    if is_required and type_ == "string":
+        more["minLength"] = 1
+    return Param(default, type=type_ if is_required or default is not None else ["null", type_], **more)

@@ -1,0 +1,175 @@
+"""The operators of changes, made from their declarations: one plans, one carries out what was approved.
+
+A named operator is a subclass with nothing but the change; its parameters are the fields of the change's request.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_eos_provider.changes.change import Change, Option, Plan, options, read_request
+from airflow_eos_provider.data_text import LINE_CHARACTERS, one_line
+from airflow_eos_provider.hooks.kafka_connect import KafkaConnectHook
+from airflow_eos_provider.links.operator_links import ClusterPageLink
+from airflow_eos_provider.operators.approved import NOBODY_ASKED, actor_of, is_true, require_approved
+from airflow_eos_provider.operators.failures import no_retry_where_pointless
+from airflow_eos_provider.operators.rolling_upgrade import (
+    LOOK_RETRIES,
+    LOOK_RETRY_DELAY,
+    ROLL_RETRIES,
+    ROLL_RETRY_DELAY,
+)
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class ChangePlanOperator(BaseOperator):
+    """Plan a change. Nothing is changed. Each further parameter is a field of the change's request.
+
+    :param conn_id: a connection of type ``kafka_connect``.
+    :returns: the plan, as ``Plan.to_dict`` gives it.
+    :raises AirflowSkipException: there is nothing to do.
+    :raises AirflowFailException: it cannot be done; with the reason.
+    """
+
+    change: ClassVar[Change[Any]]
+    operator_extra_links = (ClusterPageLink(),)
+
+    def __init__(self, *, conn_id: str = KafkaConnectHook.default_conn_name, **kwargs: Any) -> None:
+        kwargs.setdefault("retries", LOOK_RETRIES)
+        kwargs.setdefault("retry_delay", LOOK_RETRY_DELAY)
+        super().__init__(**kwargs)
+        self.conn_id = conn_id
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "change" in vars(cls):
+            _take_fields(cls, options(cls.change.request))
+            cls.__doc__ = f"{cls.__doc__}\n{_outcome(ChangePlanOperator)}"
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_eos_provider.changes.engine import planned
+
+        change = self.change
+        with no_retry_where_pointless():
+            given = {name: getattr(self, name) for name in options(change.request)}
+            request: Any = read_request(change.request, given)
+            with change.session(KafkaConnectHook(self.conn_id).get_cluster()) as session:
+                plan = planned(change, session, request)
+        for line in plan.lines:
+            self.log.info("%s", one_line(line, LINE_CHARACTERS))
+        if plan.nothing:
+            raise AirflowSkipException(f"{plan.nothing} Nothing to do.")
+        self.log.info("Plan %s", plan.hash)
+        return plan.to_dict()
+
+
+class ChangeOperator(BaseOperator):
+    """Carry an approved change out. If its process is killed, its next try resumes where the journal says.
+
+    :param plan: the plan as the plan operator returns it.
+    :param approval: result of :class:`~airflow_eos_provider.operators.approval.PlanApprovalOperator`; if given, its
+        hash must be the plan's, and an approval without a result, as one that was marked as success, is none.
+    :param reason: why, for the journal.
+    :param take_over: fence a controller though its lease still runs; a template gives the words ``True`` or ``False``.
+    :param conn_id: a connection of type ``kafka_connect``.
+    :returns: the report, as its ``to_dict`` gives it.
+    :raises AirflowFailException: refused, or moved since it was planned; nothing was changed then.
+    """
+
+    change: ClassVar[Change[Any]]
+    template_fields: Sequence[str] = ("conn_id", "plan", "approval", "reason", "take_over")
+    operator_extra_links = (ClusterPageLink(),)
+
+    def __init__(
+        self,
+        *,
+        plan: Any,
+        approval: Any = NOBODY_ASKED,
+        reason: str = "",
+        take_over: bool | str = False,
+        conn_id: str = KafkaConnectHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("retries", ROLL_RETRIES)
+        kwargs.setdefault("retry_delay", ROLL_RETRY_DELAY)
+        super().__init__(**kwargs)
+        self.plan = plan
+        self.approval = approval
+        self.reason = reason
+        self.take_over = take_over
+        self.conn_id = conn_id
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "change" in vars(cls):
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{_outcome(ChangeOperator)}"
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_eos_provider.changes.engine import carry_out
+
+        change = self.change
+        with no_retry_where_pointless():
+            plan = Plan.from_dict(self.plan, change.name)
+            require_approved(self.approval, plan.hash)
+            with change.session(KafkaConnectHook(self.conn_id).get_cluster()) as session:
+                report = carry_out(
+                    change,
+                    session,
+                    plan,
+                    actor=actor_of(self.approval, context),
+                    reason=self.reason,
+                    take_over=is_true(self.take_over),
+                    report=self._report,
+                )
+            for line in report.lines():
+                self._report(line)
+            if report.problem:
+                raise report.problem
+        return report.to_dict()
+
+    def _report(self, line: str) -> None:
+        self.log.info("%s", one_line(line, LINE_CHARACTERS))
+
+
+def _take_fields(cls: type[ChangePlanOperator], known: Mapping[str, tuple[Option, Field[Any]]]) -> None:
+    """Give an operator the fields of its change's request as parameters, and their texts as its docstring."""
+    defaults = {
+        name: inspect.Parameter.empty if each.default is MISSING else _as_given(each.default)
+        for name, (_, each) in known.items()
+    }
+
+    def init(self: Any, **kwargs: Any) -> None:
+        given = {name: kwargs.pop(name, default) for name, default in defaults.items()}
+        super(cls, self).__init__(**kwargs)
+        for name, value in given.items():
+            setattr(self, name, value)
+
+    parameters = [
+        inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=each) for name, each in defaults.items()),
+        inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD),
+    ]
+    init.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    cls.__init__ = init  # type: ignore[method-assign]
+    cls.template_fields = ("conn_id", *known)
+    texts = "\n".join(f":param {name}: {option.help}" for name, (option, _) in known.items())
+    cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{texts}"
+
+
+def _outcome(base: type) -> str:
+    """What the docstring of a base says of its result and its errors."""
+    text = inspect.cleandoc(base.__doc__ or "")
+    return text[text.index(":returns:") :]
+
+
+def _as_given(default: Any) -> Any:
+    """A default as a template gives it: names are separated by commas."""
+    return "" if default in ((), None) else default

@@ -1,0 +1,68 @@
+"""What changes would meet, made from their declarations: what ``eos … list --json`` prints, its rows in pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from airflow_eos_provider.changes.change import Change
+from airflow_eos_provider.changes.declared import CHANGES
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
+from airflow_eos_provider.ui.answers import NO_ITEMS, answer, see_cluster
+from airflow_eos_provider.ui.documents import Item, PagingDep, Table, redacted
+from airflow_eos_provider.ui.looks import Looks
+
+#: A look at fencing waits a second to see which transactions stay open.
+KEPT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeLook:
+    """One look at what a change would meet.
+
+    :param rows: the list of the document.
+    :param head: the rest of it.
+    """
+
+    rows: Table
+    head: Mapping[str, Any]
+
+
+def look_at(change: Change[Any], cluster: ConnectCluster) -> ChangeLook:
+    """Look at all of a cluster, as ``list`` does."""
+    with change.session(cluster) as session:
+        document = dict(change.look(session, change.request()).document)
+    rows = document.pop(change.rows)
+    return ChangeLook(Table.of(rows), redacted(document))
+
+
+def routes(looks: Looks) -> APIRouter:
+    """A route for each change that has rows, named by the first word of its command."""
+    router = APIRouter()
+    for change in CHANGES.values():
+        if change.rows:
+            path = f"/api/clusters/{{connection_id}}/{change.name.split()[0]}"
+            router.add_api_route(path, _route(looks, change), methods=["GET"])
+    return router
+
+
+def _route(looks: Looks, change: Change[Any]) -> Callable[..., Any]:
+    async def rows_of_the_change(connection_id: str, paging: PagingDep, request: Request) -> Response:
+        seen = await see_cluster(
+            looks, connection_id, change.name, lambda cluster: look_at(change, cluster), kept_seconds=KEPT_SECONDS
+        )
+        wanted = {name: request.query_params.get(name, "") for name in change.filters}
+        keep = _keep({name: value for name, value in wanted.items() if value})
+        return await answer(seen, lambda found: {**found.head, **found.rows.page(paging, keep)}, NO_ITEMS)
+
+    return rows_of_the_change
+
+
+def _keep(wanted: Mapping[str, str]) -> Callable[[Item], bool]:
+    """Whether a row has these values; ``true`` stands for true."""
+    return lambda item: all(
+        value == str(item.get(name)) or (item.get(name) is True and value == "true") for name, value in wanted.items()
+    )
