@@ -56,6 +56,7 @@ def begin(
 ) -> GateState:
     """A gate that is waited for from now on, of this worker or (None) of the group before a restart."""
     properties = observation.worker(worker_id).facts.properties if worker_id else {}
+    watched = [observation.worker(worker_id)] if worker_id else observation.workers
     timeout = settings.gate_timeout(properties, observation.rebalance_delay_ms)
     after_delay = settings.after_delay(properties)
     step = steps.get(worker_id) if worker_id else None
@@ -64,7 +65,7 @@ def begin(
         worker_id=worker_id,
         restart_id=restart_id(steps, worker_id),
         polls=settings.polls,
-        hold_seconds=settings.hold(properties),
+        hold_seconds=max(settings.hold(worker.facts.properties) for worker in watched),
         deadline=now + timeout,
         latest_deadline=now + (timeout if after_delay is None else 2 * timeout),
         after_delay_seconds=after_delay,

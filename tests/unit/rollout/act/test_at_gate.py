@@ -51,6 +51,15 @@ def test_before_a_restart_the_gate_follows_the_last_one(gate: Any) -> None:
     assert begun(gate, worker_id=None).restart_id == 0.0
 
 
+def test_before_a_restart_the_gate_holds_for_the_longest_heartbeat_of_the_workers(gate: Any) -> None:
+    for worker_id, milliseconds in ((W1, "300"), (W2, "9000"), (W3, "300")):
+        properties = gate.cluster.workers[worker_id].facts.properties
+        gate.cluster.facts(worker_id, properties={**properties, "heartbeat.interval.ms": milliseconds})
+    settings = replace(SETTINGS, hold_seconds=None)
+    holds = [begun(gate, worker_id, settings).hold_seconds for worker_id in (None, W1, W2)]
+    assert holds == [11.0, 2.3, 11.0]
+
+
 # what a look asks for
 
 
