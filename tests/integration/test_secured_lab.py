@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow as pa
 import pytest
 import yaml
 from confluent_kafka import Producer
 
-from airflow_eos_provider.acls.rules import ConnectorFacts, Rule, connector_rules
+from airflow_eos_provider.acls.rules import (
+    ConnectorFacts,
+    IntervalFacts,
+    Rule,
+    connector_rules,
+    interval_rules,
+    worker_rules,
+)
 from airflow_eos_provider.acls.tool_rules import READING, tool_rules
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
+from airflow_eos_provider.demo.oracle import compare, drain, expected_from_values
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.coordinator import Coordinator
+from airflow_eos_provider.interval.protocol.stage import Stage
+from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN, write_rows
 from airflow_eos_provider.kafka import session as session_module
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.clients import QuietAdmin
@@ -29,7 +46,7 @@ from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.ownership import own_processes
 from airflow_eos_provider.lab.security import Principal
 from airflow_eos_provider.transactions.ends import ends_of
-from tests.secret_search import Found, search_files, secrets_of
+from tests.secret_search import Found, search_files, search_topics, secrets_of
 from tests.waiting import until
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
@@ -143,7 +160,7 @@ def test_the_rest_api_asks_for_certificate_and_login(
         rest.root()
 
 
-def test_its_secrets_stand_in_files_of_their_owner_and_in_no_command_line(lab: Lab) -> None:
+def test_its_secrets_are_in_files_of_their_owner_only_and_in_no_topic_or_command_line(lab: Lab) -> None:
     found = Found(secrets_of(lab))
     for path in lab.root.rglob("*"):
         if path.is_file():
@@ -152,12 +169,84 @@ def test_its_secrets_stand_in_files_of_their_owner_and_in_no_command_line(lab: L
     for place in found.places():
         assert Path(place).stat().st_mode & 0o077 == 0, place
         assert re.search(r"\.log$", place) is None, place
+    records = Found(secrets_of(lab))
+    search_topics(records, lab)
+    assert records.looked_at["records"] > 0
+    assert records.hits == set()
     processes = own_processes(lab.root, None)
     assert len(processes) == 3  # the broker, the worker, the issuer of tokens
     commands = Found(secrets_of(lab))
     for process in processes:
         commands.search("command lines", str(process.pid), "\0".join(psutil.Process(process.pid).cmdline()).encode())
     assert commands.hits == set()
+
+
+@pytest.fixture
+def eos(lab: Lab, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]) -> Any:
+    return eos_of(lab, tmp_path)
+
+
+def plan(eos: Any, to: Mode) -> str:
+    return str(json.loads(eos.run("plan", "--to", to, "--allow-downtime", "--json").stdout)["hash"])
+
+
+def modes_after_roll(eos: Any, to: Mode) -> list[str]:
+    report = json.loads(eos.run("apply", plan(eos, to), "--allow-downtime", "--json").stdout)
+    return [worker["mode"] for worker in report["workers"]]
+
+
+def test_a_roll_to_enabled_is_refused_until_its_rights_are_there_and_needs_no_others(lab: Lab, eos: Any) -> None:
+    assert modes_after_roll(eos, Mode.PREPARING) == ["preparing"]
+    rights = {
+        mode: {
+            rule.acl
+            for rule in (*worker_rules(lab.worker_facts(mode)), *connector_rules(replace(_connector(lab), mode=mode)))
+        }
+        for mode in (Mode.PREPARING, Mode.ENABLED)
+    }
+    more = rights[Mode.ENABLED] - rights[Mode.PREPARING]
+    assert more
+    with TransactionsClient(lab.kafka) as client:
+        client.delete_acls(more)
+        refused = eos.run("plan", "--to", "enabled", "--allow-downtime", expect=tuple(range(1, 8)))
+        assert Principal.PRODUCER.acl_name in refused.stdout + refused.stderr
+        client.create_acls(more)
+    assert modes_after_roll(eos, Mode.ENABLED) == ["enabled"]
+    with (lab.data_dir / "lines.txt").open("a", encoding="utf-8") as file:
+        file.write("second\n")
+    until(
+        lambda: drain(lab.kafka, "orders").counts() == expected_from_values([b"first", b"second"], "the lines").counts,
+        "each line once",
+        seconds=60.0,
+    )
+
+
+def test_an_interval_run_needs_the_rights_of_its_rules_and_no_others(lab: Lab) -> None:
+    kafka = client_of(lab, Principal.INTERVAL_RUNS)
+    pipeline = Pipeline(name="by-rules", group_id="intervals", kafka=kafka, topic="by-rules")
+    lab.create_topic("by-rules", 1)
+    run = Run(pipeline.name, Interval.parse("2013-01-01T00:00:00Z/2013-01-02T00:00:00Z"))
+    values = [b"a", b"b"]
+
+    def write() -> None:
+        with Coordinator(pipeline, run) as coordinator:
+            stage = coordinator.begin(lambda: RunPlan.of(run, [{"part": 0}, {"part": 1}], {"kind": "test"}), 1)
+            assert isinstance(stage, Stage)
+            rows = {"key": pa.array(values), "value": pa.array(values), SLICE_COLUMN: pa.array([0, 1], pa.int32())}
+            list(write_rows(pipeline.to_dict(), stage.to_dict(), 0, [pa.RecordBatch.from_pydict(rows)]))
+            coordinator.finish(stage)
+
+    with pytest.raises(EosError, match=Principal.INTERVAL_RUNS.acl_name):
+        write()
+    facts = IntervalFacts(
+        group_id="intervals",
+        name=pipeline.name,
+        topics=["by-rules"],
+        principal=Principal.INTERVAL_RUNS.acl_name,
+    )
+    lab.allow(rule.acl for rule in interval_rules(facts))
+    write()
+    assert compare(expected_from_values(values, "the rows"), drain(lab.kafka, "by-rules")).exactly_once
 
 
 #: The reading verbs with the arguments that they need here, by their names in the table of rights.
@@ -171,11 +260,6 @@ ARGUMENTS = {
 
 #: What they end with here; 0 where nothing is said.
 CODES = {"downgrade check": 3, "acl check": 1}
-
-
-@pytest.fixture
-def eos(lab: Lab, tmp_path: Path, eos_of: Callable[[Lab, Path], Any]) -> Any:
-    return eos_of(lab, tmp_path)
 
 
 @pytest.fixture(scope="module")
