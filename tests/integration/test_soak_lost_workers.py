@@ -31,7 +31,7 @@ from airflow_eos_provider.connect.rest import ConnectorStatus, ConnectRest
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.config_topic import read_cluster_state
 from airflow_eos_provider.connect.topics.internal_topics import OWN_TOPIC
-from airflow_eos_provider.demo.load import mirror_config
+from airflow_eos_provider.demo.connectors import mirror_config
 from airflow_eos_provider.demo.oracle import compare, drain, expected_from_topic
 from airflow_eos_provider.journal.journal import Journal
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState

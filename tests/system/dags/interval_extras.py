@@ -41,10 +41,10 @@ with DAG(
         pipeline_options={"run_header": "eos-run"},
     )
     def decorated(spark: Any, interval: Any, limit: int) -> Any:
-        from airflow_eos_provider.demo.flights_by_month import flights
+        from airflow_eos_provider.demo.flights import flights
 
-        folder = os.environ["AIRFLOW_VAR_FLIGHTS_FOLDER"]
-        return flights(spark, interval, folder).where(f"cast(key as int) <= {limit}")
+        file = f"{os.environ['AIRFLOW_VAR_FLIGHTS_FOLDER']}/2013-01.jsonl"
+        return flights(spark, interval, file).where(f"cast(key as int) <= {limit}")
 
     halves = IntervalRunOperator.partial(
         task_id="halves",

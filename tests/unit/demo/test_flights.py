@@ -7,10 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from airflow_eos_provider.demo.flights import FLIGHT_COUNT, Feeder, flight_lines
-from airflow_eos_provider.demo.flights_by_month import hours_between
+from airflow_eos_provider.demo.flights import (
+    FLIGHT_COUNT,
+    HOUR_FORMAT,
+    JANUARY_COUNT,
+    Feeder,
+    flight_lines,
+    january,
+    time_hour,
+)
 from airflow_eos_provider.demo.intervals import DAY, FIRST_DAY
-from airflow_eos_provider.errors import ConfigurationError
 
 
 def test_the_first_flight_has_its_line_number_first_and_then_all_columns_in_their_order() -> None:
@@ -42,8 +48,16 @@ def test_there_are_336776_flights_and_no_two_are_alike_even_without_their_line_n
     assert len({line.partition(b",")[2] for line in lines}) == FLIGHT_COUNT
 
 
-def test_new_yorks_january_has_27004_flights(lines: list[bytes]) -> None:
-    assert sum(1 for _ in hours_between(iter(lines), FIRST_DAY, FIRST_DAY + 31 * DAY)) == 27_004
+def test_the_hour_is_read_without_parsing_the_line(lines: list[bytes]) -> None:
+    assert time_hour(lines[0]) == "2013-01-01T10:00:00Z"
+    with pytest.raises(ValueError, match="not the line of a flight"):
+        time_hour(b'{"line":1}')
+
+
+def test_the_first_27004_lines_are_new_yorks_january(lines: list[bytes]) -> None:
+    first, end = (f"{moment:{HOUR_FORMAT}}" for moment in (FIRST_DAY, FIRST_DAY + 31 * DAY))
+    assert list(january()) == [line for line in lines if first <= time_hour(line) < end]
+    assert JANUARY_COUNT == 27_004
 
 
 def test_the_feeder_keeps_its_rate_and_writes_whole_lines_in_order(tmp_path: Path) -> None:
@@ -76,7 +90,6 @@ def test_the_feeder_ends_by_itself_at_its_limit(tmp_path: Path) -> None:
 def test_the_file_is_there_before_the_feeder_runs(tmp_path: Path) -> None:
     feeder = Feeder(tmp_path / "made" / "flights.jsonl", rate=1)
     assert feeder.path.read_bytes() == b""
-    assert feeder.stop() == 0
 
 
 def test_a_failed_write_is_told_when_the_feeder_is_stopped(tmp_path: Path) -> None:
@@ -90,8 +103,3 @@ def test_a_failed_write_is_told_when_the_feeder_is_stopped(tmp_path: Path) -> No
             time.sleep(0.05)
         with pytest.raises(RuntimeError, match="could not be written"):
             feeder.stop()
-
-
-def test_a_rate_below_one_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="rate is 0"):
-        Feeder(tmp_path / "flights.jsonl", rate=0)

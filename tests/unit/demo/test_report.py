@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from airflow_eos_provider.connect.topics.config_topic import TaskCountRecord
-from airflow_eos_provider.demo.intervals import IntervalsReport
-from airflow_eos_provider.demo.load import Fencing
+from airflow_eos_provider.demo.connectors import Fencing
 from airflow_eos_provider.demo.oracle import Comparison
-from airflow_eos_provider.demo.parts import Outcome, Part
 from airflow_eos_provider.demo.report import DemoReport
+from airflow_eos_provider.demo.upgrade import Upgrade
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription
+from airflow_eos_provider.terminal import DataConsole
 
 TASK_TIMEOUT_MS, FENCING_TIMEOUT_MS = 60_000, 90_000
 
@@ -61,24 +60,33 @@ def comparison(topic: str) -> Comparison:
 
 def roll(source: str, target: str) -> dict[str, Any]:
     workers = [
-        {"worker": f"h:{port}", "seconds": 12.0, "task_downtime_seconds": 6.0, "mode": target} for port in (1, 2, 3)
+        {"worker": f"h:{port}", "seconds": 12.0, "task_downtime_seconds": 6.0, "mode": target} for port in (1, 2)
     ]
     return {"from": source, "to": target, "workers": workers, "finished_at_ms": 5}
 
 
 def held() -> DemoReport:
+    days = [f"2013-01-0{day}T05:00:00Z/2013-01-0{day + 1}T05:00:00Z" for day in (1, 2, 3)]
     return DemoReport(
-        rolls=[roll("disabled", "preparing"), roll("preparing", "enabled")],
+        upgrade=Upgrade("run", [roll("disabled", "preparing"), roll("preparing", "enabled")], ["one", "two"]),
         source=comparison("flights"),
         mirror=comparison("src.flights"),
         fencing=fencing(),
         killed={"worker": "h:1", "tasks_running_again_seconds": 14.2},
-        offsets={"own_topic": "mirror-offsets", "moved": 6, "removed": 12, "put_back": 12},
-        approvals=("approve_preparing", "approve_enabled"),
         load={"lines": 1000},
         load_lasted=True,
+        intervals=[
+            {"interval": day, "records": 842, "missing": 0, "duplicates": 0, "complete": True, "tries": 2, "seconds": 1}
+            for day in days
+        ],
+        interval_topic=comparison("flights.daily"),
+        killed_in_intervals=[{"what": "server", "pid": 1}],
         timings=[("first", 1.5), ("second", 2.0)],
     )
+
+
+def upgraded(rolls: list[dict[str, Any]], approvals: int = 2) -> Upgrade:
+    return Upgrade("run", rolls, ["approve"] * approvals)
 
 
 def change(**changes: Any) -> Callable[[DemoReport], DemoReport]:
@@ -89,29 +97,32 @@ def test_a_demo_in_which_everything_held_is_ok() -> None:
     assert held().ok
 
 
+BOTH = [roll("disabled", "preparing"), roll("preparing", "enabled")]
+
+
 @pytest.mark.parametrize(
     ("broken", "promise"),
     [
-        (change(rolls=[roll("preparing", "enabled")]), "every worker was rolled to preparing"),
-        (change(approvals=("approve_enabled",)), "both plans were approved in Airflow"),
+        (
+            change(source=replace(comparison("flights"), duplicates_before=0)),
+            "flights: a kill before the upgrade left duplicates",
+        ),
+        (change(upgrade=upgraded(BOTH[1:])), "every worker was rolled to preparing"),
+        (change(upgrade=upgraded(BOTH, approvals=1)), "both plans were approved in Airflow"),
         (change(killed={}), "all tasks ran again after a worker was killed"),
         (change(fencing=None), "the reconfigured mirror was fenced"),
         (change(fencing=replace(fencing(), fenced={})), "the reconfigured mirror was fenced"),
-        (change(offsets={}), "the mirror's offsets were moved, removed and put back"),
-        (
-            change(offsets={"own_topic": "mirror-offsets", "moved": 6, "removed": 12, "put_back": 6}),
-            "the mirror's offsets were moved, removed and put back",
-        ),
         (change(load_lasted=False), "the load lasted until then"),
-        (change(source=replace(comparison("flights"), missing=1)), "flights: nothing is missing"),
-        (change(source=replace(comparison("flights"), unexpected=1)), "flights: nothing is missing"),
-        (change(source=replace(comparison("flights"), duplicates=1)), "flights: nothing is double since enabled"),
-        (change(source=replace(comparison("flights"), records_since=0)), "flights: nothing is double since enabled"),
-        (change(mirror=replace(comparison("src.flights"), missing=1)), "src.flights: nothing is missing"),
-        (
-            change(mirror=replace(comparison("src.flights"), duplicates=1)),
-            "src.flights: nothing is double since enabled",
-        ),
+        (change(source=replace(comparison("flights"), missing=1)), "flights: no records missing"),
+        (change(source=replace(comparison("flights"), unexpected=1)), "flights: no records missing"),
+        (change(source=replace(comparison("flights"), duplicates=1)), "flights: no duplicates since enabled"),
+        (change(source=replace(comparison("flights"), records_since=0)), "flights: no duplicates since enabled"),
+        (change(mirror=replace(comparison("src.flights"), missing=1)), "src.flights: no records missing"),
+        (change(mirror=replace(comparison("src.flights"), duplicates=1)), "src.flights: no duplicates since enabled"),
+        (change(intervals=held().intervals[1:]), "every interval is complete"),
+        (change(interval_topic=replace(comparison("flights.daily"), missing=1)), "flights.daily: no records missing"),
+        (change(interval_topic=replace(comparison("flights.daily"), duplicates=1)), "flights.daily: no duplicates"),
+        (change(killed_in_intervals=[]), "Spark was killed while it wrote"),
     ],
 )
 def test_each_broken_promise_alone_makes_the_demo_fail_and_is_named(
@@ -122,41 +133,26 @@ def test_each_broken_promise_alone_makes_the_demo_fail_and_is_named(
     assert [name for name, it_held in report.checks.items() if not it_held] == [promise]
 
 
-def test_a_part_that_failed_makes_the_demo_fail_and_is_in_the_report_with_those_that_were_not_tried() -> None:
-    parts = [
-        Part("upgrade", Outcome.DONE, 60.0),
-        Part("intervals", Outcome.FAILED, 3.0, "The backfill was refused.", "Ask again."),
-        Part("comparison of the intervals", Outcome.NOT_TRIED, reason="it needs what was not done: intervals"),
-    ]
-    report = replace(held(), parts=parts, intervals=IntervalsReport(days=2))
+def test_a_demo_that_failed_on_the_way_shows_what_it_has_found_and_what_it_has_not() -> None:
+    report = replace(held(), intervals=[], interval_topic=None, failure="The backfill was refused.")
     assert not report.ok
-    document = report.to_dict()
-    assert document["failure"] == "The backfill was refused."
-    assert [(part["name"], part["outcome"]) for part in document["parts"]] == [
-        ("upgrade", "done"),
-        ("intervals", "failed"),
-        ("comparison of the intervals", "not tried"),
-    ]
+    assert report.to_dict()["failure"] == "The backfill was refused."
     output = io.StringIO()
-    report.show(Console(file=output, width=160))
-    shown = output.getvalue()
-    # What held is shown all the same.
-    assert "every worker was rolled to enabled" in shown
-    assert "1,003" in shown
-    for expected in ("The backfill was refused.", "not tried", "not shown"):
-        assert expected in shown
+    report.show(DataConsole(file=output, width=80))
+    for expected in ("every worker was rolled to enabled", "1,003", "not shown"):
+        assert expected in output.getvalue()
 
 
 def test_without_the_enabled_moment_copies_prove_nothing() -> None:
-    report = replace(held(), rolls=[roll("disabled", "preparing")])
-    assert report.promises["flights: nothing is missing"] is True
-    assert report.promises["flights: nothing is double since enabled"] is None
+    report = replace(held(), upgrade=upgraded([roll("disabled", "preparing")]))
+    assert report.promises["flights: no records missing"] is True
+    assert report.promises["flights: no duplicates since enabled"] is None
     assert report.promises["every worker was rolled to enabled"] is None
 
 
 def test_a_roll_that_left_out_a_worker_is_no_roll() -> None:
     report = held()
-    report.rolls[1]["workers"].pop()
+    report.upgrade.rolls[1]["workers"].pop()
     assert not report.checks["every worker was rolled to enabled"]
 
 
@@ -196,8 +192,8 @@ def test_a_record_that_was_there_before_is_no_new_round() -> None:
 
 
 def test_the_report_file_has_the_keys_that_scripts_rely_on(tmp_path: Path) -> None:
-    held().write(tmp_path / "made" / "report.json")
-    report = json.loads((tmp_path / "made" / "report.json").read_text())
+    held().write(tmp_path / "report.json")
+    report = json.loads((tmp_path / "report.json").read_text())
     assert report["ok"] is True
     assert (report["upgrade"]["from"], report["upgrade"]["to"]) == ("disabled", "enabled")
     assert {"worker", "seconds", "task_downtime_seconds", "mode"} <= set(report["upgrade"]["workers"][0])
@@ -205,7 +201,7 @@ def test_the_report_file_has_the_keys_that_scripts_rely_on(tmp_path: Path) -> No
     assert report["source"]["duplicates_before_enabled"] == 3
     assert report["fencing"][0]["ids"] == ["g-mirror-0", "g-mirror-1", "g-mirror-2"]
     assert report["fencing"][0]["epochs"] == [[2, 9], [2, 9], [2, 3]]
-    assert report["intervals"] == []
+    assert {"interval", "records", "duplicates", "missing"} <= set(report["intervals"][0])
     assert "airflow" in report
     assert report["seconds"] == 3.5
 
@@ -213,13 +209,15 @@ def test_the_report_file_has_the_keys_that_scripts_rely_on(tmp_path: Path) -> No
 def test_an_empty_report_can_be_written_and_shown(tmp_path: Path) -> None:
     report = DemoReport(failure="broke off at once")
     report.write(tmp_path / "report.json")
-    report.show(Console(file=io.StringIO()))
+    report.show(DataConsole(file=io.StringIO()))
     assert json.loads((tmp_path / "report.json").read_text())["ok"] is False
 
 
-def test_the_tables_show_epochs_and_duplicates() -> None:
+def test_the_tables_show_epochs_and_duplicates_within_80_columns() -> None:
     output = io.StringIO()
-    held().show(Console(file=output, width=160))
+    held().show(DataConsole(file=output, width=80))
     shown = output.getvalue()
-    for expected in ("g-mirror-2", "1,003", "src.flights", "the load lasted until then", "yes"):
+    for expected in ("g-mirror-2", "1,003", "src.flights", "duplicates since enabled", "the load lasted until then"):
         assert expected in shown
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 80

@@ -2,42 +2,32 @@ from __future__ import annotations
 
 import io
 
-from rich.console import Console
-
-from airflow_eos_provider.demo import screen as screen_module
 from airflow_eos_provider.demo.screen import Screen
-from tests.waiting import until
+from airflow_eos_provider.terminal import DataConsole
 
 
-def until_shown(output: io.StringIO, text: str) -> None:
-    until(lambda: text in output.getvalue(), repr(text), seconds=60)
-
-
-def test_without_a_terminal_the_present_is_printed_within_three_seconds_of_silence() -> None:
-    assert screen_module._PRINT_NOW_AFTER_SECONDS + screen_module._TICK_SECONDS < 3
+def test_a_pipe_gets_a_line_for_each_stage_and_result_within_its_width() -> None:
     output = io.StringIO()
-    with Screen(Console(file=output, width=100), load=lambda: "42 flights fed") as screen:
-        screen.say("started")
-        screen.now("waiting for something")
-        until_shown(output, "waiting for something   [42 flights fed]")
+    with Screen(DataConsole(file=output, width=80)) as screen:
+        screen.stage("Start the cluster")
+        screen.say("[red]http://127.0.0.1:1 is a worker " + "and so on " * 12)
+        screen.stage("Stop it")
+    lines = output.getvalue().splitlines()
+    assert lines[0].rstrip() == "   0 s  Start the cluster"
+    assert lines[1].startswith("        [red]http://127.0.0.1:1 is a worker")
+    assert lines[-1].rstrip() == "   0 s  Stop it"
+    assert max(map(len, lines)) <= 80
 
 
-def test_on_a_terminal_the_present_is_shown_at_once() -> None:
+def test_a_terminal_shows_the_running_stage() -> None:
     output = io.StringIO()
-    with Screen(Console(file=output, force_terminal=True, width=100)) as screen:
-        screen.now("waiting for something")
-        until_shown(output, "waiting for something")
+    with Screen(DataConsole(file=output, force_terminal=True, width=100)) as screen:
+        screen.stage("Start the cluster")
+    assert output.getvalue().count("Start the cluster") > 1
 
 
-def test_what_looks_like_markup_is_shown_as_it_is_and_long_lines_are_not_broken() -> None:
-    output = io.StringIO()
-    with Screen(Console(file=output, width=40)) as screen:
-        screen.say("[red]http://127.0.0.1:1 " + "x" * 60)
-    assert "[red]http://127.0.0.1:1 " + "x" * 60 in output.getvalue()
-
-
-def test_the_timings_are_one_per_step() -> None:
-    with Screen(Console(file=io.StringIO())) as screen:
-        screen.step("first")
-        screen.step("second")
+def test_the_timings_are_one_per_stage() -> None:
+    with Screen(DataConsole(file=io.StringIO())) as screen:
+        screen.stage("first")
+        screen.stage("second")
         assert [title for title, _ in screen.timings()] == ["first", "second"]

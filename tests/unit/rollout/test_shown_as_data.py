@@ -191,7 +191,7 @@ def test_the_lab_and_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
     require_data(capsys.readouterr().out, 3)
     screen = demo_screen.Screen(console)
     screen.say(HOSTILE.replace("\n", " "))
-    screen.step(HOSTILE)
+    screen.stage(HOSTILE)
     assert "\x1b" not in (out := capsys.readouterr().out)
     assert "\u202e" not in out
 
