@@ -20,9 +20,30 @@ from tests.forked import FORKS
 from tests.waiting import until
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+_MIRROR_SOURCE = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
+_BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 LINES = ("one", "two", "three")
 END = {"position": 14}
 SECONDS = 90.0
+
+
+def mirror(lab: Lab, topics: str) -> dict[str, str]:
+    """A connector of three tasks that copies topics to ``src.<topic>`` of the same brokers."""
+    return {
+        "connector.class": _MIRROR_SOURCE,
+        "tasks.max": "3",
+        "topics": topics,
+        "source.cluster.alias": "src",
+        "target.cluster.alias": "dst",
+        "source.cluster.bootstrap.servers": lab.bootstrap_servers,
+        "target.cluster.bootstrap.servers": lab.bootstrap_servers,
+        "key.converter": _BYTES,
+        "value.converter": _BYTES,
+        "replication.factor": "1",
+        "offset-syncs.topic.replication.factor": "1",
+        "consumer.isolation.level": "read_committed",
+        "source.consumer.isolation.level": "read_committed",
+    }
 
 
 class Cluster:

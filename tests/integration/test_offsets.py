@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,18 @@ from confluent_kafka import Producer
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.topics.source_offsets import offset_key
+from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.protocol.coordinator import Coordinator
+from airflow_eos_provider.interval.protocol.stage import Stage
+from airflow_eos_provider.kafka.read.reader import read_to_end
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.offsets.seen.backup import read
+from tests.faults.local_runner import plan_files, write_slices
+from tests.integration.offsets_cluster import FILE_SOURCE, mirror
 
-FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 DEADLINE_SECONDS = 300.0
 
 
@@ -89,47 +97,119 @@ def test_offsets_altered_in_the_global_topic_do_not_move_a_connector_with_a_topi
     assert "position" in eos.run("offsets", "list", "own", "-o", "wide").stdout
 
 
-#: What a source of three subreddits has read, each a source partition of its own.
-SUBREDDITS = {"apachekafka": 4761, "CatsStandingUp": 2169, "grilledcheese": 489}
+#: KIP-618's example of a connector with an offsets topic of its own: what each topic has of three subreddits.
+KIP_GLOBAL = {"apachekafka": 2, "CatsStandingUp": 4}
+KIP_OWN = {"CatsStandingUp": 6, "grilledcheese": 8}
+SUBREDDITS = ("apachekafka", "CatsStandingUp", "grilledcheese")
+POSTS = 12
 
 
-def test_of_three_offsets_in_both_topics_the_own_ones_count_and_both_verbs_change_both(lab: Lab, eos: Any) -> None:
-    name, topic = "reddit", "reddit-offsets"
-    config = {
-        "connector.class": FILE_SOURCE,
-        "tasks.max": "1",
-        "topic": name,
-        "file": "r",
-        "offsets.storage.topic": topic,
-    }
+def test_kip_618s_example_is_shown_as_a_real_worker_reads_it(lab: Lab, eos: Any) -> None:
+    """Each subreddit is a topic that a mirror copies: what it copies shows which offset its task has read.
+
+    KIP-618 lets a key that the own topic lacks be read from the global one. Connect 4.3.1 does not (docs/offsets.md).
+    """
+    name, own = "reddit", "reddit-offsets"
+    posts = Producer({"bootstrap.servers": lab.bootstrap_servers})
+    for subreddit in SUBREDDITS:
+        lab.create_topic(subreddit, 1)
+        for number in range(POSTS):
+            posts.produce(subreddit, str(number))
+    assert posts.flush(30) == 0
+    keys = {s: offset_key(name, {"cluster": "src", "partition": 0, "topic": s}) for s in SUBREDDITS}
     with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
-        rest.create(name, {**config, "offsets.storage.topic": topic}, "STOPPED")
-        _wait_for(lambda: Topics(lab.cluster().kafka).find([topic]))
-    keys = {subreddit: offset_key(name, {"filename": subreddit}) for subreddit in SUBREDDITS}
-    for subreddit, position in SUBREDDITS.items():
-        _write(lab, topic, keys[subreddit], json.dumps({"position": position}).encode())
-        _write(lab, f"{lab.group_id}-offsets", keys[subreddit], b'{"position":1}')
+        rest.create(name, {**mirror(lab, ",".join(SUBREDDITS)), "offsets.storage.topic": own}, "STOPPED")
+        _wait_for(lambda: Topics(lab.cluster().kafka).find([own]))
+        for topic, offsets in ((f"{lab.group_id}-offsets", KIP_GLOBAL), (own, KIP_OWN)):
+            for subreddit, offset in offsets.items():
+                _write(lab, topic, keys[subreddit], json.dumps({"offset": offset}).encode())
+
+        def by_worker() -> dict[str, int | None]:
+            """By subreddit the offset that the worker reads."""
+            return {o.partition["topic"]: o.offset and o.offset["offset"] for o in rest.offsets(name)}
+
+        assert by_worker() == {"apachekafka": None, **KIP_OWN}
+        listed = _listed(eos, name)
+        shown = {s: listed[keys[s].decode()] for s in SUBREDDITS}
+        assert {s: one["offset"]["offset"] for s, one in shown.items() if one["read"]} == KIP_OWN
+        assert (shown["apachekafka"]["offset"], shown["apachekafka"]["topic"]) == (
+            {"offset": 2},
+            f"{lab.group_id}-offsets",
+        )
+        assert shown["apachekafka"]["hidden"] == ["in the global topic only, which tasks with an own topic do not read"]
+        assert [under["offset"] for under in shown["CatsStandingUp"]["under"]] == [{"offset": 4}]
+        differing = json.loads(eos.run("offsets", "diff", "--own", name, "--json", expect=1).stdout)
+        assert len(differing) == len(SUBREDDITS)
+
+        rest.resume(name)
+        begins = {subreddit: KIP_OWN.get(subreddit, -1) + 1 for subreddit in SUBREDDITS}
+        kafka = lab.cluster().kafka
+        end = dict.fromkeys(SUBREDDITS, POSTS - 1)
+        _wait_for(lambda: by_worker() == end)
+        for subreddit, first in begins.items():
+            copied = [record.value for record in read_to_end(kafka, f"src.{subreddit}").records]
+            assert copied == [str(number).encode() for number in range(first, POSTS)]
+        rest.stop(name)
+    listed = _listed(eos, name)
+    assert {s: listed[keys[s].decode()]["offset"]["offset"] for s in SUBREDDITS} == end
+    assert {listed[keys[s].decode()]["topic"] for s in SUBREDDITS} == {own}
 
     def both() -> dict[str, tuple[Any, Any]]:
-        """By subreddit the offset of the own topic, which the tasks read, and that of the global one."""
+        """By subreddit the offset of the own topic and that of the global one."""
         listed = _listed(eos, name)
-        assert {one["topic"] for one in listed.values()} <= {topic}
-        found = {subreddit: listed[key.decode()] for subreddit, key in keys.items() if key.decode() in listed}
+        found = {s: listed[key.decode()] for s, key in keys.items() if key.decode() in listed}
+        assert {one["topic"] for one in found.values()} <= {own}
         return {
-            subreddit: (one["offset"]["position"], [under["offset"]["position"] for under in one["under"]])
-            for subreddit, one in found.items()
+            s: (one["offset"]["offset"], [under["offset"]["offset"] for under in one["under"]])
+            for s, one in found.items()
         }
 
-    assert both() == {subreddit: (position, [1]) for subreddit, position in SUBREDDITS.items()}
-    assert len(json.loads(eos.run("offsets", "diff", "--own", name, "--json", expect=1).stdout)) == len(SUBREDDITS)
-    altered = ("--where", '{"filename": "grilledcheese"}', "--offset", '{"position": 490}')
+    _wait_for(lambda: both() == dict.fromkeys(SUBREDDITS, (11, [11])))  # tasks copy into the global topic
+    altered = ("--where", '{"topic": "grilledcheese"}', "--offset", '{"offset": 9}')
     eos.run("offsets", "alter", name, *altered, "--yes")
-    assert both() == {"apachekafka": (4761, [1]), "CatsStandingUp": (2169, [1]), "grilledcheese": (490, [490])}
+    assert both() == {"apachekafka": (11, [11]), "CatsStandingUp": (11, [11]), "grilledcheese": (9, [9])}
     eos.run("offsets", "reset", name, "--yes")
     assert _listed(eos, name) == {}
     assert "No offset differs" in eos.run("offsets", "diff", "--own", name).stdout
     with ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
         rest.delete(name)
+
+
+def test_a_real_worker_lists_the_slices_of_an_interval_run_whose_ledger_a_connector_has(lab: Lab, eos: Any) -> None:
+    """The connector has the pipeline's name: that is whose offsets a ledger's keys say they are."""
+    lab.create_topic("daily", 1)
+    run = Run("daily", Interval(datetime(2013, 1, 1, tzinfo=UTC), datetime(2013, 1, 2, tzinfo=UTC)))
+    pipeline = Pipeline("daily", "runs", KafkaSettings.of(lab.bootstrap_servers), "daily")
+    file = _file(lab, "daily-rows")
+    file.write_text("".join(f"row {number}\n" for number in range(30)), encoding="utf-8")
+    with Coordinator(pipeline, run) as coordinator, ConnectRest(lab.connect_urls[0], retry_seconds=60) as rest:
+        stage = coordinator.begin(lambda: plan_files(run, [file], 100), 1)
+        assert isinstance(stage, Stage)
+        write_slices(pipeline, stage, 0)
+        config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": "daily", "file": str(file)}
+        rest.create("daily", {**config, "offsets.storage.topic": pipeline.ledger_topic}, "STOPPED")
+
+        def seen() -> dict[str, Any]:
+            """By what it is of, each offset of the ledger that the worker lists."""
+            return {json.dumps(o.partition, sort_keys=True): o.offset for o in rest.offsets("daily") if o.offset}
+
+        slices = {
+            json.dumps({"interval": run.interval.name, "slice": n}, sort_keys=True) for n in range(len(stage.slices))
+        }
+        _wait_for(lambda: slices <= seen().keys())
+        written = {key: offset for key, offset in seen().items() if key in slices}
+        assert len(written) >= 2
+        assert {offset["done"] for offset in written.values()} == {True}
+        assert sum(offset["position"] for offset in written.values()) == 30
+        listed = {json.dumps(one["partition"], sort_keys=True): one["offset"] for one in _listed(eos, "daily").values()}
+        assert {key: listed[key] for key in slices} == written
+
+        coordinator.finish(stage)
+        complete = json.dumps(run.key)
+        _wait_for(lambda: complete in seen())
+        assert (seen()[complete]["complete"], seen()[complete]["records"]) == (True, 30)
+        assert not slices & seen().keys()
+        rest.delete("daily")
 
 
 def test_what_rest_hides_is_there_and_says_why_and_leftovers_are_shown_on_request(lab: Lab, eos: Any) -> None:

@@ -47,11 +47,9 @@ from airflow_eos_provider.rollout.observe.observer import Observer
 from airflow_eos_provider.rollout.observe.reported_states import Doubt, doubtful
 from airflow_eos_provider.rollout.plan import preflight
 from airflow_eos_provider.rollout.settings import RolloutSettings
+from tests.integration.offsets_cluster import FILE_SOURCE, mirror
 
-FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
-MIRROR_SOURCE = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
 SETTINGS = RolloutSettings()
-BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 
 
 @pytest.fixture(scope="module")
@@ -806,24 +804,6 @@ def test_a_broker_that_hangs_is_given_up_in_time(lab: Lab, settings: KafkaSettin
     finally:
         broker.send_signal(signal.SIGCONT)
     assert [type(error) for error in errors] == [UnreachableError] * len(questions), errors
-
-
-def mirror(lab: Lab, topic: str) -> dict[str, str]:
-    return {
-        "connector.class": MIRROR_SOURCE,
-        "tasks.max": "3",
-        "topics": topic,
-        "source.cluster.alias": "src",
-        "target.cluster.alias": "dst",
-        "source.cluster.bootstrap.servers": lab.bootstrap_servers,
-        "target.cluster.bootstrap.servers": lab.bootstrap_servers,
-        "key.converter": BYTES,
-        "value.converter": BYTES,
-        "replication.factor": "1",
-        "offset-syncs.topic.replication.factor": "1",
-        "consumer.isolation.level": "read_committed",
-        "source.consumer.isolation.level": "read_committed",
-    }
 
 
 def running(rest: ConnectRest, name: str, tasks: int) -> bool:
