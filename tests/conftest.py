@@ -37,7 +37,7 @@ from tests.forked import FORKS
 from tests.machines import need_machines
 from tests.needs import mark, require_needs
 from tests.spark_session import spark_session
-from tests.tiers import add_option, leave_out
+from tests.tiers import add_option, imports_nothing_for, leave_out
 
 LabFactory = Callable[..., Lab]
 Guard = Callable[[Path], None]
@@ -48,6 +48,11 @@ DURATIONS = Path(__file__).with_name("durations.json")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_option(parser)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What the chosen tier leaves out is not even imported."""
+    return True if collection_path.is_file() and imports_nothing_for(config, collection_path) else None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -66,6 +71,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for a moment, no lab of another takes its port.
     """
     gc.disable()  # what is collected and imported stays
+    # pytest keeps the tests as it has rewritten them: to do it again costs each process of xdist a third of its start.
+    sys.dont_write_bytecode = False
     os.environ.setdefault(SEED_VARIABLE, str(random.SystemRandom().randrange(1_000_000)))
     number = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
     if number.isdecimal():

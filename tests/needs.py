@@ -44,7 +44,12 @@ BY_PATH: Mapping[str, frozenset[str]] = {
     "system": frozenset({"airflow", "postgres"}),
     "system/test_demo.py": frozenset({"broker", "workers", "spark"}),
     "system/test_interval_dag.py": frozenset({"spark"}),
-    "unit/rollout/hosts/service/test_commands.py": frozenset({"supervisor"}),
+    "unit/rollout/hosts/machine/test_far_file.py": frozenset({"processes"}),
+    "unit/rollout/hosts/machine/test_ssh.py": frozenset({"processes"}),
+    "unit/rollout/hosts/machine/test_ssh_logins.py": frozenset({"processes"}),
+    "unit/rollout/hosts/machine/test_sudo.py": frozenset({"processes"}),
+    "unit/rollout/hosts/service/test_commands.py": frozenset({"processes"}),
+    "unit/rollout/hosts/service/test_started.py": frozenset({"processes"}),
     "upstream": frozenset({"airflow", "broker", "postgres", "spark", "workers"}),
 }
 

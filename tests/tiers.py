@@ -6,6 +6,8 @@ real parts. Tests marked ``by_name`` run only if their file is named: docs/tests
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.needs import starts_something
@@ -15,15 +17,29 @@ def add_option(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run every test that proves a promise, not the first tier only")
 
 
+def imports_nothing_for(config: pytest.Config, path: Path) -> bool:
+    """Whether no test of a file is in the chosen tier, so that it need not be imported."""
+    if _everything(config) or "unit" in path.parts or path.suffix != ".py" or path in _named(config):
+        return False
+    return "pytest.mark.first" not in path.read_text(encoding="utf-8")
+
+
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect what is in no chosen tier and in no file that is named. ``-m`` chooses among all but ``by_name``."""
-    named = {(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args}
-    everything = bool(config.getoption("--all") or config.getoption("markexpr"))
+    named, everything = _named(config), _everything(config)
     left = [item for item in items if item.path not in named and not _runs(item, everything)]
     if left:
         config.hook.pytest_deselected(items=left)
         out = set(left)
         items[:] = [item for item in items if item not in out]
+
+
+def _named(config: pytest.Config) -> set[Path]:
+    return {(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args}
+
+
+def _everything(config: pytest.Config) -> bool:
+    return bool(config.getoption("--all") or config.getoption("markexpr"))
 
 
 def _runs(item: pytest.Item, everything: bool) -> bool:

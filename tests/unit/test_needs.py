@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from tests.needs import needs, require_needs
+from tests.needs import BY_PATH, needs, require_needs
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,10 @@ from tests.needs import needs, require_needs
 )
 def test_needs_come_from_fixtures_and_from_the_file(path: str, fixtures: list[str], expected: set[str]) -> None:
     assert needs(PurePosixPath(path), fixtures) == expected
+
+
+def test_each_path_is_there(request: pytest.FixtureRequest) -> None:
+    assert [path for path in BY_PATH if not (request.config.rootpath / "tests" / path).exists()] == []
 
 
 @pytest.fixture

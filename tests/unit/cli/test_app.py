@@ -109,8 +109,10 @@ def test_verbose_shows_what_the_clients_log(tmp_path: Path) -> None:
     file = tmp_path / "eos.yaml"
     file.write_text("bootstrap_servers: 127.0.0.1:1\ngroup_id: none\nworkers: [{url: 'http://127.0.0.1:2'}]\n")
     command = [sys.executable, "-m", "airflow_eos_provider.cli", "-v", "status", "--cluster", str(file)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert "airflow_eos_provider.librdkafka:" in ended.stderr
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert any("airflow_eos_provider.librdkafka:" in line for line in process.stderr)
+        process.kill()
 
 
 @pytest.mark.parametrize("command", leaves(), ids=" ".join)

