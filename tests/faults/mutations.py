@@ -132,19 +132,6 @@ class NoFenceBeforeComplete(Coordinator):
         pass
 
 
-class DoesNotAskPartitions(Coordinator):
-    """``complete`` is written without asking the partitions for the markers of the run's transactions.
-
-    Nor is it waited until readers get past where a marker is missing, which would be for ever.
-    """
-
-    def _require_markers(self, stage: Stage, topic: str) -> None:
-        pass
-
-    def _await_readers(self, stage: Stage, named_by_rows: set[str]) -> None:
-        pass
-
-
 class InputNotCompared(Coordinator):
     """A retry writes without comparing its input with what is committed."""
 
@@ -201,7 +188,6 @@ _CLASSES: dict[str, type[Coordinator] | type[Task]] = {
     "fence before generation": FencesBeforeGeneration,
     "fence new task count": FencesNewTaskCount,
     "no fence before complete": NoFenceBeforeComplete,
-    "no question for markers": DoesNotAskPartitions,
     "input not compared": InputNotCompared,
     "abandon without fencing": AbandonsWithoutFencing,
 }

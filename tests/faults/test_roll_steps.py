@@ -168,7 +168,7 @@ def test_a_killed_roll_goes_on_and_repeats_and_skips_nothing(rolls: Rolls) -> No
     target, plan = rolls.plan()
     before = rolls.starts()
     # The helper of the restart ends what it has begun, so each worker can be killed at once in the act.
-    for moment in ("begun", "file written", "stopped", "gate polled", "passed", "cut off", "ended"):
+    for moment in ("file written", "stopped", "gate polled", "cut off", "ended"):
         rolls.append()
         rolls.kill(moment, "apply", plan)
         assert max(rolls.more_starts(before).values()) <= 1, f"a worker was restarted again before: {moment}"

@@ -8,12 +8,9 @@ and a further ``apply`` of the same plan ends the roll. What one host does about
 from __future__ import annotations
 
 import os
-import random
 import re
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -281,24 +278,6 @@ def test_what_reads_workers_files_works_for_files_of_other_machines(far: Far, la
         assert expected in done.stdout
 
 
-def test_connections_are_cut_at_every_step_and_each_worker_is_restarted_once(far: Far) -> None:
-    rolling = Rolling(far)
-    cuts = rolling.sabotage
-    cuts.at_each(1, "command", lambda worker: cuts.cut(worker, "edit"))
-    cuts.at(2, "permitted", cuts.cut_between_stop_and_start)
-    cuts.at(3, "permitted", lambda worker: cuts.cut(worker, "permitted"))
-    cuts.at_each(3, "look", lambda worker: cuts.cut(worker, "gate"))
-
-    rolling.apply()
-
-    rolling.require_done()
-    assert cuts.cuts["edit"] >= 5, "it has cut little of the edit"
-    assert cuts.cuts["between stop and start"] == 1
-    assert cuts.cuts["permitted"] == 1
-    assert cuts.cuts["gate"] >= 1
-    far.require_nothing_missing()
-
-
 def test_each_worker_meets_another_fault_of_its_machine_and_the_roll_goes_on_afterwards(far: Far) -> None:
     rolling = Rolling(far)
     faults, files = rolling.sabotage, far.files()
@@ -337,49 +316,4 @@ def test_each_worker_meets_another_fault_of_its_machine_and_the_roll_goes_on_aft
     rolling.apply()
 
     rolling.require_done(turn_3=1)
-    far.require_nothing_missing()
-
-
-def test_eos_apply_is_killed_and_units_restart_by_themselves(far: Far, seed: int, tmp_path: Path) -> None:
-    rolling = Rolling(far)
-    with subprocess.Popen(
-        [sys.executable, str(PROGRAM), "never", "SIGKILL", "apply", rolling.plan.hash],
-        cwd=tmp_path,
-        env={**os.environ, "EOS_CLUSTER": str(far.lab.cluster_file), "COLUMNS": "200"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as child:
-        assert child.stderr is not None
-        said = iter(child.stderr)
-        assert any("; it holds" in line for line in said), "no worker's turn has come"
-        seconds = random.Random(seed).uniform(0.0, 6.0)
-        time.sleep(seconds)  # the moment is drawn by lot
-        child.send_signal(signal.SIGKILL)
-        sys.stderr.write(f"killed {seconds:.1f} s after the first worker's turn came\n")
-    # The kill is of one announced restart at most, which goes on alone or is done by the next controller.
-    assert (
-        max(after - before for after, before in zip(far.starts().values(), rolling.before.values(), strict=True)) <= 1
-    )
-
-    faults, killed = rolling.sabotage, []
-
-    def kill(worker: WorkerDescription) -> None:
-        until(lambda: is_healthy(worker.url), f"{worker.worker_id} answering", seconds=DEADLINE_SECONDS)
-        faults.machine(worker).run(["systemctl", "kill", "--signal=SIGKILL", unit_of(worker)])
-        killed.append(worker.worker_id)
-
-    def kill_this_and_one_whose_turn_comes(worker: WorkerDescription) -> None:
-        begun = {worker.worker_id, *(w for w, n in far.starts().items() if n > rolling.before[w])}
-        for other in [each for each in rolling.cluster.workers if each.worker_id not in begun][-1:]:
-            kill(other)
-        kill(worker)
-
-    faults.at(1, "restarted", kill_this_and_one_whose_turn_comes)
-    rolling.apply()
-
-    faults.end()
-    assert seen.modes(far.lab) == {rolling.target}
-    more = {w: after - rolling.before[w] for w, after in far.starts().items()}
-    assert more == {w: 1 + killed.count(w) for w in more}
     far.require_nothing_missing()
