@@ -19,6 +19,7 @@ import pytest
 
 from airflow_eos_provider.rollout.hosts.machine.machine import COMMAND_SECONDS, Answer
 from airflow_eos_provider.rollout.hosts.machine.this_machine import ThisMachine
+from tests.missing import not_run
 
 #: Who logs in, who owns the workers' files, and who may do nothing.
 USERS = {"eos": 7101, "kafka": 7102, "other": 7103}
@@ -99,7 +100,7 @@ def private_machine() -> Iterator[PrivateMachine]:
         pytest.skip("only root may make a mount namespace and become another user")
     for program in ("sudo", "visudo", "unshare", "nsenter", "setpriv"):
         if shutil.which(program) is None:
-            pytest.skip(f"there is no {program}")
+            not_run(f"there is no {program}")
     folder = Path(tempfile.mkdtemp(prefix="eos-machine-"))
     folder.chmod(0o755)
     etc = folder / "etc"

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 
 from airflow_eos_provider.connect.cluster.placement import MachineDescription, SshLogin
 from airflow_eos_provider.lab.ports import free_ports
+from tests.missing import not_run
 from tests.waiting import until
 
 #: Where Debian has it; it is on no user's path.
@@ -31,10 +31,7 @@ SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbi
 def require_sshd() -> str:
     """The path of sshd. Without one the test is reported as not run; where CI is set, as failed."""
     if SSHD is None:
-        reason = "not run: sshd is not installed (Debian: openssh-server)"
-        if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        not_run("sshd is not installed (Debian: openssh-server)")
     return SSHD
 
 

@@ -24,6 +24,7 @@ from airflow_eos_provider.rollout.hosts.machine.sudo import Command
 from airflow_eos_provider.rollout.hosts.readiness import of_sudo, of_unit
 from airflow_eos_provider.rollout.hosts.service.unit import Unit
 from airflow_eos_provider.rollout.hosts.sudoers import Grant, Section, SudoersFile, sudoers_of
+from tests.missing import not_run
 from tests.sshd import Sshd, running_sshd
 
 
@@ -39,7 +40,7 @@ VISUDO = shutil.which("visudo", path="/usr/sbin:/usr/bin:/sbin")
 def accepted(text: str, folder: Path) -> bool:
     """Whether sudo's own editor takes a file."""
     if VISUDO is None:
-        pytest.skip("not run: visudo is not installed (Debian: sudo)")
+        not_run("visudo is not installed (Debian: sudo)")
     file = folder / "eos.sudoers"
     file.write_text(text)
     return subprocess.run([VISUDO, "-c", "-f", str(file)], capture_output=True, timeout=30).returncode == 0

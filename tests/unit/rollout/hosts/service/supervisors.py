@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
-import pytest
 
 from airflow_eos_provider.connect.cluster.description import WorkerDescription
 from airflow_eos_provider.connect.cluster.placement import OwnCommands
 from airflow_eos_provider.processes import identify, stop_family
+from tests.missing import not_run
 from tests.waiting import until
 
 #: Stands in for the JVM of a worker: prints its settings as Connect does, listens, and ends on SIGTERM unless set
@@ -89,10 +89,7 @@ def program(name: str) -> str:
     """The path of a program. Without one the test is reported as not run; where CI is set, as failed."""
     found = shutil.which(name)
     if found is None:
-        reason = f"not run: {name} is not installed"
-        if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        not_run(f"{name} is not installed")
     return found
 
 

@@ -55,7 +55,7 @@ def restart(service: CommandService, facts: CommandFacts | None = None, **argume
     return events
 
 
-@pytest.mark.parametrize("shell", ["/bin/dash", "/bin/bash"])
+@pytest.mark.parametrize("shell", ["/bin/dash", pytest.param("/bin/bash", marks=pytest.mark.by_name)])
 def test_a_supervisors_command_restarts_the_worker_and_the_new_process_is_known(
     supervised: Supervised, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: str
 ) -> None:

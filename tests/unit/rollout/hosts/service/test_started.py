@@ -114,7 +114,7 @@ def running(far: Far) -> Far:
     return far
 
 
-@pytest.mark.parametrize("shell", ["/bin/dash", "/bin/bash"])
+@pytest.mark.parametrize("shell", ["/bin/dash", pytest.param("/bin/bash", marks=pytest.mark.by_name)])
 def test_a_worker_is_started_and_restarted(
     far: Far, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: str
 ) -> None:
