@@ -1,10 +1,10 @@
 """``python -m tests.matrix``: one interval written with each combination of versions, in throw-away environments.
 
 Each environment is resolved from ``pyproject.toml`` anew, with the lowest or the highest versions that it allows, and
-gets the wheel that is built first. Against one broker, ``tests/matrix_write.py`` then writes an interval in each way
-and compares what is read back with the ledger; the DAG factories are imported, too. The result is a table in Markdown;
-the one in ``docs/versions.md`` was made by this. Needs the Python versions (uv finds or fetches them), a JDK 17 and
-some 2 GB for each environment, one at a time.
+gets the wheel that is built first. Against one broker, ``tests/matrix_write.py`` then writes an interval and compares
+what is read back with the ledger; the DAG factories are imported, too. The result is a table in Markdown; the one in
+``docs/versions.md`` was made by this. Needs the Python versions (uv finds or fetches them), a JDK 17 and some 2 GB for
+each environment, one at a time.
 """
 
 from __future__ import annotations
@@ -125,15 +125,15 @@ def measure(combination: Combination, wheel: Path, bootstrap_servers: str) -> di
         return dict(json.loads(found.splitlines()[-1]))
 
 
-COLUMNS = ("python", "resolution", "pyspark", "pyarrow", "apache-airflow", "confluent-kafka", "kafka-python")
-WAYS = ("write_interval", "format")
+PACKAGES = ("pyspark", "pyarrow", "apache-airflow", "confluent-kafka", "kafka-python")
+PACKAGES = ("pyspark", "pyarrow", "apache-airflow", "confluent-kafka", "kafka-python")
+COLUMNS = ("python", "resolution", *PACKAGES, "write_interval")
 
 
 def table(rows: Sequence[dict[str, str]]) -> str:
     """The results in Markdown."""
-    columns = (*COLUMNS, *WAYS)
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    cells = [[" ".join(row.get(column, "").split()).replace("|", "\\|") for column in columns] for row in rows]
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    cells = [[" ".join(row.get(column, "").split()).replace("|", "\\|") for column in COLUMNS] for row in rows]
     lines += ["| " + " | ".join(row) + " |" for row in cells]
     return "\n".join(lines)
 

@@ -25,7 +25,6 @@ from airflow_eos_provider.interval.python_needs import (
     PANDAS,
     PYTHONS,
     SPARKS,
-    SPARKS_WITHOUT_FORMAT,
     Check,
     Diagnosis,
 )
@@ -152,8 +151,7 @@ def _show(found: Diagnosis, *, wide: bool) -> None:
 def _show_supported() -> None:
     console.print(Text("Supported", "bold"))
     console.print(f"  Python {', '.join(PYTHONS)}; the driver and the executors have the same", soft_wrap=True)
-    both, one = ", ".join(SPARKS), ", ".join(SPARKS_WITHOUT_FORMAT)
-    console.print(f"  Spark {both}; with {one} write_interval alone", soft_wrap=True)
+    console.print(f"  Spark {', '.join(SPARKS)}", soft_wrap=True)
     for need in NEEDS:
         if need.name == "pandas":
             bounds = "; ".join(f"{spark}: ≥ {least}" for spark, least in PANDAS.items())

@@ -57,9 +57,8 @@ class Need:
 #: Versions of Python that the matrix is run with (docs/versions.md).
 PYTHONS = ("3.11", "3.12")
 
-#: Versions of Spark that both ways of writing are run with, and those with write_interval alone.
-SPARKS = ("4.0", "4.1", "4.2")
-SPARKS_WITHOUT_FORMAT = ("3.5",)
+#: Versions of Spark that the matrix is run with.
+SPARKS = ("3.5", "4.0", "4.1", "4.2")
 
 #: Oldest pandas that mapInArrow of each Spark takes; it asks for it on the driver alone (``pandas/utils.py``).
 PANDAS = {"3.5": "1.0.5", "4.0": "2.0.0", "4.1": "2.2.0", "4.2": "2.2.0"}
@@ -152,7 +151,6 @@ def matrix() -> dict[str, Any]:
     return {
         "python": list(PYTHONS),
         "spark": list(SPARKS),
-        "spark_write_interval_only": list(SPARKS_WITHOUT_FORMAT),
         "pandas_on_the_driver": {spark: f"≥ {least}, < 3" for spark, least in PANDAS.items()},
         "packages": {
             need.name: {"bounds": need.bounds, "driver": need.driver, "executor": need.executor, "why": need.why}
@@ -256,8 +254,6 @@ def _package(look: PythonLook, need: Need, remedy: str) -> Check:
         return Check(look.place, need.name, Verdict.INCONCLUSIVE, f"its version {found!r} is not known", remedy)
     if (need.below and version >= version_of(need.below)) or version < version_of(need.least):
         return Check(look.place, need.name, Verdict.FAIL, f"{found}, expected {need.bounds}", remedy)
-    if need.name == "pyspark" and minor(found) in SPARKS_WITHOUT_FORMAT:
-        return Check(look.place, need.name, Verdict.PASS, f"{found}: write_interval alone; format() takes 4.0 or newer")
     return Check(look.place, need.name, Verdict.PASS, found)
 
 

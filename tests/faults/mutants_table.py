@@ -58,7 +58,6 @@ _WRITE = "tests/integration/test_spark_write.py"
 _FILES = "tests/unit/interval/sources/test_files.py"
 _GROUPS = "tests/unit/interval/spark/test_files.py"
 _FILE_SLICES = "tests/integration/test_file_slices.py"
-_JOB = "tests/unit/interval/spark/test_job.py"
 _ROW_BATCHES = "tests/faults/test_row_batches.py"
 _DIGEST = "tests/unit/interval/protocol/test_digest.py"
 _LEDGER = "tests/unit/interval/protocol/test_ledger.py"
@@ -571,14 +570,6 @@ _SPARK = (
         f"{_FILES}::test_a_file_that_changes_while_it_is_read_is_an_error_at_its_end",
     ),
     _mutant(
-        "data-source-inputs-not-compared",
-        "the data source reads the files that the plan pinned",
-        "interval/spark/datasource.py",
-        "            require_planned_files(inputs, ",
-        "            require_planned_files({}, ",
-        f"{_INPUTS}::test_the_data_source_looks_as_well",
-    ),
-    _mutant(
         "other-slices-accepted",
         "a DataFrame goes on with the slices that its run was begun with",
         "interval/spark/write.py",
@@ -592,23 +583,15 @@ _SPARK = (
         "interval/spark/executor.py",
         "    if found not in allowed:\n",
         "    if False:\n",
-        f"{_WRITE}::test_the_data_source_refuses_rows_that_were_moved",
-    ),
-    _mutant(
-        "rows-of-done-slices-not-looked-at",
-        "a row of another slice beside a committed one is an error",
-        "interval/spark/datasource.py",
-        "                require_slice(found, frozenset({number}), number)\n",
-        "                pass\n",
-        f"{_JOB}::test_the_data_source_looks_at_the_rows_beside_a_committed_slice",
+        f"{_WRITE}::test_a_row_in_another_tasks_partition_stops_the_run",
     ),
     _mutant(
         "empty-partitions-not-written",
         "a slice whose partition Spark leaves out gets its ledger record",
-        "interval/spark/datasource.py",
-        "            if number not in written and task is not None:\n",
-        "            if False:\n",
-        f"{_WRITE}::test_the_data_source_completes_an_empty_interval",
+        "interval/spark/write.py",
+        "    if missing:\n",
+        "    if False:\n",
+        f"{_WRITE}::test_slices_without_rows_complete",
     ),
     _mutant(
         "rows-of-other-files-not-looked-for",

@@ -20,7 +20,7 @@ from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.sources import files as files_module
 from airflow_eos_provider.interval.sources import files_source
-from airflow_eos_provider.interval.spark import by_slice, register, write_interval
+from airflow_eos_provider.interval.spark import write_interval
 from airflow_eos_provider.interval.spark.files import FilesSource, pinned_files
 from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
@@ -131,25 +131,6 @@ def test_of_many_files_a_digest_is_kept(
     (folder / "part 2.json").write_text("{}")
     with pytest.raises(ConfigurationError, match="has 3 files now, and not those"):
         write_interval(rows(spark, folder), pipeline, DAY)
-
-
-def test_the_data_source_looks_as_well(spark: SparkSession, pipeline: Pipeline, folder: Path) -> None:
-    begin_and_fail(spark, folder, pipeline)
-    register(spark, pipeline)
-
-    def write(slices: int = 2) -> None:
-        frame = by_slice(rows(spark, folder), slices=slices)
-        frame.write.option("pipeline", pipeline.name).option("interval", DAY.name).save()
-
-    with pytest.raises(Exception, match="begun with other slices"):
-        write(slices=3)
-    times = (folder / "part 0.json").stat()
-    os.utime(folder / "part 0.json", (1, 1))
-    with pytest.raises(Exception, match=r"part 0\.json has changed"):
-        write()
-    os.utime(folder / "part 0.json", ns=(times.st_atime_ns, times.st_mtime_ns))
-    write()
-    require_exactly_once(pipeline)
 
 
 def test_a_file_that_comes_between_attempts_of_a_files_source_is_named(

@@ -30,8 +30,6 @@ from airflow_eos_provider.interval.protocol.input_check import InputChangedError
 from airflow_eos_provider.interval.protocol.summary import rounded
 from airflow_eos_provider.interval.sources import files_source
 from airflow_eos_provider.interval.spark import (
-    by_slice,
-    register,
     require_all_complete,
     write_interval,
     write_intervals,
@@ -387,37 +385,6 @@ def test_rows_that_were_frozen_from_two_evaluations_are_compared_with_one_more(
     assert completion(target.pipeline, Run(target.pipeline.name, DAY)) is None
 
 
-def test_the_data_source_compares_too(spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    register(spark, target.pipeline)
-    frame = jobs.numbered(spark, DAY, 100)
-
-    def write(rows: Any) -> None:
-        options = {"pipeline": target.pipeline.name, "interval": DAY.name}
-        by_slice(rows, slices=4).write.format("kafka_eos").options(**options).save()
-
-    last = F.pmod(F.xxhash64("key"), F.lit(4)) == 3
-    with pytest.raises(Exception, match="partition 99"):
-        write(misplaced(frame, last))
-    committed = sorted(target.values())
-    assert committed
-    with pytest.raises(
-        Exception, match=r"InputChangedError[^$]*slice \d is committed with \d+ records[^$]*the input now has"
-    ):
-        write(frame.withColumn("value", F.concat("value", F.lit("!"))))
-    unseen = by_slice(frame, slices=4)._frame.write.format("kafka_eos").mode("append")
-    with pytest.raises(Exception, match="were not compared with them"):
-        unseen.option("pipeline", target.pipeline.name).option("interval", DAY.name).save()
-    monkeypatch.setattr(StageWatch, "doubt", lambda watch: "Spark has run stage 1 again")
-    with pytest.raises(EosError, match="run stage 1 again while it kept the rows"):
-        write(frame)
-    assert sorted(target.values()) == committed
-
-    monkeypatch.undo()
-    write(frame)
-
-    target.require_exactly_once(jobs.numbered_values(DAY, 100))
-
-
 def test_a_file_that_looks_the_same_and_has_other_rows_is_refused(
     spark: SparkSession, target: Target, tmp_path: Path
 ) -> None:
@@ -577,56 +544,7 @@ def _write_lines(folder: Path, files: int, lines: int) -> list[bytes]:
     return written
 
 
-# The data source
-
-
-def test_the_data_source_writes_once_and_is_a_no_op_afterwards(spark: SparkSession, target: Target) -> None:
-    register(spark, target.pipeline)
-    frame = by_slice(jobs.numbered(spark, DAY), slices=3)
-    for _ in range(2):
-        writer = frame.write.format("kafka_eos")
-        writer.option("pipeline", target.pipeline.name).option("interval", DAY.name).save()
-    target.require_exactly_once(jobs.numbered_values(DAY))
-    with Coordinator(target.pipeline, Run(target.pipeline.name, DAY)) as coordinator:
-        done = coordinator.begin(lambda: pytest.fail("the run should be complete"), 1)
-    assert (done.records, done.slices) == (1000, 3)
-
-
-def test_the_data_source_completes_an_empty_interval(spark: SparkSession, target: Target) -> None:
-    register(spark, target.pipeline)
-    frame = by_slice(jobs.numbered(spark, DAY).where(F.lit(False)), slices=3)
-    writer = frame.write.format("kafka_eos")
-    writer.option("pipeline", target.pipeline.name).option("interval", DAY.name).save()
-    assert write_interval(jobs.numbered(spark, DAY), target.pipeline, DAY).already
-
-
-def test_the_data_source_refuses_rows_that_were_moved(spark: SparkSession, target: Target) -> None:
-    register(spark, target.pipeline)
-    moved = by_slice(jobs.numbered(spark, DAY), slices=4)._frame.repartition(4)
-    writer = moved.write.format("kafka_eos").mode("append")
-    with pytest.raises(Exception, match="belongs to another task"):
-        writer.option("pipeline", target.pipeline.name).option("interval", DAY.name).save()
-    assert target.compare([]).records == 0
-
-
-def test_the_data_source_refuses_a_pipeline_that_it_was_not_given_and_an_interval_that_has_not_ended(
-    spark: SparkSession, target: Target
-) -> None:
-    register(spark, target.pipeline)
-    frame = by_slice(jobs.numbered(spark, DAY), slices=2)
-    with pytest.raises(Exception, match=f"not known to this session[^$]*{target.pipeline.name}"):
-        frame.write.format("kafka_eos").option("pipeline", "x").option("interval", DAY.name).save()
-    late = frame.write.format("kafka_eos").option("pipeline", target.pipeline.name)
-    with pytest.raises(Exception, match="had not ended"):
-        late.option("interval", Interval(DAY.start, DAY.end.replace(year=2113)).name).save()
-
-
-def test_the_data_source_is_refused_where_spark_speculates(
-    spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("airflow_eos_provider.interval.spark.datasource.speculates", lambda session: True)
-    with pytest.raises(ConfigurationError, match="write_interval"):
-        register(spark, target.pipeline)
+# Two drivers
 
 
 def test_a_stage_that_was_superseded_cannot_be_finished(spark: SparkSession, target: Target) -> None:

@@ -76,8 +76,7 @@ the shuffle has lost with an executor, and an input that differs from one moment
 rows. ``write_interval`` asks Spark whether it has done so, or may have
 (:mod:`~airflow_eos_provider.interval.spark.reruns`), and then compares every committed slice with one more evaluation
 before ``complete`` (tests/integration/test_spark_cluster.py: without it the run is complete with rows lost and
-doubled). ``format("kafka_eos")`` cannot: Spark calls its ``commit`` without the frame, so such an input may there lose
-or double rows of a first attempt. A retry writes from rows that it keeps
+doubled). A retry writes from rows that it keeps
 (:mod:`~airflow_eos_provider.interval.spark.proof`) and fails where they are lost; where Spark may have evaluated a part
 of them twice before, it compares in the same way. Slices that are files, where no row can leave its slice unless its
 file changes, are read again for the write, and held to their size and time of change. Two rows are the same if topic,

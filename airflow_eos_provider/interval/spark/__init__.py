@@ -8,13 +8,10 @@ from airflow_eos_provider.public_names import lazily
 
 if TYPE_CHECKING:
     from airflow_eos_provider.interval.spark.backfill import IntervalOutcome, require_all_complete, write_intervals
-    from airflow_eos_provider.interval.spark.datasource import by_slice, register
     from airflow_eos_provider.interval.spark.write import write_interval
 
 __all__ = [
     "IntervalOutcome",
-    "by_slice",
-    "register",
     "require_all_complete",
     "write_interval",
     "write_intervals",
@@ -26,8 +23,6 @@ __getattr__ = lazily(
     __name__,
     {
         "IntervalOutcome": f"{_ROOM}.backfill",
-        "by_slice": f"{_ROOM}.datasource",
-        "register": f"{_ROOM}.datasource",
         "require_all_complete": f"{_ROOM}.backfill",
         "write_interval": f"{_ROOM}.write",
         "write_intervals": f"{_ROOM}.backfill",

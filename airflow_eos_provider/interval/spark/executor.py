@@ -366,8 +366,7 @@ def require_slice(found: int | None, allowed: Collection[int], number: int) -> N
             f"Task {number} of the stage was given a row of slice {found}, which belongs to another task, or whose "
             "other rows came earlier.",
             expected=f"rows of slices {', '.join(map(str, sorted(allowed))) or '(none)'}, each slice's rows together",
-            remedy="Write the frame as by_slice() made it: no step that moves rows may come between. If none does, "
-            "this is an error of the package: report it with the plan (DataFrame.explain).",
+            remedy="This is an error of the package: report it with the plan (DataFrame.explain).",
         )
 
 

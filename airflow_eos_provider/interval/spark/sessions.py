@@ -18,8 +18,6 @@ from typing import Any, TypeVar
 
 from pyspark.errors import PySparkException
 
-from airflow_eos_provider.errors import ConfigurationError
-
 #: What Spark Connect's errors say when the session is not there any more, or its server.
 _SERVER_LOST = ("INVALID_HANDLE.SESSION", "SESSION_CHANGED", "RETRIES_EXCEEDED", "UNAVAILABLE", "NO_ACTIVE_SESSION")
 
@@ -53,22 +51,6 @@ def is_remote(owner: object) -> bool:
 def is_server_lost(error: BaseException | None) -> bool:
     """Whether an error of Spark Connect says that the session, or its server, is not there any more."""
     return isinstance(error, PySparkException) and any(word in str(error) for word in _SERVER_LOST)
-
-
-def require_classic(owner: object, what: str) -> None:
-    """Check that a frame or a session is not one of Spark Connect.
-
-    :param owner: a DataFrame or a SparkSession.
-    :param what: what has no way through Spark Connect.
-    :raises ConfigurationError: it is.
-    """
-    if is_remote(owner):
-        raise ConfigurationError(
-            f"The {type(owner).__name__} belongs to Spark Connect, through which {what} cannot be had.",
-            expected="one of a classic session",
-            remedy="Use write_interval(), which writes through Spark Connect, too; or a session with a master of its "
-            "own (spark.master, not spark.remote).",
-        )
 
 
 def look_often(spark: Any) -> None:

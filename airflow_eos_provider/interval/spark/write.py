@@ -280,12 +280,12 @@ class _Rows(_Work):
         self.is_certain = False
 
     def check(self) -> None:
-        _require_writable(self.frame, self.key, self.count)
+        require_columns(self.frame, self.key)
         self.rows_have_times = "timestamp" in self.frame.columns
         self.is_certain = _refuse_unstable(self.frame, self.key)
 
     def _sliced(self) -> DataFrame:
-        return _with_slices(self.frame, self.key, self.count)
+        return sliced(self.frame, self.key, self.count)
 
     def slice_count(self) -> int:
         return self.count
@@ -533,19 +533,10 @@ def key_types(frame: DataFrame, key: Sequence[str]) -> list[str]:
 
 
 def sliced(frame: DataFrame, key: Sequence[str], count: int) -> DataFrame:
-    """The record's columns, and the slice with what it is made of as metadata.
-
-    :raises ConfigurationError: columns or key are not usable, or there is no slice.
-    """
-    _require_writable(frame, key, count)
-    _refuse_unstable(frame, key)
-    return _with_slices(frame, key, count)
-
-
-def _require_writable(frame: DataFrame, key: Sequence[str], count: int) -> None:
-    _require_slice_count(count)
-    require_frame(frame)
-    require_columns(frame, key)
+    """The record's columns, and the slice."""
+    F = functions_of(frame)
+    number = F.pmod(F.xxhash64(*map(quoted, key)), F.lit(count)).cast("int")
+    return frame.select(*record_columns(frame), number.alias(SLICE_COLUMN))
 
 
 def _refuse_unstable(frame: DataFrame, key: Sequence[str]) -> bool:
@@ -554,13 +545,6 @@ def _refuse_unstable(frame: DataFrame, key: Sequence[str]) -> bool:
         return refuse_unstable_remote(frame, key)
     refuse_unstable(frame, key)
     return False  # nor does it matter: there Spark reports whether it has evaluated anything again
-
-
-def _with_slices(frame: DataFrame, key: Sequence[str], count: int) -> DataFrame:
-    F = functions_of(frame)
-    number = F.pmod(F.xxhash64(*map(quoted, key)), F.lit(count)).cast("int")
-    made_of = {"xxhash64": key_types(frame, key), "of": count}
-    return frame.select(*record_columns(frame), number.alias(SLICE_COLUMN, metadata=made_of))
 
 
 def record_columns(frame: DataFrame) -> list[Column]:
@@ -653,18 +637,16 @@ def _collect(
     if dropped.outside and not any(result.records for result in written):
         report(f"{stage.run}: no record was written: {dropped}")
     if null_keys := sum(result.null_keys for result in written):
-        report(f"{stage.run}: {with_null_keys(null_keys, sum(result.records for result in written))}")
+        report(
+            f"{stage.run}: {null_keys} of {sum(result.records for result in written)} records have a null key, "
+            "so each may go to any partition of its topic"
+        )
     return found
 
 
 def _result_of(document: Mapping[str, Any] | None) -> SliceResult | None:
     """The digest is the ledger's to tell."""
     return None if document is None else replace(SliceResult.from_dict(document), digest=NO_DIGEST)
-
-
-def with_null_keys(count: int, records: int) -> str:
-    """What a run reports of records with a null key."""
-    return f"{count} of {records} records have a null key, so each may go to any partition of its topic"
 
 
 @contextmanager

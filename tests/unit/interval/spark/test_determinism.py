@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,10 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.spark import by_slice, register
 from airflow_eos_provider.interval.spark.determinism import refuse_unstable
-from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
 Change = Callable[[DataFrame], DataFrame]
 
@@ -152,24 +149,6 @@ def test_only_the_keys_columns_count(frame: DataFrame) -> None:
     refuse_unstable(chance, ["KEY"])  # Spark does not mind the case
     with pytest.raises(ConfigurationError):
         refuse_unstable(chance, ["key", "chance"])
-
-
-@pytest.fixture
-def remote_session() -> Iterator[Any]:
-    """A session of the real Spark Connect client. There is no server; a plan is made without one."""
-    from pyspark.sql.connect.session import SparkSession as RemoteSession
-
-    session = RemoteSession("sc://127.0.0.1:1")
-    yield session
-    session.client.close()  # or else it looks for its server when the process ends
-
-
-def test_the_data_source_is_refused_through_spark_connect(remote_session: Any) -> None:
-    frame = remote_session.range(3).selectExpr("cast(id as string) as key", "'x' as value")
-    pipeline = Pipeline("p", "g", KafkaSettings.of("127.0.0.1:1"), topic="t")
-    for write in (lambda: by_slice(frame, slices=2), lambda: register(remote_session, pipeline)):
-        with pytest.raises(ConfigurationError, match=r"The (DataFrame|SparkSession) belongs to Spark Connect"):
-            write()
 
 
 def test_a_stream_is_refused(spark: SparkSession) -> None:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import runpy
-import sys
 import traceback
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
+from airflow_eos_provider.errors import ConfigurationError, FencedError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.stage import Completed, SliceResult, Stage
-from airflow_eos_provider.interval.slices import Slice
-from airflow_eos_provider.interval.spark import datasource, job
-from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN
+from airflow_eos_provider.interval.protocol.stage import Completed
+from airflow_eos_provider.interval.spark import job
 from airflow_eos_provider.interval.spark.job import JobSpec, load_function, main, read_spec
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 
@@ -178,38 +173,6 @@ def test_a_query_that_spark_refuses_is_not_worth_a_retry(
 
 def reads_no_folder(spark: SparkSession, interval: Interval, folder: str) -> DataFrame:
     return spark.read.parquet(folder)
-
-
-def test_the_data_source_looks_at_the_rows_beside_a_committed_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the partition of a committed slice nothing is written; a row of another slice would be missing elsewhere."""
-    stage = Stage(Run("flights", DAY), 0, "", (Slice(0, {}), Slice(1, {})), ((), (1,)), {0: 0})
-    monkeypatch.setattr(datasource, "partition_number", lambda: 0)
-    writer = datasource.KafkaEosWriter({}, stage.to_dict())
-    rows = pa.RecordBatch.from_pydict({"value": [b"a", b"b"], SLICE_COLUMN: [0, 0]})
-    moved = pa.RecordBatch.from_pydict({"value": [b"a", b"b"], SLICE_COLUMN: [0, 1]})
-
-    assert writer.write(iter([rows])) == datasource.SliceWritten(0)
-    with pytest.raises(EosError, match="row of slice 1, which belongs to another task"):
-        writer.write(iter([rows, moved]))
-
-
-def test_the_data_source_counts_null_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What writes is stood in for: it needs a broker, and is counted by the tests of the slice writer."""
-    stage = Stage(Run("flights", DAY), 0, "", (Slice(0, {}),), ((0,),), {0: 0})
-    written = [(0, SliceResult(0, 3, 10, "ab", 0.1, null_keys=2))]
-    monkeypatch.setattr(datasource, "partition_number", lambda: 0)
-    monkeypatch.setattr(datasource, "write_rows", lambda *_: iter(written))
-
-    assert datasource.KafkaEosWriter({}, stage.to_dict()).write(iter(())) == datasource.SliceWritten(0, null_keys=2)
-
-
-def test_a_spark_without_writers_in_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in pyspark 3.5, which has no such module."""
-    monkeypatch.setitem(sys.modules, "pyspark.sql.datasource", None)
-    monkeypatch.delitem(sys.modules, "airflow_eos_provider.interval.spark.datasource", raising=False)
-    with pytest.raises(ConfigurationError, match=r"^pyspark \S+ has no writers in Python") as refusal:
-        importlib.import_module("airflow_eos_provider.interval.spark.datasource")
-    assert "write_interval()" in str(refusal.value)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.sources.files import FileReadOptions, FileSet
-from airflow_eos_provider.interval.spark import by_slice, write_interval
+from airflow_eos_provider.interval.spark import write_interval
 from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN
 from airflow_eos_provider.interval.spark.files import FilesSource
 from airflow_eos_provider.interval.spark.write import sliced
@@ -33,8 +33,6 @@ def test_a_function_that_returns_no_dataframe_is_told_so(returned: Any, named: s
     with pytest.raises(ConfigurationError, match=f"Expected a DataFrame to write, got {named}") as refused:
         write_interval(returned, NOBODY, DAY)
     assert "return" in str(refused.value)
-    with pytest.raises(ConfigurationError, match="Expected a DataFrame to write"):
-        by_slice(returned, slices=2)
 
 
 @pytest.mark.parametrize("slices", [0, 10_001, 2**40])
@@ -42,7 +40,6 @@ def test_a_number_of_slices_that_no_plan_can_have_is_refused(frame: DataFrame, s
     for write in (
         lambda: write_interval(frame, NOBODY, DAY, slices=slices),
         lambda: write_interval(frame, NOBODY, DAY, slices=slices, slices_by="files"),
-        lambda: by_slice(frame, slices=slices),
     ):
         with pytest.raises(ConfigurationError, match=f"{slices} slices are asked for(.|\n)*1 to 10000"):
             write()
