@@ -23,7 +23,7 @@ import pytest
 
 from airflow_eos_provider import redaction
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.interval.python_needs import DAEMON_MODULE, DAEMON_PROPERTY
+from airflow_eos_provider.interval.spark.executors.needs import DAEMON_MODULE, DAEMON_PROPERTY
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.lab.ownership import log_text, marker
 from airflow_eos_provider.lab.ports import PORTS_VARIABLE, free_ports

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_eos_provider.interval.interval import Interval, Run
-from airflow_eos_provider.interval.protocol import control_topic, ledger
-from airflow_eos_provider.interval.protocol.summary import RunSummary, Spread, encoded
+from airflow_eos_provider.interval.messages import RunSummary, Spread, encoded
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.interval.topic_ids import Pins, TopicPin
+from airflow_eos_provider.interval.topics import control_topic, ledger
+from airflow_eos_provider.interval.topics.pins import Pins, TopicPin
 from airflow_eos_provider.journal import records as journal
 
 #: Key in the journal -> the record under it.

@@ -45,7 +45,7 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, STATUS
 from airflow_eos_provider.data_text import counted, ranges
 from airflow_eos_provider.errors import ConfigurationError, NotKnownError
-from airflow_eos_provider.interval.on_record import pipelines_on_record
+from airflow_eos_provider.interval.group_pipelines import pipelines_on_record
 from airflow_eos_provider.kafka.acl_values import Pattern, Resource, require_principal
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.output import Output, OutputOption, print_document, print_json

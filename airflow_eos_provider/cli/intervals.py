@@ -27,8 +27,8 @@ from airflow_eos_provider.cli.intervals_doctor import doctor
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.messages import in_words
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.summary import in_words
 from airflow_eos_provider.interval.verify import (
     Progress,
     RunStatus,

@@ -20,7 +20,7 @@ from airflow_eos_provider.cli.common import (
 )
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.interval.python_needs import (
+from airflow_eos_provider.interval.spark.executors.needs import (
     NEEDS,
     PANDAS,
     PYTHONS,
@@ -83,7 +83,7 @@ def doctor(
     interpreter, versions, librdkafka and, where --bootstrap-servers or --cluster names brokers, whether they answer
     there. Exit code 1 if a check does not hold, 5 if one has no answer, 6 if no executor could be asked.
     """
-    from airflow_eos_provider.interval.spark.executor_look import diagnose
+    from airflow_eos_provider.interval.spark.executor_survey import diagnose
 
     if master and remote:
         raise typer.BadParameter("name --master or --remote, not both")

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_eos_provider.interval.interval import Run
+    from airflow_eos_provider.interval.messages import Completed
     from airflow_eos_provider.interval.pipeline import Pipeline
-    from airflow_eos_provider.interval.protocol.stage import Completed
 
 #: What the function is given when the task runs; it may take any of them, by these names.
 _GIVEN = ("spark", "sc", "interval")

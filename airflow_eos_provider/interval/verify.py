@@ -17,20 +17,19 @@ from confluent_kafka import KafkaException, TopicCollection
 
 from airflow_eos_provider.errors import ConfigurationError, NotKnownError
 from airflow_eos_provider.interval.interval import Run, Wholes
+from airflow_eos_provider.interval.messages import Completed, RunSummary, decoded
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.control_topic import ControlState
-from airflow_eos_provider.interval.protocol.ledger import (
+from airflow_eos_provider.interval.sources.files import file_lines
+from airflow_eos_provider.interval.topics.control_topic import ControlState
+from airflow_eos_provider.interval.topics.ledger import (
     DIGEST_KIND,
     CompleteRecord,
     LedgerState,
     SliceRecord,
     add_digests,
 )
-from airflow_eos_provider.interval.protocol.same_topics import SameTopics
-from airflow_eos_provider.interval.protocol.stage import Completed
-from airflow_eos_provider.interval.protocol.summary import RunSummary, decoded
-from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
-from airflow_eos_provider.interval.sources.files import file_lines
+from airflow_eos_provider.interval.topics.reader import TopicReader
+from airflow_eos_provider.interval.topics.run_topics import RunTopics
 from airflow_eos_provider.kafka.admin.authorized_operations import operations_of
 from airflow_eos_provider.kafka.clients import CONNECT_SECONDS, QuietAdmin
 from airflow_eos_provider.kafka.read.reader import LogRecord, scan_to_end
@@ -179,7 +178,7 @@ def completion(pipeline: Pipeline, run: Run, *, wait: bool = False) -> Completed
     found = state.completed(run) or state.whole_of(run)
     if found is None:
         return None
-    SameTopics(pipeline, run).compare_complete(found)
+    RunTopics(pipeline, run).compare_complete(found)
     return Completed.of(found)
 
 
@@ -352,7 +351,7 @@ class _Drained:
     """
 
     def __init__(self, header: tuple[str, bytes] | None) -> None:
-        from airflow_eos_provider.interval.protocol.digest import Digest  # it brings numpy, which takes a while
+        from airflow_eos_provider.interval.write.digest import Digest  # it brings numpy, which takes a while
 
         self._header = header
         self._records = 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.interval.python_needs import DAEMON_MODULE, DAEMON_PROPERTY
+from airflow_eos_provider.interval.spark.executors.needs import DAEMON_MODULE, DAEMON_PROPERTY
 from airflow_eos_provider.lab.ownership import own_process
 from airflow_eos_provider.lab.ports import require_free
 from airflow_eos_provider.lab.spark_class_data import spark_jvm_options

@@ -24,7 +24,7 @@ def of_interval(
     :param result: what the task returns.
     :param inputs: folder -> how many files of it were read; empty where that is not known.
     """
-    from airflow_eos_provider.interval.protocol.ledger import complete_key
+    from airflow_eos_provider.interval.topics.ledger import complete_key
 
     whole = result.get("part_of")
     facet = IntervalFacet(

@@ -100,7 +100,7 @@ class _RightsOperator(BaseOperator):
         """
         from airflow_eos_provider.acls.asked import WantedRights, asked_rights, interval_facts
         from airflow_eos_provider.acls.facts import Principals
-        from airflow_eos_provider.interval.on_record import pipelines_on_record
+        from airflow_eos_provider.interval.group_pipelines import pipelines_on_record
 
         if self.action not in ACTIONS:
             raise ConfigurationError(f"There is no action {self.action!r}.", expected=" or ".join(ACTIONS))

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_eos_provider.interval.interval import Run
+    from airflow_eos_provider.interval.messages import Completed
     from airflow_eos_provider.interval.pipeline import Pipeline
-    from airflow_eos_provider.interval.protocol.stage import Completed
     from airflow_eos_provider.interval.spark.job import JobSpec
 
 #: A lost worker or driver is made up for by the next try, which goes on with the slices that are left.
@@ -612,7 +612,7 @@ class JobWords:
             self.reason = f"The driver on Kubernetes ended with code {code}. Its log says why: {where}"
 
     def _take(self, document: Mapping[str, Any]) -> None:
-        from airflow_eos_provider.interval.protocol.stage import Completed
+        from airflow_eos_provider.interval.messages import Completed
 
         self.completed = Completed.from_dict(document)
 

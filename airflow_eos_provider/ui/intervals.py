@@ -15,10 +15,10 @@ from fastapi import APIRouter, Query, Response
 
 from airflow_eos_provider.errors import ConfigurationError
 from airflow_eos_provider.hooks.pipeline import DEFAULT_GROUP_ID, kafka_settings
+from airflow_eos_provider.interval.history import PipelineHistory, groups_with_pipelines, read_history
 from airflow_eos_provider.interval.interval import Run
-from airflow_eos_provider.interval.past import PipelinePast, groups_with_pipelines, read_past
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.ledger import SliceRecord
+from airflow_eos_provider.interval.topics.ledger import SliceRecord
 from airflow_eos_provider.interval.verify import status_among, topics
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.ui.access import visible_to
@@ -57,7 +57,7 @@ def look_for_pipelines(connection_id: str) -> PipelinesLook:
     for group, names in groups_with_pipelines(topics(kafka)).items():
         for name in names:
             try:
-                past = read_past(Pipeline(name=name, group_id=group, kafka=kafka))
+                past = read_history(Pipeline(name=name, group_id=group, kafka=kafka))
             except ConfigurationError:
                 break  # the group is a Connect cluster's, whose connectors have offsets topics of their own
             rows.append({"connection_id": connection_id, "group_id": group, "pipeline": name, **_summary(past)})
@@ -114,7 +114,7 @@ def routes(looks: Looks) -> APIRouter:
     return router
 
 
-def calendar_of(past: PipelinePast, dags: PipelineDags, seen: Seen[PipelinePast]) -> Calendar:
+def calendar_of(past: PipelineHistory, dags: PipelineDags, seen: Seen[PipelineHistory]) -> Calendar:
     """The calendar of what was seen.
 
     :param seen: the look that has found it.
@@ -125,7 +125,7 @@ def calendar_of(past: PipelinePast, dags: PipelineDags, seen: Seen[PipelinePast]
     return Calendar(past.statuses, seconds, dags.runs, dags.due, dags.schedule, began)
 
 
-def interval_document(past: PipelinePast, run: Run, dags: PipelineDags, paging: Paging) -> dict[str, Any]:
+def interval_document(past: PipelineHistory, run: Run, dags: PipelineDags, paging: Paging) -> dict[str, Any]:
     """One run as ``eos intervals show --json`` has it, with its slices and attempts as far as the logs have them.
 
     :raises NotThereError: nothing of it is on record.
@@ -152,7 +152,7 @@ def interval_document(past: PipelinePast, run: Run, dags: PipelineDags, paging: 
     return {**document, **Table.of(_slices(past, run, status.slices or 0)).page(paging)}
 
 
-def _slices(past: PipelinePast, run: Run, count: int) -> list[dict[str, Any]]:
+def _slices(past: PipelineHistory, run: Run, count: int) -> list[dict[str, Any]]:
     done, tasks, sources = past.slices(run, count), past.task_of(run), past.source_of(run)
     return [
         {
@@ -193,7 +193,7 @@ def _pipelines(seen: Mapping[str, Seen[PipelinesLook]], paging: Paging, connecti
     return to_json(document)
 
 
-def _summary(past: PipelinePast) -> dict[str, Any]:
+def _summary(past: PipelineHistory) -> dict[str, Any]:
     statuses = past.statuses
     return {
         "complete": sum(each.complete for each in statuses),
@@ -205,9 +205,9 @@ def _summary(past: PipelinePast) -> dict[str, Any]:
     }
 
 
-async def _see_past(looks: Looks, connection_id: str, group: str, pipeline: str) -> Seen[PipelinePast]:
-    def look() -> PipelinePast:
-        return read_past(Pipeline(name=pipeline, group_id=group, kafka=_kafka(connection_id)))
+async def _see_past(looks: Looks, connection_id: str, group: str, pipeline: str) -> Seen[PipelineHistory]:
+    def look() -> PipelineHistory:
+        return read_history(Pipeline(name=pipeline, group_id=group, kafka=_kafka(connection_id)))
 
     return await looks.see((connection_id, "past", group, pipeline), look, kept_seconds=KEPT_SECONDS)
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import psutil
 
-from airflow_eos_provider.interval.python_needs import DAEMON_MODULE
+from airflow_eos_provider.interval.spark.executors.needs import DAEMON_MODULE
 
 #: By what is in a process's command line.
 _KINDS = {

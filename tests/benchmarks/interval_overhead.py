@@ -21,14 +21,14 @@ from typing import Any
 from rich.console import Console
 
 from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.control_topic import generation_records, plan_record, task_count_record
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
-from airflow_eos_provider.interval.protocol.ledger import CompleteRecord, complete_record
-from airflow_eos_provider.interval.protocol.slice_writer import open_producer
-from airflow_eos_provider.interval.protocol.stage import Stage
-from airflow_eos_provider.interval.protocol.topics import prepare_topics
 from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.interval.topics.control_topic import generation_records, plan_record, task_count_record
+from airflow_eos_provider.interval.topics.ledger import CompleteRecord, complete_record
+from airflow_eos_provider.interval.topics.preparation import prepare_topics
+from airflow_eos_provider.interval.write.slice_writer import open_producer
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 from airflow_eos_provider.lab.lab import Lab, LabOptions
@@ -178,7 +178,7 @@ def _run_by_spark(frame: Any, pipeline: Pipeline) -> None:
 
 def _empty_job(frame: Any) -> None:
     """The same rows, slices and partitions, taken by a function that drops them."""
-    from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN
+    from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN
     from airflow_eos_provider.interval.spark.write import sliced, to_tasks
 
     def drop(batches: Iterator[Any]) -> Iterator[Any]:

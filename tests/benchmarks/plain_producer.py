@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import Producer
 
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.slice_writer import open_producer, producer_properties
+from airflow_eos_provider.interval.write.slice_writer import open_producer, producer_properties
 from airflow_eos_provider.kafka.clients import ClientErrors, quiet_producer
 from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 

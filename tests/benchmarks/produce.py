@@ -18,10 +18,10 @@ import pyarrow as pa
 from rich.console import Console
 
 from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.slice_writer import SliceWriter, open_producer
-from airflow_eos_provider.interval.protocol.stage import Stage
-from airflow_eos_provider.interval.protocol.topics import prepare_topics
+from airflow_eos_provider.interval.topics.preparation import prepare_topics
+from airflow_eos_provider.interval.write.slice_writer import SliceWriter, open_producer
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.lab.jars import class_path, jar_folder
 from airflow_eos_provider.lab.java import java_program

@@ -170,9 +170,9 @@ def _pipeline(lab: Lab, topic: str, compression: str = "none") -> Pipeline:
 
 def _without_transactions(lab: Lab, frame: Any, topic: str) -> None:
     """The same rows by the same slices through the same writer, whose producer leaves the transactions out."""
-    from airflow_eos_provider.interval.protocol.topics import prepare_topics
-    from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN
+    from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN
     from airflow_eos_provider.interval.spark.write import sliced, to_tasks
+    from airflow_eos_provider.interval.topics.preparation import prepare_topics
 
     prepare_topics(_pipeline(lab, topic))
     pipeline = _pipeline(lab, topic).to_dict()
@@ -191,9 +191,9 @@ def write_plainly(pipeline: dict[str, Any], batches: Iterable[Any]) -> Iterator[
     import pyarrow as pa
 
     from airflow_eos_provider.interval.interval import Run
-    from airflow_eos_provider.interval.protocol.slice_writer import SliceWriter
-    from airflow_eos_provider.interval.protocol.stage import Stage
-    from airflow_eos_provider.interval.spark.executor import partition_number, runs_of_slices
+    from airflow_eos_provider.interval.messages import Stage
+    from airflow_eos_provider.interval.spark.executors.tasks import partition_number, runs_of_slices
+    from airflow_eos_provider.interval.write.slice_writer import SliceWriter
     from tests.benchmarks.plain_producer import PlainProducer
 
     target = Pipeline.from_dict(pipeline)
@@ -204,7 +204,7 @@ def write_plainly(pipeline: dict[str, Any], batches: Iterable[Any]) -> Iterator[
 
 
 def _for_each_partition(lab: Lab, frame: Any, topic: str) -> None:
-    from airflow_eos_provider.interval.protocol.slice_writer import producer_properties
+    from airflow_eos_provider.interval.write.slice_writer import producer_properties
 
     own = producer_properties(_pipeline(lab, topic))  # ours, so that the peer is not slowed by librdkafka's defaults
     settings = {"bootstrap.servers": lab.bootstrap_servers, "enable.idempotence": "true", **own}

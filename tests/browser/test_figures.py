@@ -25,9 +25,9 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, read_worker_files
 from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
-from airflow_eos_provider.interval.protocol.stage import Stage
 from airflow_eos_provider.journal.change import change_journal
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from airflow_eos_provider.offsets.verbs.apply import OffsetsChanger

@@ -32,9 +32,10 @@ import pandas  # noqa: F401  pyarrow imports it with the first array, which is h
 import airflow_eos_provider
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.messages import Completed, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol import admission, coordinator, slice_writer
-from airflow_eos_provider.interval.protocol.stage import Completed, Stage
+from airflow_eos_provider.interval.protocol import admission, coordinator
+from airflow_eos_provider.interval.write import slice_writer
 from airflow_eos_provider.processes import identify
 from tests.faults.local_runner import figures_of_lines, plan_files, write_slices
 

@@ -33,9 +33,9 @@ from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.admission import TRANSACTION_TIMEOUT_MS
-from airflow_eos_provider.interval.protocol.control_topic import ControlState
-from airflow_eos_provider.interval.protocol.digest import Digest
-from airflow_eos_provider.interval.protocol.ledger import complete_key
+from airflow_eos_provider.interval.topics.control_topic import ControlState
+from airflow_eos_provider.interval.topics.ledger import complete_key
+from airflow_eos_provider.interval.write.digest import Digest
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.clients import QuietAdmin

@@ -23,12 +23,13 @@ import pyarrow as pa
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
 from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.messages import Completed, SliceFigures, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.progress import OnStep, Report, silent
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
-from airflow_eos_provider.interval.protocol.slice_writer import Tally
-from airflow_eos_provider.interval.protocol.stage import Completed, OnStep, Report, SliceFigures, Stage, silent
 from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.slices import RunPlan, Slice
+from airflow_eos_provider.interval.write.slice_writer import Tally
 
 #: Rows handed to the writer at once.
 _BATCH_ROWS = 5_000

@@ -59,8 +59,8 @@ _FILES = "tests/unit/interval/sources/test_files.py"
 _GROUPS = "tests/unit/interval/spark/test_files.py"
 _FILE_SLICES = "tests/integration/test_file_slices.py"
 _ROW_BATCHES = "tests/faults/test_row_batches.py"
-_DIGEST = "tests/unit/interval/protocol/test_digest.py"
-_LEDGER = "tests/unit/interval/protocol/test_ledger.py"
+_DIGEST = "tests/unit/interval/write/test_digest.py"
+_LEDGER = "tests/unit/interval/topics/test_ledger.py"
 _COMMAND = "tests/integration/test_intervals_command.py"
 
 _ADMISSION = (
@@ -118,7 +118,7 @@ _PARTS = (
     _mutant(
         "part-of-what-goes-on",
         "an interval is complete as a part of one that had ended, and of no other",
-        "interval/protocol/ledger.py",
+        "interval/topics/ledger.py",
         "return found if found is not None and found.ended else None",
         "return found",
         f"{_LEDGER}::test_nothing_is_a_part_of_what_had_not_ended_or_was_removed",
@@ -242,7 +242,7 @@ _COORDINATOR = (
     _mutant(
         "topics-not-compared-with-the-plan",
         "a run goes on with the topics that it was begun with",
-        "interval/protocol/same_topics.py",
+        "interval/topics/run_topics.py",
         "        self._require_same(control.pinned(self._run), self.found)\n",
         "",
         f"{_TOPICS}::test_a_retry_with_other_topics_is_refused[another target]",
@@ -250,7 +250,7 @@ _COORDINATOR = (
     _mutant(
         "ledger-not-claimed",
         "a ledger says which group and control topic it belongs to",
-        "interval/protocol/same_topics.py",
+        "interval/topics/run_topics.py",
         "        if held is None or (held.group, held.control) == (ours.group, ours.control):\n",
         "        if True:\n",
         f"{_TOPICS}::test_a_ledger_has_one_group_and_one_control_topic[another control topic]",
@@ -274,7 +274,7 @@ _COORDINATOR = (
     _mutant(
         "lost-plans-not-noticed",
         "a control topic that is gone is not replaced while runs are committed in part",
-        "interval/protocol/same_topics.py",
+        "interval/topics/run_topics.py",
         "        elif begun := sorted(run.name for run in ledger.begun()):\n",
         "        elif begun := ():\n",
         f"{_TOPICS}::test_a_run_whose_plan_was_lost_is_neither_continued_nor_overlapped[control deleted]",
@@ -282,7 +282,7 @@ _COORDINATOR = (
     _mutant(
         "topics-not-compared-with-complete",
         "a complete run is complete in the topics that it was written to",
-        "interval/protocol/same_topics.py",
+        "interval/topics/run_topics.py",
         '        self._require_same([Pinned("its complete", record.pins)], self.found)\n',
         "",
         f"{_TOPICS}::test_a_finished_run_with_other_topics_is_refused[another target]",
@@ -298,7 +298,7 @@ _COORDINATOR = (
     _mutant(
         "lost-ledger-made-anew",
         "a ledger that is missing beside a control topic that knows the pipeline is not made anew",
-        "interval/protocol/same_topics.py",
+        "interval/topics/run_topics.py",
         "                self._require_new_pipeline()\n",
         "                pass\n",
         f"{_TOPICS}::test_a_finished_run_with_other_topics_is_refused[ledger deleted]",
@@ -307,7 +307,7 @@ _COORDINATOR = (
         "markers-not-asked-for",
         "the partitions are asked for markers that the brokers left out",
         "interval/protocol/coordinator.py",
-        "if lost := lost_markers(self._client(), self._pipeline, self._run, topic, self._session):",
+        "if lost := missing_markers(self._client(), self._pipeline, self._run, topic, self._session):",
         "if lost := ():",
         f"{_BARRIER}::test_a_marker_that_the_brokers_left_out_is_seen",
     ),
@@ -406,7 +406,7 @@ _TASK = (
     _mutant(
         "deleted-records-not-noticed",
         "a ledger or control topic that has lost records is refused",
-        "interval/protocol/topic_reader.py",
+        "interval/topics/reader.py",
         "                all_records=True,\n",
         "",
         f"{_TOPICS}::test_a_topic_that_has_lost_records_is_refused[ledger_topic]",
@@ -415,7 +415,7 @@ _TASK = (
     _mutant(
         "control-topic-followed-for-ever",
         "who has not read the control topic for an hour reads it from its beginning, as a tombstone may be gone",
-        "interval/protocol/control_reader.py",
+        "interval/topics/control_topic.py",
         "        if self._since_read.seconds() > FOLLOWED_SECONDS:\n            self._from(0)\n",
         "",
         f"{_READING}::test_who_has_not_read_the_control_topic_for_long_reads_it_from_its_beginning",
@@ -423,7 +423,7 @@ _TASK = (
     _mutant(
         "topic-id-not-compared",
         "a topic of the same name that is as long is another one",
-        "interval/protocol/topic_reader.py",
+        "interval/topics/reader.py",
         "                topic_id=self.topic_id,\n",
         "",
         f"{_READING}::test_a_control_topic_that_was_made_anew_is_refused",
@@ -459,7 +459,7 @@ _TASK = (
     _mutant(
         "read-to-the-stable-end",
         "a read goes to the uncommitted end",
-        "interval/protocol/topic_reader.py",
+        "interval/topics/reader.py",
         "return self._read(take, stable_only=False, ",
         "return self._read(take, stable_only=True, ",
         f"{_STORIES}::test_a_read_goes_to_the_uncommitted_end[as it is]",
@@ -470,7 +470,7 @@ _WRITER = (
     _mutant(
         "ledger-record-apart",
         "the ledger record is in the transaction of the data",
-        "interval/protocol/slice_writer.py",
+        "interval/write/slice_writer.py",
         '                self._step("ledger record")\n',
         '                self._step("ledger record")\n'
         "                self._producer.commit()\n"
@@ -480,7 +480,7 @@ _WRITER = (
     _mutant(
         "expired-rows-written",
         "a row that its topic would soon delete for its age is refused",
-        "interval/protocol/slice_writer.py",
+        "interval/write/slice_writer.py",
         "                if row.timestamp_ms:\n",
         "                if False:\n",
         f"{_ERRORS}::test_a_wrong_row_is_named_and_nothing_of_its_slice_is_visible[too old]",
@@ -496,10 +496,10 @@ _WRITER = (
     _mutant(
         "ledger-record-before-flush",
         "the ledger record comes when the rows are with the brokers",
-        "interval/protocol/slice_writer.py",
+        "interval/write/slice_writer.py",
         '            with stages.of("flush"):\n                self._producer.flush()\n',
         '            with stages.of("flush"):\n                pass\n',
-        "tests/unit/interval/protocol/test_slice_writer_plain.py::test_the_ledger_record_comes_last_and_behind_flushed_rows",
+        "tests/unit/interval/write/test_slice_writer_plain.py::test_the_ledger_record_comes_last_and_behind_flushed_rows",
     ),
     _mutant(
         "commit-errors-swallowed",
@@ -580,7 +580,7 @@ _SPARK = (
     _mutant(
         "foreign-rows-accepted",
         "a task writes the rows of its own slices only",
-        "interval/spark/executor.py",
+        "interval/spark/executors/tasks.py",
         "    if found not in allowed:\n",
         "    if False:\n",
         f"{_WRITE}::test_a_row_in_another_tasks_partition_stops_the_run",
@@ -656,7 +656,7 @@ _BATCHES = (
     _mutant(
         "digest-with-foreign-bytes",
         "the digest of a row is of its own bytes alone",
-        "interval/protocol/digest.py",
+        "interval/write/digest.py",
         "            words[:, -(_GROUP // 8) :] &= _kept()[column.lengths[some] - (width - _GROUP)]\n",
         "",
         f"{_DIGEST}::test_many_at_once_have_the_sum_of_their_hashes",
@@ -664,7 +664,7 @@ _BATCHES = (
     _mutant(
         "digest-without-lengths",
         "the digest tells a null from an empty value",
-        "interval/protocol/digest.py",
+        "interval/write/digest.py",
         "    halves += (column.lengths + 1).astype(np.uint64)[:, None] * factors[:, 0]\n",
         "",
         f"{_DIGEST}::test_many_at_once_have_the_sum_of_their_hashes",
@@ -672,7 +672,7 @@ _BATCHES = (
     _mutant(
         "digest-not-mixed",
         "values that trade places between two records change the digest",
-        "interval/protocol/digest.py",
+        "interval/write/digest.py",
         "        halves ^= halves >> np.uint64(shift)\n        halves *= np.uint64(factor)\n",
         "        pass\n",
         f"{_DIGEST}::test_values_that_trade_places_change_it",

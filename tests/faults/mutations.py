@@ -11,17 +11,17 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.messages import Completed, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol import admission
 from airflow_eos_provider.interval.protocol import coordinator as coordinator_module
-from airflow_eos_provider.interval.protocol.control_topic import ControlState, RunState
-from airflow_eos_provider.interval.protocol.coordinator import Coordinator
-from airflow_eos_provider.interval.protocol.ledger import LedgerState, SliceRecord
-from airflow_eos_provider.interval.protocol.slice_writer import SliceWriter
-from airflow_eos_provider.interval.protocol.stage import Completed, Stage, deal
+from airflow_eos_provider.interval.protocol.coordinator import Coordinator, deal
 from airflow_eos_provider.interval.protocol.task import Task
-from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
 from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.interval.topics.control_topic import ControlState, RunState
+from airflow_eos_provider.interval.topics.ledger import LedgerState, SliceRecord
+from airflow_eos_provider.interval.topics.reader import TopicReader
+from airflow_eos_provider.interval.write.slice_writer import SliceWriter
 from airflow_eos_provider.kafka.write.producer import TransactionalProducer
 
 

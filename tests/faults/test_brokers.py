@@ -20,9 +20,9 @@ from confluent_kafka.cimpl import NewTopic
 from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.errors import UnreachableError
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.ledger import slice_key
-from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
-from airflow_eos_provider.interval.protocol.topics import prepare_topics
+from airflow_eos_provider.interval.topics.ledger import slice_key
+from airflow_eos_provider.interval.topics.preparation import prepare_topics
+from airflow_eos_provider.interval.topics.reader import TopicReader
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.read.reader import LogRecord
 from airflow_eos_provider.kafka.session import Session

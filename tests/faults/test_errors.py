@@ -21,13 +21,13 @@ from confluent_kafka.cimpl import NewTopic
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError
 from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol import topics as protocol_topics
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
-from airflow_eos_provider.interval.protocol.stage import Stage
 from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.interval.topic_ids import TopicChangedError
+from airflow_eos_provider.interval.topics import preparation as protocol_topics
+from airflow_eos_provider.interval.topics.pins import TopicChangedError
 from airflow_eos_provider.journal.name import journal_topic
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient

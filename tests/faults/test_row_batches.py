@@ -11,7 +11,7 @@ from confluent_kafka.admin import NewTopic
 
 from airflow_eos_provider.errors import ConfigurationError, FencedError
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.slice_writer import open_producer
+from airflow_eos_provider.interval.write.slice_writer import open_producer
 from airflow_eos_provider.kafka.clients import QuietAdmin
 from airflow_eos_provider.kafka.read.reader import LogRecord, read_to_end
 from airflow_eos_provider.kafka.write import native_batches

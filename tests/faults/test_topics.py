@@ -25,16 +25,16 @@ from confluent_kafka.cimpl import NewTopic
 
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.messages import Completed, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol import admission
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
-from airflow_eos_provider.interval.protocol.ledger import complete_key
-from airflow_eos_provider.interval.protocol.slice_writer import Tally
-from airflow_eos_provider.interval.protocol.stage import Completed, Stage
-from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
-from airflow_eos_provider.interval.protocol.visible import NotVisibleError
+from airflow_eos_provider.interval.protocol.visibility import NotVisibleError
 from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.interval.topics.ledger import complete_key
+from airflow_eos_provider.interval.topics.reader import TopicReader
 from airflow_eos_provider.interval.verify import completion
+from airflow_eos_provider.interval.write.slice_writer import Tally
 from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.clients import QuietAdmin

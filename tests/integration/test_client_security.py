@@ -21,11 +21,11 @@ from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.demo.oracle import compare, drain, expected_from_values
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
-from airflow_eos_provider.interval.protocol.stage import Stage
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN, write_rows
+from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN, write_rows
 from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.settings.java_client import from_java

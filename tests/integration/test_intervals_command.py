@@ -29,16 +29,16 @@ from airflow_eos_provider.errors import (
     RefusedError,
 )
 from airflow_eos_provider.footprint.uninstall import Uninstaller, UninstallPlan
+from airflow_eos_provider.interval.group_pipelines import pipelines_on_record
 from airflow_eos_provider.interval.interval import Interval, Run
-from airflow_eos_provider.interval.on_record import pipelines_on_record
+from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol import topic_reader
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
-from airflow_eos_provider.interval.protocol.slice_writer import Tally
-from airflow_eos_provider.interval.protocol.stage import Stage
 from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.interval.topics import reader
 from airflow_eos_provider.interval.verify import completion, ledger, statuses
+from airflow_eos_provider.interval.write.slice_writer import Tally
 from airflow_eos_provider.journal.change import abandon, change_journal, group_change
 from airflow_eos_provider.journal.journal import Journal, RolloutState
 from airflow_eos_provider.journal.name import journal_topic
@@ -143,7 +143,7 @@ def test_a_list_reads_the_control_topic_and_each_ledger_once(
         read.append(topic)
         return scan_to_end(kafka, topic, *arguments, **named)
 
-    monkeypatch.setattr(topic_reader, "scan_to_end", counted)
+    monkeypatch.setattr(reader, "scan_to_end", counted)
     listed = eos(lab, "list", "--json")
 
     assert {f"{GROUP}-configs", *(pipeline.ledger_topic for pipeline in pipelines)} <= set(read)
@@ -279,7 +279,7 @@ def test_a_complete_behind_an_open_transaction_is_waited_for_if_asked_to(
 
     write(pipeline, run, on_step=open_transaction)
     assert completion(pipeline, run) is None
-    stable = topic_reader.TopicReader(pipeline.kafka, pipeline.ledger_topic)
+    stable = reader.TopicReader(pipeline.kafka, pipeline.ledger_topic)
     stable.read_stable(lambda records: None)
     at_the_stable_end = threading.Event()
 
@@ -287,7 +287,7 @@ def test_a_complete_behind_an_open_transaction_is_waited_for_if_asked_to(
         if passed == sum(stable.positions.values()) < of:
             at_the_stable_end.set()
 
-    monkeypatch.setattr(topic_reader, "scan_to_end", partial(scan_to_end, progress=progress))
+    monkeypatch.setattr(reader, "scan_to_end", partial(scan_to_end, progress=progress))
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(completion, pipeline, run, wait=True)
         # All that is stable has passed its reader: one that took this for the end would find no `complete`, as above.

@@ -11,11 +11,11 @@ from confluent_kafka import Producer
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, ReadTimeoutError
 from airflow_eos_provider.interval.interval import Run
-from airflow_eos_provider.interval.protocol import control_reader, topic_reader
-from airflow_eos_provider.interval.protocol.control_reader import ControlReader
-from airflow_eos_provider.interval.protocol.control_topic import ControlState, generation_records
-from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
-from airflow_eos_provider.interval.topic_ids import TopicChangedError
+from airflow_eos_provider.interval.topics import control_topic
+from airflow_eos_provider.interval.topics import reader as topic_reader
+from airflow_eos_provider.interval.topics.control_topic import ControlReader, ControlState, generation_records
+from airflow_eos_provider.interval.topics.pins import TopicChangedError
+from airflow_eos_provider.interval.topics.reader import TopicReader
 from airflow_eos_provider.kafka.read.reader import LogRecord, Reach, read_to_end, scan_to_end
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
@@ -290,7 +290,7 @@ def test_who_has_not_read_the_control_topic_for_long_reads_it_from_its_beginning
     assert [reader.read().run(RUNS[0]).generation for _ in range(2)] == [2, 2]
     assert applied == [0, 1, 2]
 
-    monkeypatch.setattr(control_reader, "FOLLOWED_SECONDS", -1.0)
+    monkeypatch.setattr(control_topic, "FOLLOWED_SECONDS", -1.0)
 
     assert reader.read().run(RUNS[0]).generation == 2
     assert applied == [0, 1, 2] * 2

@@ -26,7 +26,7 @@ from airflow_eos_provider.interval.sources import files_source
 from airflow_eos_provider.interval.spark.backfill import require_all_complete, write_intervals
 from airflow_eos_provider.interval.spark.files import pinned_files
 from airflow_eos_provider.interval.spark.job import JobSpec
-from airflow_eos_provider.interval.spark.remote_plan import refuse_unstable_remote
+from airflow_eos_provider.interval.spark.plans.connect_plan import refuse_unstable_remote
 from airflow_eos_provider.interval.spark.sessions import interrupt, look_often, stop
 from airflow_eos_provider.interval.spark.write import write_interval
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings

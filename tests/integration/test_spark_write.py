@@ -23,11 +23,11 @@ from pyspark.sql import functions as F
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, RefusedError
 from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.messages import rounded
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.admission import OverlapError
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator, IncompleteError
 from airflow_eos_provider.interval.protocol.input_check import InputChangedError
-from airflow_eos_provider.interval.protocol.summary import rounded
 from airflow_eos_provider.interval.sources import files_source
 from airflow_eos_provider.interval.spark import (
     require_all_complete,
@@ -37,7 +37,7 @@ from airflow_eos_provider.interval.spark import (
 from airflow_eos_provider.interval.spark import write as spark_front
 from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.spark.reruns import StageWatch
-from airflow_eos_provider.interval.topic_ids import TopicChangedError
+from airflow_eos_provider.interval.topics.pins import TopicChangedError
 from airflow_eos_provider.interval.verify import completion
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics

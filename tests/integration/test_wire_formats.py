@@ -16,8 +16,8 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.topics.jackson import encode, hash_map_order
 from airflow_eos_provider.errors import ConnectRestError
 from airflow_eos_provider.interval.interval import Interval, Run
-from airflow_eos_provider.interval.protocol.ledger import CompleteRecord, SliceRecord, complete_record, slice_record
-from airflow_eos_provider.interval.topic_ids import Pins, TopicPin
+from airflow_eos_provider.interval.topics.ledger import CompleteRecord, SliceRecord, complete_record, slice_record
+from airflow_eos_provider.interval.topics.pins import Pins, TopicPin
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.write.partitioner import partition_of

@@ -14,8 +14,8 @@ import psutil
 import pyspark
 import pytest
 
-from airflow_eos_provider.interval.python_needs import DAEMON_MODULE, DAEMON_PROPERTY
-from airflow_eos_provider.interval.spark.worker_daemon import IDLE_VARIABLE
+from airflow_eos_provider.interval.spark.executors.needs import DAEMON_MODULE, DAEMON_PROPERTY
+from airflow_eos_provider.interval.spark.executors.worker_daemon import IDLE_VARIABLE
 from tests.connect_server import ConnectServer, daemon_of
 from tests.waiting import until
 
@@ -112,7 +112,7 @@ def test_what_spark_submit_was_given_is_known(
     program = tmp_path / "job.py"
     program.write_text(
         "import os\n"
-        "from airflow_eos_provider.interval.spark import executor_python as chosen\n"
+        "from airflow_eos_provider.interval.spark.executors import python as chosen\n"
         "chosen.choose_executor_python({}, chosen.master_of({}))\n"
         "print('python', os.environ.get('PYSPARK_PYTHON'))\n"
         "print('property', chosen.daemon_property({}))\n"

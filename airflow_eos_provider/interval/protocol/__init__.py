@@ -1,3 +1,3 @@
-"""The exactly-once protocol of interval runs: coordinator, tasks, control topic, ledger. No Spark in it."""
+"""The exactly-once protocol of interval runs: admission, coordinator, tasks. No Spark in it."""
 
 from __future__ import annotations

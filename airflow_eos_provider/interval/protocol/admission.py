@@ -8,7 +8,7 @@ decided: the next init settles it, and the reads after it see the plan or do not
 
 With the pipeline's first plan its ledger goes on record, by name and topic id, in the same transaction: the one planner
 at a time is also the one that says which ledger tells of overlaps. The ledger in turn says which control topic has the
-plans (:mod:`~airflow_eos_provider.interval.protocol.ledger`), and which runs have committed slices: they overlap also
+plans (:mod:`~airflow_eos_provider.interval.topics.ledger`), and which runs have committed slices: they overlap also
 where their plan is lost with its control topic.
 """
 
@@ -21,13 +21,12 @@ from collections.abc import Collection, Iterable
 from airflow_eos_provider.errors import EosError, FencedError, RefusedError, UnreachableError
 from airflow_eos_provider.interval.interval import Run, Wholes
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.control_reader import ControlReader
-from airflow_eos_provider.interval.protocol.control_topic import ControlState, pipeline_record, plan_record
-from airflow_eos_provider.interval.protocol.ledger import CompleteRecord, LedgerState
-from airflow_eos_provider.interval.protocol.same_topics import SameTopics
-from airflow_eos_provider.interval.protocol.stage import OnStep, Report, silent
-from airflow_eos_provider.interval.protocol.topic_reader import TopicReader
+from airflow_eos_provider.interval.progress import OnStep, Report, silent
 from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.interval.topics.control_topic import ControlReader, ControlState, pipeline_record, plan_record
+from airflow_eos_provider.interval.topics.ledger import CompleteRecord, LedgerState
+from airflow_eos_provider.interval.topics.reader import TopicReader
+from airflow_eos_provider.interval.topics.run_topics import RunTopics
 from airflow_eos_provider.kafka.write.producer import TransactionalProducer, TransactionExpiredError, UndecidedError
 
 #: The steps in their order.
@@ -149,7 +148,7 @@ class Planner:
         pipeline: Pipeline,
         ledger: LedgerState,
         ledger_topic: TopicReader,
-        topics: SameTopics,
+        topics: RunTopics,
         control_topic: ControlReader,
         *,
         report: Report = silent,

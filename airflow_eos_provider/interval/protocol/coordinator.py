@@ -28,7 +28,7 @@ committed twice, and none is missed.
    duplicates). Before it, the run's own ids are fenced once more; a fencing returns when all markers of the last commit
    are in every partition, so ``complete`` never runs ahead of the data (test_barrier: without it, and without the wait
    below, it does). Brokers may leave a marker out where a partition has no leader
-   (:mod:`~airflow_eos_provider.interval.protocol.lost_markers`); so the partitions are asked themselves, and the run
+   (:mod:`~airflow_eos_provider.interval.protocol.visibility`); so the partitions are asked themselves, and the run
    fails (test_barrier: without the question and the wait, it is complete).
 6. *The slices belong to one input*: a committed slice is skipped ever after, so a row that has moved since between it
    and one that is still to be written would be lost or doubled. No source promises which input a retry gets (a query
@@ -45,13 +45,13 @@ committed twice, and none is missed.
    enough, for it may be abandoned (test_concurrency; the model takes the plan for enough, and finds an interval that
    counts as complete with nothing written).
 8. *These are sentences about topics, not about their names*: the ledger, the target and the control topic are the ones
-   that the run was begun with, by topic id (:mod:`~airflow_eos_provider.interval.protocol.same_topics`, test_topics).
+   that the run was begun with, by topic id (:mod:`~airflow_eos_provider.interval.topics.run_topics`, test_topics).
    They are compared before the first init, so that a driver with other topics fences no other; with each read of the
    control topic; with the plan or ``complete`` that is adopted; after the stage, and again right before ``complete``.
    Tasks compare, too: a generation is an offset, which another topic of that name has as well (test_topics: a queued
    task writes again what the new topic's generation has written).
 9. *A ledger has one control topic and one group*, those of its first claim
-   (:mod:`~airflow_eos_provider.interval.protocol.ledger`): drivers with others would not know of each other, nor fence
+   (:mod:`~airflow_eos_provider.interval.topics.ledger`): drivers with others would not know of each other, nor fence
    each other. A driver that writes a claim reads the ledger to its end before it plans, and ends there if another claim
    came first (test_topics: two groups at once, each with a claim of its own). A control topic that is gone takes its
    plans and task counts with it. So a new one is claimed only where no run is committed in part, and after all task ids
@@ -63,8 +63,9 @@ committed twice, and none is missed.
    ends in an error (test_topics: with records deleted under the same topic id, slices are written again).
 
 ``complete`` says that the records can be *read*. So it waits, with every slice committed and the run's ids fenced,
-until the stable end of each target partition has passed them (:mod:`~airflow_eos_provider.interval.protocol.visible`):
-the open transaction of a foreign producer may hold them back.
+until the stable end of each target partition has passed them
+(:mod:`~airflow_eos_provider.interval.protocol.visibility`): the open transaction of a foreign producer may hold them
+back.
 
 Neither those comparisons nor that wait weaken 1 to 7. A comparison writes nothing and lets nothing pass that would stop
 without it: it turns a step into an error, which is a driver that dies there. The wait comes when all that is left is
@@ -99,17 +100,22 @@ from typing import Any, Self
 from airflow_eos_provider.connect.transactional_ids import task_number
 from airflow_eos_provider.errors import EosError, FencedError, RefusedError
 from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.messages import Completed, IncompleteError, SliceFigures, SliceResult, Stage, encoded
 from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.progress import OnStep, Report, silent
 from airflow_eos_provider.interval.protocol.admission import CONTROL, TRANSACTION_TIMEOUT_MS, Planner
-from airflow_eos_provider.interval.protocol.control_reader import ControlReader
-from airflow_eos_provider.interval.protocol.control_topic import (
+from airflow_eos_provider.interval.protocol.input_check import require_one_evaluation, require_same_rows
+from airflow_eos_provider.interval.protocol.summary import StepClock, by_task, summarise
+from airflow_eos_provider.interval.protocol.visibility import Visibility, missing_marker_error, missing_markers
+from airflow_eos_provider.interval.slices import RunPlan, folders_read
+from airflow_eos_provider.interval.topics.control_topic import (
+    ControlReader,
     Outgoing,
     RunState,
     generation_records,
     task_count_record,
 )
-from airflow_eos_provider.interval.protocol.input_check import require_one_evaluation, require_same_rows
-from airflow_eos_provider.interval.protocol.ledger import (
+from airflow_eos_provider.interval.topics.ledger import (
     CLAIMS_PARTITION,
     CompleteRecord,
     LedgerState,
@@ -119,24 +125,9 @@ from airflow_eos_provider.interval.protocol.ledger import (
     require_comparable,
     slice_key,
 )
-from airflow_eos_provider.interval.protocol.lost_markers import lost_marker_error, lost_markers
-from airflow_eos_provider.interval.protocol.same_topics import SameTopics
-from airflow_eos_provider.interval.protocol.stage import (
-    Completed,
-    IncompleteError,
-    OnStep,
-    Report,
-    SliceFigures,
-    SliceResult,
-    Stage,
-    deal,
-    silent,
-)
-from airflow_eos_provider.interval.protocol.summary import StepClock, by_task, encoded, summarise
-from airflow_eos_provider.interval.protocol.topic_reader import ReportBackoff, TopicReader, open_reader
-from airflow_eos_provider.interval.protocol.topics import retention_of
-from airflow_eos_provider.interval.protocol.visible import Visibility
-from airflow_eos_provider.interval.slices import RunPlan, folders_read
+from airflow_eos_provider.interval.topics.preparation import retention_of
+from airflow_eos_provider.interval.topics.reader import ReportBackoff, TopicReader, open_reader
+from airflow_eos_provider.interval.topics.run_topics import RunTopics
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.write.partitioner import partition_of
@@ -179,6 +170,21 @@ _FENCE_REPORT_SECONDS = 1.0
 
 #: A line each is reported of so many tasks; the result has all.
 _SHOWN_TASKS = 20
+
+
+def deal(slices: int, unfinished: Sequence[int], tasks: int) -> tuple[tuple[int, ...], ...]:
+    """Which task writes which slices.
+
+    :param slices: how many slices the plan has.
+    :param unfinished: those that are left, by number.
+    :param tasks: how many tasks there may be. If that is the number of slices, slice ``n`` is task ``n``'s; otherwise
+        what is left is dealt out evenly, and no task is without a slice.
+    """
+    if tasks == slices:
+        left = set(unfinished)
+        return tuple((n,) if n in left else () for n in range(slices))
+    dealt = min(tasks, len(unfinished))
+    return tuple(tuple(unfinished[task::dealt]) for task in range(dealt))
 
 
 class Coordinator:
@@ -495,8 +501,8 @@ class Coordinator:
 
     # The steps
 
-    def _topics_of(self, pipeline: Pipeline) -> SameTopics:
-        return SameTopics(pipeline, self._run, report=self._report, kafka=self._session, control=self._control_topic)
+    def _topics_of(self, pipeline: Pipeline) -> RunTopics:
+        return RunTopics(pipeline, self._run, report=self._report, kafka=self._session, control=self._control_topic)
 
     def _init(self) -> None:
         self._step("init")
@@ -608,9 +614,9 @@ class Coordinator:
             self._require_markers(stage, self._pipeline.topic)
 
     def _require_markers(self, stage: Stage, topic: str) -> None:
-        if lost := lost_markers(self._client(), self._pipeline, self._run, topic, self._session):
+        if lost := missing_markers(self._client(), self._pipeline, self._run, topic, self._session):
             self.require_current(stage)  # or else they are a newer driver's
-            raise lost_marker_error(self._run, topic, lost)
+            raise missing_marker_error(self._run, topic, lost)
 
     def _await_readers(self, stage: Stage, named_by_rows: set[str]) -> None:
         for topic in sorted(named_by_rows):

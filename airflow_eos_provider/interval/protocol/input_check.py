@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.interval.interval import Run
-from airflow_eos_provider.interval.protocol.stage import SliceFigures, Stage
+from airflow_eos_provider.interval.messages import SliceFigures, Stage
 
 #: Slices that an error names with their figures; of the others it names the numbers.
 _SHOWN = 3

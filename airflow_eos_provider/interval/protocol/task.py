@@ -20,12 +20,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from airflow_eos_provider.errors import EosError, FencedError
+from airflow_eos_provider.interval.messages import SliceResult, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.control_reader import ControlReader
-from airflow_eos_provider.interval.protocol.ledger import LedgerState, SliceRecord, complete_key, slice_key
-from airflow_eos_provider.interval.protocol.slice_writer import SliceWriter, open_producer
-from airflow_eos_provider.interval.protocol.stage import OnStep, Report, SliceResult, Stage, silent
-from airflow_eos_provider.interval.protocol.topic_reader import TopicReader, open_reader
+from airflow_eos_provider.interval.progress import OnStep, Report, silent
+from airflow_eos_provider.interval.topics.control_topic import ControlReader
+from airflow_eos_provider.interval.topics.ledger import LedgerState, SliceRecord, complete_key, slice_key
+from airflow_eos_provider.interval.topics.reader import TopicReader, open_reader
+from airflow_eos_provider.interval.write.slice_writer import SliceWriter, open_producer
 from airflow_eos_provider.kafka.session import Session
 from airflow_eos_provider.kafka.write.partitioner import partition_of
 from airflow_eos_provider.kafka.write.producer import TransactionalProducer

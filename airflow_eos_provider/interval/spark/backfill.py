@@ -6,7 +6,7 @@ writes the rest.
 
 *Together.* Small intervals mostly cost their transactions and Spark jobs. So neighbours can be written as one run, from
 the first one's start to the last one's end; when it is complete, each of them is, as a part of it
-(:mod:`~airflow_eos_provider.interval.protocol.ledger`). The function still gets one interval at a time, and the frames
+(:mod:`~airflow_eos_provider.interval.topics.ledger`). The function still gets one interval at a time, and the frames
 are joined, because a path that names the start would select the first part only. A run of neighbours is always finished
 as it was begun, whatever ``together`` the next call has.
 """
@@ -23,15 +23,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.messages import Completed
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.admission import overlap
-from airflow_eos_provider.interval.protocol.ledger import CompleteRecord
-from airflow_eos_provider.interval.protocol.same_topics import SameTopics
-from airflow_eos_provider.interval.protocol.stage import Completed
 from airflow_eos_provider.interval.spark.files import FilesSource
 from airflow_eos_provider.interval.spark.sessions import end, is_remote, is_server_lost
 from airflow_eos_provider.interval.spark.write import Report, require_frame, write_interval
-from airflow_eos_provider.interval.topic_ids import Pins, TopicChangedError
+from airflow_eos_provider.interval.topics.ledger import CompleteRecord
+from airflow_eos_provider.interval.topics.pins import Pins, TopicChangedError
+from airflow_eos_provider.interval.topics.run_topics import RunTopics
 from airflow_eos_provider.interval.verify import control, ledger
 
 __all__ = ["IntervalOutcome", "require_all_complete", "write_intervals"]
@@ -190,7 +190,7 @@ def _finished(pipeline: Pipeline, intervals: Sequence[Interval], revision: int) 
 
 def _changed_topic(pipeline: Pipeline, record: CompleteRecord) -> TopicChangedError | None:
     try:
-        SameTopics(pipeline, record.run).compare_complete(record)
+        RunTopics(pipeline, record.run).compare_complete(record)
     except TopicChangedError as error:
         return error
     return None

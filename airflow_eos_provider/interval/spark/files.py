@@ -32,7 +32,7 @@ from pyspark.sql import functions as F
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.interval.interval import Interval
-from airflow_eos_provider.interval.protocol.stage import Stage
+from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.slices import Slice
 from airflow_eos_provider.interval.sources.files import (
     MOST_FILES_IN_PLAN,
@@ -43,8 +43,8 @@ from airflow_eos_provider.interval.sources.files import (
     local_identity,
     look_at,
 )
-from airflow_eos_provider.interval.spark.determinism import SUBQUERIES, each, kind_of, parts_of, refuse_unstable
-from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN
+from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN
+from airflow_eos_provider.interval.spark.plans.classic_plan import SUBQUERIES, each, kind_of, parts_of, refuse_unstable
 from airflow_eos_provider.interval.spark.sessions import functions_of, is_remote, is_server_lost
 
 __all__ = [

@@ -32,9 +32,9 @@ from typing import Any
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Interval
+from airflow_eos_provider.interval.messages import Completed
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.stage import Completed
-from airflow_eos_provider.interval.spark.executor_python import choose_executor_python, daemon_property, master_of
+from airflow_eos_provider.interval.spark.executors.python import choose_executor_python, daemon_property, master_of
 from airflow_eos_provider.interval.spark.sessions import look_often, stop
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings, is_secret
 from airflow_eos_provider.redaction import redact

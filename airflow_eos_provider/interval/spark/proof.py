@@ -14,9 +14,9 @@ from collections.abc import Collection
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.messages import SliceFigures, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.stage import SliceFigures, Stage
-from airflow_eos_provider.interval.spark.executor import REPORT_COLUMN, SLICE_COLUMN, shipped
+from airflow_eos_provider.interval.spark.executors.tasks import REPORT_COLUMN, SLICE_COLUMN, shipped
 from airflow_eos_provider.interval.spark.files import FilesSource
 from airflow_eos_provider.interval.spark.sessions import functions_of, is_remote
 

@@ -14,8 +14,8 @@ from pyspark import errors as of_spark
 from pyspark.errors import PySparkException
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
-from airflow_eos_provider.interval.python_needs import SHIP_IT
-from airflow_eos_provider.interval.spark.executor import error_within
+from airflow_eos_provider.interval.spark.executors.needs import SHIP_IT
+from airflow_eos_provider.interval.spark.executors.tasks import error_within
 
 #: Of the query, or of the data: the same query fails on the same data.
 _FINAL_TYPES = (

@@ -11,7 +11,7 @@ count. So where ``spark.speculation`` is on, the stage runs as a barrier stage, 
 
 *Spark Connect.* The coordinator is in this process all the same, and the tasks are on the server's executors. What is
 asked of Spark's driver is asked in another way (:mod:`~airflow_eos_provider.interval.spark.sessions`,
-:mod:`~airflow_eos_provider.interval.spark.remote_plan`), and what cannot be known there is refused, or proven by
+:mod:`~airflow_eos_provider.interval.spark.plans.connect_plan`), and what cannot be known there is refused, or proven by
 evaluating the input once more.
 """
 
@@ -32,15 +32,13 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, UnreachableError
 from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.messages import Completed, SliceFigures, SliceResult, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
-from airflow_eos_provider.interval.protocol.ledger import NO_DIGEST
-from airflow_eos_provider.interval.protocol.stage import Completed, SliceFigures, SliceResult, Stage
 from airflow_eos_provider.interval.record_columns import RECORD_COLUMNS
 from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.interval.sources.files import Dropped, FileSet, require_planned_files
-from airflow_eos_provider.interval.spark.determinism import refuse_unstable
-from airflow_eos_provider.interval.spark.executor import REPORT_COLUMN, SLICE_COLUMN, shipped
+from airflow_eos_provider.interval.spark.executors.tasks import REPORT_COLUMN, SLICE_COLUMN, shipped
 from airflow_eos_provider.interval.spark.files import (
     FILES,
     FileGroups,
@@ -49,8 +47,9 @@ from airflow_eos_provider.interval.spark.files import (
     require_narrow,
     require_still_pinned,
 )
+from airflow_eos_provider.interval.spark.plans.classic_plan import refuse_unstable
+from airflow_eos_provider.interval.spark.plans.connect_plan import refuse_unstable_remote
 from airflow_eos_provider.interval.spark.proof import figures_of_files, figures_of_rows, frozen
-from airflow_eos_provider.interval.spark.remote_plan import refuse_unstable_remote
 from airflow_eos_provider.interval.spark.reruns import StageWatch
 from airflow_eos_provider.interval.spark.sessions import (
     awaited,
@@ -61,6 +60,7 @@ from airflow_eos_provider.interval.spark.sessions import (
     quoted,
 )
 from airflow_eos_provider.interval.spark.spark_errors import explained, is_of_spark, require_pandas, spark_errors
+from airflow_eos_provider.interval.topics.ledger import NO_DIGEST
 
 Report = Callable[[str], None]
 

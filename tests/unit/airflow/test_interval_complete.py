@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, T
 
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
 from airflow_eos_provider.interval.interval import Interval, Run
-from airflow_eos_provider.interval.protocol.stage import Completed
+from airflow_eos_provider.interval.messages import Completed
 from airflow_eos_provider.sensors.interval_complete import IntervalCompleteSensor
 from airflow_eos_provider.triggers import interval_complete
 from airflow_eos_provider.triggers.interval_complete import IntervalCompleteTrigger

@@ -26,8 +26,7 @@ from airflow_eos_provider.assets.intervals import completed_intervals, interval_
 from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, RefusedError
 from airflow_eos_provider.hooks.pipeline import interval_of
 from airflow_eos_provider.interval.interval import Interval, Run
-from airflow_eos_provider.interval.protocol.stage import Completed
-from airflow_eos_provider.interval.protocol.summary import RunSummary, Spread, TaskSummary
+from airflow_eos_provider.interval.messages import Completed, RunSummary, Spread, TaskSummary
 from airflow_eos_provider.interval.spark.job import FAILURE_PREFIX, RESULT_PREFIX, JobSpec
 from airflow_eos_provider.operators import interval_run
 from airflow_eos_provider.operators.interval_run import IntervalRunOperator, secret_file

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_eos_provider.interval.interval import Interval, Run
-from airflow_eos_provider.interval.protocol.stage import Completed
+from airflow_eos_provider.interval.messages import Completed
 
 DAY = "2013-01-01T05:00:00Z/2013-01-02T05:00:00Z"
 COMPLETE = Completed(Run("flights.daily", Interval.parse(DAY)), 842, "ab" * 16, 4, True, 0.0)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from airflow_eos_provider.cli.app import app
 from airflow_eos_provider.errors import ConfigurationError, UnreachableError
-from airflow_eos_provider.interval.spark import executor_look
+from airflow_eos_provider.interval.spark import executor_survey
 
 
 def run(*arguments: str) -> Any:
@@ -39,7 +39,7 @@ def test_in_words() -> None:
 
 
 def test_brokers_that_do_not_answer_end_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor_look.python_look, "_BROKER_SECONDS", 0.5)
+    monkeypatch.setattr(executor_survey.environment, "_BROKER_SECONDS", 0.5)
     ended = run("--bootstrap-servers", "127.0.0.1:1", "-o", "name")
 
     assert ended.exit_code == 1
@@ -56,14 +56,14 @@ def test_a_master_where_nobody_listens(target: tuple[str, str]) -> None:
 
 
 def test_a_driver_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = executor_look.python_look.look
+    whole = executor_survey.environment.look
 
     def look(*arguments: Any) -> dict[str, Any]:
         found = whole(*arguments)
         del found["packages"]["pyspark"]
         return found
 
-    monkeypatch.setattr(executor_look.python_look, "look", look)
+    monkeypatch.setattr(executor_survey.environment, "look", look)
     ended = run("--master", "local[1]")
 
     assert isinstance(ended.exception, ConfigurationError)

@@ -41,7 +41,7 @@ WRITERS = {
     },
     r"[tT]opics(\(.*\))?\.create\(|\.create_topics\(": {
         "acls/attempts.py",  # asks only whether it may
-        "interval/protocol/topics.py",
+        "interval/topics/preparation.py",
         "journal/topic.py",
         "kafka/topics.py",
         "offsets/internal_topics/look.py",

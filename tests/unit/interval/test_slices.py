@@ -7,7 +7,8 @@ import pytest
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Run
-from airflow_eos_provider.interval.protocol.stage import IncompleteError, Stage, deal
+from airflow_eos_provider.interval.messages import IncompleteError, Stage
+from airflow_eos_provider.interval.protocol.coordinator import deal
 from airflow_eos_provider.interval.slices import RunPlan, Slice
 
 RUN = Run.parse("p@2013-01-01T00:00:00Z/2013-01-02T00:00:00Z")

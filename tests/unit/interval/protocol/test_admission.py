@@ -5,15 +5,15 @@ import pytest
 from airflow_eos_provider.errors import RefusedError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.protocol.admission import OverlapError, WholeUnderWayError, admit
-from airflow_eos_provider.interval.protocol.control_topic import ControlState, generation_records, plan_record
-from airflow_eos_provider.interval.protocol.ledger import (
+from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.interval.topics.control_topic import ControlState, generation_records, plan_record
+from airflow_eos_provider.interval.topics.ledger import (
     CompleteRecord,
     LedgerState,
     SliceRecord,
     complete_record,
     slice_record,
 )
-from airflow_eos_provider.interval.slices import RunPlan
 from airflow_eos_provider.kafka.read.reader import LogRecord
 
 

@@ -13,18 +13,18 @@ import pytest
 
 from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.messages import SliceFigures, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.input_check import (
     InputChangedError,
     require_one_evaluation,
     require_same_rows,
 )
-from airflow_eos_provider.interval.protocol.ledger import LedgerState, SliceRecord, slice_record
-from airflow_eos_provider.interval.protocol.slice_writer import Tally
-from airflow_eos_provider.interval.protocol.stage import SliceFigures, Stage
 from airflow_eos_provider.interval.protocol.task import Task
 from airflow_eos_provider.interval.slices import RunPlan
-from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN, tally_partition
+from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN, tally_partition
+from airflow_eos_provider.interval.topics.ledger import LedgerState, SliceRecord, slice_record
+from airflow_eos_provider.interval.write.slice_writer import Tally
 from airflow_eos_provider.kafka.read.reader import LogRecord
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 

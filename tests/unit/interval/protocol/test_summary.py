@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.messages import SliceResult, Spread, Stage
 from airflow_eos_provider.interval.protocol import summary as module
-from airflow_eos_provider.interval.protocol.ledger import NO_DIGEST, SliceMeasures, SliceRecord
-from airflow_eos_provider.interval.protocol.stage import SliceResult, Stage
-from airflow_eos_provider.interval.protocol.summary import Spread, StepClock, by_task, summarise
+from airflow_eos_provider.interval.protocol.summary import StepClock, by_task, summarise
 from airflow_eos_provider.interval.slices import Slice
+from airflow_eos_provider.interval.topics.ledger import NO_DIGEST, SliceMeasures, SliceRecord
 
 RUN = Run.parse("p@2013-01-01T05:00:00Z/2013-01-02T05:00:00Z")
 

@@ -17,13 +17,13 @@ from pyspark.sql import functions as F
 
 from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.stage import Stage
 from airflow_eos_provider.interval.slices import RunPlan, Slice
 from airflow_eos_provider.interval.sources.files import FileReadOptions, FileSet, PinnedFile, look_at
 from airflow_eos_provider.interval.spark import write as spark_front
 from airflow_eos_provider.interval.spark import write_interval
-from airflow_eos_provider.interval.spark.executor import require_no_rows
+from airflow_eos_provider.interval.spark.executors.tasks import require_no_rows
 from airflow_eos_provider.interval.spark.files import (
     FileGroups,
     FilesSource,

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_eos_provider.errors import ConfigurationError, FencedError
 from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.messages import Completed
 from airflow_eos_provider.interval.pipeline import Pipeline
-from airflow_eos_provider.interval.protocol.stage import Completed
 from airflow_eos_provider.interval.spark import job
 from airflow_eos_provider.interval.spark.job import JobSpec, load_function, main, read_spec
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings

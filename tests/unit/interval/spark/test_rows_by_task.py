@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from airflow_eos_provider.interval.interval import Run
-from airflow_eos_provider.interval.protocol.stage import Stage
+from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.slices import Slice
-from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN
+from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN
 from airflow_eos_provider.interval.spark.write import _by_task
 
 RUN = Run.parse("p@2013-01-01T00:00:00Z/2013-01-02T00:00:00Z")

@@ -18,7 +18,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.spark import write_interval
-from airflow_eos_provider.interval.spark.executor import shipped
+from airflow_eos_provider.interval.spark.executors.tasks import shipped
 from airflow_eos_provider.interval.spark.spark_errors import explained, refusal_within, require_pandas, spark_errors
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 

@@ -14,7 +14,7 @@ from airflow_eos_provider.interval.interval import Interval
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.sources.files import FileReadOptions, FileSet
 from airflow_eos_provider.interval.spark import write_interval
-from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN
+from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN
 from airflow_eos_provider.interval.spark.files import FilesSource
 from airflow_eos_provider.interval.spark.write import sliced
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings

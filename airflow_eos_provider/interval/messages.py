@@ -1,0 +1,399 @@
+"""What passes between coordinator, tasks and their callers: values without secrets, fit for JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_eos_provider.errors import EosError
+from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.slices import Slice
+from airflow_eos_provider.interval.topics.ledger import NO_DIGEST, CompleteRecord, SliceRecord, add_digests
+
+#: Decimals of seconds.
+_DECIMALS = 3
+
+
+class IncompleteError(EosError):
+    """The stage has ended, but the ledger misses slices: the run is not complete, and may be tried again.
+
+    :ivar missing: numbers of the slices that are not committed.
+    """
+
+    def __init__(
+        self, found: str, *, missing: tuple[int, ...] = (), expected: str | None = None, remedy: str | None = None
+    ) -> None:
+        super().__init__(found, expected=expected, remedy=remedy)
+        self.missing = missing
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (*super().__reduce__(), {"missing": self.missing})
+
+
+@dataclass(frozen=True, slots=True)
+class SliceFigures:
+    """What is compared of a slice's rows; those of parts add up to those of the whole, in any order.
+
+    :param records: how many there are.
+    :param digest: order-free digest of topic, key, value and headers of each, 32 hexadecimal digits.
+    :param placed: likewise of those that name their partition or time themselves, with both. What a row leaves to
+        Kafka differs between attempts and is in neither digest.
+    """
+
+    records: int = 0
+    digest: str = NO_DIGEST
+    placed: str = NO_DIGEST
+
+    def __add__(self, other: SliceFigures) -> SliceFigures:
+        digest = add_digests((self.digest, other.digest))
+        return SliceFigures(self.records + other.records, digest, add_digests((self.placed, other.placed)))
+
+    def __str__(self) -> str:
+        placed = "" if self.placed == NO_DIGEST else f", placed {self.placed}"
+        return f"{self.records} records, digest {self.digest}{placed}"
+
+    @classmethod
+    def of(cls, record: SliceRecord) -> SliceFigures:
+        """The figures that a slice's ledger record has."""
+        return cls(record.records, record.digest, record.placed)
+
+    def to_list(self) -> list[Any]:
+        return [self.records, self.digest, self.placed]
+
+    @classmethod
+    def from_list(cls, values: Sequence[Any]) -> SliceFigures:
+        return cls(*values)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The work of one generation: what each task has to write.
+
+    :param run: the run.
+    :param generation: offset of the generation's ``commit-<run>`` record in the control topic.
+    :param plan_hash: of the plan that the slices are of.
+    :param slices: all slices of the plan.
+    :param assignment: for each task the numbers of its unfinished slices. Within a generation a slice belongs to one
+        task; task ``n`` writes under the transactional id ``<group>-<run>-<n>``.
+    :param ledger_positions: by partition, up to where the coordinator has read the ledger.
+    :param committed: what the ledger says of the slices that earlier generations have committed, by number.
+    :param compared: whether the input of this attempt was found to have the same rows in these slices. Without it
+        nothing is written and nothing completed, unless nothing is committed.
+    :param control_id: topic id of the control topic that the generation is in: its offset means nothing in another one.
+    :param ledger_id: topic id of the ledger that the positions are in.
+    :param ledgers: by topic, the pipeline of the group whose ledger it is, as the generation's coordinator has read.
+    :param began_at: the input of this attempt was looked up at or after this moment, seconds since the epoch, and it
+        has all rows of the interval until then. None if that is not certain.
+    """
+
+    run: Run
+    generation: int
+    plan_hash: str
+    slices: tuple[Slice, ...]
+    assignment: tuple[tuple[int, ...], ...]
+    ledger_positions: Mapping[int, int]
+    committed: Mapping[int, SliceFigures] = field(default_factory=dict)
+    compared: bool = False
+    ledgers: Mapping[str, str] = field(default_factory=dict)
+    began_at: float | None = None
+    control_id: str = ""
+    ledger_id: str = ""
+
+    def require_compared(self) -> None:
+        """
+        :raises EosError: slices are committed, and the input was not compared with them.
+        """
+        if self.committed and not self.compared:
+            raise EosError(
+                f"{len(self.committed)} slices of {self.run} are committed, and this attempt's input was not compared "
+                "with them.",
+                expected="a stage that Coordinator.compare_input() has returned",
+                remedy="Call it between begin() and the first task. Without it, a row that has moved since would be "
+                "lost or doubled.",
+            )
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks there are."""
+        return len(self.assignment)
+
+    @property
+    def unfinished(self) -> tuple[int, ...]:
+        """The slices that are to be written, in their order."""
+        return tuple(sorted(number for numbers in self.assignment for number in numbers))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "run": self.run.name,
+            "generation": self.generation,
+            "plan_hash": self.plan_hash,
+            "slices": [dict(s.source) for s in self.slices],
+            "assignment": [list(numbers) for numbers in self.assignment],
+            "ledger_positions": {str(p): offset for p, offset in self.ledger_positions.items()},
+            "ledgers": dict(self.ledgers),
+            "committed": {str(number): figures.to_list() for number, figures in self.committed.items()},
+            "compared": self.compared,
+            "began_at": self.began_at,
+            "control_id": self.control_id,
+            "ledger_id": self.ledger_id,
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Stage:
+        return cls(
+            run=Run.parse(document["run"]),
+            generation=document["generation"],
+            plan_hash=document["plan_hash"],
+            slices=tuple(Slice(number, source) for number, source in enumerate(document["slices"])),
+            assignment=tuple(tuple(numbers) for numbers in document["assignment"]),
+            ledger_positions={int(p): offset for p, offset in document["ledger_positions"].items()},
+            ledgers=dict(document["ledgers"]),
+            committed={int(n): SliceFigures.from_list(figures) for n, figures in document["committed"].items()},
+            compared=document["compared"],
+            began_at=document["began_at"],
+            control_id=document["control_id"],
+            ledger_id=document["ledger_id"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SliceResult:
+    """One slice, committed.
+
+    :param number: the slice.
+    :param records: records written.
+    :param bytes: of their keys and values.
+    :param digest: order-free digest of them, 32 hexadecimal digits; digests add up modulo 2^128.
+    :param seconds: from its first row to its commit.
+    :param dropped: rows of its source that it has not: without a time; with a time outside the interval, and the first
+        and the last of these times, in microseconds since the epoch. Empty if none was looked for.
+    :param null_keys: records whose key is null, where rows have keys.
+    :param stage_seconds: seconds of each of :data:`~airflow_eos_provider.interval.write.stage_seconds.STAGES`.
+    """
+
+    number: int
+    records: int
+    bytes: int
+    digest: str
+    seconds: float
+    dropped: tuple[int, ...] = ()
+    null_keys: int = 0
+    stage_seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "records": self.records,
+            "bytes": self.bytes,
+            "digest": self.digest,
+            "seconds": self.seconds,
+            "dropped": list(self.dropped),
+            "null_keys": self.null_keys,
+            "stage_seconds": dict(self.stage_seconds),
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> SliceResult:
+        return cls(**{**document, "dropped": tuple(document["dropped"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Smallest, mean and largest of some sizes."""
+
+    min: int = 0
+    avg: int = 0
+    max: int = 0
+
+    @classmethod
+    def of(cls, sizes: Sequence[int]) -> Spread:
+        return cls(min(sizes), sum(sizes) // len(sizes), max(sizes)) if sizes else cls()
+
+    def to_list(self) -> list[int]:
+        return [self.min, self.avg, self.max]
+
+    def __str__(self) -> str:
+        return f"{self.min:,} / {self.avg:,} / {self.max:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSummary:
+    """What one task of a stage wrote.
+
+    :param attempt: of the task that wrote its last slice: how often Spark had started it before.
+    :param slices: slices that it committed.
+    :param bytes: of their records' keys and values.
+    :param seconds: by stage, summed over its slices.
+    """
+
+    task: int
+    attempt: int
+    slices: int
+    records: int
+    bytes: int
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "task": self.task,
+            "attempt": self.attempt,
+            "slices": self.slices,
+            "records": self.records,
+            "bytes": self.bytes,
+            "seconds": rounded(self.seconds),
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> TaskSummary:
+        return cls(**document)
+
+    def __str__(self) -> str:
+        again = f", attempt {self.attempt}" if self.attempt else ""
+        return (
+            f"task {self.task}{again}: {self.slices} slices, {self.records:,} records, {self.bytes:,} bytes; "
+            f"{in_words(self.seconds)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What a complete run moved, and how long each part took; it stands in the run's ``complete``.
+
+    :param transactions: slices, each one transaction, of whose size the ledger knows.
+    :param bytes: of all their records' keys and values.
+    :param transaction_records: records of a transaction.
+    :param transaction_bytes: bytes of a transaction.
+    :param attempts_fenced: attempts that were started and replaced: tasks that Spark started again, and transactions of
+        earlier drivers that were open when this one fenced them.
+    :param seconds: by part. ``read``, ``produce``, ``flush`` and ``commit`` are sums over the tasks, ``shuffle`` is the
+        part of ``read`` that Spark waited for other executors, and the coordinator's ``begin``, ``fence``,
+        ``compare``, ``stage`` and ``read_back`` pass one after the other. What is not known is left out.
+    """
+
+    transactions: int
+    bytes: int
+    transaction_records: Spread
+    transaction_bytes: Spread
+    attempts_fenced: int
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "transactions": self.transactions,
+            "bytes": self.bytes,
+            "transaction_records": self.transaction_records.to_list(),
+            "transaction_bytes": self.transaction_bytes.to_list(),
+            "attempts_fenced": self.attempts_fenced,
+            "seconds": rounded(self.seconds),
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> RunSummary:
+        return cls(
+            document["transactions"],
+            document["bytes"],
+            Spread(*document["transaction_records"]),
+            Spread(*document["transaction_bytes"]),
+            document["attempts_fenced"],
+            {str(part): float(seconds) for part, seconds in document["seconds"].items()},
+        )
+
+    def lines(self) -> list[str]:
+        """It in words, a line an idea."""
+        return [
+            f"{self.transactions} transactions, {self.bytes:,} bytes; a transaction (min / avg / max): "
+            f"{self.transaction_records} records, {self.transaction_bytes} bytes",
+            f"seconds: {in_words(self.seconds)}; attempts fenced: {self.attempts_fenced}",
+        ]
+
+
+def encoded(summary: RunSummary) -> str:
+    """As a ledger record has it: JSON as text, since Connect's offsets hold no mappings."""
+    return json.dumps(summary.to_dict(), separators=(",", ":"), sort_keys=True)
+
+
+def decoded(text: object) -> RunSummary | None:
+    """What :func:`encoded` wrote; None if there is none, or another version wrote it, which nothing rests on."""
+    if not isinstance(text, str):
+        return None
+    try:
+        return RunSummary.from_dict(json.loads(text))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """One interval, complete.
+
+    :param run: the run that wrote it. Of an interval that is complete as a part of a wider one it is the wider one's,
+        and so is all that follows.
+    :param records: records of the interval.
+    :param digest: order-free digest of them, 32 hexadecimal digits.
+    :param slices: slices of its plan.
+    :param already: whether it had been complete before this coordinator came.
+    :param ended: whether every interval within it is complete, too.
+    :param seconds: how long this coordinator was at it.
+    :param summary: what it moved and how long each part took; None if a version completed it that did not say.
+    :param tasks: what each task of this coordinator wrote.
+    :param inputs: folders of the files that its plan pinned, with how many of each; empty where that is not known.
+    """
+
+    run: Run
+    records: int
+    digest: str
+    slices: int
+    already: bool
+    seconds: float
+    summary: RunSummary | None = None
+    tasks: tuple[TaskSummary, ...] = ()
+    inputs: Mapping[str, int] = field(default_factory=dict)
+    ended: bool = False
+
+    @classmethod
+    def of(cls, record: CompleteRecord, *, already: bool = True, seconds: float = 0.0) -> Completed:
+        """What the ledger's record says."""
+        summary = decoded(record.summary)
+        own = (record.run, record.records, record.digest, record.slices)
+        return cls(*own, already, seconds, summary, ended=record.ended)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "run": self.run.name,
+            "interval": self.run.interval_name,
+            "records": self.records,
+            "digest": self.digest,
+            "slices": self.slices,
+            "already": self.already,
+            "ended": self.ended,
+            "seconds": self.seconds,
+            "summary": None if self.summary is None else self.summary.to_dict(),
+            "tasks": [task.to_dict() for task in self.tasks],
+            "inputs": dict(self.inputs),
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Completed:
+        return cls(
+            Run.parse(document["run"]),
+            document["records"],
+            document["digest"],
+            document["slices"],
+            document["already"],
+            document["seconds"],
+            RunSummary.from_dict(document["summary"]) if document.get("summary") else None,
+            tuple(TaskSummary.from_dict(task) for task in document.get("tasks", ())),
+            dict(document.get("inputs", {})),
+            document.get("ended", False),
+        )
+
+
+def rounded(seconds: Mapping[str, float]) -> dict[str, float]:
+    return {part: round(spent, _DECIMALS) for part, spent in seconds.items()}
+
+
+def in_words(seconds: Mapping[str, float]) -> str:
+    """``read 1.2, produce 3.0``."""
+    return ", ".join(f"{part.replace('_', ' ')} {spent:.1f}" for part, spent in seconds.items()) or "not known"

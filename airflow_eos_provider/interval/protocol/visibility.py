@@ -1,0 +1,250 @@
+"""Waits until readers of committed records get all records of a run, and names who holds them back.
+
+A partition's readers stop where its first open transaction begins, whoever's it is: at the last stable offset. A record
+behind it is committed, and no reader gets it until that transaction ends. So ``complete`` waits until the stable end of
+each target partition has passed what was there when the run's last marker was.
+
+The ends to pass are asked for after the run's ids are fenced: all of its records come before them. Transactions that
+begin later come after them and are not waited for.
+
+A marker may be missing for good. A broker that decides a transaction takes a partition without a leader for one that
+was deleted, and says that the transaction has ended though no marker is there (KAFKA-20734, seen with Kafka 4.3.1).
+When the partition comes back, its readers stop before records that were committed. No client can write the marker, so
+the run looks for it before ``complete`` says otherwise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_eos_provider.connect.transactional_ids import task_number
+from airflow_eos_provider.errors import EosError, ReadTimeoutError
+from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.progress import Report, silent
+from airflow_eos_provider.interval.topics.reader import ReportBackoff, ask_until_answered
+from airflow_eos_provider.kafka.admin.transactions import (
+    ActiveProducer,
+    TransactionDescription,
+    TransactionListing,
+    TransactionsClient,
+)
+from airflow_eos_provider.kafka.clients import CONNECT_SECONDS
+from airflow_eos_provider.kafka.read.ends import Ends, Reach
+from airflow_eos_provider.kafka.session import Kafka, session_of
+from airflow_eos_provider.kafka.topics import Topics
+
+#: Between two looks at the stable ends, seconds: at first, and at most.
+_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 2.0
+
+#: After so many seconds whoever holds the readers back is looked for and named; then after twice as many, and so on.
+_REPORT_SECONDS = 1.0
+
+_NAMED = 3
+
+
+class NotVisibleError(ReadTimeoutError):
+    """All records of a run are committed, but an open transaction of another producer hides some from readers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """An open transaction that holds back readers.
+
+    :param producer_id: its producer's id.
+    :param partition: a partition of the target topic that it holds.
+    :param start_offset: where it begins there.
+    :param last_write_ms: when it last wrote there, milliseconds since the epoch; -1 if unknown.
+    :param transactional_id: None where the transaction coordinators list no such producer.
+    :param description: what the coordinator knows; None if it does not know the id, or it may not be described.
+    """
+
+    producer_id: int
+    partition: int
+    start_offset: int
+    last_write_ms: int
+    transactional_id: str | None = None
+    description: TransactionDescription | None = None
+
+    def words(self, topic: str) -> str:
+        """Who it is, since when, and until when at the latest."""
+        place = f"partition {self.partition} from offset {self.start_offset} on"
+        if self.transactional_id is None:
+            return (
+                f"producer {self.producer_id} holds {place} since {_at(self.last_write_ms)} at the latest; no "
+                "transactional id is listed for it, since this principal may not describe it, or the transaction hangs"
+            )
+        who = f"{self.transactional_id} (producer {self.producer_id})"
+        known = self.description
+        if known is None or known.started_at_ms is None:
+            return (
+                f"{who} holds {place} since {_at(self.last_write_ms)}, but its coordinator has no transaction open: it "
+                "has just ended, or it hangs, and then only 'eos transactions abort "
+                f"--topic {topic} --partition {self.partition} --start-offset {self.start_offset}' ends it, which "
+                "gives its records up"
+            )
+        until = known.started_at_ms + known.timeout_ms
+        return f"{who} holds {place} ({known.state}) since {_at(known.started_at_ms)}, until {_at(until)} at the latest"
+
+
+def holders(
+    producers: Sequence[ActiveProducer],
+    ends: Mapping[int, int],
+    listed: Sequence[TransactionListing],
+    described: Mapping[str, TransactionDescription],
+) -> list[Holder]:
+    """Who holds readers back, one entry a producer.
+
+    :param producers: those that the partitions' leaders remember.
+    :param ends: by partition that is held back, the offset that readers have to pass.
+    :param listed: all transactional ids.
+    :param described: of these ids what their coordinators know.
+    """
+    ids = {entry.producer_id: entry.transactional_id for entry in listed}
+    found: dict[int, Holder] = {}
+    for producer in producers:
+        start = producer.transaction_start_offset
+        if start is None or start >= ends.get(producer.partition, 0) or producer.producer_id in found:
+            continue
+        transactional_id = ids.get(producer.producer_id)
+        found[producer.producer_id] = Holder(
+            producer.producer_id,
+            producer.partition,
+            start,
+            producer.last_timestamp_ms,
+            transactional_id,
+            None if transactional_id is None else described.get(transactional_id),
+        )
+    return list(found.values())
+
+
+class Visibility:
+    """Waits until a run's records can be read.
+
+    :param kafka: the Kafka cluster; a session's client is used.
+    :param run: the run, for words.
+    :param timeout_ms: how long to wait, milliseconds.
+    :param client: gives a client that describes transactions.
+    :param report: receives a line when something is waited for.
+    """
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        run: Run,
+        *,
+        timeout_ms: int,
+        client: Callable[[], TransactionsClient],
+        report: Report = silent,
+    ) -> None:
+        self._kafka = kafka
+        self._run = run
+        self._timeout_ms = timeout_ms
+        self._client = client
+        self._report = report
+
+    def wait(self, topics: Sequence[str]) -> None:
+        """Return when the stable end of every partition has passed its end of this moment.
+
+        :param topics: where the run's records are; its ids have been fenced.
+        :raises NotVisibleError: an open transaction held back a partition for longer than the timeout.
+        :raises UnreachableError: the brokers did not answer within that time.
+        """
+        began = time.monotonic()
+        for topic in topics:
+            ends = self._ends(topic, Reach())
+            self._wait_for(topic, ends, began)
+
+    def _wait_for(self, topic: str, ends: Mapping[int, int], began: float) -> None:
+        pause, backoff = _PAUSE_SECONDS, ReportBackoff(_REPORT_SECONDS)
+        while left := self._left(topic, ends):
+            waited = time.monotonic() - began
+            if waited * 1000 >= self._timeout_ms:
+                raise self._not_visible(topic, left, ends)
+            if backoff.is_due(waited):
+                words = self._who_holds(topic, {p: ends[p] for p in left})
+                self._report(f"{self._run}: Waiting until readers of {topic} get its records: {words}")
+            time.sleep(min(pause, max(self._timeout_ms / 1000 - waited, 0)))
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def _left(self, topic: str, ends: Mapping[int, int]) -> dict[int, int]:
+        """By partition that readers do not get past yet, where they stop."""
+        stable = self._ends(topic, Reach(stable_only=True))
+        return {
+            partition: stable.get(partition, 0) for partition, end in ends.items() if stable.get(partition, 0) < end
+        }
+
+    def _ends(self, topic: str, reach: Reach) -> dict[int, int]:
+        def ask() -> dict[int, int]:
+            with session_of(self._kafka) as session, session.admin() as admin:
+                return Ends(admin, topic, reach, CONNECT_SECONDS).now()
+
+        return ask_until_answered(ask, topic, self._report)
+
+    def _who_holds(self, topic: str, ends: Mapping[int, int]) -> str:
+        try:
+            client = self._client()
+            producers = client.active_producers(topic, ends)
+            listed = client.list()
+            opened = {p.producer_id for p in producers if p.transaction_start_offset is not None}
+            described = client.describe(entry.transactional_id for entry in listed if entry.producer_id in opened)
+        except EosError as error:
+            return f"an open transaction, which cannot be looked up ({error.found})"
+        found = holders(producers, ends, listed, described)
+        if not found:
+            return "its end is on the way"
+        more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        return "; ".join(holder.words(topic) for holder in found[:_NAMED]) + more
+
+    def _not_visible(self, topic: str, left: Mapping[int, int], ends: Mapping[int, int]) -> NotVisibleError:
+        partition = min(left)
+        more = f" (and {len(left) - 1} more partitions)" if len(left) > 1 else ""
+        return NotVisibleError(
+            f"{self._run}: every slice is committed, but readers of committed records get partition {partition} of "
+            f"{topic} only up to offset {left[partition]} of {ends[partition]}{more}: "
+            f"{self._who_holds(topic, {p: ends[p] for p in left})}.",
+            expected=f"that all records can be read within visibility_timeout_ms, {self._timeout_ms} ms",
+            remedy="Nothing is lost. Run the interval again when that transaction has ended: it writes nothing and "
+            "completes. If its producer is meant to stay open that long, raise visibility_timeout_ms.",
+        )
+
+
+def _at(moment_ms: int) -> str:
+    return "an unknown time" if moment_ms < 0 else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment_ms / 1000))
+
+
+def missing_markers(
+    client: TransactionsClient, pipeline: Pipeline, run: Run, topic: str, kafka: Kafka | None = None
+) -> tuple[ActiveProducer, ...]:
+    """Where a transaction of a run's tasks is open in a partition of a target topic.
+
+    After the tasks' ids are fenced no such transaction is open for their coordinators, so each that a partition still
+    holds open has lost its marker; or a newer driver has begun.
+
+    :param topic: the pipeline's, or one that rows have named.
+    :param kafka: a session with the pipeline's cluster, whose client is used.
+    :raises UnreachableError: a partition's leader did not answer.
+    """
+    prefix = pipeline.task_id_prefix(run)
+    ours = {one.producer_id for one in client.list(prefix) if task_number(one.transactional_id, prefix) is not None}
+    described = Topics(kafka or pipeline.kafka).describe([topic]).get(topic)
+    producers = client.active_producers(topic, range(described.partitions if described else 0))
+    return tuple(p for p in producers if p.transaction_start_offset is not None and p.producer_id in ours)
+
+
+def missing_marker_error(run: Run, topic: str, lost: tuple[ActiveProducer, ...]) -> EosError:
+    """The error that names them."""
+    first = lost[0]
+    more = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
+    return EosError(
+        f"{run}: records are committed, but the brokers left out the marker in partition {first.partition} of {topic} "
+        f"(producer {first.producer_id}, from offset {first.transaction_start_offset}{more}), since it had no leader "
+        "then (KAFKA-20734). Readers of committed records do not pass it, so the interval is not complete.",
+        expected="no open transaction of this run in any partition",
+        remedy=f"'eos transactions abort --topic {topic} --partition {first.partition} --start-offset "
+        f"{first.transaction_start_offset}' frees the readers and gives these records up for good; then write the "
+        "interval anew as revision 2 into a topic where its other records are not yet.",
+    )

@@ -1,0 +1,305 @@
+"""Looks at the Python of this driver, and by small Spark jobs at that of every executor.
+
+What looks (:mod:`~airflow_eos_provider.interval.spark.executors.environment`) is shipped by value as a function of a
+column, with text as its result: a bare Python that has no more than its standard library runs it, on a cluster as well
+as behind Spark Connect. An executor is known by what its JVM was started with, so each is reported once, however many
+tasks it had.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.interval.spark.executors import environment
+from airflow_eos_provider.interval.spark.executors.needs import (
+    NEEDS,
+    SHIP_IT,
+    Check,
+    Diagnosis,
+    PythonLook,
+    coverage_check,
+    driver_checks,
+    executor_checks,
+)
+from airflow_eos_provider.interval.spark.executors.python import choose_executor_python
+from airflow_eos_provider.interval.spark.spark_errors import refusal_within
+from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
+from airflow_eos_provider.verdict import Verdict
+
+#: A task of a look lasts so long, seconds, so that no executor takes those of its neighbours.
+_HOLD_SECONDS = 0.2
+
+#: Further executors come within this time after the last one, seconds; unless it is known how many there will be.
+_SETTLE_SECONDS = 3.0
+
+#: Most tasks in one round.
+_MOST_TASKS = 2000
+
+#: A master or a server that is there accepts a connection within this time, seconds.
+_CONNECT_SECONDS = 10.0
+
+#: Spark's JVM starts, a cluster grants executors, and a driver in it stops within this time beyond the look, seconds.
+_SPARK_SECONDS = 60.0
+
+#: Beneath what is given. An executor that has failed a task does not get it again: another one answers it.
+_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.excludeOnFailure.enabled": "true",
+    "spark.speculation": "false",
+}
+
+Report = Callable[[str], None]
+
+
+def look_at_driver(kafka: KafkaSettings | None = None, *, java: bool = True) -> PythonLook:
+    """What this Python has."""
+    modules = [need.module for need in NEEDS if need.driver]
+    found = PythonLook.from_dict(environment.look(modules, kafka.properties if kafka else None))
+    version = environment.java() if java else None
+    return replace(found, place="driver", host=socket.gethostname(), task="", java=version)
+
+
+def diagnose(
+    *,
+    kafka: KafkaSettings | None = None,
+    master: str | None = None,
+    remote: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    seconds: float = 60.0,
+    executors: int | None = None,
+    report: Report = lambda line: None,
+) -> Diagnosis:
+    """Look at the driver and, where a master or a remote server is named, at every executor.
+
+    :param kafka: brokers that driver and executors are to reach; not asked if None.
+    :param master: Spark's master. The session is this function's own, and is stopped.
+    :param remote: address of a Spark Connect server, ``sc://host:port``.
+    :param conf: Spark properties, as ``spark-submit --conf`` takes them.
+    :param seconds: limit of the look at executors, once Spark is up.
+    :param executors: how many to wait for; ``spark.executor.instances`` if None, else those that come.
+    :raises ConfigurationError: the driver lacks pyspark, or Spark takes these properties for wrong.
+    :raises UnreachableError: the master or the server does not answer, or no executor comes in time.
+    """
+    driver = look_at_driver(kafka, java=remote is None)
+    checks = driver_checks(driver)
+    target = remote or master
+    if target is None:
+        return Diagnosis(driver, (), checks)
+    _require_spark(driver)
+    _require_listening(target)
+    given = dict(conf or {})
+    choose_executor_python(given, target)
+    instances = given.get("spark.executor.instances", "")
+    wanted = executors or (int(instances) if instances.isdecimal() else None)
+    cluster = _Cluster(target, remote is not None, given, dict(kafka.properties) if kafka else None, wanted, report)
+    cluster.look(seconds)
+    if cluster.refused is not None:
+        return Diagnosis(driver, (), [*checks, cluster.refused], _without_token(target))
+    looks = [cluster.seen[place] for place in sorted(cluster.seen, key=_by_number)]
+    for look in looks:
+        checks += executor_checks(look, driver)
+    checks.append(coverage_check(set(cluster.seen), cluster.registered, wanted))
+    return Diagnosis(driver, looks, checks, _without_token(target))
+
+
+def _shipped_look(client: Mapping[str, str] | None) -> Callable[[int], str]:
+    """A look that Spark ships with all of its code."""
+    from pyspark import cloudpickle
+
+    register: Any = cloudpickle.register_pickle_by_value
+    register(environment)
+    modules = [need.module for need in NEEDS if need.executor]
+    look, properties, stay, text = environment.look, dict(client) if client else None, _HOLD_SECONDS, json.dumps
+    return lambda number: text(look(modules, properties, stay))
+
+
+class _Cluster:
+    """The executors of one Spark application.
+
+    :ivar seen: what was found, by place.
+    :ivar registered: places of the executors that the driver knows; None where it cannot be asked.
+    :ivar refused: the answer where no executor's Python could run the look.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        is_remote: bool,
+        conf: Mapping[str, str],
+        client: dict[str, str] | None,
+        wanted: int | None,
+        report: Report,
+    ) -> None:
+        self._target = target
+        self._name = _without_token(target)
+        self._is_remote = is_remote
+        self._conf = conf
+        self._client = client
+        self._wanted = wanted
+        self._report = report
+        self._spark: Any = None
+        self._error: BaseException | None = None
+        self._deadline = 0.0
+        self.seen: dict[str, PythonLook] = {}
+        self.registered: set[str] | None = None
+        self.refused: Check | None = None
+
+    def look(self, seconds: float) -> None:
+        """Look at executors until every one that is there or is waited for has been seen, or the time is over.
+
+        Spark itself waits for executors without end, so it does that in a thread which is left behind then.
+        """
+        thread = threading.Thread(target=self._run, args=(seconds,), name="eos-doctor", daemon=True)
+        thread.start()
+        thread.join(seconds + _SPARK_SECONDS)
+        self._stop()
+        if self._error is not None and not self.seen:
+            self._explain(self._error)
+        if not self.seen and self.refused is None:
+            raise UnreachableError(
+                f"No executor of {self._name} has run a task within {seconds:.0f} s.",
+                remedy="Check that the cluster has cores and memory to spare, that its machines reach this one "
+                "(spark.driver.host, spark.driver.port), and what its own log says; or give more --seconds.",
+            )
+
+    def _run(self, seconds: float) -> None:
+        try:
+            self._report(f"Spark starts on {self._name}")
+            self._spark = self._session()
+            self._deadline = time.monotonic() + seconds
+            last = time.monotonic()
+            while True:
+                before = len(self.seen)
+                self._round()
+                now = time.monotonic()
+                last = now if len(self.seen) > before else last
+                if now > self._deadline or self._is_complete(now - last):
+                    return
+        except BaseException as error:  # reported by whoever waits for this thread
+            self._error = error
+
+    def _is_complete(self, quiet: float) -> bool:
+        if (self.registered or set()) - set(self.seen):
+            return False
+        if self._wanted is not None:
+            return len(self.seen) >= self._wanted
+        return quiet > _SETTLE_SECONDS or "executor driver" in self.seen
+
+    def _session(self) -> Any:
+        from pyspark.sql import SparkSession
+
+        builder: Any = SparkSession.builder.appName("eos intervals doctor")
+        builder = builder.remote(self._target) if self._is_remote else builder.master(self._target)
+        defaults = {} if self._is_remote else dict(_DEFAULTS)
+        for name, value in {**defaults, **self._conf}.items():
+            builder = builder.config(name, value)
+        spark = builder.getOrCreate()
+        if not self._is_remote:
+            spark.sparkContext.setLogLevel("OFF")
+        return spark
+
+    def _round(self) -> None:
+        """One job whose tasks look; Spark offers them to all free executors in turn."""
+        from pyspark.sql import functions as F
+
+        tasks = self._tasks()
+        function: Any = F.udf(_shipped_look(self._client), "string", useArrow=False)
+        rows = self._spark.range(0, tasks, 1, tasks).select(function("id").alias("look")).collect()
+        for row in rows:
+            found = PythonLook.from_dict(json.loads(row.look))
+            if found.place not in self.seen:
+                self.seen[found.place] = found
+                self._report(f"{found.place} on {found.host}: Python {found.python}")
+        if not self._is_remote:
+            self.registered = self._executors()
+
+    def _tasks(self) -> int:
+        """Twice as many tasks as run at once."""
+        if self._is_remote:
+            return max(16, 4 * len(self.seen))
+        slots = int(self._spark.sparkContext.defaultParallelism)
+        return min(_MOST_TASKS, 2 * max(slots, len(self._executors() or ())))
+
+    def _executors(self) -> set[str] | None:
+        """Places of those that the driver knows; the driver itself where it is the only one."""
+        try:
+            inside = self._spark.sparkContext._jsc.sc()
+            if inside.isLocal():
+                return {"executor driver"}
+            numbers = inside.getExecutorIds()
+            return {f"executor {numbers.apply(place)}" for place in range(numbers.size())}
+        except Exception:  # Spark's inside is another one: what tasks have met is all that is known
+            return None
+
+    def _stop(self) -> None:
+        if self._spark is not None:
+            stopping = threading.Thread(target=self._stop_spark, daemon=True)
+            stopping.start()
+            stopping.join(_SPARK_SECONDS)
+
+    def _stop_spark(self) -> None:
+        try:
+            self._spark.stop()
+        except Exception as error:
+            self._report(f"Spark did not stop cleanly: {error}")
+
+    def _explain(self, error: BaseException) -> None:
+        text = str(error)
+        if (refusal := refusal_within(text)) is not None:
+            self.refused = Check("executors", "Python", Verdict.FAIL, refusal.found, SHIP_IT)
+            return
+        if isinstance(error, EosError):
+            raise error
+        first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)[:500]
+        raise UnreachableError(
+            f"Spark on {self._name} ended before an executor had answered: {first}",
+            remedy="The lines of Spark above say more. Check the address, and the properties given with --conf.",
+        ) from error
+
+
+def _by_number(place: str) -> tuple[int, str]:
+    number = place.rpartition(" ")[2]
+    return (int(number) if number.isdecimal() else -1), place
+
+
+def _require_spark(driver: PythonLook) -> None:
+    if "pyspark" not in driver.packages:
+        raise ConfigurationError(
+            f"This Python ({driver.interpreter}) has no pyspark: {driver.broken.get('pyspark')}.",
+            remedy="pip install 'airflow-eos-provider[spark]', or leave --master and --remote out.",
+        )
+
+
+def _require_listening(target: str) -> None:
+    """Check that a server listens where the address names a port: Spark itself takes a minute to say so.
+
+    :raises UnreachableError: none does.
+    """
+    if not target.startswith(("spark://", "sc://")):
+        return
+    refusals = []
+    for part in target.split("://", 1)[1].split(";")[0].rstrip("/").split(","):
+        address = urlsplit(f"//{part}")
+        try:
+            with socket.create_connection((address.hostname or "", address.port or 15002), _CONNECT_SECONDS):
+                return
+        except (OSError, ValueError) as error:
+            refusals.append(f"{part}: {error}")
+    raise UnreachableError(
+        f"Nobody answers at {_without_token(target)}: {'; '.join(refusals)}.",
+        remedy="Check the address, and that it is up.",
+    )
+
+
+def _without_token(target: str) -> str:
+    """The address as it may be shown: a token may be among the parameters of Spark Connect's."""
+    return target.split(";")[0].rstrip("/")

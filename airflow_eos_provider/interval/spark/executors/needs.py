@@ -1,0 +1,356 @@
+"""What the Python of a Spark driver and of its executors needs for interval runs, and whether a look found it there.
+
+Everything here is judged on values: :mod:`airflow_eos_provider.interval.spark.executor_survey` does the looking.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from airflow_eos_provider.verdict import Verdict
+
+#: How an environment reaches the executors, for every error that says that one lacks something.
+SHIP_IT = (
+    "Ship an environment to the executors (venv-pack or conda-pack, spark.archives=env.tar.gz#env, "
+    "spark.pyspark.python=./env/bin/python), or install what is missing on the workers: docs/executors.md. "
+    "On this machine, set PYSPARK_PYTHON to the driver's own interpreter."
+)
+
+#: The property that names the module from whose process Spark forks Python workers, and ours.
+DAEMON_PROPERTY = "spark.python.daemon.module"
+DAEMON_MODULE = "airflow_eos_provider.interval.spark.executors.worker_daemon"
+
+Version = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A package that interval runs need.
+
+    :param name: as it is installed.
+    :param module: as it is imported.
+    :param least: oldest version; empty if any will do.
+    :param below: first version that is not taken; empty if there is none.
+    :param driver: whether the driver needs it.
+    :param executor: whether each executor needs it.
+    :param why: where the bounds come from.
+    """
+
+    name: str
+    module: str
+    least: str = ""
+    below: str = ""
+    driver: bool = True
+    executor: bool = True
+    why: str = ""
+
+    @property
+    def bounds(self) -> str:
+        """The versions that are taken, in words."""
+        parts = [f"≥ {self.least}"] * bool(self.least) + [f"< {self.below}"] * bool(self.below)
+        return ", ".join(parts) or "any version"
+
+
+#: Versions of Python that the matrix is run with (docs/versions.md).
+PYTHONS = ("3.11", "3.12")
+
+#: Versions of Spark that the matrix is run with.
+SPARKS = ("3.5", "4.0", "4.1", "4.2")
+
+#: Oldest pandas that mapInArrow of each Spark takes; it asks for it on the driver alone (``pandas/utils.py``).
+PANDAS = {"3.5": "1.0.5", "4.0": "2.0.0", "4.1": "2.2.0", "4.2": "2.2.0"}
+
+#: This package, which the driver's stage is written for: driver and executors need one version.
+OWN = "airflow-eos-provider"
+
+NEEDS = (
+    Need(OWN, "airflow_eos_provider", why="the same version everywhere: the driver tells the tasks what to do"),
+    Need(
+        "confluent-kafka", "confluent_kafka", least="2.16.1", why="writes the records, by the librdkafka in its wheel"
+    ),
+    Need("kafka-python", "kafka", least="3.0.12", below="3.1", why="control messages go through its own modules"),
+    Need("pyarrow", "pyarrow", least="18", why="rows cross from Spark to Python in it"),
+    Need("pyspark", "pyspark", least="3.5", below="4.3", executor=False, why="executors get Spark's own copy"),
+    Need("pandas", "pandas", executor=False, why="pyspark asks for it where mapInArrow is called, and never uses it"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PythonLook:
+    """What one look found in one Python.
+
+    :param place: ``driver``, or ``executor <id>``.
+    :param host: of the executor as Spark calls it, else the machine's name.
+    :param interpreter: its path.
+    :param python: its version.
+    :param packages: version of each module that can be imported.
+    :param broken: why each other one cannot be imported.
+    :param librdkafka: version of the library that confluent-kafka has loaded; empty if it has not.
+    :param task: why the modules of a task cannot be imported; empty if they can, or were not tried.
+    :param row_batches: why rows are not handed to librdkafka in batches; empty if they are, None where that is unknown.
+    :param daemon: the module from whose process Spark has forked it; None if that is not known.
+    :param brokers: what came of asking them: their number as text, or why not; None if they were not asked.
+    :param java: first line of ``java -version``, or why there is none; None if it was not asked.
+    """
+
+    place: str
+    host: str
+    interpreter: str
+    python: str
+    packages: Mapping[str, str] = field(default_factory=dict)
+    broken: Mapping[str, str] = field(default_factory=dict)
+    librdkafka: str = ""
+    task: str = ""
+    row_batches: str | None = None
+    daemon: str | None = None
+    brokers: str | None = None
+    java: str | None = None
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> PythonLook:
+        """As :func:`airflow_eos_provider.interval.spark.executors.environment.look` gives it."""
+        return cls(**document)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question and its answer.
+
+    :param place: what it is asked about.
+    :param name: what it is about.
+    :param evidence: what was found.
+    :param remedy: what to do if it does not hold.
+    """
+
+    place: str
+    name: str
+    verdict: Verdict
+    evidence: str
+    remedy: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """As JSON."""
+        return {
+            "place": self.place,
+            "check": self.name,
+            "verdict": str(self.verdict),
+            "evidence": self.evidence,
+            "remedy": "" if self.verdict is Verdict.PASS else self.remedy,
+        }
+
+
+def matrix() -> dict[str, Any]:
+    """What is supported, as JSON."""
+    return {
+        "python": list(PYTHONS),
+        "spark": list(SPARKS),
+        "pandas_on_the_driver": {spark: f"≥ {least}, < 3" for spark, least in PANDAS.items()},
+        "packages": {
+            need.name: {"bounds": need.bounds, "driver": need.driver, "executor": need.executor, "why": need.why}
+            for need in NEEDS
+        },
+    }
+
+
+def overall(checks: Iterable[Check]) -> Verdict:
+    """The worst of the answers."""
+    found = {check.verdict for check in checks}
+    return next((each for each in (Verdict.FAIL, Verdict.INCONCLUSIVE) if each in found), Verdict.PASS)
+
+
+def driver_checks(look: PythonLook) -> list[Check]:
+    """Whether this driver can run interval runs."""
+    remedy = "Install it into the driver's environment: pip install 'airflow-eos-provider[spark]'."
+    checks = [_python(look), *(_package(look, need, remedy) for need in NEEDS if need.driver and need.name != "pandas")]
+    checks += [_pandas(look), _librdkafka(look)]
+    return checks + _java(look) + _brokers(look)
+
+
+def executor_checks(look: PythonLook, driver: PythonLook) -> list[Check]:
+    """Whether an executor can carry out what this driver asks of it."""
+    checks = [_same_python(look, driver)]
+    checks += [_same_version(_package(look, need, SHIP_IT), look, driver, need) for need in NEEDS if need.executor]
+    checks += [_librdkafka(look), *_row_batches(look), *_daemon(look)]
+    if look.task and all(check.verdict is Verdict.PASS for check in checks):
+        checks.append(Check(look.place, "task", Verdict.FAIL, f"a task cannot be imported: {look.task}", SHIP_IT))
+    return checks + _brokers(look)
+
+
+def coverage_check(seen: Collection[str], registered: Collection[str] | None, wanted: int | None) -> Check:
+    """Whether every executor has been looked at.
+
+    :param seen: ids of those that have.
+    :param registered: ids of those that the driver knows; None where it cannot be asked.
+    :param wanted: how many there should be, if that is known.
+    """
+    count = f"{len(seen)} of "
+    unseen = sorted(set(registered or ()) - set(seen))
+    if unseen:
+        return Check(
+            "cluster",
+            "executors",
+            Verdict.INCONCLUSIVE,
+            f"{count}{len(registered or ())} executors gave an answer; not {', '.join(unseen)}",
+            "They may be busy with tasks of others: give more --seconds.",
+        )
+    if wanted is not None and len(seen) < wanted:
+        return Check(
+            "cluster",
+            "executors",
+            Verdict.INCONCLUSIVE,
+            f"{count}{wanted} executors have come",
+            "Look at the cluster for why the others do not start; or give more --seconds.",
+        )
+    whole = "every one that has come" if registered is not None else "as many as tasks have met"
+    return Check("cluster", "executors", Verdict.PASS, f"{len(seen)} looked at, {whole}")
+
+
+def version_of(text: str) -> Version:
+    """The numbers that a version begins with."""
+    found = re.match(r"\d+(\.\d+)*", text)
+    return tuple(map(int, found.group().split("."))) if found else ()
+
+
+def minor(text: str) -> str:
+    """Its first two numbers."""
+    return ".".join(map(str, version_of(text)[:2]))
+
+
+def _python(look: PythonLook) -> Check:
+    if minor(look.python) in PYTHONS:
+        return Check(look.place, "Python", Verdict.PASS, f"{look.python} ({look.interpreter})")
+    tried = " and ".join(PYTHONS)
+    older = version_of(look.python) < version_of(PYTHONS[0])
+    verdict = Verdict.FAIL if older else Verdict.INCONCLUSIVE
+    return Check(look.place, "Python", verdict, f"{look.python}; tried are {tried}", f"Use Python {tried}.")
+
+
+def _same_python(look: PythonLook, driver: PythonLook) -> Check:
+    if minor(look.python) == minor(driver.python):
+        return Check(look.place, "Python", Verdict.PASS, f"{look.python} ({look.interpreter})")
+    return Check(
+        look.place,
+        "Python",
+        Verdict.FAIL,
+        f"{look.python}, the driver has {driver.python}: Spark refuses that",
+        SHIP_IT,
+    )
+
+
+def _package(look: PythonLook, need: Need, remedy: str) -> Check:
+    found = look.packages.get(need.module)
+    if found is None:
+        why = look.broken.get(need.module, "it was not looked for")
+        return Check(look.place, need.name, Verdict.FAIL, f"{look.interpreter} cannot import it: {why}", remedy)
+    version = version_of(found)
+    if not version:
+        return Check(look.place, need.name, Verdict.INCONCLUSIVE, f"its version {found!r} is not known", remedy)
+    if (need.below and version >= version_of(need.below)) or version < version_of(need.least):
+        return Check(look.place, need.name, Verdict.FAIL, f"{found}, expected {need.bounds}", remedy)
+    return Check(look.place, need.name, Verdict.PASS, found)
+
+
+def _same_version(check: Check, look: PythonLook, driver: PythonLook, need: Need) -> Check:
+    found, of_driver = look.packages.get(need.module), driver.packages.get(need.module)
+    if check.verdict is not Verdict.PASS or of_driver is None or found == of_driver:
+        return check
+    evidence = f"{found}, the driver has {of_driver}"
+    if need.name != OWN:
+        return Check(look.place, need.name, Verdict.PASS, f"{evidence}; both are within the bounds")
+    return Check(look.place, need.name, Verdict.FAIL, evidence, f"One version everywhere. {SHIP_IT}")
+
+
+def _pandas(look: PythonLook) -> Check:
+    spark = minor(look.packages.get("pyspark", ""))
+    need = Need("pandas", "pandas", least=PANDAS.get(spark, PANDAS[SPARKS[-1]]), executor=False)
+    remedy = f"pip install 'pandas>={need.least},<3' for the driver; executors need none."
+    check = _package(look, need, remedy)
+    if check.verdict is Verdict.PASS and version_of(look.packages["pandas"]) >= (3,):
+        evidence = f"{look.packages['pandas']}; Spark {spark or 'here'} says that it does not fully support pandas 3"
+        return Check(look.place, "pandas", Verdict.INCONCLUSIVE, evidence, remedy)
+    return check
+
+
+def _librdkafka(look: PythonLook) -> Check:
+    if look.librdkafka:
+        return Check(look.place, "librdkafka", Verdict.PASS, look.librdkafka)
+    why = look.broken.get("confluent_kafka", "confluent-kafka has not loaded it")
+    remedy = (
+        "Install confluent-kafka from its wheel for this machine's platform (glibc, processor) and Python. " + SHIP_IT
+    )
+    return Check(look.place, "librdkafka", Verdict.FAIL, f"it does not load: {why}", remedy)
+
+
+def _row_batches(look: PythonLook) -> list[Check]:
+    """Either way rows are written, so both pass; how fast they are is what one wants to know."""
+    if look.row_batches is None:
+        return []
+    slower = f"no: {look.row_batches}. Rows are written one by one, at up to twice the CPU time"
+    return [Check(look.place, "row batches", Verdict.PASS, slower if look.row_batches else "yes")]
+
+
+def _daemon(look: PythonLook) -> list[Check]:
+    """Workers do the same from either; from Spark's own they start in three times the CPU time."""
+    if look.daemon is None:
+        return []
+    faster = f"{DAEMON_PROPERTY}={DAEMON_MODULE}, where this package is installed (docs/executors.md)"
+    evidence = look.daemon if look.daemon == DAEMON_MODULE else f"{look.daemon}. Faster starts: {faster}"
+    return [Check(look.place, "worker daemon", Verdict.PASS, evidence)]
+
+
+def _java(look: PythonLook) -> list[Check]:
+    if look.java is None:
+        return []
+    number = re.search(r'version "(\d+)', look.java)
+    remedy = "Install a JDK 17 or 21, and set JAVA_HOME where it is not on PATH."
+    if number is None:
+        return [Check(look.place, "Java", Verdict.FAIL, look.java, remedy)]
+    least = 17 if version_of(look.packages.get("pyspark", "4")) >= (4,) else 8
+    return [Check(look.place, "Java", Verdict.PASS if int(number[1]) >= least else Verdict.FAIL, look.java, remedy)]
+
+
+def _brokers(look: PythonLook) -> list[Check]:
+    if look.brokers is None:
+        return []
+    if look.brokers.isdecimal():
+        return [Check(look.place, "brokers", Verdict.PASS, f"{look.brokers} answered to {look.host}")]
+    remedy = "Open the way from this host to every broker's advertised listener, and have the files that the client "
+    return [Check(look.place, "brokers", Verdict.FAIL, look.brokers, remedy + "settings name there, too.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """All that was looked at, and the answers.
+
+    :param driver: the driver's Python.
+    :param executors: the executors' Pythons, each once.
+    :param checks: the answers.
+    :param master: where executors were looked for; None if they were not.
+    """
+
+    driver: PythonLook
+    executors: Sequence[PythonLook]
+    checks: Sequence[Check]
+    master: str | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        return overall(self.checks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON; docs/executors.md has the keys."""
+        return {
+            "verdict": str(self.verdict),
+            "master": self.master,
+            "supported": matrix(),
+            "driver": self.driver.to_dict(),
+            "executors": [look.to_dict() for look in self.executors],
+            "checks": [check.to_dict() for check in self.checks],
+        }

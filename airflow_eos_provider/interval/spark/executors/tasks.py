@@ -1,0 +1,441 @@
+"""One Spark partition as one task of a stage: the half of the Spark front that runs in the executors' Python workers.
+
+Nothing here imports pyspark but :func:`partition_number` and :func:`attempt_number`. The function that Spark ships
+(:func:`shipped`) is pickled by value and imports what it needs when it runs, so that an executor that lacks a package
+can say so in words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import re
+import struct
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_eos_provider import errors
+from airflow_eos_provider.errors import ConfigurationError, EosError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_eos_provider.interval.messages import SliceFigures, SliceResult, Stage
+    from airflow_eos_provider.interval.protocol.task import Task
+    from airflow_eos_provider.interval.sources.files import Dropped
+
+    #: A slice's number and what was written; None if it had been done before.
+    Outcome = tuple[int, SliceResult | None]
+
+#: The column that names a row's slice; added by the driver, taken away before the row is written.
+SLICE_COLUMN = "_eos_slice"
+
+#: The column of what a task reports: JSON, a row a slice.
+REPORT_COLUMN = "report"
+
+#: Oldest confluent-kafka that this package is tested with; ``close()`` within a transaction meant other things before.
+CONFLUENT_KAFKA = (2, 16)
+
+#: An error of this package that crosses from an executor to the driver as text comes behind this word, as JSON.
+_ERROR_MARK = "EOS-TASK-ERROR "
+
+
+def shipped(entry: str, *arguments: Any) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """A function of batches that Spark can ship to executors that may lack packages.
+
+    :param entry: name of a function of this module; it gets ``arguments`` and the batches.
+    """
+
+    # Nested, so that Spark's pickler ships its code and not its name, which only a complete executor could resolve.
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        try:
+            import confluent_kafka  # noqa: F401
+
+            from airflow_eos_provider.interval.spark.executors import tasks
+        except ImportError as error:
+            import sys
+
+            raise ImportError(
+                f"The Python of this Spark executor ({sys.executable}) lacks the module {error.name!r}.\n"
+                "Expected: airflow_eos_provider, confluent-kafka 2.16 or newer, kafka-python and pyarrow in every "
+                "executor\n"
+                "What to do: ship an environment (venv-pack or conda-pack, --archives env.tar.gz#env, "
+                "PYSPARK_PYTHON=./env/bin/python), or install confluent-kafka on the workers and ship this package "
+                "as a zip (--py-files). On this machine, set PYSPARK_PYTHON to the driver's own interpreter."
+            ) from error
+        yield from getattr(tasks, entry)(*arguments, batches)
+
+    return run
+
+
+def write_partition(
+    pipeline: Mapping[str, Any], stage: Mapping[str, Any], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Write this partition's rows as the task of the same number; what ``mapInArrow`` runs.
+
+    :param pipeline: as :meth:`Pipeline.to_dict` gives it.
+    :param stage: as :meth:`Stage.to_dict` gives it.
+    :param batches: rows with :data:`SLICE_COLUMN`; the rows of a slice are adjacent.
+    :returns: a batch a slice: its number, and what :meth:`SliceResult.to_dict` gives; null if it had been done before.
+    """
+    return _as_batches(write_rows(pipeline, stage, partition_number(), batches))
+
+
+def write_file_groups(
+    pipeline: Mapping[str, Any], stage: Mapping[str, Any], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """As :func:`write_partition`, where partition ``i`` is the ``i``-th task that has slices, and there are no rows in
+    the partitions behind: they would be of files that no slice has.
+
+    :raises EosError: there is such a row.
+    """
+    tasks = [task for task, numbers in enumerate(stage["assignment"]) if numbers]
+    partition = partition_number()
+    if partition < len(tasks):
+        return _as_batches(write_rows(pipeline, stage, tasks[partition], batches))
+    with _marked_errors():
+        require_no_rows(batches)
+    return iter(())
+
+
+def require_no_rows(batches: Iterable[pa.RecordBatch]) -> None:
+    """Check that no row is of a file that is in no slice.
+
+    :raises EosError: one is.
+    """
+    if rows := sum(batch.num_rows for batch in batches):
+        raise EosError(
+            f"{rows} rows or more are of files that are in no slice of the interval's plan.",
+            expected="only rows of the files that the plan pinned",
+            remedy="If no file has come meanwhile, this Spark spells paths in a way that is not known here: leave "
+            "slices_by='files' out, and report it with the Spark version and a path.",
+        )
+
+
+def write_empty(
+    pipeline: Mapping[str, Any], stage: Mapping[str, Any], tasks: Collection[int], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Write the ledger records of slices without a row.
+
+    :param tasks: those whose slices are all empty; other partitions do nothing.
+    :param batches: read, and ignored.
+    """
+    number = partition_number()
+    _read_to_end(batches)
+    return _as_batches(write_rows(pipeline, stage, number, ())) if number in tasks else iter(())
+
+
+def write_files(
+    pipeline: Mapping[str, Any],
+    stage: Mapping[str, Any],
+    convert: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Read and write the files of the task of this partition's number, a slice a file.
+
+    :param convert: as ``read_pinned`` takes it.
+    :param batches: read, and ignored.
+    """
+    _read_to_end(batches)
+    return _as_batches(_write_files(pipeline, stage, partition_number(), convert))
+
+
+def tally_partition(
+    pipeline: Mapping[str, Any], run: str, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Count this partition's rows and sum them up by slice; what ``mapInArrow`` runs.
+
+    :param pipeline: as :meth:`Pipeline.to_dict` gives it.
+    :param run: the run's name.
+    :param batches: rows with :data:`SLICE_COLUMN`, in any order.
+    :returns: one batch, a row a slice that is in this partition: its number, and its figures as a list, parts of those
+        of the slice.
+    """
+    from airflow_eos_provider.interval.interval import Run
+    from airflow_eos_provider.interval.pipeline import Pipeline
+    from airflow_eos_provider.interval.write.slice_writer import Tally
+
+    tallies: dict[int | None, Tally] = {}
+    with _marked_errors():
+        for number, rows in runs_of_slices(map(_sorted_by_slice, batches)):
+            if number not in tallies:
+                tallies[number] = Tally(Pipeline.from_dict(pipeline), Run.parse(run))
+            tallies[number].take([rows])
+    yield _figures_batch({number: tally.figures for number, tally in tallies.items()})
+
+
+def tally_files(
+    pipeline: Mapping[str, Any],
+    run: str,
+    slices: Sequence[tuple[int, Mapping[str, Any]]],
+    convert: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Read the file of this partition's number, and count its rows and sum them up.
+
+    :param slices: number and source of the slice of each partition.
+    :param convert: as ``read_pinned`` takes it.
+    :param batches: read, and ignored.
+    """
+    from airflow_eos_provider.interval.interval import Run
+    from airflow_eos_provider.interval.pipeline import Pipeline
+    from airflow_eos_provider.interval.write.slice_writer import Tally
+
+    _read_to_end(batches)
+    number, source = slices[partition_number()]
+    with _marked_errors():
+        figures = Tally(Pipeline.from_dict(pipeline), Run.parse(run)).take(_read_slice(source, convert))
+    yield _figures_batch({number: figures})
+
+
+def _read_to_end(batches: Iterable[pa.RecordBatch]) -> None:
+    """Take what is not needed: Spark ends a Python worker that has left input unread, and the next task waits for a new
+    one."""
+    for _ in batches:
+        pass
+
+
+def _sorted_by_slice(batch: pa.RecordBatch) -> pa.RecordBatch:
+    import pyarrow.compute as pc
+
+    return batch.take(pc.sort_indices(batch.column(batch.schema.get_field_index(SLICE_COLUMN))))
+
+
+def _figures_batch(figures: Mapping[int | None, SliceFigures]) -> pa.RecordBatch:
+    return _report([number, found.to_list()] for number, found in figures.items())
+
+
+def _report(rows: Iterable[Sequence[Any]]) -> pa.RecordBatch:
+    """A batch for the driver, with a text of JSON for each row.
+
+    It is built from bytes. To convert Python objects, Arrow imports pandas if that is installed, which costs each
+    Python worker half a second and 50 MB.
+    """
+    import pyarrow as pa
+
+    texts = [json.dumps(row).encode() for row in rows]
+    ends = struct.pack(f"<{len(texts) + 1}i", *itertools.accumulate(map(len, texts), initial=0))
+    data = pa.py_buffer(b"".join(texts))
+    column = pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), data)
+    return pa.RecordBatch.from_arrays([column], names=[REPORT_COLUMN])
+
+
+def write_rows(
+    pipeline: Mapping[str, Any], stage: Mapping[str, Any], number: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[Outcome]:
+    """Write rows as one task of a stage.
+
+    :param number: the task's number in the stage.
+    :param batches: rows with :data:`SLICE_COLUMN`; the rows of a slice are adjacent.
+    :returns: number and result of each of the task's slices, None for one that had been done before.
+    :raises EosError: a row belongs to a slice of another task, or a slice's rows are not adjacent; whatever the
+        task raises.
+    """
+    with _task(pipeline, stage, number) as (task, plan):
+        yield from _write_slices(task, frozenset(plan.assignment[number]), number, batches)
+
+
+def _write_files(
+    pipeline: Mapping[str, Any],
+    stage: Mapping[str, Any],
+    number: int,
+    convert: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
+) -> Iterator[Outcome]:
+    from airflow_eos_provider.interval.sources.files import Dropped
+
+    with _task(pipeline, stage, number) as (task, plan):
+        to_do = task.start()
+        for slice_number in plan.assignment[number]:
+            if slice_number not in to_do:
+                yield slice_number, None
+                continue
+            dropped = Dropped()
+            records = _read_slice(plan.slices[slice_number].source, convert, dropped)
+            written = task.write_slice(slice_number, records)
+            yield slice_number, replace(written, dropped=tuple(dropped.to_list()))
+
+
+def _read_slice(
+    source: Mapping[str, Any],
+    convert: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
+    dropped: Dropped | None = None,
+) -> Iterator[pa.RecordBatch]:
+    from airflow_eos_provider.interval.sources.files import FileReadOptions, PinnedFile, read_pinned
+
+    return read_pinned(PinnedFile.from_dict(source["file"]), FileReadOptions.from_dict(source), convert, dropped)
+
+
+@contextlib.contextmanager
+def _task(pipeline: Mapping[str, Any], stage: Mapping[str, Any], number: int) -> Iterator[tuple[Task, Stage]]:
+    """The task, entered."""
+    from airflow_eos_provider.interval.messages import Stage
+    from airflow_eos_provider.interval.pipeline import Pipeline
+    from airflow_eos_provider.interval.protocol.task import Task
+
+    with _marked_errors():
+        require_clients()
+        plan = Stage.from_dict(stage)
+        with Task(Pipeline.from_dict(pipeline), plan, number, attempt=attempt_number()) as task:
+            yield task, plan
+
+
+@contextlib.contextmanager
+def _marked_errors() -> Iterator[None]:
+    """An error gets the mark by which the driver finds it in Spark's text (:func:`error_within`)."""
+    try:
+        yield
+    except EosError as error:
+        kind = next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
+        error.add_note(_ERROR_MARK + json.dumps([kind, error.found, error.expected, error.remedy]))
+        raise
+
+
+def _as_batches(outcomes: Iterable[Outcome]) -> Iterator[pa.RecordBatch]:
+    for number, result in outcomes:
+        yield _report([[number, result.to_dict() if result else None]])
+
+
+def _write_slices(
+    task: Task, mine: frozenset[int], number: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[Outcome]:
+    to_do = task.start()
+    rows = _RowsBySlice(batches, mine, number)
+    while (slice_number := rows.next_slice()) is not None:
+        if slice_number in to_do:
+            yield slice_number, task.write_slice(slice_number, rows.of(slice_number))
+        else:
+            for _ in rows.of(slice_number):
+                pass
+    for slice_number in sorted(to_do - rows.seen):  # no row, but a ledger record all the same: the slice is done
+        yield slice_number, task.write_slice(slice_number, ())
+    for slice_number in sorted(mine - to_do):
+        yield slice_number, None
+
+
+class _RowsBySlice:
+    """The rows of a partition, slice by slice.
+
+    :param allowed: the slices that may be there; each once, its rows together.
+    :param number: of the task, for errors.
+    :ivar seen: the slices that came so far.
+    """
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], allowed: frozenset[int], number: int) -> None:
+        self._pieces = runs_of_slices(batches)
+        self._next = next(self._pieces, None)
+        self._allowed = allowed
+        self._number = number
+        self.seen: set[int] = set()
+
+    def next_slice(self) -> int | None:
+        """The slice whose rows come next, None at the end.
+
+        :raises EosError: it is not one of the allowed, or came before.
+        """
+        if self._next is None:
+            return None
+        require_slice(self._next[0], self._allowed - self.seen, self._number)
+        return self._next[0]
+
+    def of(self, slice_number: int) -> Iterator[pa.RecordBatch]:
+        """The rows of the slice that comes next.
+
+        What comes after it is looked at before the last of it is over, so within the slice's transaction: where a
+        foreign row is, a row of this slice may be missing.
+        """
+        self.seen.add(slice_number)
+        while self._next is not None and self._next[0] == slice_number:
+            rows = self._next[1]
+            self._next = next(self._pieces, None)
+            yield rows
+        self.next_slice()
+
+
+def require_slice(found: int | None, allowed: Collection[int], number: int) -> None:
+    """Check that a row is where its slice is written.
+
+    :param found: the row's slice.
+    :param allowed: slices that may come now.
+    :param number: of the task, or the partition.
+    :raises EosError: it is not.
+    """
+    if found not in allowed:
+        raise EosError(
+            f"Task {number} of the stage was given a row of slice {found}, which belongs to another task, or whose "
+            "other rows came earlier.",
+            expected=f"rows of slices {', '.join(map(str, sorted(allowed))) or '(none)'}, each slice's rows together",
+            remedy="This is an error of the package: report it with the plan (DataFrame.explain).",
+        )
+
+
+def runs_of_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int | None, pa.RecordBatch]]:
+    """Cut batches where the slice changes.
+
+    :returns: slice number and rows without the slice column, no row copied.
+    """
+    import pyarrow.compute as pc
+
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        position = batch.schema.get_field_index(SLICE_COLUMN)
+        numbers = batch.column(position)
+        rows = batch.select([name for name in batch.schema.names if name != SLICE_COLUMN])
+        first, last = numbers[0].as_py(), numbers[-1].as_py()
+        if first == last and numbers.null_count == 0 and pc.min_max(numbers).as_py() == {"min": first, "max": first}:
+            yield first, rows  # by far the most
+            continue
+        encoded = pc.run_end_encode(numbers)
+        start = 0
+        for number, end in zip(encoded.values.to_pylist(), encoded.run_ends.to_pylist(), strict=True):
+            yield number, rows.slice(start, end - start)
+            start = end
+
+
+def partition_number() -> int:
+    """The number of the Spark partition that this worker works on."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        raise EosError("This function runs inside a Spark task only.")
+    return int(context.partitionId())
+
+
+def attempt_number() -> int:
+    """How often Spark has started this task before; 0 outside a Spark task."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else int(context.attemptNumber())
+
+
+def require_clients() -> None:
+    """Check that the executor's confluent-kafka is recent enough.
+
+    :raises ConfigurationError: it is older than :data:`CONFLUENT_KAFKA`.
+    """
+    import confluent_kafka
+
+    found = tuple(int(part) for part in re.findall(r"\d+", str(confluent_kafka.__version__))[:2])
+    if found < CONFLUENT_KAFKA:
+        raise ConfigurationError(
+            f"The executors have confluent-kafka {confluent_kafka.__version__}.",
+            expected=f"{'.'.join(map(str, CONFLUENT_KAFKA))} or newer",
+            remedy="Update the environment that is shipped to the executors.",
+        )
+
+
+def error_within(text: str) -> EosError | None:
+    """The error of this package that a Spark error's text names, as an executor raised it; None if there is none."""
+    for line in text.splitlines():
+        if _ERROR_MARK in line:
+            try:
+                name, found, expected, remedy = json.JSONDecoder().raw_decode(line.split(_ERROR_MARK, 1)[1])[0]
+            except ValueError:  # cut short on the way
+                continue
+            kind = getattr(errors, name, EosError)
+            return kind(found, expected=expected, remedy=remedy) if issubclass(kind, EosError) else None
+    return None

@@ -1,0 +1,123 @@
+"""The process from which Spark forks its Python workers, begun with what interval runs need.
+
+Spark starts one in each executor, and on a Spark Connect server one more for each session. Its own begins with pyspark
+out of a zip, of which nothing is kept compiled, so that each of them compiles pyspark anew; what a task imports, each
+worker imports for itself; and on a Spark Connect server it stays when its session has ended. This one takes the pyspark
+that is installed, imports before it forks, and ends when nothing was asked of it for a while; Spark starts it again.
+
+The property ``spark.python.daemon.module`` names it. The executors' Python needs this package where it is installed:
+neither ``--py-files`` nor an artifact of a session is there when Spark starts it.
+
+Only what starts no thread is imported, as in pyspark's own daemon: a thread is not forked, and what it holds stays
+held. So pyarrow and numpy are left to the workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+#: It ends after so many seconds without a worker. Spark ends a worker after a minute without a task.
+IDLE_SECONDS = 300.0
+
+#: Another number of seconds, in the environment of the executor.
+IDLE_VARIABLE = "EOS_WORKER_DAEMON_IDLE_SECONDS"
+
+#: The kernel's timer takes no more.
+_MOST_SECONDS = 1e9
+
+_ZIP = "pyspark.zip"
+_PY4J_ZIP = "py4j-"
+
+#: What a task imports, but pyarrow and numpy.
+_NEEDED = (
+    "pyspark.worker",
+    "confluent_kafka",
+    "airflow_eos_provider.interval.pipeline",
+    "airflow_eos_provider.interval.write.slice_writer",
+    "airflow_eos_provider.interval.protocol.task",
+    "airflow_eos_provider.interval.spark.executors.tasks",
+)
+
+
+def main() -> None:
+    """Serve Spark as ``pyspark.daemon`` does."""
+    sys.path[:] = without_zips(sys.path)
+    for name in _NEEDED:
+        with contextlib.suppress(ImportError):  # the task that needs it says so
+            importlib.import_module(name)
+    seconds = idle_seconds()
+    from pyspark.daemon import manager
+
+    _end_when_idle(seconds)
+    manager()
+
+
+def idle_seconds() -> float:
+    """How long it stays without a worker, seconds.
+
+    :raises SystemExit: the environment says no such number. Spark shows the words with the task that fails.
+    """
+    text = os.environ.get(IDLE_VARIABLE) or str(IDLE_SECONDS)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < _MOST_SECONDS:
+        sys.exit(f"{IDLE_VARIABLE} is {text!r}.\nExpected: seconds, above 0 and below {_MOST_SECONDS:,.0f}.")
+    return seconds
+
+
+def without_zips(path: Sequence[str]) -> list[str]:
+    """A search path without the zips of a pyspark that pip has installed: they are copies of what it has installed.
+
+    :param path: as Spark gives it: its zips come first.
+    """
+    return [entry for entry in path if not _is_copy(Path(entry), path)]
+
+
+def _is_copy(entry: Path, path: Sequence[str]) -> bool:
+    if entry.name != _ZIP and not (entry.name.startswith(_PY4J_ZIP) and entry.suffix == ".zip"):
+        return False
+    package = entry.parents[2] if len(entry.parts) > 3 else entry  # pyspark/python/lib/pyspark.zip
+    return package.name == "pyspark" and (package / "__init__.py").exists() and str(package.parent) in path
+
+
+def _end_when_idle(seconds: float) -> None:
+    """End this process once it has had no child for so long.
+
+    Spark notices where it wants the next worker, and starts another; a task that comes in that very moment it tries
+    again. A socket of the file system it would not find again: there the process stays.
+    """
+    if os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "false").lower() == "true":
+        return
+    seen = time.monotonic()
+
+    def look(_signal: int, _frame: object) -> None:
+        nonlocal seen
+        if _has_child():
+            seen = time.monotonic()
+        elif time.monotonic() - seen >= seconds:
+            os.kill(os.getpid(), signal.SIGTERM)  # pyspark's handler tells the workers
+
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, seconds / 4, seconds / 4)
+    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGALRM, signal.SIG_DFL))
+
+
+def _has_child() -> bool:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    main()

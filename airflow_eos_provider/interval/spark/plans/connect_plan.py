@@ -1,0 +1,282 @@
+"""Judges a DataFrame of Spark Connect by what its client can see: the plan's text, and the functions that it sends.
+
+The rules are those of :mod:`~airflow_eos_provider.interval.spark.plans.classic_plan`, which walks the plan in the driver's
+JVM. Here there is no JVM, and Spark gives a plan as text (``explain``), in which a column's name or a constant may read
+like a function. So the text is only searched for what must not be there. Whatever reads like it is refused, and what
+the text might not show is refused, too; nothing is accepted because of a text that could be something else.
+
+What is searched is the plan of the key's columns alone. Spark's optimizer takes out of that what does not decide which
+rows there are, and into which slices they fall: a value may be made by ``uuid()`` or ``collect_list``, a key may not.
+Where the optimizer has evaluated an expression itself (constants, a list of the driver's, a cached frame), its trace is
+gone from there, and all of the plan is searched as it was before.
+
+The optimizer replaces the clock by a constant, too; so a clock is refused wherever it is, and so is a limit, whose
+order cannot be compared with the key. Whether a Python function says that it is not deterministic is known of those
+that the client sends with this plan; of those behind a view or a name in SQL it is not.
+
+Temporary views and session variables are refused: their names may have another meaning when the frame is written than
+when it was made.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.interval.spark.plans.classic_plan import refusal, require_batch
+from airflow_eos_provider.interval.spark.sessions import functions_of, quoted
+
+__all__ = ["NAMES", "PlanText", "judge", "judge_text", "refuse_unstable_remote", "sent_functions"]
+
+#: Not deterministic, as Spark writes them in plans; ``input_file_name`` is, as long as the files are.
+_CHANCE = frozenset(
+    {
+        *("rand", "randn", "random", "uuid", "randstr", "uniform", "shuffle", "monotonically_increasing_id"),
+        *("spark_partition_id", "input_file_block_start", "input_file_block_length"),
+        *("reflect", "java_method", "try_reflect"),
+    }
+)
+
+#: Aggregates that take whichever row comes first.
+_BY_ARRIVAL = frozenset(
+    {
+        *("first", "first_value", "last", "last_value", "any_value", "collect_list", "collect_set", "array_agg"),
+        *("listagg", "string_agg", "histogram_numeric"),
+    }
+)
+
+_CLOCKS = frozenset({"current_timestamp", "now", "current_date", "curdate", "current_time", "localtimestamp"})
+
+#: All functions that are looked for.
+NAMES = _CHANCE | _BY_ARRIVAL | _CLOCKS
+
+_MOMENT_WORD = re.compile(
+    r"\b(?:cast|to_timestamp\w*|to_date|try_to_timestamp|try_to_date|timestamp|date)\((?:\w+\(){0,64}\s*['\"]?"
+    r"(?:now|today|tomorrow|yesterday)\b(?!#)",
+    re.IGNORECASE,
+)
+
+#: A moment of constants that only Spark's optimizer puts together.
+_MADE_UP_MOMENT = re.compile(
+    r"\bcast\((?=[^#()]*\()(?:[^()#]|\((?:[^()#]|\([^()#]*\))*\))* as (?:timestamp|date)", re.IGNORECASE
+)
+
+#: What stands before a node's name in a plan's tree.
+_BRANCH = re.compile(r"[\s:+\-]*")
+
+#: Nodes that keep rows by chance or by arrival, or hide how their rows were made, and what they are for a user.
+_ROW_NODES = {
+    **dict.fromkeys(
+        ("GlobalLimit", "LocalLimit", "LimitAll", "Offset", "Tail"),
+        ("limit (or offset)", "keeps whichever of its ties arrive first; through Spark Connect its order is not seen"),
+    ),
+    "Sample": ("sample", "keeps rows by chance"),
+    **dict.fromkeys(("LogicalRDD", "ExternalRDD"), ("an RDD or a checkpoint", "hides how its rows were made")),
+}
+
+#: Parts of plans whose expressions the optimizer has evaluated, or which another plan has made.
+_EVALUATED = ("LocalRelation", "OneRowRelation", "InMemoryRelation", "CommandResult")
+
+#: Nodes, or words of their names, that run Python.
+_PYTHON = re.compile(r"EvalPython|InPandas|InArrow|PythonUDTF|PythonUDF|ArrowEval|MapIn")
+
+#: Functions of Scala, Java or Hive, as plans have them where they have no name.
+_OF_THE_JVM = re.compile(r"\bUDF\(|\bHive(?=\w*UD\w)\w++#")
+
+#: Nodes that give the same rows whenever they are evaluated, provided that their files are held.
+_CERTAIN_NODES = frozenset(
+    {
+        *("Project", "Filter", "Aggregate", "Join", "Union", "Distinct", "Sort", "Expand", "Generate", "Range"),
+        *("Repartition", "RepartitionByExpression", "RebalancePartitions", "LocalRelation"),
+    }
+)
+_FILES = re.compile(r"Relation \S*?\[.*\] (?:parquet|orc|json|csv|text|avro|binaryFile)")
+
+#: A view that the session may have replaced since the frame was made. pyspark's own, of frames that a query was given,
+#: have names that come once.
+_TEMPORARY_VIEW = re.compile(
+    r"^[ \t:+\-]*View \(`(?!_pyspark_connect_temp_view_)(?:global_temp`\.`)?((?:[^`]|``)+)`, \[", re.MULTILINE
+)
+
+_HEADS = ("== Parsed Logical Plan ==", "== Analyzed Logical Plan ==", "== Optimized Logical Plan ==")
+_LAST_HEAD = "== Physical Plan =="
+
+_CUT = re.compile(r"\.\.\. \d+ more (?:fields|characters)")
+
+#: Expressions that Spark writes into a plan's text at most; unless told otherwise 25, and the rest is left out.
+_FIELDS_SETTING = "spark.sql.debug.maxToStringFields"
+_MANY_FIELDS = str(1_000_000)
+_settings_lock = threading.Lock()
+
+_LOOKALIKE = (
+    " If the frame uses nothing of that kind, a column or a constant of it reads like it: rename it, or write the "
+    "interval by a classic session, where the plan itself is looked at."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanText:
+    """What ``explain`` writes of a plan.
+
+    :param analyzed: as it was written, with views and names resolved.
+    :param optimized: as it is carried out.
+    """
+
+    analyzed: str
+    optimized: str
+
+    @classmethod
+    def of(cls, text: str) -> PlanText:
+        """Take the parts out of an extended ``explain``.
+
+        :raises ConfigurationError: it is cut short, or a constant in it looks like a heading.
+        """
+        lines = text.splitlines()
+        places = [[n for n, line in enumerate(lines) if line == head] for head in (*_HEADS, _LAST_HEAD)]
+        firsts = [found[0] for found in places if len(found) == 1]
+        if len(firsts) != len(places) or firsts != sorted(firsts) or _CUT.search(text):
+            raise ConfigurationError(
+                "Spark's text of the DataFrame's plan is incomplete, or a constant in it reads like one of its parts.",
+                expected=f"the parts {', '.join(_HEADS)} and {_LAST_HEAD}, each once and in full",
+                remedy="Set spark.sql.maxPlanStringLength and spark.sql.debug.maxToStringFields back to larger values "
+                "for the session, or write the interval by a classic session.",
+            )
+        _, analyzed, optimized, physical = firsts
+        # The first line of the analyzed plan is the schema: names and types, nothing that is evaluated.
+        return cls("\n".join(lines[analyzed + 1 : optimized]), "\n".join(lines[optimized + 1 : physical]))
+
+
+def refuse_unstable_remote(frame: Any, key: Sequence[str]) -> bool:
+    """Check that each attempt would put the same rows into the same slices.
+
+    :param frame: a DataFrame of Spark Connect.
+    :param key: columns that the slice is taken from.
+    :returns: whether another evaluation within an attempt is certain to have the same rows, as long as the files that
+        are read stay the same.
+    :raises ConfigurationError: a row's slice, or whether there is the row, may depend on chance, on the clock or on the
+        order of arrival; or the frame is a stream.
+    """
+    require_batch(frame)
+    column = functions_of(frame).col
+    text = PlanText.of(_explained(frame.select(*(column(quoted(name)) for name in key))))
+    functions = list(sent_functions(frame._plan.plan(frame.sparkSession.client)))
+    return judge(text, functions, _user_functions(frame.sparkSession))
+
+
+def judge(text: PlanText, deterministic: Sequence[bool], named: Iterable[str]) -> bool:
+    """As :func:`refuse_unstable_remote`, of what was asked.
+
+    :param text: the plan of the key's columns.
+    :param deterministic: of each Python function that the plan brings along, whether it says that it is.
+    :param named: names of functions that users have registered in the session's catalog.
+    """
+    judge_text(text)
+    if view := _TEMPORARY_VIEW.search(text.analyzed):
+        raise refusal(
+            f"the temporary view {view[1]}",
+            "Spark Connect looks up by its name in each action, when another interval's function may have replaced it",
+            remedy="Give the DataFrame itself to the query: spark.sql('select … from {rows}', rows=frame); or write "
+            "the interval by a classic session.",
+        )
+    if variable := _first_of(["variablereference"], text.analyzed):
+        raise _refused(f"{variable}: a session variable", "is read in each action, when its value may be another one")
+    hidden = [name for name in named if re.search(rf"\b{re.escape(name)}\(", text.analyzed, re.IGNORECASE)]
+    if hidden or _OF_THE_JVM.search(text.analyzed):
+        raise _hiding(f"the registered function {hidden[0] if hidden else 'of a JVM'}")
+    if not _PYTHON.search(text.optimized):
+        return all(_is_certain(line) for line in text.optimized.splitlines() if line.strip())
+    if not all(deterministic):
+        raise refusal("a Python function that is marked as not deterministic", "may give another value each time")
+    if re.search(r"^[ \t:+\-]*View \(", text.analyzed, re.MULTILINE):
+        raise _hiding("a Python function and a view, which may hold one")
+    return False
+
+
+def _hiding(what: str) -> ConfigurationError:
+    return refusal(
+        what,
+        "may say that it is not deterministic, which is not seen through Spark Connect",
+        remedy="Apply the function to the frame's columns (functions.udf) and read tables or files, no views; or write "
+        "the interval by a classic session.",
+    )
+
+
+def judge_text(text: PlanText) -> None:
+    """Refuse what a plan's text shows.
+
+    :raises ConfigurationError: as :func:`refuse_unstable_remote`.
+    """
+    for line in (*text.analyzed.splitlines(), *text.optimized.splitlines()):
+        if (node := _node(line)) in _ROW_NODES:
+            raise _refused(*_ROW_NODES[node])
+    if clock := _first_of(_CLOCKS, text.analyzed):
+        raise _refused(clock, "is another value in each attempt")
+    for pattern in (_MOMENT_WORD, _MADE_UP_MOMENT):
+        if moment := pattern.search(text.analyzed):
+            raise _refused(f"{moment.group(0)}…", "may be another value in each attempt")
+    searched = text.optimized
+    if any(part in text.optimized for part in _EVALUATED):
+        searched += "\n" + text.analyzed
+    if chance := _first_of(_CHANCE, searched):
+        raise _refused(chance, "is another value in each attempt")
+    if arrival := _first_of(_BY_ARRIVAL, searched):
+        raise _refused(arrival, "depends on the order in which rows arrive")
+
+
+def _refused(what: str, why: str) -> ConfigurationError:
+    error = refusal(what, why)
+    return ConfigurationError(error.found, expected=error.expected, remedy=f"{error.remedy}{_LOOKALIKE}")
+
+
+def _first_of(names: Iterable[str], text: str) -> str | None:
+    """The first of the functions that a text seems to call."""
+    found = re.search(rf"(?<![A-Za-z0-9_])({'|'.join(sorted(names))})\(", text, re.IGNORECASE)
+    return None if found is None else f"{found.group(1).lower()}()"
+
+
+def _node(line: str) -> str:
+    """The name of the node that a line describes."""
+    return re.split(r"[\s(\[<]", _BRANCH.sub("", line, count=1), maxsplit=1)[0]
+
+
+def _is_certain(line: str) -> bool:
+    rest = _BRANCH.sub("", line, count=1)
+    return _node(line) in _CERTAIN_NODES or _FILES.fullmatch(rest) is not None
+
+
+def _explained(frame: Any) -> str:
+    """The text of a frame's plan, in full."""
+    text = str(frame._explain_string(extended=True))
+    if not _CUT.search(text):
+        return text
+    settings = frame.sparkSession.conf
+    with _settings_lock:  # others of this process write through the same session
+        before = settings.get(_FIELDS_SETTING)
+        settings.set(_FIELDS_SETTING, _MANY_FIELDS)
+        try:
+            return str(frame._explain_string(extended=True))
+        finally:
+            settings.set(_FIELDS_SETTING, before)
+
+
+def sent_functions(message: Any) -> Iterator[bool]:
+    """Of each Python function in a plan as the client sends it, whether it says that it is deterministic."""
+    if message.DESCRIPTOR.name in ("CommonInlineUserDefinedFunction", "CommonInlineUserDefinedTableFunction"):
+        yield bool(message.deterministic)
+    for _, value in message.ListFields():
+        if hasattr(value, "ListFields"):
+            yield from sent_functions(value)
+        elif not isinstance(value, str | bytes | int | float):
+            within = value.values() if hasattr(value, "values") else value
+            for inner in within:
+                if hasattr(inner, "ListFields"):
+                    yield from sent_functions(inner)
+
+
+def _user_functions(spark: Any) -> tuple[str, ...]:
+    """Names of the functions that were registered, without their databases."""
+    return tuple(str(row[0]).rpartition(".")[2] for row in spark.sql("SHOW USER FUNCTIONS").collect())

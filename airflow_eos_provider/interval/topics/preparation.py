@@ -1,0 +1,231 @@
+"""The topics of interval runs: made if missing, and refused if they could lose what the proof rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from airflow_eos_provider.errors import ConfigurationError, EosError
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.topics.pins import Pins, TopicChangedError, TopicPin
+from airflow_eos_provider.interval.topics.reserved import ReservedTopics
+from airflow_eos_provider.interval.topics.timestamps import Retention
+from airflow_eos_provider.kafka.session import Kafka, settings_of
+from airflow_eos_provider.kafka.topics import TopicDescription, Topics, missing_topic, needed_in_sync
+
+#: Compaction leaves records alone for so long. A read that takes longer asks for new ends, for compaction may by then
+#: have removed a record below its end on behalf of one above.
+COMPACTION_LAG_MS = 3_600_000
+
+#: Plans of thousands of files pass in one record.
+_CONTROL_MESSAGE_BYTES = 8_000_000
+
+_INTERNAL: Mapping[str, str] = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(COMPACTION_LAG_MS)}
+
+
+class Prepared(NamedTuple):
+    """Topics that are ready.
+
+    :param pins: the topics that the pipeline has now.
+    :param control_was_there: whether the control topic was there before; one just made has nothing to read, and not
+        every broker knows it yet.
+    """
+
+    pins: Pins
+    control_was_there: bool
+
+
+def prepare_topics(
+    pipeline: Pipeline,
+    before_creating: Callable[[Pins], None] = lambda found: None,
+    kafka: Kafka | None = None,
+) -> Prepared:
+    """Make the pipeline's ledger and control topic if they are missing, and check all of its topics.
+
+    :param kafka: a session with the pipeline's cluster, whose client is used.
+    :param before_creating: called with the topics as they are; a missing one has no id. It raises if one is not
+        missing, but lost.
+    :raises ConfigurationError: a topic's settings could lose a record, or the target topic is missing or an internal
+        one of Kafka, Connect or this package.
+    :raises UnreachableError: no broker answers.
+    """
+    topics = Topics(kafka or pipeline.kafka)
+    ledger, control, target = pipeline.ledger_topic, pipeline.control_topic, pipeline.topic
+    if target:
+        ReservedTopics(pipeline).require_data(target)
+    found = topics.describe(_names(pipeline))
+    control_was_there = control in found
+    if target and target not in found and pipeline.target_partitions is None and not topics.is_there(target):
+        raise missing_topic(target, pipeline.kafka)
+    _check_settings(topics, pipeline, found)
+    before_creating(_pins(pipeline, found))
+    if ledger not in found:
+        topics.create(ledger, pipeline.ledger_partitions, _INTERNAL)
+    if control not in found:
+        topics.create(control, 1, {**_INTERNAL, "max.message.bytes": str(_CONTROL_MESSAGE_BYTES)})
+    if target and target not in found and pipeline.target_partitions is not None:
+        topics.create(target, pipeline.target_partitions, {})
+    if len(found) < len(_names(pipeline)):
+        found = topics.find(_names(pipeline))
+        _check_settings(topics, pipeline, found)  # another may have been faster, and made it otherwise
+    return Prepared(_pins(pipeline, found), control_was_there)
+
+
+def find_topics(pipeline: Pipeline, kafka: Kafka | None = None) -> Pins:
+    """The topics that the pipeline has now; one that is missing has no id.
+
+    :param kafka: a session with the pipeline's cluster, whose client is used.
+    :raises UnreachableError: no broker answers.
+    """
+    return _pins(pipeline, Topics(kafka or pipeline.kafka).find(_names(pipeline)))
+
+
+def _names(pipeline: Pipeline) -> list[str]:
+    return [pipeline.ledger_topic, pipeline.control_topic] + ([pipeline.topic] if pipeline.topic else [])
+
+
+def _pins(pipeline: Pipeline, found: Mapping[str, TopicDescription]) -> Pins:
+    ledger, control, *target = (TopicPin(name, found[name].id if name in found else "") for name in _names(pipeline))
+    return Pins(ledger, target[0] if target else None, control)
+
+
+class TargetTopics:
+    """Whether the topics and partitions that rows name are there, and are for data; each topic is asked for once.
+
+    Without it a row with a wrong topic would cost librdkafka's half minute of hoping, or make the topic.
+
+    :param kafka: the Kafka cluster; a session's client is used.
+    :param reserved: the topics that no row is written to.
+    :param allow_expired: whether rows may be older than their topic keeps records.
+    :ivar known: those that are, and how many partitions each has.
+    """
+
+    def __init__(self, kafka: Kafka, reserved: ReservedTopics, *, allow_expired: bool = False) -> None:
+        self._kafka = kafka
+        self._reserved = reserved
+        self._allow_expired = allow_expired
+        self._oldest_ms: dict[str, int] = {}
+        self._topics: Topics | None = None
+        self.known: dict[str, int] = {}
+
+    def prepare(self, topic: str | None) -> None:
+        """Connect, and ask for the pipeline's own topic; called before a transaction is open.
+
+        :raises ConfigurationError: there is no such topic, or it is a reserved one.
+        """
+        self._topics = self._topics or Topics(self._kafka)
+        if topic is not None:
+            self.require(topic)
+
+    def require(self, topic: str, partition: int = -1) -> None:
+        """
+        :param partition: that a row names; -1 if it names none.
+        :raises ConfigurationError: the topic is a reserved one; or there is no such topic, or no such partition in it.
+        """
+        if partition < self.known.get(topic, -1):
+            return
+        self._reserved.require_data(topic)
+        self._topics = self._topics or Topics(self._kafka)
+        found = self._topics.find([topic]).get(topic)
+        if found is None:
+            raise missing_topic(topic, settings_of(self._kafka))
+        if partition >= found.partitions:
+            raise ConfigurationError(
+                f"A row names partition {partition} of topic {topic}, which has {found.partitions}.",
+                expected=f"0 to {found.partitions - 1}, or null for the partition of the key's hash",
+                remedy="Correct the column partition, or give the topic more partitions.",
+            )
+        self.known[topic] = found.partitions
+
+    def require_there(self) -> None:
+        """Check, where a write has failed, that none of the topics was deleted meanwhile: the client only times out.
+
+        :raises TopicChangedError: one was.
+        """
+        assert self._topics is not None
+        try:
+            there = self._topics.find(list(self.known))
+        except EosError:
+            return  # the write's own error says more
+        if gone := sorted(self.known.keys() - there.keys()):
+            raise TopicChangedError(
+                f"Topic {gone[0]} was deleted while records were written to it.",
+                expected="the topics that the run was begun with",
+                remedy="Its records are lost with it. Give the run up if nothing of it is committed (eos intervals "
+                "abandon), create the topic, and write the interval again; otherwise write it under another pipeline "
+                "name.",
+            )
+
+    def require_kept(self, topic: str, timestamp_ms: int) -> None:
+        """
+        :param topic: one that :meth:`require` has passed.
+        :param timestamp_ms: that a row names.
+        :raises ConfigurationError: the brokers would soon delete the record for its age.
+        """
+        oldest = self._oldest_ms.get(topic)
+        if self._allow_expired or (oldest is not None and timestamp_ms >= oldest):
+            return
+        retention = retention_of(topic, self._kafka)
+        retention.require_kept(timestamp_ms)
+        self._oldest_ms[topic] = retention.oldest_ms
+
+
+def retention_of(topic: str, kafka: Kafka) -> Retention:
+    """How long a topic keeps records by their own time; needs DescribeConfigs.
+
+    :param kafka: the Kafka cluster; a session's client is used.
+    """
+    return Retention.of(topic, Topics(kafka).settings_of([topic])[topic])
+
+
+def _check_settings(topics: Topics, pipeline: Pipeline, found: Mapping[str, TopicDescription]) -> None:
+    control = pipeline.control_topic
+    if control in found and found[control].partitions != 1:
+        raise ConfigurationError(
+            f"The control topic {control} has {found[control].partitions} partitions.",
+            expected="1, for its records are read in one order",
+        )
+    names = [name for name in _names(pipeline) if name in found]
+    if pipeline.allow_single_in_sync_replica:  # nothing is left to check about the target
+        names = [name for name in names if name != pipeline.topic]
+    if not names:
+        return
+    for name, settings in topics.settings_of(names).items():
+        if name != pipeline.topic:
+            _check_compaction(name, settings)
+        if not pipeline.allow_single_in_sync_replica:
+            check_in_sync(name, int(settings["min.insync.replicas"]), found[name].replicas)
+
+
+def check_in_sync(topic: str, in_sync: int, replicas: int) -> None:
+    """
+    :param in_sync: the topic's ``min.insync.replicas``.
+    :param replicas: copies of its partitions.
+    :raises ConfigurationError: an acknowledged record could go with its partition's leader.
+    """
+    needed = needed_in_sync(replicas)
+    if in_sync < needed:
+        raise ConfigurationError(
+            f"Topic {topic} has min.insync.replicas={in_sync} and {replicas} replicas: a record that is acknowledged "
+            "may be on its leader alone, and is lost with it.",
+            expected=f"min.insync.replicas={max(needed, replicas - 1)}, at least {needed}",
+            remedy=f"kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config "
+            f"min.insync.replicas={max(needed, replicas - 1)}; or allow_single_in_sync_replica=True in the pipeline, "
+            "where a loss is acceptable.",
+        )
+
+
+def _check_compaction(topic: str, settings: Mapping[str, str]) -> None:
+    policy, lag = settings["cleanup.policy"], int(settings["min.compaction.lag.ms"])
+    if policy != "compact":
+        raise ConfigurationError(
+            f"Topic {topic} has cleanup.policy={policy}.",
+            expected="compact, or what is done would be forgotten and written again",
+            remedy=f"Set cleanup.policy=compact on {topic}.",
+        )
+    if lag < COMPACTION_LAG_MS:
+        raise ConfigurationError(
+            f"Topic {topic} has min.compaction.lag.ms={lag}.",
+            expected=f"{COMPACTION_LAG_MS} or more, or compaction could remove a record under a reader",
+            remedy=f"Set min.compaction.lag.ms={COMPACTION_LAG_MS} on {topic}.",
+        )

@@ -1,0 +1,204 @@
+"""Holds a run to the topics that it was begun with: looks at those that are there, and compares.
+
+Every comparison only stops a run; none lets it do what it could not do without. *At the beginning* it comes before the
+coordinator's init, so that a driver with other topics does not fence the one that is at work; then with each read of
+the control topic, and with the plan or ``complete`` that is adopted. *At the end* the topics are looked at anew after
+the stage, and again right before ``complete`` is written: one that was made anew in between has not the records that
+``complete`` is about.
+"""
+
+from __future__ import annotations
+
+from airflow_eos_provider.interval.interval import Run
+from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.progress import Report, silent
+from airflow_eos_provider.interval.topics.control_topic import ControlReader, ControlState
+from airflow_eos_provider.interval.topics.ledger import Claim, CompleteRecord, LedgerState
+from airflow_eos_provider.interval.topics.pins import Pinned, Pins, TopicChangedError, TopicPin, require_same
+from airflow_eos_provider.interval.topics.preparation import find_topics, prepare_topics
+from airflow_eos_provider.interval.topics.reader import TopicReader
+from airflow_eos_provider.interval.topics.reserved import ReservedTopics
+from airflow_eos_provider.kafka.session import Kafka
+from airflow_eos_provider.kafka.topics import Topics
+
+#: Of so many runs an error has the names.
+_SHOWN_RUNS = 5
+
+
+class RunTopics:
+    """The topics of one run.
+
+    :param pipeline: the run's; the target of one that names none is not compared.
+    :param run: the run.
+    :param report: receives a line where a record pins nothing.
+    :param kafka: a session with the pipeline's cluster, whose clients are used.
+    :param control: the control topic as it has been read so far; by default this reads it from its beginning.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        run: Run,
+        *,
+        report: Report = silent,
+        kafka: Kafka | None = None,
+        control: ControlReader | None = None,
+    ) -> None:
+        self._pipeline = pipeline
+        self._kafka = kafka or pipeline.kafka
+        self._control = control or ControlReader(self._kafka, pipeline.control_topic, report=report)
+        self._run = run
+        self._report = report
+        self._found: Pins | None = None
+        self._said: set[str] = set()
+
+    @property
+    def claim(self) -> Claim:
+        """The claim of this run's group and control topic on its ledger."""
+        assert self.found.control is not None
+        return Claim(self._pipeline.group_id, self.found.control)
+
+    @property
+    def found(self) -> Pins:
+        """The topics as they were looked at first; ``complete`` pins these."""
+        if self._found is None:
+            self._found = find_topics(self._pipeline, self._kafka)
+        return self._found
+
+    def prepare(self, ledger: LedgerState, ledger_topic: TopicReader) -> None:
+        """Make what is missing, check the rest, and compare with what the control topic and the ledger have already.
+
+        Both are read as far as they are stable: only the init that is to follow ends what this run's last driver may
+        have left open.
+
+        :param ledger: brought up to date.
+        :param ledger_topic: reads the ledger.
+        :raises TopicChangedError: a topic is another one; or the ledger is missing, and the control topic knows the
+            pipeline; or the control topic is missing, and runs are committed in part.
+        :raises ConfigurationError: the target is the ledger of another pipeline of the group.
+        :raises EosError: as :func:`~airflow_eos_provider.interval.topics.preparation.prepare_topics` does.
+        """
+
+        def read_ledger() -> None:
+            ledger_topic.read_stable(ledger.apply)
+            self._require_claimable(ledger)
+
+        def before_creating(found: Pins) -> None:
+            self._found = found
+            if not found.ledger.id and self.claim.control.id:
+                self._require_new_pipeline()
+            elif found.ledger.id and not self.claim.control.id:
+                read_ledger()
+
+        self._found, control_was_there = prepare_topics(self._pipeline, before_creating, self._kafka)
+        self._control.topic_id = self.claim.control.id or None
+        ledger_topic.topic_id = self.found.ledger.id or None
+        read_ledger()
+        if control_was_there:
+            control = self._control.read_stable()
+            self.compare(control)
+            if self._pipeline.topic is not None:
+                ReservedTopics(self._pipeline, control.ledgers).require_data(self._pipeline.topic)
+
+    def compare(self, control: ControlState) -> None:
+        """Compare with the pipeline's record and the run's plan.
+
+        :raises TopicChangedError: a topic is another one.
+        """
+        self._require_same(control.pinned(self._run), self.found)
+
+    def compare_complete(self, record: CompleteRecord) -> None:
+        """Compare with a ``complete`` that is taken for this run's end.
+
+        :raises TopicChangedError: its records are in another topic.
+        """
+        self._require_same([Pinned("its complete", record.pins)], self.found)
+
+    def _require_claimable(self, ledger: LedgerState) -> None:
+        """Check that the ledger is this group's and control topic's; or that it may be, since the one before is gone.
+
+        :raises TopicChangedError: it belongs to others; or runs are committed in part, whose plans are gone.
+        """
+        if (held := ledger.claim) is None or not self.claim.follows(held):
+            self.compare_claim(ledger)
+        elif begun := sorted(run.name for run in ledger.begun()):
+            raise TopicChangedError(
+                f"{self._run}: the control topic {held.control} was deleted, and {len(begun)} runs are committed in "
+                f"part: {', '.join(begun[:_SHOWN_RUNS])}. Their plans are lost with it.",
+                expected="a control topic that is deleted only while no run is under way",
+                remedy="Find out which records of these intervals the target holds, and write what is missing under "
+                "another pipeline name.",
+            )
+
+    def replaced_claim(self, ledger: LedgerState) -> Claim | None:
+        """The claim whose control topic is gone, and which this run's claim may replace; None if it is this run's.
+
+        :raises TopicChangedError: as :meth:`prepare` does.
+        """
+        self._require_claimable(ledger)
+        if (held := ledger.claim) is None or not self.claim.follows(held):
+            return None
+        self.compare_again()  # the broker that described the topics may not have heard of the new one
+        return held
+
+    def compare_claim(self, ledger: LedgerState) -> None:
+        """Compare with the group and control topic that the ledger belongs to.
+
+        :raises TopicChangedError: it belongs to others.
+        """
+        held, ours = ledger.claim, self.claim
+        if held is None or (held.group, held.control) == (ours.group, ours.control):
+            return
+        if ours.follows(held):
+            remedy = "Run the interval again: where no run is committed in part, the new control topic takes its place."
+        else:
+            remedy = f"Give the pipeline group_id={held.group} and control_topic={held.control.name} again."
+        raise TopicChangedError(
+            f"{self._run}: the ledger {self.found.ledger.name} belongs to {held}; this pipeline has {ours}.",
+            expected="one group and one control topic for a ledger: drivers with others do not know of its runs",
+            remedy=remedy,
+        )
+
+    def compare_ids(self, ledger_id: str, control_id: str) -> None:
+        """Compare with the topics of a generation.
+
+        :raises TopicChangedError: a topic was deleted and created again since.
+        """
+        ledger, control = TopicPin(self._pipeline.ledger_topic, ledger_id), self.claim.control
+        pins = Pins(ledger, control=TopicPin(control.name, control_id))
+        self._require_same([Pinned("its stage", pins, with_target=False)], self.found)
+
+    def compare_again(self) -> None:
+        """Look at the topics anew, and compare with the first look.
+
+        :raises TopicChangedError: a topic was deleted or made anew since.
+        """
+        self._require_same([Pinned("when it was begun", self.found)], find_topics(self._pipeline, self._kafka))
+
+    def _require_same(self, pinned: list[Pinned], found: Pins) -> None:
+        for record in require_same(str(self._run), pinned, found):
+            if record not in self._said:
+                self._said.add(record)
+                self._report(
+                    f"{self._run}: {record} is of an earlier version and does not say which topics it is about, so "
+                    "they are not compared"
+                )
+
+    def _require_new_pipeline(self) -> None:
+        """Check, before a ledger is made, that none was lost; the control topic knows each pipeline that had one."""
+        pipeline = self._pipeline
+        control = self._control.read()
+        planned = control.planned(pipeline.name)
+        if pipeline.name not in control.pipelines and not planned:
+            return
+        if Topics(self._kafka).is_there(pipeline.ledger_topic):
+            return  # another driver has made it meanwhile, and then noted it
+        pins = control.pipelines.get(pipeline.name) or next((p for r in planned if (p := control.run(r).pins)), None)
+        known = f"its ledger is {pins.ledger}" if pins else f"{planned[0]} is under way" if planned else "it had one"
+        raise TopicChangedError(
+            f"{self._run}: there is no ledger topic {pipeline.ledger_topic}, but the control topic "
+            f"{pipeline.control_topic} knows the pipeline: {known}.",
+            expected="the ledger that the pipeline was begun with; a new one knows of nothing that is written",
+            remedy="Give the ledger_topic that it was begun with. If that one was deleted, find out what the target "
+            "holds, and write what is missing under another pipeline name.",
+        )
