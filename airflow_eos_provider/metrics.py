@@ -18,7 +18,7 @@ from airflow.sdk.observability import stats
 logger = logging.getLogger(__name__)
 
 #: Parts of an interval run with a metric of their own, in their order; as
-#: :class:`~airflow_eos_provider.interval.protocol.summary.RunSummary` has them.
+#: :class:`~airflow_eos_provider.interval.messages.RunSummary` has them.
 PARTS = {
     "begin": "the coordinator's start: what is on record, the plan, the generation",
     "fence": "fencing of earlier attempts, at the start and at the end",

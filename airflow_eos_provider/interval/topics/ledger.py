@@ -106,7 +106,7 @@ class CompleteRecord:
     """An interval's ``complete``.
 
     :param pins: the topics that it was written with; None if a version wrote it that did not pin them.
-    :param summary: how it was written, as :mod:`~airflow_eos_provider.interval.protocol.summary` encodes it; None if a
+    :param summary: how it was written, as :mod:`~airflow_eos_provider.interval.messages` encodes it; None if a
         version wrote it that did not say.
     :param digest_kind: how the digest was computed; those of two kinds cannot be compared.
     :param ended: whether the interval had ended, by the driver's clock, when the input of the completing attempt was

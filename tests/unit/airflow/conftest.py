@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
+from airflow.sdk.observability import stats
+from airflow.sdk.observability.metrics import stats_utils
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.rollout.plan.order import TaskDowntime
@@ -71,3 +76,28 @@ def plan() -> Plan:
 @pytest.fixture
 def make_plan() -> Any:
     return plan_for
+
+
+@pytest.fixture
+def datagrams(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
+    """What arrives at a StatsD server's UDP socket; metrics are set up as Airflow's task runner does it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.setblocking(False)  # on loopback a datagram has arrived when it is sent
+        host, port = server.getsockname()
+        for name, value in {"STATSD_ON": "True", "STATSD_HOST": host, "STATSD_PORT": str(port)}.items():
+            monkeypatch.setenv(f"AIRFLOW__METRICS__{name}", value)
+
+        def arrived() -> list[str]:
+            found = []
+            while True:
+                try:
+                    found.append(server.recv(65_536).decode())
+                except BlockingIOError:
+                    return found
+
+        stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=True)
+        try:
+            yield arrived
+        finally:
+            stats.initialize(factory=NoStatsLogger, export_legacy_names=False)

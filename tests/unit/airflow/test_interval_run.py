@@ -141,6 +141,28 @@ def test_the_result_has_what_the_ledger_says_was_moved_and_what_the_job_says_of_
     assert json.loads(json.dumps(result)) == result, "an XCom is JSON"
 
 
+def test_the_metrics_of_a_run_arrive_at_a_statsd_server(
+    ledger: Callable[..., Ledger],
+    run_context: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    datagrams: Callable[[], list[str]],
+) -> None:
+    moved = RunSummary(3, 600, Spread(1, 2, 4), Spread(100, 200, 300), 1, {"produce": 0.5})
+    ledger(None, replace(done(7), summary=moved))
+    submit(operator(), run_context, monkeypatch, "exit 0")
+
+    own = "airflow.eos.interval"
+    arrived = [line for line in datagrams() if line.startswith(own)]
+    assert [line for line in arrived if not line.startswith(f"{own}.duration:")] == [
+        *(f"{own}.{name}|c" for name in ("completed:1", "records:7", "bytes:600", "transactions:3")),
+        f"{own}.attempts_fenced:1|c",
+        *(f"{own}.transaction_records_{size}|g" for size in ("min:1", "avg:2", "max:4")),
+        *(f"{own}.transaction_bytes_{size}|g" for size in ("min:100", "avg:200", "max:300")),
+        f"{own}.produce_time:500.000000|ms",
+    ]
+    assert len(arrived) == 13
+
+
 def test_another_runs_tasks_are_not_taken_for_this_ones(
     ledger: Callable[..., Ledger], run_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

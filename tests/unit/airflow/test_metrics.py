@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
-from airflow.sdk._shared.observability.metrics.statsd_logger import get_statsd_logger
 from airflow.sdk.observability import stats
 
 from airflow_eos_provider import metrics
@@ -91,34 +89,13 @@ def test_a_metric_that_cannot_be_sent_fails_nothing(
     assert "hunter2" not in caplog.text
 
 
-class Client:
-    """Stands in for the package statsd, which Airflow takes only as an extra; what it would send."""
-
-    def __init__(self, *_: Any) -> None:
-        self.sent: list[tuple[str, Any]] = []
-
-    def incr(self, name: str, count: int, rate: float) -> None:
-        self.sent.append((name, count))
-
-    def gauge(self, name: str, value: float, rate: float, delta: bool) -> None:
-        self.sent.append((name, value))
-
-    def timing(self, name: str, milliseconds: float) -> None:
-        self.sent.append((name, milliseconds))
-
-
-@pytest.fixture
-def client() -> Iterator[Client]:
-    """Airflow's own logger for StatsD, set up as its tasks have it."""
-    logger = get_statsd_logger(stats_class=Client)
-    stats.initialize(factory=lambda: logger, export_legacy_names=True)
-    yield logger.statsd
-    stats.initialize(factory=NoStatsLogger, export_legacy_names=False)
-
-
-def test_airflow_takes_each_name_as_it_is(client: Client) -> None:
-    """Its validator drops names that it does not like without an error."""
-    tags = {"pipeline": "orders", "group_id": "etl", "to": "enabled"}
+def test_each_metric_of_the_catalogue_arrives_at_a_statsd_server(datagrams: Callable[[], list[str]]) -> None:
+    """Airflow's validator drops names that it does not like without an error."""
+    letters = {Kind.COUNTER: "c", Kind.GAUGE: "g", Kind.TIMER: "ms"}
     for metric in METRICS:
-        metric.send(2, tags)
-    assert client.sent == [(metric.name, 2000.0 if metric.kind is Kind.TIMER else 2) for metric in METRICS]
+        metric.send(2, {"pipeline": "orders", "group_id": "etl", "to": "enabled"})
+
+    assert datagrams() == [
+        f"airflow.{metric.name}:{'2000.000000' if metric.kind is Kind.TIMER else 2}|{letters[metric.kind]}"
+        for metric in METRICS
+    ]

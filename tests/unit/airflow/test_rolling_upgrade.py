@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,6 +43,7 @@ class Core:
         self.applied: list[Plan] = []
         self.taken_over: list[bool] = []
         self.during_apply: Any = lambda: None
+        self.reported: dict[str, Any] = {}
 
     def __call__(self, cluster: Any, **kwargs: Any) -> Core:
         self.made_with = kwargs
@@ -66,7 +68,7 @@ class Core:
         self.taken_over.append(take_over)
         self.made_with["report"]("w1:8083: gate passed")
         self.during_apply()
-        return SimpleNamespace(to_dict=lambda: {"rollout_id": "r1", "to": str(plan.target)})
+        return SimpleNamespace(to_dict=lambda: {"rollout_id": "r1", "to": str(plan.target), **self.reported})
 
 
 @pytest.fixture
@@ -88,6 +90,20 @@ def test_a_roll_applies_the_plan_and_returns_the_report(controller: Core, contex
     assert controller.applied == [plan]
     assert controller.made_with["reason"] == "audit"
     assert controller.made_with["actor"] == "airflow upgrade/manual, approved by grace"
+
+
+def test_the_metrics_of_a_roll_arrive_at_a_statsd_server(
+    controller: Core, context: dict[str, Any], plan: Plan, datagrams: Callable[[], list[str]]
+) -> None:
+    worker = {"worker": "w1", "seconds": 30.0, "task_downtime_seconds": 4.0, "predicted_seconds": 5.0}
+    controller.reported = {"workers": [worker]}
+    roll(plan).execute(context)
+    assert [line for line in datagrams() if line.startswith("airflow.eos.")] == [
+        "airflow.eos.roll.completed:1|c",
+        "airflow.eos.roll.gate_wait:30000.000000|ms",
+        "airflow.eos.roll.task_downtime:4000.000000|ms",
+        "airflow.eos.roll.task_downtime_predicted:5000.000000|ms",
+    ]
 
 
 @pytest.mark.parametrize(("given", "meant"), [(False, False), (True, True), ("False", False), ("True", True)])
