@@ -1,14 +1,4 @@
-"""Searches a DataFrame's plan for what may differ between attempts: a row's slice must not depend on chance.
-
-A slice is written once and skipped ever after, so a row that moves to another slice in a later attempt is lost or
-doubled. Content may be recomputed, membership may not. What decides membership are the key columns, traced back through
-the plan to where they are made, and everything that decides which rows there are (filters, joins, limits, samples).
-
-This is for early and clear words. What a plan cannot tell, a retry finds out by comparing its rows with what is
-committed: a Python function that says it is deterministic and is not, a list that the driver made up, a window's
-``row_number()`` over an order with ties, a source that is no file and changes (files are pinned), a moment that the
-parser has made of ``timestamp 'now'`` before there was a plan.
-"""
+"""Looks through the plan of a classic DataFrame, in the driver's JVM, for what the rules refuse."""
 
 from __future__ import annotations
 
@@ -18,31 +8,16 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from airflow_eos_provider.errors import ConfigurationError
+from airflow_eos_provider.interval.spark.plans import rules
 
-#: Deterministic in Spark's eyes, since one query sees one value; another attempt is another query.
-_CLOCKS = frozenset({"CurrentTimestamp", "CurrentDate", "CurrentTime", "LocalTimestamp", "Now", "CurrentTimestampLike"})
-
-#: Aggregates that take whichever row comes first.
-_BY_ARRIVAL = frozenset({"First", "Last", "AnyValue", "CollectList", "CollectSet", "ListAgg", "HistogramNumeric"})
-
-#: Not deterministic in Spark's eyes, since it depends on the place in a file; the files are the same in every attempt.
-_PINNED_BY_FILES = frozenset({"InputFileName"})
-
-#: Text of which Spark makes a moment of today where a constant is cast (SpecialDatetimeValues); not where a column is.
-_MOMENT_WORD = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+_MOMENT_WORD = re.compile(rf"\b({rules.MOMENT_WORDS})\b", re.IGNORECASE)
 
 _MOMENTS = frozenset({"timestamp", "timestamp_ntz", "timestamp_ltz", "date"})
 
 #: Expressions that Spark replaces by others before it evaluates them, a cast among them.
 _PARSE_A_MOMENT = frozenset({"ParseToTimestamp", "ParseToDate"})
 
-_LIMITS = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Tail"})
-
-_KEEPS_ORDER = _LIMITS | {"Project", "SubqueryAlias"}
-
-#: Rows that come from an RDD, whose making no plan tells.
-_RDDS = frozenset({"LogicalRDD", "ExternalRDD"})
+_KEEPS_ORDER = rules.LIMIT.classes | {"Project", "SubqueryAlias"}
 
 #: An RDD of a list that the driver holds, ``createDataFrame([…])``, as Python makes it; functions of Python's between
 #: are trusted like those of a plan. Its list is written by a method whose name begins so.
@@ -58,11 +33,6 @@ _MOVES_ONLY = frozenset({"Repartition", "RepartitionByExpression", "RebalancePar
 #: Nodes whose output columns are the columns of the same position of each child.
 _BY_POSITION = frozenset({"Union", "Intersect", "Except", "UnionLoop"})
 
-_REMEDY = (
-    "Take the slice from columns that every attempt computes alike (a natural key), or write such values to a table "
-    "first and read them from there."
-)
-
 
 def refuse_unstable(frame: DataFrame, key: Sequence[str]) -> None:
     """Check that each attempt would put the same rows into the same slices.
@@ -71,22 +41,11 @@ def refuse_unstable(frame: DataFrame, key: Sequence[str]) -> None:
     :raises ConfigurationError: a row's slice, or whether there is the row, depends on chance, on the clock or on the
         order of arrival; or the frame is a stream.
     """
-    require_batch(frame)
+    rules.require_batch(frame)
     plan: Any = frame._jdf.queryExecution().analyzed()
     wanted = {name.lower() for name in key}
     needed = {_id(column) for column in each(plan.output()) if column.name().lower() in wanted}
     _Search().look(plan, needed)
-
-
-def require_batch(frame: DataFrame) -> None:
-    """Check that a frame is no stream.
-
-    :raises ConfigurationError: it is.
-    """
-    if frame.isStreaming:
-        raise ConfigurationError(
-            "The DataFrame is a stream.", expected="a batch", remedy="Read the interval by spark.read, not readStream."
-        )
 
 
 class _Search:
@@ -121,7 +80,8 @@ class _Search:
         number = str(reference.cteId())
         definition = self._definitions.get(number)
         if definition is None:
-            raise refusal("a common table expression", "is defined outside of the plan and cannot be looked at")
+            why = "is defined outside of the plan and cannot be looked at"
+            raise rules.refusal("a common table expression", why)
         pairs = zip(each(reference.output()), each(definition.output()), strict=True)
         decides = {_id(own) for outer, own in pairs if _id(outer) in needed}
         if (number, frozenset(decides)) not in self._looked_at:
@@ -154,21 +114,14 @@ def _needed_of(node: Any, kind: str, child: Any, needed: set[str]) -> set[str]:
 
 def _require_rows(node: Any, kind: str, needed: set[str]) -> None:
     """Check that a node itself drops and makes the same rows in every attempt."""
-    if kind in _LIMITS:
+    if kind in rules.LIMIT.classes:
         _require_order(node, needed)
-    if kind == "Sample":
-        raise refusal("sample", "keeps rows by chance")
-    if kind in ("Deduplicate", "DeduplicateWithinWatermark"):
-        kept = {_id(column) for column in each(node.keys())}
-        if needed - kept:
-            raise refusal("dropDuplicates over other columns than the key", "keeps whichever row arrives first")
-    if kind in _RDDS and not _is_of_a_list(node.rdd()):
-        raise refusal(
-            "an RDD or a checkpoint",
-            "hides how its rows were made",
-            remedy="Write it to a table or to files first and read them from there; or select the rows anew by "
-            "spark.read, without rdd, checkpoint() and localCheckpoint().",
-        )
+    if kind in rules.SAMPLE.classes:
+        raise rules.SAMPLE.refusal()
+    if kind in rules.DUPLICATES.classes and needed - {_id(column) for column in each(node.keys())}:
+        raise rules.DUPLICATES.refusal()
+    if kind in rules.RDD.classes and not _is_of_a_list(node.rdd()):
+        raise rules.RDD.refusal()
 
 
 def _require_order(node: Any, needed: set[str]) -> None:
@@ -183,14 +136,12 @@ def _require_order(node: Any, needed: set[str]) -> None:
                 wanted |= {_id(column): column.name() for column in each(made.references())}
         node = node.children().apply(0)
     if kind_of(node) != "Sort" or not getattr(node, "global")():
-        raise refusal("limit (or offset) without an order", "keeps whichever rows arrive first")
+        raise rules.refusal(f"{rules.LIMIT.what} without an order", "keeps whichever rows arrive first")
     ordered = {_id(order.child()) for order in each(node.order()) if kind_of(order.child()) == "AttributeReference"}
     if ties := sorted(name for column, name in wanted.items() if column not in ordered):
-        raise refusal(
-            f"limit (or offset) over an order without {', '.join(ties)}",
-            "keeps whichever of its ties arrive first",
-            remedy=f"Order by {', '.join(ties)}, too (last).",
-        )
+        names = ", ".join(ties)
+        what, remedy = f"{rules.LIMIT.what} over an order without {names}", f"Order by {names}, too (last)."
+        raise rules.refusal(what, rules.LIMIT.why, remedy=remedy)
 
 
 def _is_of_a_list(rdd: Any) -> bool:
@@ -207,15 +158,14 @@ def _is_of_a_list(rdd: Any) -> bool:
 def _require_stable(expression: Any) -> None:
     for part in parts_of(expression):
         kind = kind_of(part)
-        if kind in _PINNED_BY_FILES or kind in SUBQUERIES:  # a subquery's own plan is searched
+        if kind in rules.PINNED_BY_FILES or kind in SUBQUERIES:  # a subquery's own plan is searched
             continue
-        if kind in _CLOCKS or (kind == "Cast" and _is_moment_word(part)):
-            raise refusal(part.sql(), "is another value in each attempt")
-        if kind in _BY_ARRIVAL:
-            raise refusal(part.sql(), "depends on the order in which rows arrive")
-        alone = all(child.deterministic() for child in each(part.children()))
-        if alone and not part.deterministic():
-            raise refusal(part.sql(), "is another value in each attempt")
+        if kind in rules.CLOCK.classes or (kind == "Cast" and _is_moment_word(part)):
+            raise rules.CLOCK.refusal(part.sql())
+        if kind in rules.BY_ARRIVAL.classes:
+            raise rules.BY_ARRIVAL.refusal(part.sql())
+        if not part.deterministic() and all(child.deterministic() for child in each(part.children())):
+            raise rules.CHANCE.refusal(part.sql())
 
 
 def _is_moment_word(cast: Any) -> bool:
@@ -234,19 +184,6 @@ def _constant(expression: Any) -> str:
         return str(expression.eval(None))
     except Py4JError:
         return str(expression.sql())
-
-
-def refusal(what: str, why: str, *, remedy: str = _REMEDY) -> ConfigurationError:
-    """The error that a plan is refused with.
-
-    :param what: a function or a step, as its user knows it.
-    :param why: what is wrong with it, as the rest of the sentence.
-    """
-    return ConfigurationError(
-        f"Which rows a slice holds depends on {what}, which {why}.",
-        expected="slices whose rows are the same in every attempt",
-        remedy=remedy,
-    )
 
 
 def parts_of(expression: Any) -> Iterator[Any]:

@@ -1,9 +1,8 @@
 """Judges a DataFrame of Spark Connect by what its client can see: the plan's text, and the functions that it sends.
 
-The rules are those of :mod:`~airflow_eos_provider.interval.spark.plans.classic_plan`, which walks the plan in the driver's
-JVM. Here there is no JVM, and Spark gives a plan as text (``explain``), in which a column's name or a constant may read
-like a function. So the text is only searched for what must not be there. Whatever reads like it is refused, and what
-the text might not show is refused, too; nothing is accepted because of a text that could be something else.
+There is no JVM here, and Spark gives a plan as text (``explain``), in which a column's name or a constant may read like
+a function. So the text is only searched for what must not be there. Whatever reads like it is refused, and what the
+text might not show is refused, too; nothing is accepted because of a text that could be something else.
 
 What is searched is the plan of the key's columns alone. Spark's optimizer takes out of that what does not decide which
 rows there are, and into which slices they fall: a value may be made by ``uuid()`` or ``collect_list``, a key may not.
@@ -23,40 +22,21 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_eos_provider.errors import ConfigurationError
-from airflow_eos_provider.interval.spark.plans.classic_plan import refusal, require_batch
+from airflow_eos_provider.interval.spark.plans import rules
 from airflow_eos_provider.interval.spark.sessions import functions_of, quoted
 
 __all__ = ["NAMES", "PlanText", "judge", "judge_text", "refuse_unstable_remote", "sent_functions"]
 
-#: Not deterministic, as Spark writes them in plans; ``input_file_name`` is, as long as the files are.
-_CHANCE = frozenset(
-    {
-        *("rand", "randn", "random", "uuid", "randstr", "uniform", "shuffle", "monotonically_increasing_id"),
-        *("spark_partition_id", "input_file_block_start", "input_file_block_length"),
-        *("reflect", "java_method", "try_reflect"),
-    }
-)
-
-#: Aggregates that take whichever row comes first.
-_BY_ARRIVAL = frozenset(
-    {
-        *("first", "first_value", "last", "last_value", "any_value", "collect_list", "collect_set", "array_agg"),
-        *("listagg", "string_agg", "histogram_numeric"),
-    }
-)
-
-_CLOCKS = frozenset({"current_timestamp", "now", "current_date", "curdate", "current_time", "localtimestamp"})
-
 #: All functions that are looked for.
-NAMES = _CHANCE | _BY_ARRIVAL | _CLOCKS
+NAMES = rules.CHANCE.functions | rules.BY_ARRIVAL.functions | rules.CLOCK.functions
 
 _MOMENT_WORD = re.compile(
     r"\b(?:cast|to_timestamp\w*|to_date|try_to_timestamp|try_to_date|timestamp|date)\((?:\w+\(){0,64}\s*['\"]?"
-    r"(?:now|today|tomorrow|yesterday)\b(?!#)",
+    rf"(?:{rules.MOMENT_WORDS})\b(?!#)",
     re.IGNORECASE,
 )
 
@@ -68,15 +48,11 @@ _MADE_UP_MOMENT = re.compile(
 #: What stands before a node's name in a plan's tree.
 _BRANCH = re.compile(r"[\s:+\-]*")
 
-#: Nodes that keep rows by chance or by arrival, or hide how their rows were made, and what they are for a user.
-_ROW_NODES = {
-    **dict.fromkeys(
-        ("GlobalLimit", "LocalLimit", "LimitAll", "Offset", "Tail"),
-        ("limit (or offset)", "keeps whichever of its ties arrive first; through Spark Connect its order is not seen"),
-    ),
-    "Sample": ("sample", "keeps rows by chance"),
-    **dict.fromkeys(("LogicalRDD", "ExternalRDD"), ("an RDD or a checkpoint", "hides how its rows were made")),
-}
+#: Nodes that are refused wherever they are.
+_LIMIT = replace(rules.LIMIT, why=f"{rules.LIMIT.why}; through Spark Connect its order is not seen")
+_ROW_NODES = {name: rule for rule in (_LIMIT, rules.SAMPLE, rules.RDD) for name in rule.classes} | {"LimitAll": _LIMIT}
+
+_MOMENT = replace(rules.CLOCK, why="may be another value in each attempt")
 
 #: Parts of plans whose expressions the optimizer has evaluated, or which another plan has made.
 _EVALUATED = ("LocalRelation", "OneRowRelation", "InMemoryRelation", "CommandResult")
@@ -160,7 +136,7 @@ def refuse_unstable_remote(frame: Any, key: Sequence[str]) -> bool:
     :raises ConfigurationError: a row's slice, or whether there is the row, may depend on chance, on the clock or on the
         order of arrival; or the frame is a stream.
     """
-    require_batch(frame)
+    rules.require_batch(frame)
     column = functions_of(frame).col
     text = PlanText.of(_explained(frame.select(*(column(quoted(name)) for name in key))))
     functions = list(sent_functions(frame._plan.plan(frame.sparkSession.client)))
@@ -176,28 +152,29 @@ def judge(text: PlanText, deterministic: Sequence[bool], named: Iterable[str]) -
     """
     judge_text(text)
     if view := _TEMPORARY_VIEW.search(text.analyzed):
-        raise refusal(
+        raise rules.refusal(
             f"the temporary view {view[1]}",
             "Spark Connect looks up by its name in each action, when another interval's function may have replaced it",
             remedy="Give the DataFrame itself to the query: spark.sql('select … from {rows}', rows=frame); or write "
             "the interval by a classic session.",
         )
     if variable := _first_of(["variablereference"], text.analyzed):
-        raise _refused(f"{variable}: a session variable", "is read in each action, when its value may be another one")
+        rule = rules.Rule("is read in each action, when its value may be another one")
+        raise rule.refusal(f"{variable}: a session variable", hint=_LOOKALIKE)
     hidden = [name for name in named if re.search(rf"\b{re.escape(name)}\(", text.analyzed, re.IGNORECASE)]
     if hidden or _OF_THE_JVM.search(text.analyzed):
         raise _hiding(f"the registered function {hidden[0] if hidden else 'of a JVM'}")
     if not _PYTHON.search(text.optimized):
         return all(_is_certain(line) for line in text.optimized.splitlines() if line.strip())
     if not all(deterministic):
-        raise refusal("a Python function that is marked as not deterministic", "may give another value each time")
+        raise rules.refusal("a Python function that is marked as not deterministic", "may give another value each time")
     if re.search(r"^[ \t:+\-]*View \(", text.analyzed, re.MULTILINE):
         raise _hiding("a Python function and a view, which may hold one")
     return False
 
 
 def _hiding(what: str) -> ConfigurationError:
-    return refusal(
+    return rules.refusal(
         what,
         "may say that it is not deterministic, which is not seen through Spark Connect",
         remedy="Apply the function to the frame's columns (functions.udf) and read tables or files, no views; or write "
@@ -212,24 +189,18 @@ def judge_text(text: PlanText) -> None:
     """
     for line in (*text.analyzed.splitlines(), *text.optimized.splitlines()):
         if (node := _node(line)) in _ROW_NODES:
-            raise _refused(*_ROW_NODES[node])
-    if clock := _first_of(_CLOCKS, text.analyzed):
-        raise _refused(clock, "is another value in each attempt")
+            raise _ROW_NODES[node].refusal(hint=_LOOKALIKE)
+    if clock := _first_of(rules.CLOCK.functions, text.analyzed):
+        raise rules.CLOCK.refusal(clock, hint=_LOOKALIKE)
     for pattern in (_MOMENT_WORD, _MADE_UP_MOMENT):
         if moment := pattern.search(text.analyzed):
-            raise _refused(f"{moment.group(0)}…", "may be another value in each attempt")
+            raise _MOMENT.refusal(f"{moment.group(0)}…", hint=_LOOKALIKE)
     searched = text.optimized
     if any(part in text.optimized for part in _EVALUATED):
         searched += "\n" + text.analyzed
-    if chance := _first_of(_CHANCE, searched):
-        raise _refused(chance, "is another value in each attempt")
-    if arrival := _first_of(_BY_ARRIVAL, searched):
-        raise _refused(arrival, "depends on the order in which rows arrive")
-
-
-def _refused(what: str, why: str) -> ConfigurationError:
-    error = refusal(what, why)
-    return ConfigurationError(error.found, expected=error.expected, remedy=f"{error.remedy}{_LOOKALIKE}")
+    for rule in (rules.CHANCE, rules.BY_ARRIVAL):
+        if found := _first_of(rule.functions, searched):
+            raise rule.refusal(found, hint=_LOOKALIKE)
 
 
 def _first_of(names: Iterable[str], text: str) -> str | None:
