@@ -56,7 +56,6 @@ class _Times:
 class PipelineHistory:
     """A pipeline's runs as they are, and as they came.
 
-    :param control: the records of the control topic, in the order of the log.
     :param ledger: those of the ledger; partitions mingle.
     :ivar statuses: every run, in the order of their intervals.
     """
@@ -151,7 +150,6 @@ def groups_with_pipelines(names: Iterable[str]) -> dict[str, list[str]]:
 
     A Connect group whose connectors have offsets topics of their own may look the same; its control topic tells.
 
-    :param names: of all topics.
     """
     there = set(names)
     ledgers = [name for name in there if name.endswith("-offsets")]

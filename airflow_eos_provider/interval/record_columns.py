@@ -20,8 +20,6 @@ class RecordColumn:
     """One column.
 
     :param spark_types: the types that it may have in a DataFrame, as Spark's ``simpleString`` spells them.
-    :param arrow_types: the types that it may have in an Arrow batch, in words.
-    :param fits: whether it may have an Arrow type.
     """
 
     spark_types: tuple[str, ...]

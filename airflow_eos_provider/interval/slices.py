@@ -44,7 +44,6 @@ class Slice:
 class RunPlan:
     """What one run writes, frozen before it writes.
 
-    :param run: the run.
     :param slices: all of them, in the order of their numbers. None is an interval that is empty on purpose.
     :param source: the pinned source, in JSON: its kind, its files with size and time, its snapshot and so on.
     :raises ConfigurationError: the slices' numbers have gaps, or something in the plan is not JSON.
@@ -106,11 +105,7 @@ class RunPlan:
 
 
 def folders_read(source: Mapping[str, Any], slices: Sequence[Slice]) -> dict[str, int]:
-    """The folders of the files that a plan has pinned, with how many of each; of too many files it has kept no paths.
-
-    :param source: what the plan pinned.
-    :param slices: its slices, some of which may be files.
-    """
+    """The folders of the files that a plan has pinned, with how many of each; empty where it kept no paths."""
     files = [*source.get("files", ()), *(piece.source["file"] for piece in slices if "file" in piece.source)]
     folders = Counter(str(file["path"]).rpartition("/")[0] or "/" for file in files)
     return dict(sorted(folders.items()))

@@ -136,11 +136,8 @@ def overlap(run: Run, other: Run, state: str = "is complete") -> OverlapError:
 class Planner:
     """Writes one plan, in its turn.
 
-    :param pipeline: whose plan it is.
     :param ledger: what is known of the ledger so far; it is brought up to date.
     :param ledger_topic: reads it from where ``ledger`` ends.
-    :param topics: the run's topics, as its coordinator has looked at them.
-    :param control_topic: the control topic as it has been read so far.
     """
 
     def __init__(

@@ -175,8 +175,6 @@ _SHOWN_TASKS = 20
 def deal(slices: int, unfinished: Sequence[int], tasks: int) -> tuple[tuple[int, ...], ...]:
     """Which task writes which slices.
 
-    :param slices: how many slices the plan has.
-    :param unfinished: those that are left, by number.
     :param tasks: how many tasks there may be. If that is the number of slices, slice ``n`` is task ``n``'s; otherwise
         what is left is dealt out evenly, and no task is without a slice.
     """
@@ -193,11 +191,8 @@ class Coordinator:
     ``begin``, ``compare_input``, then the stage's tasks, then ``finish``. Every method may raise :class:`FencedError`:
     another coordinator of this run has taken over. That is final: do not try again by yourself.
 
-    :param pipeline: where to write.
-    :param run: what.
     :param began_at: the input is looked up at or after this moment, seconds since the epoch, and it has all rows of
         the interval until then. None if that is not certain: then no interval within this one is complete with it.
-    :param report: receives a line for a person at each turn.
     :param on_step: called with each step's name before it is taken.
     :ivar plan_source: what the plan of the generation begun has pinned, in JSON.
     """
@@ -313,7 +308,6 @@ class Coordinator:
         :param figures: given where the stage's tasks may have read two evaluations of the input: it evaluates the input
             once more, and counts and sums up the rows of the slices that it is given the numbers of.
         :param written: what the stage's tasks reported, for the summary alone: the ledger decides what is committed.
-        :param seconds: what else is known of how long parts of the stage took, likewise.
         :raises IncompleteError: slices are not committed. The run may be begun again.
         :raises TopicChangedError: a topic was deleted or made anew since the run was begun.
         :raises InputChangedError: a committed slice has other rows in that evaluation; the run is not completed.

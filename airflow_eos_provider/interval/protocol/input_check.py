@@ -32,12 +32,7 @@ class InputChangedError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A committed slice whose rows are not those of the input.
-
-    :param number: the slice.
-    :param committed: what the ledger says.
-    :param found: what the input has now.
-    """
+    """A committed slice whose rows are not those of the input."""
 
     number: int
     committed: SliceFigures
@@ -78,7 +73,6 @@ def require_same_rows(stage: Stage, found: Mapping[int, SliceFigures]) -> Stage:
 def require_one_evaluation(run: Run, committed: Mapping[int, SliceFigures], found: Mapping[int, SliceFigures]) -> None:
     """Compare all that an attempt has committed with one more evaluation of its input.
 
-    :param committed: figures of every slice of the run, as the ledger has them.
     :param found: those of the evaluation, as :func:`differences` takes them.
     :raises InputChangedError: a slice differs; the message names it and both figures.
     """

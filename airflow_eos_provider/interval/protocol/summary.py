@@ -26,7 +26,6 @@ _PARTS = {
 class StepClock:
     """A stopwatch over a coordinator's steps: it is called with each step's name before the step is taken.
 
-    :param on_step: called likewise.
     :ivar seconds: of each part so far: ``begin``, ``fence``, ``compare``, ``stage`` (the tasks, as the coordinator
         waits for them), ``read_back`` (the ledger at the end, and until every reader has the records).
     """
@@ -58,10 +57,7 @@ def summarise(
 ) -> RunSummary:
     """The summary of a run whose slices are all committed.
 
-    :param done: what the ledger has of each slice.
-    :param fenced: transactions of earlier drivers that were open when they were fenced.
     :param written: what this attempt's tasks reported; the ledger does not know how long a commit took.
-    :param seconds: of the coordinator, and whatever else is known.
     """
     measured = [(record.records, record.measures) for record in done.values() if record.measures is not None]
     sums: defaultdict[str, float] = defaultdict(float)
@@ -91,11 +87,7 @@ def _last_attempts(measured: Iterable[SliceMeasures]) -> dict[int, int]:
 
 
 def by_task(stage: Stage, done: Mapping[int, SliceRecord], written: Iterable[SliceResult]) -> tuple[TaskSummary, ...]:
-    """What each task of this stage wrote.
-
-    :param done: what the ledger has of each slice.
-    :param written: what the tasks reported.
-    """
+    """What each task of this stage wrote."""
     reported = {result.number: result.stage_seconds for result in written}
     found = []
     for task, numbers in enumerate(stage.assignment):

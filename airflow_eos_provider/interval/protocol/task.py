@@ -52,11 +52,7 @@ STEPS = (
 class Task:
     """One attempt of one task of a stage; a context manager. Leaving it by an error aborts what is open.
 
-    :param pipeline: where to write.
-    :param stage: the generation that the task is of.
     :param number: the task's number, from 0 on; it writes under ``<group>-<run>-<number>``.
-    :param report: receives a line for a person when something is waited for.
-    :param on_step: called with each step's name before it is taken.
     :param attempt: how often the task was started before, as whoever starts it counts; nothing rests on it.
     :raises EosError: the stage has no such task; or slices are committed, and the input was not compared with them.
     """

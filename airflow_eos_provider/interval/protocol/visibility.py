@@ -54,9 +54,6 @@ class NotVisibleError(ReadTimeoutError):
 class Holder:
     """An open transaction that holds back readers.
 
-    :param producer_id: its producer's id.
-    :param partition: a partition of the target topic that it holds.
-    :param start_offset: where it begins there.
     :param last_write_ms: when it last wrote there, milliseconds since the epoch; -1 if unknown.
     :param transactional_id: None where the transaction coordinators list no such producer.
     :param description: what the coordinator knows; None if it does not know the id, or it may not be described.
@@ -98,10 +95,7 @@ def holders(
 ) -> list[Holder]:
     """Who holds readers back, one entry a producer.
 
-    :param producers: those that the partitions' leaders remember.
     :param ends: by partition that is held back, the offset that readers have to pass.
-    :param listed: all transactional ids.
-    :param described: of these ids what their coordinators know.
     """
     ids = {entry.producer_id: entry.transactional_id for entry in listed}
     found: dict[int, Holder] = {}
@@ -124,11 +118,7 @@ def holders(
 class Visibility:
     """Waits until a run's records can be read.
 
-    :param kafka: the Kafka cluster; a session's client is used.
-    :param run: the run, for words.
     :param timeout_ms: how long to wait, milliseconds.
-    :param client: gives a client that describes transactions.
-    :param report: receives a line when something is waited for.
     """
 
     def __init__(
@@ -224,8 +214,6 @@ def missing_markers(
     After the tasks' ids are fenced no such transaction is open for their coordinators, so each that a partition still
     holds open has lost its marker; or a newer driver has begun.
 
-    :param topic: the pipeline's, or one that rows have named.
-    :param kafka: a session with the pipeline's cluster, whose client is used.
     :raises UnreachableError: a partition's leader did not answer.
     """
     prefix = pipeline.task_id_prefix(run)

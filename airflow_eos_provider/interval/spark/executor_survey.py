@@ -80,11 +80,8 @@ def diagnose(
 ) -> Diagnosis:
     """Look at the driver and, where a master or a remote server is named, at every executor.
 
-    :param kafka: brokers that driver and executors are to reach; not asked if None.
-    :param master: Spark's master. The session is this function's own, and is stopped.
     :param remote: address of a Spark Connect server, ``sc://host:port``.
     :param conf: Spark properties, as ``spark-submit --conf`` takes them.
-    :param seconds: limit of the look at executors, once Spark is up.
     :param executors: how many to wait for; ``spark.executor.instances`` if None, else those that come.
     :raises ConfigurationError: the driver lacks pyspark, or Spark takes these properties for wrong.
     :raises UnreachableError: the master or the server does not answer, or no executor comes in time.

@@ -330,8 +330,6 @@ def _words(error: Exception) -> str:
 class FilesSource:
     """The pinned files of one interval, one slice per file.
 
-    :param files: the files.
-    :param options: how a file becomes records.
     :param convert: as :func:`files_source` takes it.
     :param listed_at: the files were listed at or after this moment; None if unknown.
     :param by_bounds: whether files or rows were selected by both bounds of the interval, not by a path that names one.

@@ -208,7 +208,6 @@ def _ship_by_value(module: ModuleType) -> None:
 def run(spec: JobSpec, report: Callable[[str], None] = logger.info) -> Completed:
     """Run a job in this process, in the session that there is, or else in one of its own.
 
-    :param report: receives lines of progress.
     :raises EosError: as ``write_interval`` does.
     """
     from pyspark.sql import SparkSession
@@ -287,11 +286,7 @@ def program(document: Mapping[str, Any]) -> str:
 
 
 def carried(specification: str, file: str) -> int:
-    """The job of a :func:`program`; its exit code.
-
-    :param specification: the document.
-    :param file: the program's own.
-    """
+    """The job of a :func:`program`; its exit code."""
     _begin_to_log()
     _remove(Path(file))
     return _exit_code(lambda: _parsed(specification))

@@ -59,11 +59,7 @@ class JobSeen:
 
 
 def doubt(jobs: Sequence[JobSeen], dropped: int) -> str | None:
-    """Why a write may have seen two evaluations; None if it has seen one.
-
-    :param jobs: the jobs of the write, at least the last one.
-    :param dropped: events that Spark's books have missed meanwhile.
-    """
+    """Why a write may have seen two evaluations; None if it has seen one."""
     stages = {stage: attempt for job in jobs for stage, attempt in job.attempts.items()}
     if again := sorted(stage for stage, attempt in stages.items() if attempt):
         return f"Spark has run stage {', '.join(map(str, again))} again"

@@ -58,7 +58,6 @@ def look_often(spark: Any) -> None:
 
     By itself gRPC waits up to two minutes between two connections, and answers pyspark's questions meanwhile.
 
-    :param spark: a session of this process's own, classic or not. No job of it runs.
     """
     if is_remote(spark):
         from pyspark.sql.connect.client.retries import DefaultPolicy
@@ -79,10 +78,7 @@ def stop(spark: Any) -> None:
 
 
 def functions_of(owner: object) -> ModuleType:
-    """The functions that make columns for frames of the owner's kind; a process may have sessions of both kinds.
-
-    :param owner: a DataFrame or a SparkSession.
-    """
+    """The functions that make columns for frames of the owner's kind; a process may have sessions of both kinds."""
     if is_remote(owner):
         import pyspark.sql.connect.functions as remote
 
@@ -164,11 +160,7 @@ def awaited(spark: Any, act: Callable[[], T]) -> T:
 
 
 def end(acts: Iterable[Future[Any]], threads: Collection[int]) -> None:
-    """Interrupt acts until they have ended; one that is between two actions is asked again. Bounded.
-
-    :param acts: what is waited for.
-    :param threads: identities of those that carry them out.
-    """
+    """Interrupt acts until they have ended; one that is between two actions is asked again. Bounded."""
     left = {act for act in acts if not act.done()}
     deadline = time.monotonic() + _END_SECONDS
     while left and time.monotonic() < deadline:

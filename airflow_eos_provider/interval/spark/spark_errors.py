@@ -52,10 +52,7 @@ _LONGEST = 500
 
 @contextmanager
 def spark_errors(what: str) -> Iterator[None]:
-    """Convert Spark's errors (:func:`explained`).
-
-    :param what: names the act, as the beginning of a sentence.
-    """
+    """Convert Spark's errors (:func:`explained`)."""
     try:
         yield
     except Exception as error:
@@ -72,7 +69,6 @@ def is_of_spark(error: Exception) -> bool:
 def explained(error: Exception, what: str) -> EosError:
     """The error of this package behind one of Spark's.
 
-    :param what: names the act, as the beginning of a sentence.
     :returns: what a task of this package has reported; or else Spark's words and their causes, as a
         :class:`ConfigurationError` where a retry cannot heal it.
     """

@@ -590,8 +590,6 @@ class _StageDone:
     """A stage whose tasks have ended well.
 
     :param doubt: why they may have read more than one evaluation of the input, None if they have not.
-    :param written: what they reported of each slice.
-    :param seconds: what Spark says of how long parts took.
     """
 
     doubt: str | None = None

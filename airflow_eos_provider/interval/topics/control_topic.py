@@ -287,11 +287,8 @@ class ControlReader:
     beginning does. A tombstone goes a day later; so a reader that has not read for long begins at the start again.
     Offsets are generations and mean something in one topic only: a topic with another id is an error.
 
-    :param kafka: a session with the pipeline's cluster, whose clients are used.
-    :param topic: the control topic.
     :param start: offset to begin at; what is said before is not known then.
     :param topic_id: the id that the topic must have; None for that of the first read.
-    :param report: receives a line when something is waited for.
     """
 
     def __init__(

@@ -54,8 +54,6 @@ _MEASURED_STAGES = ("read", "produce", "flush")
 class SliceMeasures:
     """How a slice was written, which nothing rests on.
 
-    :param bytes: of its records' keys and values.
-    :param task: the number of the task that wrote it.
     :param attempt: how often that task had been started before.
     :param seconds: by stage, without the commit's own.
     """
@@ -83,9 +81,6 @@ class SliceMeasures:
 class SliceRecord:
     """A slice's ledger record.
 
-    :param plan: hash of the plan that the slice is of.
-    :param records: records written, which is also the slice's position.
-    :param digest: of them.
     :param topics: the topics that its rows named, without the pipeline's own.
     :param placed: digest of those that name their partition or time themselves, with both; left out where none does.
     :param measures: how it was written; None if a version wrote it that did not say.
@@ -131,8 +126,6 @@ CLAIMS_PARTITION = 0
 class Claim:
     """Whose ledger it is.
 
-    :param group: the group of the pipeline.
-    :param control: the group's control topic.
     :param replaces: id of the control topic of the claim before, which does not exist any more; empty for none.
     """
 
@@ -206,7 +199,6 @@ def add_digests(digests: Iterable[str]) -> str:
 def require_comparable(run: Run, records: Mapping[int, SliceRecord]) -> None:
     """Check that the digests of committed slices can be compared with those of an attempt's rows.
 
-    :param records: by the number of the slice.
     :raises EosError: a version of this package has written one that computes digests otherwise.
     """
     for number, record in records.items():

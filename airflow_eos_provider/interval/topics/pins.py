@@ -26,7 +26,6 @@ class TopicChangedError(RefusedError):
 class TopicPin:
     """One topic.
 
-    :param name: its name.
     :param id: Kafka's id of it in the brokers' spelling (22 characters of base64); empty if the brokers gave none, or
         if there is no such topic.
     """
@@ -42,7 +41,6 @@ class TopicPin:
 class Pins:
     """The topics of a run.
 
-    :param ledger: its ledger.
     :param target: where its records go; None where the rows name their topics.
     :param control: the control topic; None in what is stored, for there it is the topic that the record is in.
     """
@@ -71,7 +69,6 @@ class Pins:
 class Pinned:
     """Pins that are on record.
 
-    :param by: the record, in words.
     :param pins: what it pins; None for a record of a version that pinned nothing.
     :param with_target: whether the target counts: the pipeline's record is about its ledger only.
     """
@@ -85,7 +82,6 @@ def changes(pinned: Pins, found: Pins, *, with_target: bool = True) -> list[str]
     """How the topics found differ from the pinned ones, a sentence for each; empty if they are the same.
 
     :param found: a target of None is one that the pipeline does not name, as that of a sensor: it is not compared.
-    :param with_target: whether the target is compared.
     """
     pairs: list[tuple[str, TopicPin | None, TopicPin]] = [("ledger", pinned.ledger, found.ledger)]
     if with_target and found.target is not None:
@@ -110,7 +106,6 @@ def _change(role: str, was: TopicPin | None, now: TopicPin) -> str:
 def require_same(what: str, pinned: Sequence[Pinned], found: Pins) -> list[str]:
     """Compare the topics found with those on record.
 
-    :param what: the run, for the error.
     :returns: the records that pin nothing, so that nothing could be compared.
     :raises TopicChangedError: a topic is another one.
     """

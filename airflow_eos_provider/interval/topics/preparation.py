@@ -26,7 +26,6 @@ _INTERNAL: Mapping[str, str] = {"cleanup.policy": "compact", "min.compaction.lag
 class Prepared(NamedTuple):
     """Topics that are ready.
 
-    :param pins: the topics that the pipeline has now.
     :param control_was_there: whether the control topic was there before; one just made has nothing to read, and not
         every broker knows it yet.
     """
@@ -42,7 +41,6 @@ def prepare_topics(
 ) -> Prepared:
     """Make the pipeline's ledger and control topic if they are missing, and check all of its topics.
 
-    :param kafka: a session with the pipeline's cluster, whose client is used.
     :param before_creating: called with the topics as they are; a missing one has no id. It raises if one is not
         missing, but lost.
     :raises ConfigurationError: a topic's settings could lose a record, or the target topic is missing or an internal
@@ -74,7 +72,6 @@ def prepare_topics(
 def find_topics(pipeline: Pipeline, kafka: Kafka | None = None) -> Pins:
     """The topics that the pipeline has now; one that is missing has no id.
 
-    :param kafka: a session with the pipeline's cluster, whose client is used.
     :raises UnreachableError: no broker answers.
     """
     return _pins(pipeline, Topics(kafka or pipeline.kafka).find(_names(pipeline)))
@@ -94,9 +91,6 @@ class TargetTopics:
 
     Without it a row with a wrong topic would cost librdkafka's half minute of hoping, or make the topic.
 
-    :param kafka: the Kafka cluster; a session's client is used.
-    :param reserved: the topics that no row is written to.
-    :param allow_expired: whether rows may be older than their topic keeps records.
     :ivar known: those that are, and how many partitions each has.
     """
 
@@ -159,7 +153,6 @@ class TargetTopics:
     def require_kept(self, topic: str, timestamp_ms: int) -> None:
         """
         :param topic: one that :meth:`require` has passed.
-        :param timestamp_ms: that a row names.
         :raises ConfigurationError: the brokers would soon delete the record for its age.
         """
         oldest = self._oldest_ms.get(topic)
@@ -171,10 +164,7 @@ class TargetTopics:
 
 
 def retention_of(topic: str, kafka: Kafka) -> Retention:
-    """How long a topic keeps records by their own time; needs DescribeConfigs.
-
-    :param kafka: the Kafka cluster; a session's client is used.
-    """
+    """How long a topic keeps records by their own time; needs DescribeConfigs."""
     return Retention.of(topic, Topics(kafka).settings_of([topic])[topic])
 
 
@@ -200,7 +190,6 @@ def _check_settings(topics: Topics, pipeline: Pipeline, found: Mapping[str, Topi
 def check_in_sync(topic: str, in_sync: int, replicas: int) -> None:
     """
     :param in_sync: the topic's ``min.insync.replicas``.
-    :param replicas: copies of its partitions.
     :raises ConfigurationError: an acknowledged record could go with its partition's leader.
     """
     needed = needed_in_sync(replicas)

@@ -59,9 +59,7 @@ _NEWS_SECONDS = 10.0
 def ask_until_answered(ask: Callable[[], T], topic: str, report: Report = silent) -> T:
     """Ask again where the brokers did not answer: one late answer is no reason to give a run up.
 
-    :param ask: a question that bounds its own wait.
     :param topic: what it is about, which was seen before: a broker that does not know it yet is asked again, too.
-    :param report: receives a line before each further question to brokers that did not answer.
     :raises UnreachableError: no broker answered for a minute.
     :raises UnknownTopicError: a broker did not know the topic for ten seconds.
     """
@@ -96,10 +94,7 @@ def open_reader(session: Session) -> None:
 
 
 class ReportBackoff:
-    """Says when a line about what is waited for is due: after some seconds, then after twice as many, and so on.
-
-    :param seconds: until the first one.
-    """
+    """Says when a line about what is waited for is due: after some seconds, then after twice as many, and so on."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -117,11 +112,8 @@ class TopicReader:
 
     A read that fails has handed over a part of its records; the next one goes on behind them.
 
-    :param kafka: the Kafka cluster; a session's clients are used again by the next read.
-    :param topic: the topic.
     :param starts: by partition the offset to begin at, and only these partitions are read; None for the whole topic.
     :param topic_id: the id that the topic must have; None for that of the first read.
-    :param report: receives a line when something is waited for.
     :ivar positions: by partition, up to where it has been read.
     :ivar topic_id: the topic's id, None before the first read.
     """

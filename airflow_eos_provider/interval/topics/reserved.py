@@ -44,7 +44,6 @@ class ReservedTopics:
 
     def require_data(self, topic: str) -> None:
         """
-        :param topic: the pipeline's target, or one that a row names.
         :raises ConfigurationError: it is a reserved one.
         """
         if use := self._use(topic):

@@ -29,9 +29,6 @@ class RunTopics:
     """The topics of one run.
 
     :param pipeline: the run's; the target of one that names none is not compared.
-    :param run: the run.
-    :param report: receives a line where a record pins nothing.
-    :param kafka: a session with the pipeline's cluster, whose clients are used.
     :param control: the control topic as it has been read so far; by default this reads it from its beginning.
     """
 
@@ -71,8 +68,6 @@ class RunTopics:
         Both are read as far as they are stable: only the init that is to follow ends what this run's last driver may
         have left open.
 
-        :param ledger: brought up to date.
-        :param ledger_topic: reads the ledger.
         :raises TopicChangedError: a topic is another one; or the ledger is missing, and the control topic knows the
             pipeline; or the control topic is missing, and runs are committed in part.
         :raises ConfigurationError: the target is the ledger of another pipeline of the group.

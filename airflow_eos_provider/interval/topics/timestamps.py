@@ -27,10 +27,7 @@ _UNITS = {"seconds": 0.001, "microseconds": 1_000, "nanoseconds": 1_000_000}
 
 
 class Timestamps:
-    """The timestamps of an interval's records.
-
-    :param interval: the interval.
-    """
+    """The timestamps of an interval's records."""
 
     def __init__(self, interval: Interval) -> None:
         self._interval = interval
@@ -46,7 +43,6 @@ class Timestamps:
 
     def require_milliseconds(self, value: int) -> None:
         """
-        :param value: a timestamp, as a row has it.
         :raises ConfigurationError: it seems to be in another unit.
         """
         if (unit := self.mistaken_unit(value)) is not None:
@@ -62,7 +58,6 @@ class Timestamps:
 class Retention:
     """How long a topic keeps records by their own time.
 
-    :param topic: its name.
     :param ms: its ``retention.ms``; None where the age of a record's timestamp deletes nothing.
     """
 
@@ -84,8 +79,6 @@ class Retention:
 
     def require_kept(self, timestamp_ms: int, what: str = "A row") -> None:
         """
-        :param timestamp_ms: of a record, or the newest of several.
-        :param what: it or them, in words.
         :raises ConfigurationError: the topic deletes what is so old.
         """
         if timestamp_ms < self.oldest_ms:
@@ -100,7 +93,6 @@ class Retention:
 
     def require_interval(self, interval: Interval) -> None:
         """
-        :param interval: rows with timestamps in it are to be written.
         :raises ConfigurationError: the topic deletes all that is so old.
         """
         self.require_kept(int(interval.end.timestamp() * 1000), f"The end of the interval {interval.name}")

@@ -78,10 +78,7 @@ class Digest:
         headers: Headers | None = None,
         place: bytes = b"",
     ) -> None:
-        """Count one record in. A missing key or value is unlike an empty one.
-
-        :param place: what else tells two rows apart.
-        """
+        """Count one record in. A missing key or value is unlike an empty one."""
         self._heads.append(_head(topic, None if headers is None else tuple(headers), place))
         self._keys.append(key)
         self._values.append(value)
@@ -155,10 +152,7 @@ def _mixed_one(half: int) -> int:
 
 
 def _sum_of(heads: Sequence[tuple[int, int]], keys: BytesColumn, values: BytesColumn) -> int:
-    """The sum of the hashes of records.
-
-    :param heads: one for all, or one of each.
-    """
+    """The sum of the hashes of records."""
     import numpy as np
 
     halves = np.empty((len(keys.lengths), 2), np.uint64)
@@ -175,11 +169,7 @@ def _sum_of(heads: Sequence[tuple[int, int]], keys: BytesColumn, values: BytesCo
 
 
 def _add_column(halves: Any, column: BytesColumn, factors: Any) -> None:
-    """Add what a column's lengths and words amount to.
-
-    :param halves: of each record so far.
-    :param factors: of each half: of the length, then of each word.
-    """
+    """Add what a column's lengths and words amount to."""
     import numpy as np
 
     halves += (column.lengths + 1).astype(np.uint64)[:, None] * factors[:, 0]

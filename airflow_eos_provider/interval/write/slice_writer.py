@@ -63,7 +63,6 @@ class Tally:
 
     What is written and what is compared with it later both go through here, so that equal rows have equal figures.
 
-    :param pipeline: whose records they are.
     :param run: whose; the run's header is one of theirs, if the pipeline has one.
     :ivar bytes: of keys and values so far.
     :ivar null_keys: rows so far that have a column ``key`` and null in it.
@@ -151,12 +150,6 @@ class SliceWriter:
 
     What it needs to look topics up is there before its first transaction is open.
 
-    :param pipeline: where to.
-    :param stage: the generation whose slices are written.
-    :param producer: the id's holder, initialised.
-    :param on_step: called with each step before it is taken.
-    :param kafka: a session with the pipeline's cluster, whose client looks topics up.
-    :param task: the writing task's number, for the ledger's measures.
     :param attempt: how often that task was started before, likewise.
     :param ledgers: by topic, the pipeline whose ledger it is; no row is written there.
     """
@@ -188,7 +181,6 @@ class SliceWriter:
     def write(self, number: int, batches: Iterable[pa.RecordBatch]) -> SliceResult:
         """Write one slice: begin, produce, flush, ledger record last, commit.
 
-        :param number: the slice.
         :param batches: its rows, with the columns of :mod:`~airflow_eos_provider.interval.record_columns`. May be
             empty: then its ledger record alone is written.
         :raises ConfigurationError: a column or topic is wrong, or a row is older than its topic keeps records; named in
@@ -293,8 +285,6 @@ def producer_properties(pipeline: Pipeline) -> dict[str, str]:
 def rows_of(batch: pa.RecordBatch, topic: str | None, more_headers: Headers | None = None) -> Iterable[Row]:
     """The rows of a batch as records.
 
-    :param topic: for rows that name none.
-    :param more_headers: appended to each row's own.
     :raises ConfigurationError: a column is missing, unknown or of the wrong type; a row has no topic.
     """
     check_columns(batch.schema)

@@ -36,7 +36,6 @@ _LONGEST = 300
 def look(modules: Sequence[str], client: Mapping[str, str] | None = None, stay: float = 0.0) -> dict[str, Any]:
     """What this Python has, by the fields of :class:`~airflow_eos_provider.interval.spark.executors.needs.PythonLook`.
 
-    :param modules: names of modules to import.
     :param client: client properties of brokers to ask; they are not asked if None.
     :param stay: do not return before so many seconds are over.
     """

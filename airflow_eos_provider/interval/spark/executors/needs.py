@@ -30,13 +30,8 @@ Version = tuple[int, ...]
 class Need:
     """A package that interval runs need.
 
-    :param name: as it is installed.
-    :param module: as it is imported.
     :param least: oldest version; empty if any will do.
     :param below: first version that is not taken; empty if there is none.
-    :param driver: whether the driver needs it.
-    :param executor: whether each executor needs it.
-    :param why: where the bounds come from.
     """
 
     name: str
@@ -83,11 +78,6 @@ class PythonLook:
     """What one look found in one Python.
 
     :param place: ``driver``, or ``executor <id>``.
-    :param host: of the executor as Spark calls it, else the machine's name.
-    :param interpreter: its path.
-    :param python: its version.
-    :param packages: version of each module that can be imported.
-    :param broken: why each other one cannot be imported.
     :param librdkafka: version of the library that confluent-kafka has loaded; empty if it has not.
     :param task: why the modules of a task cannot be imported; empty if they can, or were not tried.
     :param row_batches: why rows are not handed to librdkafka in batches; empty if they are, None where that is unknown.
@@ -121,13 +111,7 @@ class PythonLook:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question and its answer.
-
-    :param place: what it is asked about.
-    :param name: what it is about.
-    :param evidence: what was found.
-    :param remedy: what to do if it does not hold.
-    """
+    """One question and its answer."""
 
     place: str
     name: str
@@ -186,9 +170,7 @@ def executor_checks(look: PythonLook, driver: PythonLook) -> list[Check]:
 def coverage_check(seen: Collection[str], registered: Collection[str] | None, wanted: int | None) -> Check:
     """Whether every executor has been looked at.
 
-    :param seen: ids of those that have.
     :param registered: ids of those that the driver knows; None where it cannot be asked.
-    :param wanted: how many there should be, if that is known.
     """
     count = f"{len(seen)} of "
     unseen = sorted(set(registered or ()) - set(seen))
@@ -329,9 +311,6 @@ def _brokers(look: PythonLook) -> list[Check]:
 class Diagnosis:
     """All that was looked at, and the answers.
 
-    :param driver: the driver's Python.
-    :param executors: the executors' Pythons, each once.
-    :param checks: the answers.
     :param master: where executors were looked for; None if they were not.
     """
 

@@ -19,10 +19,7 @@ _GATEWAY = "PYSPARK_GATEWAY_PORT"
 
 
 def master_of(properties: Mapping[str, str]) -> str:
-    """Spark's master: as given, as spark-submit was given it, or of the session that there is; else this machine.
-
-    :param properties: Spark's, as given.
-    """
+    """Spark's master: as given, as spark-submit was given it, or of the session that there is; else this machine."""
     if found := properties.get(_MASTER) or _submitted().get(_MASTER):
         return found
     from pyspark import SparkConf

@@ -120,7 +120,6 @@ def write_empty(
     """Write the ledger records of slices without a row.
 
     :param tasks: those whose slices are all empty; other partitions do nothing.
-    :param batches: read, and ignored.
     """
     number = partition_number()
     _read_to_end(batches)
@@ -136,7 +135,6 @@ def write_files(
     """Read and write the files of the task of this partition's number, a slice a file.
 
     :param convert: as ``read_pinned`` takes it.
-    :param batches: read, and ignored.
     """
     _read_to_end(batches)
     return _as_batches(_write_files(pipeline, stage, partition_number(), convert))
@@ -148,7 +146,6 @@ def tally_partition(
     """Count this partition's rows and sum them up by slice; what ``mapInArrow`` runs.
 
     :param pipeline: as :meth:`Pipeline.to_dict` gives it.
-    :param run: the run's name.
     :param batches: rows with :data:`SLICE_COLUMN`, in any order.
     :returns: one batch, a row a slice that is in this partition: its number, and its figures as a list, parts of those
         of the slice.
@@ -175,9 +172,7 @@ def tally_files(
 ) -> Iterator[pa.RecordBatch]:
     """Read the file of this partition's number, and count its rows and sum them up.
 
-    :param slices: number and source of the slice of each partition.
     :param convert: as ``read_pinned`` takes it.
-    :param batches: read, and ignored.
     """
     from airflow_eos_provider.interval.interval import Run
     from airflow_eos_provider.interval.pipeline import Pipeline
@@ -227,7 +222,6 @@ def write_rows(
 ) -> Iterator[Outcome]:
     """Write rows as one task of a stage.
 
-    :param number: the task's number in the stage.
     :param batches: rows with :data:`SLICE_COLUMN`; the rows of a slice are adjacent.
     :returns: number and result of each of the task's slices, None for one that had been done before.
     :raises EosError: a row belongs to a slice of another task, or a slice's rows are not adjacent; whatever the
@@ -318,7 +312,6 @@ class _RowsBySlice:
     """The rows of a partition, slice by slice.
 
     :param allowed: the slices that may be there; each once, its rows together.
-    :param number: of the task, for errors.
     :ivar seen: the slices that came so far.
     """
 
@@ -356,9 +349,6 @@ class _RowsBySlice:
 def require_slice(found: int | None, allowed: Collection[int], number: int) -> None:
     """Check that a row is where its slice is written.
 
-    :param found: the row's slice.
-    :param allowed: slices that may come now.
-    :param number: of the task, or the partition.
     :raises EosError: it is not.
     """
     if found not in allowed:

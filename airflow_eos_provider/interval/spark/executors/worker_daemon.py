@@ -75,10 +75,7 @@ def idle_seconds() -> float:
 
 
 def without_zips(path: Sequence[str]) -> list[str]:
-    """A search path without the zips of a pyspark that pip has installed: they are copies of what it has installed.
-
-    :param path: as Spark gives it: its zips come first.
-    """
+    """A search path without the zips of a pyspark that pip has installed: they are copies of what it has installed."""
     return [entry for entry in path if not _is_copy(Path(entry), path)]
 
 

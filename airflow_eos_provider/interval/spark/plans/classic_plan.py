@@ -37,7 +37,6 @@ _BY_POSITION = frozenset({"Union", "Intersect", "Except", "UnionLoop"})
 def refuse_unstable(frame: DataFrame, key: Sequence[str]) -> None:
     """Check that each attempt would put the same rows into the same slices.
 
-    :param key: columns that the slice is taken from.
     :raises ConfigurationError: a row's slice, or whether there is the row, depends on chance, on the clock or on the
         order of arrival; or the frame is a stream.
     """
@@ -59,10 +58,7 @@ class _Search:
         self._looked_at: set[tuple[str, frozenset[str]]] = set()
 
     def look(self, node: Any, needed: set[str]) -> None:
-        """Look at one node and everything below it.
-
-        :param needed: ids of the columns whose values decide membership.
-        """
+        """Look at one node and everything below it."""
         kind = kind_of(node)
         if kind == "WithCTE":
             self._definitions |= {str(definition.id()): definition for definition in each(node.cteDefs())}

@@ -96,11 +96,7 @@ _LOOKALIKE = (
 
 @dataclass(frozen=True, slots=True)
 class PlanText:
-    """What ``explain`` writes of a plan.
-
-    :param analyzed: as it was written, with views and names resolved.
-    :param optimized: as it is carried out.
-    """
+    """What ``explain`` writes of a plan."""
 
     analyzed: str
     optimized: str
@@ -129,8 +125,6 @@ class PlanText:
 def refuse_unstable_remote(frame: Any, key: Sequence[str]) -> bool:
     """Check that each attempt would put the same rows into the same slices.
 
-    :param frame: a DataFrame of Spark Connect.
-    :param key: columns that the slice is taken from.
     :returns: whether another evaluation within an attempt is certain to have the same rows, as long as the files that
         are read stay the same.
     :raises ConfigurationError: a row's slice, or whether there is the row, may depend on chance, on the clock or on the
@@ -146,9 +140,7 @@ def refuse_unstable_remote(frame: Any, key: Sequence[str]) -> bool:
 def judge(text: PlanText, deterministic: Sequence[bool], named: Iterable[str]) -> bool:
     """As :func:`refuse_unstable_remote`, of what was asked.
 
-    :param text: the plan of the key's columns.
     :param deterministic: of each Python function that the plan brings along, whether it says that it is.
-    :param named: names of functions that users have registered in the session's catalog.
     """
     judge_text(text)
     if view := _TEMPORARY_VIEW.search(text.analyzed):
