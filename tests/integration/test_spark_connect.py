@@ -111,6 +111,15 @@ def start_client(tmp_path: Path, server: ConnectServer) -> Iterator[Callable[...
         client.process.wait(timeout=60)
 
 
+@pytest.fixture(scope="module")
+def ten_rows(server: ConnectServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for frames whose plans are judged and whose rows are not written."""
+    session, folder = server.session(), tmp_path_factory.mktemp("ten-rows")
+    parquet(session, folder, DAY, 10)
+    session.stop()
+    return folder / f"{DAY.start:%Y-%m-%d}"
+
+
 def parquet(remote: Any, folder: Path, interval: Interval, rows: int = 1000) -> Any:
     """The rows of :func:`interval_jobs.numbered` as a frame over files."""
     path = str(folder / f"{interval.start:%Y-%m-%d}")
@@ -214,8 +223,8 @@ UNSTABLE: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("named", UNSTABLE)
-def test_rows_that_may_move_are_refused(remote: Any, tmp_path: Path, named: str) -> None:
-    frame = UNSTABLE[named](parquet(remote, tmp_path, DAY, 10))
+def test_rows_that_may_move_are_refused(remote: Any, ten_rows: Path, named: str) -> None:
+    frame = UNSTABLE[named](remote.read.parquet(str(ten_rows)))
     with pytest.raises(ConfigurationError, match="Which rows a slice holds depends on"):
         refuse_unstable_remote(frame, ["key"])
 
@@ -242,10 +251,10 @@ STABLE: dict[str, tuple[bool, Callable[[Any], Any]]] = {
 
 @pytest.mark.parametrize("kind", STABLE)
 def test_rows_that_stay_are_accepted_and_it_is_known_whether_that_is_certain(
-    remote: Any, tmp_path: Path, kind: str
+    remote: Any, ten_rows: Path, kind: str
 ) -> None:
     certain, make = STABLE[kind]
-    assert refuse_unstable_remote(make(parquet(remote, tmp_path, DAY, 10)), ["key"]) is certain
+    assert refuse_unstable_remote(make(remote.read.parquet(str(ten_rows))), ["key"]) is certain
     assert remote.conf.get("spark.sql.debug.maxToStringFields") == "25"
 
 

@@ -21,12 +21,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from airflow_eos_provider.errors import ConfigurationError, EosError, FencedError, RefusedError
+from airflow_eos_provider.errors import ConfigurationError, EosError, RefusedError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.messages import rounded
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.admission import OverlapError
-from airflow_eos_provider.interval.protocol.coordinator import Coordinator, IncompleteError
 from airflow_eos_provider.interval.protocol.input_check import InputChangedError
 from airflow_eos_provider.interval.sources import files_source
 from airflow_eos_provider.interval.spark import (
@@ -39,6 +38,7 @@ from airflow_eos_provider.interval.spark.job import JobSpec
 from airflow_eos_provider.interval.spark.reruns import StageWatch
 from airflow_eos_provider.interval.topics.pins import TopicChangedError
 from airflow_eos_provider.interval.verify import completion
+from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.settings.kafka_settings import KafkaSettings
 from airflow_eos_provider.kafka.topics import Topics
 from airflow_eos_provider.lab.lab import Lab
@@ -169,21 +169,28 @@ def test_a_revision_writes_a_changed_source_anew(spark: SparkSession, target: Ta
     target.require_exactly_once([*jobs.numbered_values(DAY, 20), *jobs.numbered_values(day(7), 30)])
 
 
-def test_all_columns_of_a_record_are_written(spark: SparkSession, target: Target) -> None:
+def test_all_columns_of_a_record_are_written_and_null_keys_are_reported(spark: SparkSession, target: Target) -> None:
     assert target.pipeline.topic is not None
     Topics(target.pipeline.kafka).change(target.pipeline.topic, {"retention.ms": "-1"})
     Topics(target.pipeline.kafka).await_settings(target.pipeline.topic, {"retention.ms": "-1"})
     noon = datetime(2013, 1, 1, 12, tzinfo=UTC)
+    headers = [("h", b"1"), ("h", None)]
     frame = spark.createDataFrame(
-        [("a", b"\x00\xff", [("h", b"1"), ("h", None)], target.pipeline.topic, 2, noon)],
+        [("a", b"\x00\xff", headers, target.pipeline.topic, 2, noon), (None, b"b", None, None, 3, noon)],
         "key string, value binary, headers array<struct<key:string,value:binary>>, topic string, partition int, "
         "timestamp timestamp",
     )
-    assert write_interval(frame, target.pipeline, DAY, slices=1).records == 1
-    (record,) = _records(target)
-    assert (record.key(), record.value(), record.partition()) == (b"a", b"\x00\xff", 2)
-    assert record.headers() == [("h", b"1"), ("h", None)]
-    assert record.timestamp()[1] == int(noon.timestamp() * 1000)
+    lines: list[str] = []
+
+    assert write_interval(frame, target.pipeline, DAY, slices=1, report=lines.append).records == 2
+
+    records = read_to_end(target.pipeline.kafka, target.pipeline.topic).records
+    record, keyless = sorted(records, key=lambda each: each.partition)
+    assert (record.key, record.value, record.partition) == (b"a", b"\x00\xff", 2)
+    assert record.timestamp_ms == int(noon.timestamp() * 1000)
+    assert (keyless.key, keyless.value, keyless.partition) == (None, b"b", 3)
+    assert _headers(target, 2) == headers
+    assert any("1 of 2 records have a null key" in line for line in lines), lines
 
 
 def test_rows_of_2013_are_refused_where_the_topic_keeps_a_week(spark: SparkSession, target: Target) -> None:
@@ -193,64 +200,30 @@ def test_rows_of_2013_are_refused_where_the_topic_keeps_a_week(spark: SparkSessi
         write_interval(frame, target.pipeline, DAY, key="value", slices=1)
 
 
-def test_records_with_a_null_key_are_written_and_reported(spark: SparkSession, target: Target) -> None:
-    frame = spark.createDataFrame([(None, "a"), (None, "b"), ("k", "c")], "key string, value string")
-    lines: list[str] = []
-
-    write_interval(frame, target.pipeline, DAY, slices=2, report=lines.append)
-
-    target.require_exactly_once([b"a", b"b", b"c"])
-    assert any("2 of 3 records have a null key" in line for line in lines), lines
-
-
-def _records(target: Target) -> list[Any]:
+def _headers(target: Target, partition: int) -> Any:
+    """Those of a partition's first record."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(target.pipeline.kafka.confluent(group_id="x", isolation_level="read_committed"))
     try:
-        consumer.assign([TopicPartition(str(target.pipeline.topic), p, 0) for p in range(4)])
-        return [m for m in consumer.consume(1, timeout=180) if m.error() is None]
+        consumer.assign([TopicPartition(str(target.pipeline.topic), partition, 0)])
+        (record,) = consumer.consume(1, timeout=180)
+        return record.headers()
     finally:
         consumer.close()
 
 
-@pytest.mark.parametrize("slices", [1, 3])
-def test_an_interval_without_rows_completes_empty(spark: SparkSession, target: Target, slices: int) -> None:
+def test_an_interval_without_rows_completes_empty(spark: SparkSession, target: Target) -> None:
     """Spark leaves out partitions that it knows to be empty; their slices get their ledger records all the same."""
     empty = jobs.numbered(spark, DAY).where(F.lit(False))
-    done = write_interval(empty, target.pipeline, DAY, slices=slices)
-    assert (done.records, done.slices, done.already) == (0, slices, False)
+    done = write_interval(empty, target.pipeline, DAY, slices=3)
+    assert (done.records, done.slices, done.already) == (0, 3, False)
 
 
 def test_slices_without_rows_complete(spark: SparkSession, target: Target) -> None:
     done = write_interval(jobs.numbered(spark, DAY, 3), target.pipeline, DAY, slices=16, tasks=3)
     assert (done.records, done.slices) == (3, 16)
     target.require_exactly_once(jobs.numbered_values(DAY, 3))
-
-
-def test_the_adaptive_optimizer_does_not_move_rows_to_other_tasks(spark: SparkSession, target: Target) -> None:
-    """Sizes at which Spark would like to join partitions, and split them."""
-    spark.conf.set("spark.sql.adaptive.coalescePartitions.parallelismFirst", "false")
-    spark.conf.set("spark.sql.adaptive.advisoryPartitionSizeInBytes", "1b")
-    try:
-        done = write_interval(jobs.numbered(spark, DAY, 5000), target.pipeline, DAY, slices=8)
-    finally:
-        spark.conf.unset("spark.sql.adaptive.coalescePartitions.parallelismFirst")
-        spark.conf.unset("spark.sql.adaptive.advisoryPartitionSizeInBytes")
-    assert done.records == 5000
-    target.require_exactly_once(jobs.numbered_values(DAY, 5000))
-
-
-def test_older_sparks_without_repartition_by_id_place_rows_by_hash(
-    spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from pyspark.sql.classic.dataframe import DataFrame
-
-    monkeypatch.delattr(DataFrame, "repartitionById")
-    monkeypatch.delattr("pyspark.sql.DataFrame.repartitionById")
-    done = write_interval(jobs.numbered(spark, DAY), target.pipeline, DAY, slices=7, tasks=3)
-    assert done.records == 1000
-    target.require_exactly_once(jobs.numbered_values(DAY))
 
 
 def test_a_row_in_another_tasks_partition_stops_the_run(
@@ -260,35 +233,6 @@ def test_a_row_in_another_tasks_partition_stops_the_run(
     with pytest.raises(EosError, match="belongs to another task"):
         write_interval(jobs.numbered(spark, DAY), target.pipeline, DAY, slices=4)
     assert target.compare([]).records == 0
-
-
-@pytest.mark.parametrize(
-    ("columns", "named"),
-    [
-        (["key"], "'value'"),
-        (["value"], "'key'"),
-        (["key", "1 as value"], "'value' is of type int"),
-        (["key", "value", "1.5 as partition"], "'partition' is of type decimal"),
-        (["key", "value", "array(1) as headers"], "'headers' is of type array<int>"),
-    ],
-)
-def test_a_wrong_column_is_named_before_anything_is_written(
-    spark: SparkSession, target: Target, columns: list[str], named: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=named):
-        write_interval(jobs.numbered(spark, DAY).selectExpr(*columns), target.pipeline, DAY)
-
-
-def test_a_topic_that_is_missing_is_named_and_nothing_is_half_visible(spark: SparkSession, target: Target) -> None:
-    frame = jobs.numbered(spark, DAY).withColumn(
-        "topic", F.when(F.col("key") == "500", F.lit("nowhere")).otherwise(F.lit(target.pipeline.topic))
-    )
-    with pytest.raises(ConfigurationError, match="nowhere"):
-        write_interval(frame, target.pipeline, DAY, slices=1)
-    assert target.compare([]).records == 0
-    done = write_interval(jobs.numbered(spark, DAY), target.pipeline, DAY)
-    assert done.slices == 1  # as it was begun
-    target.require_exactly_once(jobs.numbered_values(DAY))
 
 
 def test_a_run_that_was_begun_with_another_key_is_not_gone_on_with(spark: SparkSession, target: Target) -> None:
@@ -385,7 +329,7 @@ def test_rows_that_were_frozen_from_two_evaluations_are_compared_with_one_more(
     assert completion(target.pipeline, Run(target.pipeline.name, DAY)) is None
 
 
-def test_a_file_that_looks_the_same_and_has_other_rows_is_refused(
+def test_a_file_that_changes_between_attempts_is_named_even_if_it_looks_the_same(
     spark: SparkSession, target: Target, tmp_path: Path
 ) -> None:
     folder = tmp_path / "2013-01-01"
@@ -394,16 +338,18 @@ def test_a_file_that_looks_the_same_and_has_other_rows_is_refused(
     first = files_source(spark, DAY, place, format="lines", convert=_fail_on_second_file)
     with pytest.raises(EosError, match="second file"):
         write_interval(first, target.pipeline, DAY, spark=spark, tasks=1)
-    content, seen = (folder / "part-0.json").read_bytes(), (folder / "part-0.json").stat()
+    file = folder / "part-0.json"
+    content, seen = file.read_bytes(), file.stat()
     for changed, expectation in (
+        (content + b'{"line":99}\n', pytest.raises(ConfigurationError, match=r"part-0\.json has changed")),
         (
             content.replace(b'":3}', b'":7}'),
             pytest.raises(InputChangedError, match="slice 0 is committed with 10 records"),
         ),
         (content, contextlib.nullcontext()),
     ):
-        (folder / "part-0.json").write_bytes(changed)
-        os.utime(folder / "part-0.json", ns=(seen.st_atime_ns, seen.st_mtime_ns))
+        file.write_bytes(changed)
+        os.utime(file, ns=(seen.st_atime_ns, seen.st_mtime_ns))
         with expectation:
             write_interval(files_source(spark, DAY, place, format="lines"), target.pipeline, DAY, spark=spark)
     target.require_exactly_once(lines)
@@ -492,24 +438,6 @@ def test_files_are_filtered_by_time_and_become_json(spark: SparkSession, target:
     assert values == set(range(24, 48))
 
 
-def test_a_file_that_changes_between_attempts_is_named(spark: SparkSession, target: Target, tmp_path: Path) -> None:
-    folder = tmp_path / "2013-01-01"
-    lines = _write_lines(folder, 2, 10)
-    place = f"{tmp_path}/{{start:%Y-%m-%d}}/*.json"
-    first = files_source(spark, DAY, place, format="lines", convert=_fail_on_second_file)
-    with pytest.raises(EosError, match="second file"):
-        write_interval(first, target.pipeline, DAY, spark=spark, tasks=1)
-    content = (folder / "part-1.json").read_bytes()
-    modified = (folder / "part-1.json").stat()
-    (folder / "part-1.json").write_bytes(content + b'{"line":99}\n')
-    with pytest.raises(ConfigurationError, match=r"part-1\.json has changed"):
-        write_interval(files_source(spark, DAY, place, format="lines"), target.pipeline, DAY, spark=spark)
-    (folder / "part-1.json").write_bytes(content)
-    os.utime(folder / "part-1.json", ns=(modified.st_atime_ns, modified.st_mtime_ns))
-    write_interval(files_source(spark, DAY, place, format="lines"), target.pipeline, DAY, spark=spark)
-    target.require_exactly_once(lines)
-
-
 def _fail_on_second_file(batch: Any) -> Any:
     if batch.column("value")[0].as_py().startswith(b'{"line":1000'):
         raise ValueError("this is the second file")
@@ -544,26 +472,6 @@ def _write_lines(folder: Path, files: int, lines: int) -> list[bytes]:
     return written
 
 
-# Two drivers
-
-
-def test_a_stage_that_was_superseded_cannot_be_finished(spark: SparkSession, target: Target) -> None:
-    from airflow_eos_provider.interval.slices import RunPlan
-
-    run = Run(target.pipeline.name, DAY)
-    with Coordinator(target.pipeline, run) as first:
-        stage = first.begin(lambda: RunPlan.of(run, [{}]), 1)
-    with Coordinator(target.pipeline, run) as second:
-        newer = second.begin(lambda: RunPlan.of(run, [{}]), 1)
-        with Coordinator(target.pipeline, run) as late, pytest.raises(FencedError):
-            late.resume(stage)
-        with pytest.raises(IncompleteError):  # and the late one has not fenced its successor
-            second.finish(newer)
-
-
-# The job
-
-
 # Parts of an interval
 
 DAYS = [day(number) for number in range(3)]
@@ -578,12 +486,13 @@ def values_of(days: list[Interval]) -> list[bytes]:
     return [value for each in days for value in jobs.numbered_values(each, 5)]
 
 
-@pytest.fixture
-def days_in_folders(spark: SparkSession, tmp_path: Path) -> Callable[[Interval], Any]:
+@pytest.fixture(scope="module")
+def days_in_folders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Interval], Any]:
     """As the docs read a day: from the folder that its start names."""
+    root = tmp_path_factory.mktemp("days")
     for each in DAYS:
-        jobs.numbered(spark, each, 5).write.parquet(folder_of(tmp_path, each))
-    return lambda interval: spark.read.parquet(folder_of(tmp_path, interval))
+        jobs.numbered(spark, each, 5).write.parquet(folder_of(root, each))
+    return lambda interval: spark.read.parquet(folder_of(root, interval))
 
 
 def test_days_from_folders_that_are_named_by_their_start_are_written_together(

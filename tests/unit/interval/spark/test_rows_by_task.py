@@ -25,6 +25,19 @@ def rows_of(spark: SparkSession, slices: int) -> Any:
     return spark.range(0, slices, 1, 1).select(F.col("id").cast("int").alias(SLICE_COLUMN))
 
 
+def places_of(
+    spark: SparkSession, slices: int, assignment: tuple[tuple[int, ...], ...], rows: int | None = None
+) -> dict[int, int]:
+    """By slice, the task that gets its rows."""
+    sliced = spark.range(0, rows or slices, 1, 1).select(F.expr(f"cast(id % {slices} as int)").alias(SLICE_COLUMN))
+    moved = _by_task(sliced, stage_of(*assignment, slices=slices))
+    assert moved.columns == [SLICE_COLUMN]
+    placed = moved.select(SLICE_COLUMN, F.spark_partition_id().alias("task"))
+    found = placed.mapInArrow(lambda batches: batches, placed.schema).distinct().collect()
+    assert len(found) == len({row[SLICE_COLUMN] for row in found}), "a slice's rows are in one partition"
+    return {row[SLICE_COLUMN]: row.task for row in found}
+
+
 @pytest.mark.parametrize(
     ("assignment", "places"),
     [
@@ -37,10 +50,29 @@ def rows_of(spark: SparkSession, slices: int) -> Any:
 def test_each_row_reaches_the_task_of_its_slice(
     spark: SparkSession, assignment: tuple[tuple[int, ...], ...], places: dict[int, int]
 ) -> None:
-    moved = _by_task(rows_of(spark, 4), stage_of(*assignment, slices=4))
-    found = moved.select(SLICE_COLUMN, F.spark_partition_id().alias("task")).collect()
-    assert {row[SLICE_COLUMN]: row.task for row in found} == places
-    assert moved.columns == [SLICE_COLUMN]
+    assert places_of(spark, 4, assignment) == places
+
+
+def test_older_sparks_without_repartition_by_id_place_rows_by_hash(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    monkeypatch.delattr(DataFrame, "repartitionById")
+    monkeypatch.delattr("pyspark.sql.DataFrame.repartitionById")
+    assert places_of(spark, 7, ((0, 3, 6), (1, 4), (2, 5))) == {0: 0, 3: 0, 6: 0, 1: 1, 4: 1, 2: 2, 5: 2}
+
+
+def test_the_adaptive_optimizer_does_not_move_rows_to_other_tasks(spark: SparkSession) -> None:
+    """Sizes at which Spark would like to join partitions, and split them."""
+    spark.conf.set("spark.sql.adaptive.coalescePartitions.parallelismFirst", "false")
+    try:
+        for size in ("1b", "1g"):
+            spark.conf.set("spark.sql.adaptive.advisoryPartitionSizeInBytes", size)
+            assert places_of(spark, 8, tuple((n,) for n in range(8)), rows=5000) == {n: n for n in range(8)}
+    finally:
+        spark.conf.unset("spark.sql.adaptive.coalescePartitions.parallelismFirst")
+        spark.conf.unset("spark.sql.adaptive.advisoryPartitionSizeInBytes")
 
 
 def test_sparks_jvm_is_asked_as_often_for_many_slices_as_for_few(

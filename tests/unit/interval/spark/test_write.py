@@ -45,6 +45,21 @@ def test_a_number_of_slices_that_no_plan_can_have_is_refused(frame: DataFrame, s
             write()
 
 
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        (["key"], "'value'"),
+        (["value"], "'key'"),
+        (["key", "1 as value"], "'value' is of type int"),
+        (["key", "value", "1.5 as partition"], "'partition' is of type decimal"),
+        (["key", "value", "array(1) as headers"], "'headers' is of type array<int>"),
+    ],
+)
+def test_a_wrong_column_is_named(frame: DataFrame, columns: list[str], named: str) -> None:
+    with pytest.raises(ConfigurationError, match=named):
+        write_interval(frame.selectExpr(*columns), NOBODY, DAY)
+
+
 @pytest.mark.parametrize("name", ["value", "VALUE", "key"])
 def test_two_columns_of_one_name_are_refused(frame: DataFrame, name: str) -> None:
     twice = frame.select("*", F.lit("y").alias(name))
