@@ -25,10 +25,11 @@ from airflow_eos_provider.errors import ConfigurationError, EosError
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.messages import Completed
 from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.progress import Report, silent
 from airflow_eos_provider.interval.protocol.admission import overlap
 from airflow_eos_provider.interval.spark.files import FilesSource
 from airflow_eos_provider.interval.spark.sessions import end, is_remote, is_server_lost
-from airflow_eos_provider.interval.spark.write import Report, require_frame, write_interval
+from airflow_eos_provider.interval.spark.write import require_frame, write_interval
 from airflow_eos_provider.interval.topics.ledger import CompleteRecord
 from airflow_eos_provider.interval.topics.pins import Pins, TopicChangedError
 from airflow_eos_provider.interval.topics.run_topics import RunTopics
@@ -68,7 +69,7 @@ def write_intervals(
     pin_inputs: bool = True,
     selects_by_bounds: bool = False,
     allow_before_end: bool = False,
-    report: Report = lambda line: None,
+    report: Report = silent,
 ) -> tuple[IntervalOutcome, ...]:
     """Write intervals into Kafka, each exactly once; complete ones are skipped.
 

@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
+from airflow_eos_provider.interval.progress import Report, silent
 from airflow_eos_provider.interval.spark.executors import environment
 from airflow_eos_provider.interval.spark.executors.needs import (
     NEEDS,
@@ -57,8 +58,6 @@ _DEFAULTS = {
     "spark.speculation": "false",
 }
 
-Report = Callable[[str], None]
-
 
 def look_at_driver(kafka: KafkaSettings | None = None, *, java: bool = True) -> PythonLook:
     """What this Python has."""
@@ -76,7 +75,7 @@ def diagnose(
     conf: Mapping[str, str] | None = None,
     seconds: float = 60.0,
     executors: int | None = None,
-    report: Report = lambda line: None,
+    report: Report = silent,
 ) -> Diagnosis:
     """Look at the driver and, where a master or a remote server is named, at every executor.
 

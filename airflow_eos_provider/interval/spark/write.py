@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -34,6 +34,7 @@ from airflow_eos_provider.errors import ConfigurationError, EosError, FencedErro
 from airflow_eos_provider.interval.interval import Interval, Run
 from airflow_eos_provider.interval.messages import Completed, SliceFigures, SliceResult, Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
+from airflow_eos_provider.interval.progress import Report, silent
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.record_columns import RECORD_COLUMNS
 from airflow_eos_provider.interval.slices import RunPlan
@@ -62,8 +63,6 @@ from airflow_eos_provider.interval.spark.sessions import (
 from airflow_eos_provider.interval.spark.spark_errors import explained, is_of_spark, require_pandas, spark_errors
 from airflow_eos_provider.interval.topics.ledger import NO_DIGEST
 
-Report = Callable[[str], None]
-
 #: What tasks report, as JSON. Spark's JVM parses a schema in words, by forty questions of the driver's.
 REPORTS = StructType([StructField(REPORT_COLUMN, StringType())])
 
@@ -77,10 +76,6 @@ SLICES_BY = ("key", "files")
 #: A cluster's first executor comes within this time, seconds; Spark's own first task waits half of it for the others.
 _EXECUTOR_SECONDS = 60.0
 _POLL_SECONDS = 0.1
-
-
-def _silent(line: str) -> None:
-    """Drops progress lines."""
 
 
 def write_interval(
@@ -98,7 +93,7 @@ def write_interval(
     began_at: datetime | None = None,
     selects_by_bounds: bool = False,
     allow_before_end: bool = False,
-    report: Report = _silent,
+    report: Report = silent,
 ) -> Completed:
     """Write an interval's records into Kafka exactly once; a no-op if that is done already.
 
