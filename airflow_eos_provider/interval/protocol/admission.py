@@ -1,15 +1,13 @@
 """Admission: the plans of one pipeline are accepted one at a time.
 
-Two drivers that plan overlapping intervals at the same moment must not both find the other absent. So plans are written
-under one id, the planner's: init, read the control topic to its end, then the ledger to an end asked for after that,
-write the plan in one transaction. Whoever is fenced on the way begins again with init; the one that fenced it has its
-plan on record by then, or is gone. So does one whose commit was answered by an error that leaves open whether it is
-decided: the next init settles it, and the reads after it see the plan or do not.
+Two drivers that plan overlapping intervals at the same moment must see each other. So plans are written under one id,
+the planner's: init, read the control topic to its end, then the ledger to an end asked for after that, write the plan
+in one transaction. A planner that is fenced begins again with init: the one that fenced it has written its plan by
+then, or is gone. So does one whose commit ended in an error that leaves the decision open: the next init settles it.
 
-With the pipeline's first plan its ledger goes on record, by name and topic id, in the same transaction: the one planner
-at a time is also the one that says which ledger tells of overlaps. The ledger in turn says which control topic has the
-plans (:mod:`~airflow_eos_provider.interval.topics.ledger`), and which runs have committed slices: they overlap also
-where their plan is lost with its control topic.
+The transaction of the pipeline's first plan also records its ledger, by name and topic id. The ledger in turn says
+which control topic has the plans (:mod:`~airflow_eos_provider.interval.topics.ledger`), and which runs have committed
+slices: they count as overlapping even if their plan is lost with its control topic.
 """
 
 from __future__ import annotations

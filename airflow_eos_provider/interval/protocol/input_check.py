@@ -1,8 +1,8 @@
 """Compares an attempt's input with the slices that are committed: they must have the same rows.
 
-A slice that is committed is skipped ever after. A row that has moved from it to another one since would be written
-twice, one that has moved into it not at all, and no reader could tell. So the rows of the committed slices are counted
-and summed up from this attempt's own input, and compared with what the ledger says, before anything is written.
+A committed slice is skipped ever after. A row that has moved since would be written twice, or not at all, and no reader
+could tell. So the rows of the committed slices are counted and summed up from this attempt's own input, and compared
+with the ledger, before anything is written.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""A DataFrame's rows frozen, and counted and summed up by slice: what a retry compares with the slices committed.
+"""A DataFrame's rows frozen, counted and summed up by slice: what a retry compares with the committed slices.
 
-Spark evaluates a frame anew for each action, and anew what an executor had when it is lost. Where two evaluations
-differ, comparing one of them proves nothing of the other. So a retry evaluates its rows once, keeps them on the
-executors (``localCheckpoint``), compares those, and writes from those. A part that is lost with its executor is not
-evaluated again: the attempt fails, and the next one compares anew.
+Spark evaluates a frame anew for each action, and parts of it when an executor is lost; comparing one evaluation proves
+nothing of another. So a retry evaluates its rows once, keeps them on the executors (``localCheckpoint``), compares
+those, and writes from those. A part that is lost with its executor is not evaluated again: the attempt fails.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Topics by name and topic id, as a run's records keep them.
 
-A topic that is deleted and made anew has the same name and another id, and nothing of its content. A run whose
-ledger is not the one it was begun with would write again what is committed; one whose target is not would complete with
-records that no one can read. So the plan, the pipeline's record and ``complete`` name the topics with their ids, and
-every attempt compares them with the topics it finds.
+A topic that is deleted and made anew has the same name, another id, and none of its content. With another ledger, a run
+would write again what is committed; with another target, it would complete with records that no one can read. So the
+plan, the pipeline's record and ``complete`` name topics with their ids, and every attempt compares them.
 """
 
 from __future__ import annotations

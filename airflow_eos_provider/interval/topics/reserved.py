@@ -1,7 +1,7 @@
 """Topics that no row is written to: those of Kafka, of Connect and of this package.
 
-Whoever reads such a topic knows every kind of record in it, and stops at one of another kind. Rows that were copied
-from another cluster with their column ``topic`` name its internal topics, too.
+Their readers know every kind of record in them, and stop at one of another kind. Rows copied from another cluster with
+their column ``topic`` may name its internal topics.
 """
 
 from __future__ import annotations

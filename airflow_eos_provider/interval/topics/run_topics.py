@@ -1,10 +1,9 @@
-"""Holds a run to the topics that it was begun with: looks at those that are there, and compares.
+"""Holds a run to the topics that it was begun with.
 
-Every comparison only stops a run; none lets it do what it could not do without. *At the beginning* it comes before the
-coordinator's init, so that a driver with other topics does not fence the one that is at work; then with each read of
-the control topic, and with the plan or ``complete`` that is adopted. *At the end* the topics are looked at anew after
-the stage, and again right before ``complete`` is written: one that was made anew in between has not the records that
-``complete`` is about.
+Every comparison only stops a run; none lets it do what it could not do without. The first comes before the
+coordinator's init, so that a driver with other topics does not fence the one that is at work; then one with each read
+of the control topic, and with the plan or ``complete`` that is adopted. After the stage, and again right before
+``complete`` is written, the topics are looked up anew: one that was recreated in between lacks the run's records.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Whether a record's timestamp is in milliseconds, and whether its topic keeps records of that time.
 
-A timestamp in seconds is a valid one in milliseconds, of January 1970: Kafka takes it, and deletes the record by its
-retention time soon after. No fixed date tells the two apart without false alarms, since records may be late by decades,
-and devices begin at 1970. The interval does: a value is refused only where another unit puts it near the interval and
-milliseconds do not.
+A timestamp in seconds is a valid one in milliseconds, of January 1970: Kafka accepts it, and soon deletes the record.
+No fixed date tells the two apart, since records may be late by decades. The interval does: a value is refused only
+where another unit puts it near the interval and milliseconds do not.
 
 Brokers delete by the newest timestamp of a segment: records of 2013 in a topic that keeps seven days are gone minutes
 after they were written.

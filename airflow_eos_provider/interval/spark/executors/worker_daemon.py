@@ -1,15 +1,15 @@
 """The process from which Spark forks its Python workers, begun with what interval runs need.
 
-Spark starts one in each executor, and on a Spark Connect server one more for each session. Its own begins with pyspark
-out of a zip, of which nothing is kept compiled, so that each of them compiles pyspark anew; what a task imports, each
-worker imports for itself; and on a Spark Connect server it stays when its session has ended. This one takes the pyspark
-that is installed, imports before it forks, and ends when nothing was asked of it for a while; Spark starts it again.
+Spark starts one in each executor, and on a Spark Connect server one more for each session. Spark's own takes pyspark
+out of a zip, of which nothing is kept compiled, so each of them compiles pyspark anew; each worker imports for itself
+what a task needs; and on a Spark Connect server it outlives its session. This one takes the installed pyspark, imports
+before it forks, and ends after a while without work; Spark starts it again.
 
-The property ``spark.python.daemon.module`` names it. The executors' Python needs this package where it is installed:
-neither ``--py-files`` nor an artifact of a session is there when Spark starts it.
+The property ``spark.python.daemon.module`` names it. This package must be installed in the executors' Python: neither
+``--py-files`` nor an artifact of a session is there when Spark starts the daemon.
 
-Only what starts no thread is imported, as in pyspark's own daemon: a thread is not forked, and what it holds stays
-held. So pyarrow and numpy are left to the workers.
+Only modules that start no thread are imported: a fork copies no thread, and its locks stay held. So pyarrow and numpy
+are left to the workers.
 """
 
 from __future__ import annotations
