@@ -32,7 +32,7 @@ from airflow_eos_provider.interval.spark.executors.needs import (
 from airflow_eos_provider.verdict import Verdict
 from tests.matrix import COMBINATIONS
 
-_PROJECT: dict[str, Any] = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))[
+_PROJECT: dict[str, Any] = tomllib.loads((Path(__file__).parents[5] / "pyproject.toml").read_text(encoding="utf-8"))[
     "project"
 ]
 
