@@ -78,11 +78,11 @@ rows. ``write_interval`` asks Spark whether it has done so, or may have
 (:mod:`~airflow_eos_provider.interval.spark.reruns`), and then compares every committed slice with one more evaluation
 before ``complete`` (tests/integration/test_spark_cluster.py: without it the run is complete with rows lost and
 doubled). A retry writes from rows that it keeps
-(:mod:`~airflow_eos_provider.interval.spark.proof`) and fails where they are lost; where Spark may have evaluated a part
-of them twice before, it compares in the same way. Slices that are files, where no row can leave its slice unless its
-file changes, are read again for the write, and held to their size and time of change. Two rows are the same if topic,
-key, value, headers and, where the row names them, partition and time are; the digest is a sum of 128-bit hashes, which
-nobody meets by accident.
+(:mod:`~airflow_eos_provider.interval.spark.frozen_rows`) and fails where they are lost; where Spark may have evaluated
+a part of them twice before, it compares in the same way. Slices that are files, where no row can leave its slice unless
+its file changes, are read again for the write, and held to their size and time of change. Two rows are the same if
+topic, key, value, headers and, where the row names them, partition and time are; the digest is a sum of 128-bit hashes,
+which nobody meets by accident.
 
 Two sentences are about liveness. The first read of the ledger takes only what is stable: a dead task's open transaction
 may be in the rest, and only this coordinator's fencing ends it (test_mutations: a first read to the end waits for

@@ -48,9 +48,9 @@ from airflow_eos_provider.interval.spark.files import (
     require_narrow,
     require_still_pinned,
 )
+from airflow_eos_provider.interval.spark.frozen_rows import figures_of_files, figures_of_rows, frozen
 from airflow_eos_provider.interval.spark.plans.classic_plan import refuse_unstable
 from airflow_eos_provider.interval.spark.plans.connect_plan import refuse_unstable_remote
-from airflow_eos_provider.interval.spark.proof import figures_of_files, figures_of_rows, frozen
 from airflow_eos_provider.interval.spark.reruns import StageWatch
 from airflow_eos_provider.interval.spark.sessions import (
     awaited,

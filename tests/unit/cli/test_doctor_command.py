@@ -26,7 +26,7 @@ def test_this_driver_has_what_it_needs() -> None:
     assert document["verdict"] == "pass"
     assert document["master"] is None
     assert document["executors"] == []
-    assert document["supported"]["spark"] == ["4.0", "4.1", "4.2"]
+    assert document["supported"]["spark"] == ["3.5", "4.0", "4.1", "4.2"]
     assert {check["place"] for check in document["checks"]} == {"driver"}
 
 
