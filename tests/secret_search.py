@@ -117,6 +117,7 @@ class CommandLines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        assert self._thread.is_alive(), "the search has ended early"
         self._ended.set()
         self._thread.join(timeout=180)
 
@@ -128,7 +129,7 @@ class CommandLines:
                     if one not in self._seen:
                         command = "\0".join(process.cmdline())
                         self._found.search(
-                            "command lines", f"command of pid {process.pid}: {command}", command.encode()
+                            "command lines", f"command of pid {process.pid}: {command}", os.fsencode(command)
                         )
                         self._seen.add(one)
                 except psutil.Error:

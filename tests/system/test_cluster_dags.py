@@ -11,6 +11,7 @@ import json
 import shutil
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 from confluent_kafka import KafkaException, Producer
 
 from airflow_eos_provider.connect.mode import Mode
@@ -26,12 +28,20 @@ from airflow_eos_provider.journal.journal import JournalContent, read_journal
 from airflow_eos_provider.journal.records import Lease, RolloutState
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.kafka.topics import Topics
-from airflow_eos_provider.lab.airflow import COMPONENTS, AirflowLab, AirflowOptions, wait_for_dag
+from airflow_eos_provider.lab.airflow import COMPONENTS, AirflowLab, AirflowOptions, database_name, wait_for_dag
 from airflow_eos_provider.lab.airflow_rest import FINAL_STATES, AirflowRest, LogCursor, RequiredAction
 from airflow_eos_provider.lab.lab import Lab
 from airflow_eos_provider.lab.postgres import Postgres
 from airflow_eos_provider.processes import identify, spawn
 from tests import seen
+from tests.secret_search import (
+    CommandLines,
+    Found,
+    search_database,
+    search_files,
+    search_temporary_files,
+    search_topics,
+)
 from tests.system.components import (
     copy_with_early_retries,
     ended,
@@ -219,6 +229,14 @@ class Upgrade:
         clear(self.rest, DAG_ID, self.run_id, task_id)
 
 
+@dataclass
+class Secrets:
+    """A cluster file with secrets, and what a search for them has found."""
+
+    file: Path
+    found: Found
+
+
 @pytest.fixture(scope="module")
 def lab(lab_factory: Callable[..., Lab]) -> Lab:
     return lab_factory(
@@ -232,11 +250,25 @@ def lab(lab_factory: Callable[..., Lab]) -> Lab:
 
 
 @pytest.fixture(scope="module")
-def airflow(lab: Lab, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowLab]:
+def secrets(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Secrets:
+    """A copy of the cluster file with a token for the REST API, which the workers do not ask for."""
+    found = Found({"token": f"canary-{uuid.uuid4().hex}"})
+    described = yaml.safe_load(lab.cluster_file.read_text(encoding="utf-8"))
+    described["rest"] = {"token": found.secrets["token"]}
+    file = tmp_path_factory.mktemp("cluster") / "eos.yaml"
+    file.touch(mode=0o600)
+    file.write_text(yaml.safe_dump(described), encoding="utf-8")
+    return Secrets(file, found)
+
+
+@pytest.fixture(scope="module")
+def airflow(
+    lab: Lab, secrets: Secrets, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AirflowLab]:
     folder, dags = tmp_path_factory.mktemp("airflow"), tmp_path_factory.mktemp("dags")
     for file in DAG_FILES:
         (copy_with_early_retries if file.stem in (OFFSETS, FENCE) else shutil.copy)(file, dags)
-    connection = {"conn_type": "kafka_connect", "extra": {"cluster_file": str(lab.cluster_file)}}
+    connection = {"conn_type": "kafka_connect", "extra": {"cluster_file": str(secrets.file)}}
     airflow = AirflowLab.start(
         AirflowOptions(
             folder=folder,
@@ -244,7 +276,7 @@ def airflow(lab: Lab, postgres: Postgres, tmp_path_factory: pytest.TempPathFacto
             postgres=postgres,
             connections={"kafka_connect_default": json.dumps(connection)},
             environment={
-                "AIRFLOW__EOS__CONNECTION_FILES_FOLDERS": str(lab.cluster_file.parent),
+                "AIRFLOW__EOS__CONNECTION_FILES_FOLDERS": str(secrets.file.parent),
                 "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
                 # A triggerer that was killed is given up sooner.
                 "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
@@ -257,7 +289,8 @@ def airflow(lab: Lab, postgres: Postgres, tmp_path_factory: pytest.TempPathFacto
             wait_for_dag(airflow, dag_id, 300)
         with airflow.rest() as rest:
             rest.unpause(DAG_ID)
-        yield airflow
+        with CommandLines(secrets.found):
+            yield airflow
     finally:
         airflow.stop()  # knows what was started again by the variable in its environment
 
@@ -521,15 +554,15 @@ def test_a_zombie_is_fenced_from_the_form_and_where_there_is_none_nothing_is_ask
         assert "task 0 runs and would be fenced" in action.body
         lease = kill_in_its_change(lab, rest, FENCE, run, action)
         succeeded(rest, FENCE, run)
-        (report,) = rest.xcom(FENCE, run, "apply")["connectors"]
+        (report,) = rest.xcom(FENCE, run, "fence")
         assert (report["restarted"], report["problem"]) == ([0], None)
         with pytest.raises(KafkaException):
             zombie.commit_transaction(30)
 
         # Clear carries an approved plan out once.
-        clear(rest, FENCE, run, "apply")
+        clear(rest, FENCE, run, "fence")
         succeeded(rest, FENCE, run)
-        (report,) = rest.xcom(FENCE, run, "apply")["connectors"]
+        (report,) = rest.xcom(FENCE, run, "fence")
         assert (report["ids"], report["problem"]) == ([], None)
         changes = read_journal(lab.cluster().kafka, lab.group_id).changes
         assert [one.change_id for one in changes.values() if one.about == name] == [lease.rollout_id]
@@ -688,3 +721,24 @@ def wait_in_run(
     except AssertionError as error:
         error.add_note(tries(rest, dag_id, run_id))
         raise
+
+
+# what all of the above has left
+
+
+def test_no_secret_of_the_cluster_file_is_anywhere_else(
+    lab: Lab, airflow: AirflowLab, postgres: Postgres, rest: AirflowRest, secrets: Secrets
+) -> None:
+    """Not in Airflow's database and files, not in topics, the lab's files, temporary files or command lines."""
+    rest.unpause(AUDIT)
+    run_id = rest.trigger(AUDIT)
+    ended(rest, AUDIT, run_id)  # also where this test runs alone, a task has read the file
+    found = secrets.found
+    search_topics(found, lab)
+    search_database(found, postgres, database_name(airflow.folder))
+    search_files(found, [airflow.folder, lab.root, secrets.file.parent])
+    search_temporary_files(found)
+    assert found.places() == {str(secrets.file)}
+    # A search that looks at nothing finds nothing.
+    for kind in ("records", "rows", "files", "command lines"):
+        assert found.looked_at[kind] > 30, kind
