@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_eos_provider.interval.protocol.stage import Stage
 from confluent_kafka import Producer
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.topics.source_offsets import offset_key
 from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.kafka.read.reader import read_to_end

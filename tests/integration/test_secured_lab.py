@@ -15,8 +15,6 @@ import psutil
 import pyarrow as pa
 import pytest
 import yaml
-from airflow_eos_provider.interval.protocol.stage import Stage
-from airflow_eos_provider.interval.spark.executor import SLICE_COLUMN, write_rows
 from confluent_kafka import Producer
 
 from airflow_eos_provider.acls.rules import (
@@ -34,9 +32,11 @@ from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.demo.oracle import compare, drain, expected_from_values
 from airflow_eos_provider.errors import ConfigurationError, EosError, UnreachableError
 from airflow_eos_provider.interval.interval import Interval, Run
+from airflow_eos_provider.interval.messages import Stage
 from airflow_eos_provider.interval.pipeline import Pipeline
 from airflow_eos_provider.interval.protocol.coordinator import Coordinator
 from airflow_eos_provider.interval.slices import RunPlan
+from airflow_eos_provider.interval.spark.executors.tasks import SLICE_COLUMN, write_rows
 from airflow_eos_provider.kafka import session as session_module
 from airflow_eos_provider.kafka.admin.transactions import TransactionsClient
 from airflow_eos_provider.kafka.clients import QuietAdmin

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Self
 
 import psutil
-from airflow_eos_provider.interval.python_needs import DAEMON_MODULE
 
+from airflow_eos_provider.interval.spark.executors.needs import DAEMON_MODULE
 from airflow_eos_provider.lab.airflow import AirflowLab
 from airflow_eos_provider.processes import ProcessIdentity, identify
 
