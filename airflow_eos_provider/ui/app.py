@@ -8,10 +8,20 @@ from pathlib import Path
 from fastapi import FastAPI, HTTPException
 from fastapi.responses import FileResponse
 
-from airflow_eos_provider.ui import changes, clusters, history, intervals, offsets, rights, rolls, topics, transactions
 from airflow_eos_provider.ui.access import REQUIRED
 from airflow_eos_provider.ui.headers import SafeHeaders
 from airflow_eos_provider.ui.looks import Looks
+from airflow_eos_provider.ui.routes import (
+    changes,
+    clusters,
+    history,
+    intervals,
+    offsets,
+    rights,
+    rolls,
+    topics,
+    transactions,
+)
 
 STATIC = Path(__file__).with_name("static")
 

@@ -39,7 +39,7 @@ from airflow_eos_provider.kafka.admin.transaction_state import TransactionState
 from airflow_eos_provider.kafka.admin.transactions import TransactionDescription, TransactionsClient
 from airflow_eos_provider.kafka.read.reader import read_to_end
 from airflow_eos_provider.lab.lab import Lab
-from airflow_eos_provider.ui.changes import look_at
+from airflow_eos_provider.ui.routes.changes import look_at
 from tests.integration.named_listener import NamedListener
 from tests.integration.offsets_cluster import killed
 from tests.waiting import until

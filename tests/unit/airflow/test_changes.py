@@ -39,7 +39,7 @@ from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.operators.approvable import approvable
 from airflow_eos_provider.operators.approval import approval_body
 from airflow_eos_provider.operators.change import ChangeOperator, ChangePlanOperator
-from airflow_eos_provider.ui.changes import ChangeLook, routes
+from airflow_eos_provider.ui.routes.changes import ChangeLook, routes
 from airflow_eos_provider.ui.documents import Table
 from airflow_eos_provider.ui.looks import Seen
 from tests.reference import commands, eos, written

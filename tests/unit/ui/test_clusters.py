@@ -12,9 +12,9 @@ from fastapi.testclient import TestClient
 
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.journal.content import JournalContent
-from airflow_eos_provider.ui.clusters import _made_card, cluster_look, routes
 from airflow_eos_provider.ui.documents import Table
 from airflow_eos_provider.ui.looks import Problem, Seen
+from airflow_eos_provider.ui.routes.clusters import _made_card, cluster_look, routes
 from tests.unit.rollout.conftest import Cluster
 
 HEAD = {"connection_id": "cluster"}

@@ -25,9 +25,9 @@ from airflow_eos_provider.rollout.history import Rollout, find_rollout
 from airflow_eos_provider.rollout.plan.order import TaskDowntime
 from airflow_eos_provider.rollout.plan.plan import ChangeKind, Plan, WorkerChange
 from airflow_eos_provider.ui.documents import Paging
-from airflow_eos_provider.ui.history import history_page
 from airflow_eos_provider.ui.looks import Seen
-from airflow_eos_provider.ui.rolls import in_short, roll_document
+from airflow_eos_provider.ui.routes.history import history_page
+from airflow_eos_provider.ui.routes.rolls import in_short, roll_document
 
 WORKERS = ("w1:8083", "w2:8083")
 

@@ -39,8 +39,8 @@ from airflow_eos_provider.ui.documents import (
     to_json,
 )
 from airflow_eos_provider.ui.looks import Looks, Seen
-from airflow_eos_provider.ui.rolls import newest_roll, see_journal
-from airflow_eos_provider.ui.transactions import see_hanging
+from airflow_eos_provider.ui.routes.rolls import newest_roll, see_journal
+from airflow_eos_provider.ui.routes.transactions import see_hanging
 
 #: Of a trace so many characters are shown: what has failed stands first.
 TRACE_LENGTH = 600

@@ -13,7 +13,7 @@ from airflow_eos_provider.rollout.history import ForeignRollout, Rollout, whole_
 from airflow_eos_provider.ui.answers import NO_ITEMS, answer
 from airflow_eos_provider.ui.documents import Paging, PagingDep, Table, keep_where
 from airflow_eos_provider.ui.looks import Looks
-from airflow_eos_provider.ui.rolls import see_journal
+from airflow_eos_provider.ui.routes.rolls import see_journal
 
 
 def routes(looks: Looks) -> APIRouter:
