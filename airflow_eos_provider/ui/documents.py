@@ -119,6 +119,27 @@ class Table:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a look has found, without secrets.
+
+    :param rows: one for each thing.
+    :param head: what is said of all.
+    """
+
+    rows: Table
+    head: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, rows: Iterable[Item], head: Mapping[str, Any]) -> Listing:
+        """The list, whose secrets are taken out."""
+        return cls(Table.of(rows), redacted(head))
+
+    def page(self, paging: Paging, keep: Callable[[Item], bool] | None = None) -> dict[str, Any]:
+        """One page, as :meth:`Table.page` takes and gives it, with the head."""
+        return {**self.head, **self.rows.page(paging, keep)}
+
+
 def keep_where(**wanted: str) -> Callable[[Item], bool]:
     """Whether an item has these values; those that are empty are not asked for."""
     asked = {name: value for name, value in wanted.items() if value}

@@ -406,6 +406,16 @@ def test_intervals_are_what_the_command_prints_and_the_arrow_keys_walk_through_t
     expect(rows(page, "Slices")).to_have_count(second["slices"])
     expect(rows(page, "Attempts")).to_have_count(1)
 
+    page.go_back()
+    page.locator(".chart .link").first.click()
+    expect(page).to_have_url(f"{site.url}{CALENDAR}/{quote(FIRST_RUN, safe='')}")
+    assert page.evaluate(
+        """async () => {
+            const { cut, levels, times } = await import(new URL("static/chart.js", location.href).href);
+            return [levels(0), levels(3), levels(31), times(61, 179, 3), cut("a-worker:8083", 35)];
+        }"""
+    ) == [[0, 1], [0, 1, 2, 3], [0, 10, 20, 30, 40], [120], "a-wo…"]
+
 
 def test_every_view_fits_a_narrow_screen_can_be_used_by_everybody_and_keeps_secrets(visitors: Visitors) -> None:
     visit = visitors.visit("narrow", "dark")

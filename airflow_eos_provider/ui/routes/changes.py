@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -12,31 +11,18 @@ from airflow_eos_provider.changes.change import Change
 from airflow_eos_provider.changes.declared import CHANGES
 from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.ui.answers import NO_ITEMS, answer, see_cluster
-from airflow_eos_provider.ui.documents import Item, PagingDep, Table, redacted
+from airflow_eos_provider.ui.documents import Item, Listing, PagingDep
 from airflow_eos_provider.ui.looks import Looks
 
 #: A look at fencing waits a second to see which transactions stay open.
 KEPT_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeLook:
-    """One look at what a change would meet.
-
-    :param rows: the list of the document.
-    :param head: the rest of it.
-    """
-
-    rows: Table
-    head: Mapping[str, Any]
-
-
-def look_at(change: Change[Any], cluster: ConnectCluster) -> ChangeLook:
+def look_at(change: Change[Any], cluster: ConnectCluster) -> Listing:
     """Look at all of a cluster, as ``list`` does."""
     with change.session(cluster) as session:
         document = dict(change.look(session, change.request()).document)
-    rows = document.pop(change.rows)
-    return ChangeLook(Table.of(rows), redacted(document))
+    return Listing.of(document.pop(change.rows), document)
 
 
 def routes(looks: Looks) -> APIRouter:
@@ -56,7 +42,7 @@ def _route(looks: Looks, change: Change[Any]) -> Callable[..., Any]:
         )
         wanted = {name: request.query_params.get(name, "") for name in change.filters}
         keep = _keep({name: value for name, value in wanted.items() if value})
-        return await answer(seen, lambda found: {**found.head, **found.rows.page(paging, keep)}, NO_ITEMS)
+        return await answer(seen, lambda found: found.page(paging, keep), NO_ITEMS)
 
     return rows_of_the_change
 

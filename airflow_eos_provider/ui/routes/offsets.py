@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -16,34 +15,22 @@ from airflow_eos_provider.errors import EosError
 from airflow_eos_provider.offsets.seen.group import SeenOffset
 from airflow_eos_provider.offsets.seen.look import OffsetsLook
 from airflow_eos_provider.ui.answers import NO_ITEMS, answer, see_cluster
-from airflow_eos_provider.ui.documents import PagingDep, Table, redacted
+from airflow_eos_provider.ui.documents import Listing, PagingDep, Table, redacted
 from airflow_eos_provider.ui.looks import Looks, Problem
 
 #: A look reads whole topics.
 KEPT_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsFound:
-    """One look at a group's offsets.
-
-    :param offsets: a row for each, leftovers of deleted connectors included.
-    :param head: of which connectors they are not known, and why.
-    """
-
-    offsets: Table
-    head: Mapping[str, Any]
-
-
-def look_at_offsets(cluster: ConnectCluster) -> OffsetsFound:
+def look_at_offsets(cluster: ConnectCluster) -> Listing:
     """Read every offsets topic of a group that is known."""
     unknown: dict[str, EosError] = {}
     with ConnectSession(cluster) as session:
         found = OffsetsLook(session).now(unknown=unknown.__setitem__)
         seen: Iterator[SeenOffset] = chain(chain.from_iterable(map(found.of, found.known())), found.leftovers())
         table = Table.of(map(_row, seen))
-    head = {"not_read": [{"connector": name, **Problem.of(error).to_dict()} for name, error in unknown.items()]}
-    return OffsetsFound(table, redacted(head))
+    not_read = [{"connector": name, **Problem.of(error).to_dict()} for name, error in unknown.items()]
+    return Listing(table, redacted({"not_read": not_read}))
 
 
 def routes(looks: Looks) -> APIRouter:
@@ -57,7 +44,7 @@ def routes(looks: Looks) -> APIRouter:
         def keep(item: Mapping[str, Any]) -> bool:
             return item["leftover"] == leftovers and connector in ("", item["connector"])
 
-        return await answer(seen, lambda found: {**found.head, **found.offsets.page(paging, keep)}, NO_ITEMS)
+        return await answer(seen, lambda found: found.page(paging, keep), NO_ITEMS)
 
     return router
 

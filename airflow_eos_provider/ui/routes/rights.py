@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -16,30 +14,18 @@ from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.ui.answers import KEPT_SLOW_SECONDS, NO_ITEMS, answer, see_cluster
-from airflow_eos_provider.ui.documents import PagingDep, Table, keep_where, redacted
+from airflow_eos_provider.ui.documents import Listing, PagingDep, keep_where
 from airflow_eos_provider.ui.looks import Looks
 
 
-@dataclass(frozen=True, slots=True)
-class RightsLook:
-    """One look at the rights that are needed.
-
-    :param rules: a row for each.
-    :param head: what is said of all.
-    """
-
-    rules: Table
-    head: Mapping[str, Any]
-
-
-def look_at_rights(cluster: ConnectCluster) -> RightsLook:
+def look_at_rights(cluster: ConnectCluster) -> Listing:
     """Ask which rights the cluster needs to run exactly once, and which of them the brokers' ACLs give."""
     with ConnectSession(cluster) as session:
         facts = facts_of(look(session, {}), Mode.ENABLED, Principals())
         report = check_rights(
             facts.rules(), read_authorizer(session.kafka), {}, facts.notes, [text for _, text in facts.gaps]
         )
-    return RightsLook(Table.of(each.to_dict() for each in report.findings), redacted(_head(report)))
+    return Listing.of((each.to_dict() for each in report.findings), _head(report))
 
 
 def routes(looks: Looks) -> APIRouter:
@@ -52,7 +38,7 @@ def routes(looks: Looks) -> APIRouter:
     ) -> Response:
         seen = await see_cluster(looks, connection_id, "rights", look_at_rights, kept_seconds=KEPT_SLOW_SECONDS)
         keep = keep_where(answer=wanted, principal=principal)
-        return await answer(seen, lambda found: {**found.head, **found.rules.page(paging, keep)}, NO_ITEMS)
+        return await answer(seen, lambda found: found.page(paging, keep), NO_ITEMS)
 
     return router
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -19,23 +18,11 @@ from airflow_eos_provider.transactions.look import Filter, KnownId, id_expiratio
 from airflow_eos_provider.transactions.readers import readers_of
 from airflow_eos_provider.transactions.scope import Scope
 from airflow_eos_provider.ui.answers import KEPT_SLOW_SECONDS, NO_ITEMS, answer, see_cluster
-from airflow_eos_provider.ui.documents import PagingDep, Table, redacted
+from airflow_eos_provider.ui.documents import Listing, PagingDep, redacted
 from airflow_eos_provider.ui.looks import Looks, Seen
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionsLook:
-    """One look at transactional ids.
-
-    :param ids: a row for each.
-    :param head: what is said of all.
-    """
-
-    ids: Table
-    head: Mapping[str, Any]
-
-
-def look_at_transactions(cluster: ConnectCluster, *, everyone: bool = False) -> TransactionsLook:
+def look_at_transactions(cluster: ConnectCluster, *, everyone: bool = False) -> Listing:
     """Look at the transactional ids as ``eos transactions list`` does, and how far what they hold open can be read.
 
     :param everyone: of the whole Kafka cluster, not of the group alone.
@@ -56,7 +43,7 @@ def look_at_transactions(cluster: ConnectCluster, *, everyone: bool = False) -> 
         "findings": [each.to_dict() for each in idle],
         "notes": notes,
     }
-    return TransactionsLook(Table.of(_row(one, ends, now, expiring) for one in found), redacted(head))
+    return Listing.of((_row(one, ends, now, expiring) for one in found), head)
 
 
 def look_for_hanging(cluster: ConnectCluster) -> dict[str, Any]:
@@ -89,7 +76,7 @@ def routes(looks: Looks) -> APIRouter:
         def keep(item: Mapping[str, Any]) -> bool:
             return (not open or item["open"]) and connector in ("", item["connector"])
 
-        return await answer(seen, lambda found: {**found.head, **found.ids.page(paging, keep)}, NO_ITEMS)
+        return await answer(seen, lambda found: found.page(paging, keep), NO_ITEMS)
 
     @router.get("/api/clusters/{connection_id}/hanging")
     async def hanging(connection_id: str) -> Response:
