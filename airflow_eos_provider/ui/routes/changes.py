@@ -1,4 +1,4 @@
-"""What changes would meet, made from their declarations: what ``eos … list --json`` prints, its rows in pages."""
+"""Rows of declared changes: what ``eos … list --json`` prints."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from airflow_eos_provider.ui.answers import NO_ITEMS, answer, see_cluster
 from airflow_eos_provider.ui.documents import Item, Listing, PagingDep
 from airflow_eos_provider.ui.looks import Looks
 
-#: A look at fencing waits a second to see which transactions stay open.
+#: A snapshot of fencing takes a second to see which transactions stay open.
 KEPT_SECONDS = 30.0
 
 
 def look_at(change: Change[Any], cluster: ConnectCluster) -> Listing:
-    """Look at all of a cluster, as ``list`` does."""
+    """The snapshot of ``list``."""
     with change.session(cluster) as session:
         document = dict(change.look(session, change.request()).document)
     return Listing.of(document.pop(change.rows), document)

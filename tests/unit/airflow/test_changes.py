@@ -39,9 +39,9 @@ from airflow_eos_provider.journal.content import JournalContent
 from airflow_eos_provider.operators.approvable import approvable
 from airflow_eos_provider.operators.approval import approval_body
 from airflow_eos_provider.operators.change import ChangeOperator, ChangePlanOperator
-from airflow_eos_provider.ui.routes.changes import ChangeLook, routes
-from airflow_eos_provider.ui.documents import Table
+from airflow_eos_provider.ui.documents import Listing
 from airflow_eos_provider.ui.looks import Seen
+from airflow_eos_provider.ui.routes.changes import routes
 from tests.reference import commands, eos, written
 
 pytestmark = pytest.mark.parametrize("change", CHANGES.values(), ids=lambda change: change.name)
@@ -331,7 +331,7 @@ def test_the_page_shows_its_rows_in_parts_and_only_those_that_are_asked_for(chan
         pytest.skip("nothing of it is on the page")
     wanted = {name: True if name.startswith("pending") else "one" for name in change.filters}
     rows = [{"n": n, **(wanted if n % 3 == 0 else dict.fromkeys(change.filters, False))} for n in range(180)]
-    look = ChangeLook(Table.of(rows), {"group_id": "g"})
+    look = Listing.of(rows, {"group_id": "g"})
 
     class Looks:
         async def see(self, *_: Any, **__: Any) -> Seen[Any]:
