@@ -1,1 +1,1 @@
-"""The page "Exactly once" in Airflow's UI: what ``eos`` prints, from the same core, for who may see connections."""
+"""The page "Exactly once" in Airflow's UI. It shows what ``eos … --json`` prints to users who may read connections."""

@@ -1,8 +1,7 @@
-"""Who may see the page: whoever may see connections.
+"""Users who may read connections may see the page.
 
-Airflow guards its own routes, and none of an application that a plugin brings: those are open to anybody until they ask
-for more. So one dependency is on the application as a whole, and ``tests/unit/ui/test_routes.py`` looks for it on every
-route.
+Airflow does not guard the routes of a plugin's application. So the application has one dependency for all routes, and
+``tests/unit/ui/test_routes.py`` checks it on each.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ REQUIRED = Depends(may_see_connections)
 
 
 def visible_to(user: BaseUser, connections: Collection[tuple[str, str | None]]) -> set[str]:
-    """The ids of those connections that a user may see.
+    """The ids of the connections that a user may see.
 
     :param connections: ids with the teams that they belong to.
     """

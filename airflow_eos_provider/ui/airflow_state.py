@@ -1,6 +1,6 @@
-"""What Airflow itself knows: who has approved a plan, how DAG runs of intervals stand, where a backfill is.
+"""Airflow's own state: approvals of plans, DAG runs of intervals, progress of backfills.
 
-Read from Airflow's database, which the API server has at hand, and only of DAGs that the user may see.
+Read from Airflow's database, and only for DAGs that the user may see.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def _read_schedule(dag_id: str, session: Session) -> Schedule | None:
 
 
 def _backfills_of(dag_ids: Sequence[str], session: Session) -> list[dict[str, Any]]:
-    """Where backfills stand, the newest first."""
+    """Progress of backfills, newest first."""
     backfills = session.scalars(
         select(Backfill).where(Backfill.dag_id.in_(dag_ids)).order_by(Backfill.id.desc()).limit(_MOST_BACKFILLS)
     ).all()

@@ -1,4 +1,4 @@
-"""Answers of the page: a document of what a look has found, made in a thread, with its age and what has failed."""
+"""Answers of the page: a snapshot as a document, with its age and errors, made in a thread."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ R = TypeVar("R")
 #: Documents are made here, and not in the threads that Airflow's own routes share.
 _MAKERS = ThreadPoolExecutor(4, thread_name_prefix="eos-page")
 
-#: So long a look at a cluster is shown, seconds; one that asks every topic, and one of a roll, in which much happens.
+#: Seconds for which a snapshot is reused: of a cluster, of every topic (slow), and of a running roll.
 KEPT_SECONDS = 10.0
 KEPT_SLOW_SECONDS = 60.0
 KEPT_LIVE_SECONDS = 2.0
 
 
-#: What there is of a list of which nothing is known yet.
+#: A list before its first snapshot.
 NO_ITEMS: Mapping[str, Any] = {"items": [], "total": 0, "found": 0}
 
 
 class NotThereError(ConfigurationError):
-    """What the address names is not there."""
+    """The address names something that does not exist."""
 
 
 async def in_thread(make: Callable[..., R], *arguments: Any) -> R:
-    """What a function gives that takes a moment, without holding up the event loop."""
+    """Run a blocking function without blocking the event loop."""
     return await asyncio.get_running_loop().run_in_executor(_MAKERS, partial(make, *arguments))
 
 
 async def answer(seen: Seen[T], make: Callable[[T], Mapping[str, Any]], without: Mapping[str, Any]) -> Response:
-    """The document of what a look has found.
+    """A snapshot as a document.
 
-    :param make: makes it.
-    :param without: the document where there is nothing yet.
+    :param make: makes the document.
+    :param without: the document before the first snapshot.
     """
     return await in_thread(_answer, seen, make, without)
 
 
 async def refused(error: EosError) -> Response:
-    """The answer of a request that nothing can be found for."""
+    """An error as the answer of a request."""
     document = redacted({"errors": [Problem.of(error).to_dict()]})
     return Response(to_json(document), _status_of(Problem.of(error)), media_type="application/json")
 
@@ -83,9 +83,9 @@ def cluster_of(connection_id: str) -> ConnectCluster:
 async def see_cluster(
     looks: Looks, connection_id: str, kind: str, look: Callable[[ConnectCluster], T], **limits: float
 ) -> Seen[T]:
-    """What a look at the Connect cluster of a connection finds.
+    """A snapshot of the Connect cluster of a connection.
 
-    :param kind: names the look.
+    :param kind: names the snapshot.
     :param limits: as :meth:`Looks.see` takes them.
     """
     limits.setdefault("kept_seconds", KEPT_SECONDS)

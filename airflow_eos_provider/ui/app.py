@@ -1,4 +1,4 @@
-"""The application: what it answers, to whom, and with which headers."""
+"""The web application: its routes, access rule and headers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from airflow_eos_provider.ui.routes import (
 
 STATIC = Path(__file__).with_name("static")
 
-#: Whatever the machine's own table says.
+#: Independent of the machine's own table.
 for _type, _suffix in (("text/javascript", ".js"), ("text/javascript", ".mjs"), ("image/svg+xml", ".svg")):
     mimetypes.add_type(_type, _suffix)
 

@@ -1,6 +1,6 @@
-"""The connections that the page is about: those of Airflow's database, and those of the API server's environment.
+"""The connections that the page lists: from Airflow's database and from the API server's environment.
 
-A secrets backend cannot be asked for all that it has; a connection that only one has is shown by its address alone.
+Secrets backends cannot list their connections; open such a connection by its address.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def known_connections(types: Collection[str]) -> list[Known]:
 
 
 def _type_of(value: str) -> str:
-    """The type of a connection that a variable describes, as JSON or as an address; empty if it is neither."""
+    """The type of a connection in a variable, JSON or URI; empty if it is neither."""
     try:
         connection = Connection.from_json(value) if value.lstrip().startswith("{") else Connection(uri=value)
-    except Exception:  # what is wrong in it is said where it is used
+    except Exception:  # reported where the connection is used
         return ""
     return str(connection.conn_type or "")

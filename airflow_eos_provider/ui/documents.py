@@ -1,4 +1,4 @@
-"""What is sent: documents without secrets, cut into pages, with when it was seen and what has failed."""
+"""Documents without secrets, cut into pages."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fastapi import Depends, Query
 
 from airflow_eos_provider.redaction import HIDDEN, is_secret_itself, redact
 
-#: Of a longer list no more is kept and shown.
+#: A longer list is cut.
 MOST_ITEMS = 100_000
 
-#: What a connector is asked for by: it may have any name.
+#: A connector may have any name.
 ConnectorName = Annotated[str, Query(max_length=4_000)]
 
 #: Names of moments and durations.
@@ -50,9 +50,9 @@ def _under(key: str, value: Any, known: dict[str, str]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """Which part of a list is wanted.
+    """The requested part of a list.
 
-    :param search: words that all have to be in an item.
+    :param search: words that an item must contain.
     :param page: from 1.
     :param page_size: items of a page.
     """
@@ -76,11 +76,11 @@ PagingDep = Annotated[Paging, Depends(_paging)]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A list of which pages are shown.
+    """A list, shown page by page.
 
     :param items: without secrets.
-    :param texts: of each what is searched, in lower case.
-    :param total: how many there are, more than ``items`` if the list was cut.
+    :param texts: the searchable text of each item, in lower case.
+    :param total: number of items before the list was cut.
     """
 
     items: Sequence[Item]
@@ -89,7 +89,7 @@ class Table:
 
     @classmethod
     def of(cls, items: Iterable[Item]) -> Table:
-        """The table of a list, whose secrets are taken out."""
+        """Remove the secrets of a list."""
         kept, total, known = list[Item](), 0, dict[str, str]()
         for total, item in enumerate(items, 1):
             if total <= MOST_ITEMS:
@@ -97,9 +97,9 @@ class Table:
         return cls(kept, ["\n".join(_leaves(_searched(item))).lower() for item in kept], total)
 
     def page(self, paging: Paging, keep: Callable[[Item], bool] | None = None) -> dict[str, Any]:
-        """One page of those items that have the words, as JSON.
+        """One page of the items that match the search, as JSON.
 
-        :param keep: which items are wanted at all; None for every one.
+        :param keep: filters the items; None keeps all.
         """
         words = paging.search.lower().split()
         found: Sequence[Item] = self.items
@@ -121,10 +121,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a look has found, without secrets.
+    """Rows and what applies to all of them, without secrets.
 
-    :param rows: one for each thing.
-    :param head: what is said of all.
+    :param rows: one per item.
+    :param head: the other fields of the document.
     """
 
     rows: Table
@@ -132,7 +132,7 @@ class Listing:
 
     @classmethod
     def of(cls, rows: Iterable[Item], head: Mapping[str, Any]) -> Listing:
-        """The list, whose secrets are taken out."""
+        """Remove the secrets of rows and head."""
         return cls(Table.of(rows), redacted(head))
 
     def page(self, paging: Paging, keep: Callable[[Item], bool] | None = None) -> dict[str, Any]:
@@ -141,18 +141,18 @@ class Listing:
 
 
 def keep_where(**wanted: str) -> Callable[[Item], bool]:
-    """Whether an item has these values; those that are empty are not asked for."""
+    """A filter by values; empty values match everything."""
     asked = {name: value for name, value in wanted.items() if value}
     return lambda item: all(str(item.get(name)) == value for name, value in asked.items())
 
 
 def to_json(document: Any) -> bytes:
-    """The document as it is sent."""
+    """The document as compact JSON."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"), default=str).encode()
 
 
 def _searched(item: Item) -> Item:
-    """Without its moments and durations: the page does not show them as numbers, which hold any short one by chance."""
+    """Without times and durations: their digits would match short searches by chance."""
     return {
         name: value for name, value in item.items() if not (isinstance(value, int | float) and _TIMES.fullmatch(name))
     }

@@ -1,4 +1,4 @@
-"""The headers of every answer: nothing of foreign hosts, no script but the page's own files, no guessing."""
+"""Security headers of every answer: only the page's own files, no other hosts, no content sniffing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEADERS = {
 
 
 class SafeHeaders:
-    """Adds these headers to each answer, those that refuse included."""
+    """Adds these headers to each answer, including errors."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

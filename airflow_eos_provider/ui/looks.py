@@ -1,8 +1,7 @@
-"""Looks at clusters, shared between viewers, bounded in number and in the time that a viewer waits.
+"""Snapshots of clusters, shared between viewers, bounded in number and in the time that a viewer waits.
 
-A look takes seconds, of a dead cluster up to a minute. Each runs in a thread of its own, which the API server does not
-wait for, neither while it answers others nor when it ends. What one has found is kept for a while; how many viewers ask
-meanwhile makes no difference.
+A snapshot takes seconds, of a dead cluster up to a minute. Each is taken in its own thread. The API server
+waits for none of these threads when it answers other requests or stops. All viewers share a fresh snapshot.
 """
 
 from __future__ import annotations
@@ -27,24 +26,24 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: So many looks run at once, in all and of one cluster; others wait for their turn.
+#: How many snapshots are taken at once, in all and of one cluster; others wait for their turn.
 MOST_AT_ONCE = 12
 MOST_OF_A_CLUSTER = 2
 
-#: So many looks are kept; of more, those are forgotten that were not asked for the longest.
+#: How many snapshots are kept; beyond that, the least recently used are dropped.
 MOST_KEPT = 512
 
-#: What nobody has asked for is forgotten after so many seconds: a look may hold ten thousand tasks.
+#: Seconds after which an unused snapshot is dropped: it may contain ten thousand tasks.
 FORGOTTEN_SECONDS = 600.0
 
-#: So long a viewer waits for a first look, and for a newer one than there is, seconds.
+#: Seconds that a viewer waits for a first snapshot, and for a newer one.
 FIRST_SECONDS = 8.0
 NEWER_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a look, or a part of it, has failed.
+    """Why a snapshot, or a part of it, failed.
 
     :param kind: the class of the error.
     """
@@ -67,12 +66,12 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Seen(Generic[T]):
-    """What a look has found; the last good one, if the newest has failed.
+    """A snapshot; if the newest failed, the last good one.
 
-    :param value: None if there was no good look yet.
-    :param at: when it ended, seconds since the epoch.
-    :param problem: why the newest look has failed.
-    :param is_looking: whether a look runs, or waits for its turn.
+    :param value: None if there is no good snapshot yet.
+    :param at: when it was taken, seconds since the epoch.
+    :param problem: why the newest snapshot failed.
+    :param is_looking: whether a snapshot is being taken, or waits for its turn.
     """
 
     value: T | None
@@ -84,11 +83,11 @@ class Seen(Generic[T]):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the first look has not ended yet."""
+        """Whether the first snapshot is not there yet."""
         return self.is_looking and self.value is None and self.problem is None
 
     def looked_at(self) -> dict[str, Any] | None:
-        """When the look was, as JSON."""
+        """When the snapshot was taken, as JSON."""
         if self.at is None:
             return None
         return {
@@ -122,9 +121,9 @@ class _Entry(Generic[T]):
 
 
 class Looks:
-    """Starts looks and keeps what they find; safe for several threads and event loops.
+    """Takes snapshots and keeps them; safe for several threads and event loops.
 
-    :param at_once: how many looks run at once.
+    :param at_once: how many snapshots are taken at once.
     :param of_a_cluster: how many of one cluster.
     """
 
@@ -145,12 +144,12 @@ class Looks:
         first_seconds: float = FIRST_SECONDS,
         newer_seconds: float = NEWER_SECONDS,
     ) -> Seen[T]:
-        """What a look finds; what it has found, if that is young enough, or if a newer one does not end in time.
+        """A fresh snapshot, or the last one if a new one takes too long.
 
         :param key: names it; it begins with the cluster.
         :param look: blocking; started if there is no young one, and none runs.
         :param kept_seconds: what is younger is not looked at again.
-        :param first_seconds: how long to wait for the first look.
+        :param first_seconds: how long to wait for the first snapshot.
         :param newer_seconds: how long to wait for a newer one.
         """
         with self._lock:

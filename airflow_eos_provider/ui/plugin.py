@@ -1,7 +1,7 @@
-"""What Airflow loads: the page's application under its address, and its entry in the navigation.
+"""The Airflow plugin: mounts the page and adds it to the navigation.
 
-Airflow imports plugins in each of its processes, of which the API server alone answers requests. So what the
-application needs is imported with its first request.
+Airflow imports plugins in all of its processes, but only the API server answers requests. So the application is
+imported with its first request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ URL_PREFIX = "/exactly-once"
 
 
 class ExactlyOnceApp:
-    """The application, which is made when it is first asked; whatever keeps it from being made is an error for all."""
+    """The application, imported with its first request."""
 
     def __init__(self) -> None:
         self._app: ASGIApp | None = None

@@ -1,3 +1,3 @@
-"""What each address of the page answers, and the looks behind it."""
+"""The page's documents, one module per topic, each with its routes."""
 
 from __future__ import annotations

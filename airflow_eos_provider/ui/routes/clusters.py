@@ -42,13 +42,13 @@ from airflow_eos_provider.ui.looks import Looks, Seen
 from airflow_eos_provider.ui.routes.rolls import newest_roll, see_journal
 from airflow_eos_provider.ui.routes.transactions import see_hanging
 
-#: Of a trace so many characters are shown: what has failed stands first.
+#: Characters shown of a stack trace: the error comes first.
 TRACE_LENGTH = 600
 
-#: Of a worker's tasks so many are named; the list of tasks has all.
+#: Tasks named per worker; the list of tasks has all.
 NAMED_TASKS = 20
 
-#: A drift that is in doubt is not looked at again and again: the next look may tell.
+#: Do not wait for uncertain drift to settle: the next snapshot shows it.
 _DRIFT_STABLE_SECONDS = 0.0
 
 Words = Annotated[str, Query(max_length=300)]
@@ -56,10 +56,10 @@ Words = Annotated[str, Query(max_length=300)]
 
 @dataclass(frozen=True, slots=True)
 class ClusterLook:
-    """One look, as the page shows it.
+    """A snapshot of a cluster, as the page shows it.
 
     :param status: the cluster without its lists.
-    :param counts: what the card says of connectors and tasks; None where that is not known.
+    :param counts: of connectors and tasks, for the card; None where unknown.
     """
 
     status: Mapping[str, Any]
@@ -69,19 +69,19 @@ class ClusterLook:
 
     @property
     def unseen(self) -> dict[str, Any]:
-        """What lists of connectors and tasks say of what they lack."""
+        """Whether connectors and tasks are known, and the reasons if not."""
         return {"is_known": self.counts["connectors"] is not None, "problems": self.status["problems"]}
 
 
 def look_at(cluster: ConnectCluster) -> ClusterLook:
-    """Look at a cluster as ``eos status`` does."""
+    """The snapshot of ``eos status``."""
     with Observer(cluster) as observer:
         observation = observer.observe_settled()
         return cluster_look(observation, all_findings(observation, observer.session.kafka))
 
 
 def cluster_look(observation: Observation, found: tuple[Finding, ...] = ()) -> ClusterLook:
-    """What the page shows of an observation and of what was found wrong in it."""
+    """An observation and its findings, as the page shows them."""
     document = to_document(observation, found)
     connectors, transactions = document.pop("connectors"), document.pop("transactions")
     by_id = {each["transactional_id"]: each for each in transactions or ()}
@@ -108,7 +108,7 @@ def cluster_look(observation: Observation, found: tuple[Finding, ...] = ()) -> C
 
 
 def look_for_drift(cluster: ConnectCluster) -> dict[str, Any]:
-    """Look for drift as ``eos drift`` does, once."""
+    """One check of ``eos drift``."""
     with DriftWatch(cluster) as watch:
         found: dict[str, Any] = redacted(watch.look(stable_seconds=_DRIFT_STABLE_SECONDS).to_dict())
     return found
@@ -157,7 +157,7 @@ def routes(looks: Looks) -> APIRouter:
 
 
 async def in_thread_cards(looks: Looks, user: Any, paging: Paging) -> bytes:
-    """The cards of the connections that a user may see; of those on the page looks are started, and not waited for."""
+    """The cards of the connections that a user may see; starts their snapshots and waits for none."""
     known = await in_thread(_visible, user)
     page = await in_thread(lambda: Table.of(_head(each) for each in known).page(paging))
     cards = await asyncio.gather(*(_card(looks, item) for item in page["items"]))
@@ -210,7 +210,7 @@ def _made_card(head: Item, seen: Seen[ClusterLook], journal: Seen[Any], drift: S
 
 
 def _number_of_hanging(hanging: Seen[Any]) -> int | None:
-    """How many transactions hang; None where the newest look does not tell: an older number is not shown as new."""
+    """How many transactions hang; None if the newest snapshot failed: an old number would look new."""
     return len(hanging.value["hanging"]) if hanging.value is not None and hanging.problem is None else None
 
 
@@ -220,7 +220,7 @@ def _counts(
     tasks: Sequence[Item],
     transactions: Sequence[Item] | None,
 ) -> dict[str, Any]:
-    """What there is how many times; None where the look does not tell."""
+    """Counts for the card; None where unknown."""
     are_known = observation.statuses is not None
     pending = [each["connector"] for each in connectors if each["pending_fencing"]]
     started = [each for each in transactions or () if each["started_at_ms"] is not None]
@@ -233,7 +233,7 @@ def _counts(
 
 
 def _modes(workers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The mode of a cluster: the one that all workers that run have."""
+    """The mode of a cluster: the common mode of its running workers."""
     modes = Counter("dead" if each["dead"] else each["mode"] for each in workers)
     running = [mode for mode in modes if mode not in ("dead", "stopped")]
     return {

@@ -1,4 +1,4 @@
-"""Rolls and other changes of a group, the newest first: who, when, why, what was seen."""
+"""Rolls and other changes of a group, newest first: who, when, why, evidence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def routes(looks: Looks) -> APIRouter:
 
 
 def history_page(content: JournalContent, paging: Paging, kind: str = "") -> dict[str, Any]:
-    """A page of what the journal has of rolls and changes."""
+    """A page of the journal's rolls and changes."""
     items = sorted(_items(content), key=lambda item: item["at"] or 0.0, reverse=True)
     return Table.of(items).page(paging, keep_where(kind=kind))
 

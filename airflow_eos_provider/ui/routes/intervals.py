@@ -45,13 +45,13 @@ Moment = Annotated[datetime | None, Query()]
 
 @dataclass(frozen=True, slots=True)
 class PipelinesLook:
-    """The pipelines of one Kafka cluster, and how they stand."""
+    """The pipelines of one Kafka cluster and their states."""
 
     rows: tuple[Mapping[str, Any], ...]
 
 
 def look_for_pipelines(connection_id: str) -> PipelinesLook:
-    """The pipelines of a connection's Kafka cluster, by the names of its topics, and how they stand."""
+    """The pipelines of a connection's Kafka cluster, found by topic name, and their states."""
     kafka = _kafka(connection_id)
     rows = list[Mapping[str, Any]]()
     for group, names in groups_with_pipelines(topics(kafka)).items():

@@ -1,4 +1,4 @@
-"""Source offsets as tasks read them: what ``eos offsets list --json`` prints, without the secrets that they repeat."""
+"""Source offsets as tasks read them: what ``eos offsets list --json`` prints, without secrets."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from airflow_eos_provider.ui.answers import NO_ITEMS, answer, see_cluster
 from airflow_eos_provider.ui.documents import Listing, PagingDep, Table, redacted
 from airflow_eos_provider.ui.looks import Looks, Problem
 
-#: A look reads whole topics.
+#: A snapshot reads whole topics.
 KEPT_SECONDS = 30.0
 
 
 def look_at_offsets(cluster: ConnectCluster) -> Listing:
-    """Read every offsets topic of a group that is known."""
+    """Read every known offsets topic of a group."""
     unknown: dict[str, EosError] = {}
     with ConnectSession(cluster) as session:
         found = OffsetsLook(session).now(unknown=unknown.__setitem__)
@@ -50,7 +50,7 @@ def routes(looks: Looks) -> APIRouter:
 
 
 def _row(seen: SeenOffset) -> dict[str, Any]:
-    """An offset. Its key as text is made anew of the parts, in which a secret is known by its name."""
+    """An offset. Its key is rebuilt from the redacted partition, whose secrets have names."""
     document = seen.to_dict()
     if document["partition"] is not None:
         document["key"] = json.dumps([document["connector"], redacted(document["partition"])], separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""Rights: what ``eos acl plan --json`` prints, by the brokers' ACLs alone; the page attempts nothing."""
+"""Rights: what ``eos acl plan --json`` prints, from the brokers' ACLs alone; the page attempts nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_eos_provider.ui.looks import Looks
 
 
 def look_at_rights(cluster: ConnectCluster) -> Listing:
-    """Ask which rights the cluster needs to run exactly once, and which of them the brokers' ACLs give."""
+    """Which rights exactly-once needs, and which of them the brokers' ACLs give."""
     with ConnectSession(cluster) as session:
         facts = facts_of(look(session, {}), Mode.ENABLED, Principals())
         report = check_rights(

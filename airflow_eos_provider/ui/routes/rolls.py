@@ -1,4 +1,4 @@
-"""Rolls, as a group's journal has them: the list, and one with its plan, its approval and a lane for each worker."""
+"""Rolls from the journal: the list, and one roll with its plan, approval and a lane per worker."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ KEPT_SECONDS = 2.0
 #: The address of the newest roll.
 NEWEST = "newest"
 
-#: What a worker goes through after each record of its step.
+#: What a worker does after each record of its step.
 _SPANS = {
     StepStatus.INTENT: "restarting",
     StepStatus.RESTARTED: "gate",
     StepStatus.FAILED: "restoring",
 }
 
-#: What comes after a restart that was carried out. After any other record the worker may never have been stopped.
+#: Records after a restart that was carried out. After other records the worker may never have stopped.
 _RESTARTED = (StepStatus.RESTARTED, StepStatus.FAILED)
 
-#: Records of the restart that gives a failed worker its former configuration back.
+#: Records of the restart that restores a failed worker's configuration.
 _RESTORING = (StepStatus.FAILED, StepStatus.RESTORED)
 
-#: A step's evidence is of conditions that hold; otherwise of what has failed.
+#: The evidence of these records are met conditions; of others, the failure.
 _HOLDING = (StepStatus.RESTARTED, StepStatus.PASSED)
 
-#: What a record of a step says has happened.
+#: The event that a record of a step stands for.
 _MOMENTS = {
     StepStatus.INTENT: "announced",
     StepStatus.RESTARTED: "restarted",

@@ -1,4 +1,4 @@
-"""Transactions: the ids of a group with what they hold open, and what hangs."""
+"""Transactional ids of a group with their open transactions, and hanging transactions."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from airflow_eos_provider.ui.looks import Looks, Seen
 
 
 def look_at_transactions(cluster: ConnectCluster, *, everyone: bool = False) -> Listing:
-    """Look at the transactional ids as ``eos transactions list`` does, and how far what they hold open can be read.
+    """The ids of ``eos transactions list``, and how far consumers can read partitions with open transactions.
 
-    :param everyone: of the whole Kafka cluster, not of the group alone.
+    :param everyone: ids of the whole Kafka cluster, not of the group alone.
     """
     notes: list[str] = []
     with ConnectSession(cluster) as session:
@@ -47,7 +47,7 @@ def look_at_transactions(cluster: ConnectCluster, *, everyone: bool = False) -> 
 
 
 def look_for_hanging(cluster: ConnectCluster) -> dict[str, Any]:
-    """Look for hanging transactions as ``eos transactions hanging`` does."""
+    """The hanging transactions of ``eos transactions hanging``."""
     with ConnectSession(cluster) as session:
         look = Scope(session, None).hanging()
         ends = ends_of(session.kafka, [one.held.place for one in look.hanging])
@@ -56,7 +56,7 @@ def look_for_hanging(cluster: ConnectCluster) -> dict[str, Any]:
 
 
 async def see_hanging(looks: Looks, connection_id: str, **limits: float) -> Seen[dict[str, Any]]:
-    """What hangs; a look asks every partition, so it is kept for longer."""
+    """Hanging transactions; a snapshot asks every partition, so it is kept for longer."""
     return await see_cluster(looks, connection_id, "hanging", look_for_hanging, **limits)
 
 
