@@ -51,7 +51,7 @@ def _hanging(observation: Observation, kafka: Kafka) -> Iterator[Finding]:
     except EosError as error:
         topics = ", ".join(sorted({topic for topic, _ in places}))
         what = f"eos cannot tell whether the open transactions in {topics} are alive: {error.found}"
-        yield Finding(what, "run 'eos transactions hanging' to check again")
+        yield Finding(what, "run 'eos transactions list --hanging' to check again")
         return
     for one in look.hanging:
         found = hanging_finding(one, None)
@@ -60,7 +60,7 @@ def _hanging(observation: Observation, kafka: Kafka) -> Iterator[Finding]:
     for (topic, partition), why in {**look.unknown, **unseen}.items():
         yield Finding(
             f"{topic}-{partition} has an open transaction, and eos cannot tell whether it is alive: {why}",
-            "'eos acl check' names missing rights; run 'eos transactions hanging' to check again",
+            "'eos acl check' names missing rights; run 'eos transactions list --hanging' to check again",
         )
 
 

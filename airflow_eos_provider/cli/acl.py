@@ -26,10 +26,8 @@ from airflow_eos_provider.acls.tool_rules import VERBS
 from airflow_eos_provider.cli.client_options import client_properties
 from airflow_eos_provider.cli.common import (
     ClusterOption,
-    ConfigTopicOption,
     HashOption,
     JsonOption,
-    OffsetsTopicOption,
     console,
     load_cluster,
     print_lines,
@@ -42,7 +40,6 @@ from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.connect.cluster.description import exposed_file
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, STATUS
 from airflow_eos_provider.data_text import counted, ranges
 from airflow_eos_provider.errors import ConfigurationError, NotKnownError
 from airflow_eos_provider.interval.group_pipelines import pipelines_on_record
@@ -109,9 +106,6 @@ VerbsOption = Annotated[
         help="Also what eos itself needs for this, as in 'fence' or 'topics check'; may be repeated.",
     ),
 ]
-StatusTopicOption = Annotated[
-    str | None, typer.Option("--status-topic", help="The workers' status.storage.topic; default: as their files say.")
-]
 LoginsOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -124,71 +118,17 @@ LoginsOption = Annotated[
 
 
 @acl_app.command(
-    "plan",
+    "check",
     epilog=examples(
-        "eos acl plan",
-        "eos acl plan --connector orders --form strimzi",
-        "eos acl plan --form kafka-acls --missing --prefixed",
-        "eos acl plan --verb fence --verb 'offsets reset'",
+        "eos acl check",
+        "eos acl check --login worker.properties",
+        "eos acl check --connector orders --form strimzi  # print the rights for Strimzi",
+        "eos acl check --form kafka-acls --missing --prefixed",
     ),
 )
-def plan(
-    form: Annotated[Form, typer.Option("--form", help="How to print the rules.")] = Form.TABLE,
-    missing: Annotated[bool, typer.Option("--missing", help="Only those that are not there.")] = False,
-    worker: WorkerOption = None,
-    producer: ProducerOption = None,
-    consumer: ConsumerOption = None,
-    admin: AdminOption = None,
-    mode: ModeOption = Mode.ENABLED,
-    prefixed: PrefixedOption = False,
-    for_tasks_max: TasksMaxOption = False,
-    connector: ConnectorsOption = None,
-    pipelines: PipelinesOption = None,
-    interval_principal: SparkOption = "User:spark",
-    verb: VerbsOption = None,
-    cluster: ClusterOption = None,
-    config_topic: ConfigTopicOption = None,
-    offsets_topic: OffsetsTopicOption = None,
-    status_topic: StatusTopicOption = None,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show which rights are needed in this cluster, by whom, and which are missing. Changes nothing.
-
-    A right of each worker, of each connector's three clients, by the tasks and topics that there are. As lines for
-    kafka-acls, as a KafkaUser of Strimzi's, or for Terraform: all that is needed, or with --missing what is not there.
-    """
-    wanted = WantedRights(
-        Principals(worker, producer, consumer, admin),
-        mode,
-        connector or (),
-        interval_facts(pipelines or (), interval_principal),
-        verb or (),
-        _topics(config_topic, offsets_topic, status_topic),
-        prefixed,
-        for_tasks_max,
-    )
-    with asked_rights(load_cluster(cluster), wanted) as asked:
-        report = _report(asked, {})
-        reached = also_reached(asked.rules, asked.facts.ids)
-        brokers = asked.session.kafka.settings.bootstrap_servers
-    found = [each for each in report.findings if not missing or each.answer is not Answer.ALLOWED]
-    if form is not Form.TABLE:
-        print_lines(written([each.rule.acl for each in found], form, brokers))
-        return
-    document = _document(report, wanted.mode, found, reached)
-    if not print_document(document, [str(each.rule) for each in found], output, as_json=as_json):
-        with width_for(output):
-            _show(found, output)
-        _show_reached(reached)
-        _show_notes(report)
-
-
-@acl_app.command(
-    "check",
-    epilog=examples("eos acl check", "eos acl check --login worker.properties", "eos acl check --mode preparing"),
-)
 def check(
+    form: Annotated[Form, typer.Option("--form", help="Print the rights for another tool; ends with 0.")] = Form.TABLE,
+    missing: Annotated[bool, typer.Option("--missing", help="With --form: only rights that are missing.")] = False,
     login: LoginsOption = None,
     worker: WorkerOption = None,
     producer: ProducerOption = None,
@@ -202,17 +142,14 @@ def check(
     interval_principal: SparkOption = "User:spark",
     verb: VerbsOption = None,
     cluster: ClusterOption = None,
-    config_topic: ConfigTopicOption = None,
-    offsets_topic: OffsetsTopicOption = None,
-    status_topic: StatusTopicOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Prove the rights that are needed. Changes nothing; exit code 1 if one is missing, 5 if that is not known.
+    """Check the rights that this cluster needs. Changes nothing; exit code 1 if one is missing, 5 if unknown.
 
-    By a real attempt as the principal where its login is at hand, which has no effect: nothing is created, written or
-    fenced. Else by the ACLs, which takes Describe on the cluster. Each answer says which it was. Exit code 5 also where
-    the brokers have no authorizer.
+    Where a principal's login is available, eos tries the right without side effects. Otherwise it reads the ACLs, which
+    needs Describe on the cluster. -o wide shows every right and what it is for. Exit code 5 also if the brokers have no
+    authorizer.
     """
     wanted = WantedRights(
         Principals(worker, producer, consumer, admin),
@@ -220,18 +157,25 @@ def check(
         connector or (),
         interval_facts(pipelines or (), interval_principal),
         verb or (),
-        _topics(config_topic, offsets_topic, status_topic),
-        prefixed,
-        for_tasks_max,
+        prefixed=prefixed,
+        for_tasks_max=for_tasks_max,
     )
     with asked_rights(load_cluster(cluster), wanted) as asked:
-        report = _report(asked, _logins(login or (), asked.session.kafka.settings.bootstrap_servers))
         brokers = asked.session.kafka.settings.bootstrap_servers
-    document = _document(report, wanted.mode, report.findings, {})
+        report = _report(asked, {} if form is not Form.TABLE else _logins(login or (), brokers))
+        reached = also_reached(asked.rules, asked.facts.ids)
+    if form is not Form.TABLE:
+        acls = [each.rule.acl for each in report.findings if not missing or each.answer is not Answer.ALLOWED]
+        print_lines(written(acls, form, brokers))
+        return
+    document = _document(report, wanted.mode, report.findings, reached)
     names = [str(each.rule) for each in report.lacking]
     if not print_document(document, names, output, as_json=as_json):
         with width_for(output):
+            if output is Output.WIDE:
+                _show(report.findings, output)
             _show_checked(report, brokers)
+        _show_reached(reached)
         _show_notes(report)
     if report.lacking:
         raise typer.Exit(1)
@@ -257,9 +201,6 @@ def explain(
     interval_principal: SparkOption = "User:spark",
     verb: VerbsOption = None,
     cluster: ClusterOption = None,
-    config_topic: ConfigTopicOption = None,
-    offsets_topic: OffsetsTopicOption = None,
-    status_topic: StatusTopicOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what each right is for, and what fails without it, in the words that Connect logs. Changes nothing."""
@@ -269,7 +210,6 @@ def explain(
         (),
         interval_facts(pipelines or (), interval_principal),
         verb or (),
-        _topics(config_topic, offsets_topic, status_topic),
     )
     with asked_rights(load_cluster(cluster), wanted) as asked:
         found = [rule for rule in asked.rules if all(word in _words(rule) for word in what.lower().split())]
@@ -277,7 +217,7 @@ def explain(
         raise ConfigurationError(
             f"No rule has {what!r}.",
             expected="a principal, a connector, a topic, an operation",
-            remedy="See 'eos acl plan'.",
+            remedy="See 'eos acl check -o wide'.",
         )
     if as_json:
         print_json([_explained(rule) for rule in found])
@@ -303,9 +243,6 @@ def grant(
     interval_principal: SparkOption = "User:spark",
     verb: VerbsOption = None,
     cluster: ClusterOption = None,
-    config_topic: ConfigTopicOption = None,
-    offsets_topic: OffsetsTopicOption = None,
-    status_topic: StatusTopicOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create the ACLs that are missing. Without --hash: show the plan only. It takes Alter on the cluster.
@@ -319,9 +256,8 @@ def grant(
         connector or (),
         interval_facts(pipelines or (), interval_principal),
         verb or (),
-        _topics(config_topic, offsets_topic, status_topic),
-        prefixed,
-        for_tasks_max,
+        prefixed=prefixed,
+        for_tasks_max=for_tasks_max,
     )
     with asked_rights(load_cluster(cluster), wanted) as asked:
         made = asked.grant()
@@ -361,9 +297,6 @@ def revoke(
     interval_principal: SparkOption = "User:spark",
     verb: VerbsOption = None,
     cluster: ClusterOption = None,
-    config_topic: ConfigTopicOption = None,
-    offsets_topic: OffsetsTopicOption = None,
-    status_topic: StatusTopicOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Delete ACLs that 'grant' would create, and no others. Without --hash: show the plan only.
@@ -379,9 +312,8 @@ def revoke(
         (),
         interval_facts(pipelines or (), interval_principal),
         verb or (),
-        _topics(config_topic, offsets_topic, status_topic),
-        prefixed,
-        for_tasks_max,
+        prefixed=prefixed,
+        for_tasks_max=for_tasks_max,
     )
     with asked_rights(load_cluster(cluster), wanted) as asked:
         made = asked.revocation(connector or (), on_record=pipelines_on_record, even_if_needed=even_if_needed)
@@ -404,10 +336,6 @@ def _report(asked: AskedRights, logins: Mapping[str, KafkaSettings]) -> AclRepor
     return check_rights(
         asked.rules, authorizer, {**asked.facts.logins, **ours, **logins}, asked.facts.notes, asked.gaps
     )
-
-
-def _topics(configs: str | None, offsets: str | None, status: str | None) -> dict[str, str | None]:
-    return {CONFIGS: configs, OFFSETS: offsets, STATUS: status}
 
 
 def _logins(given: Iterable[str], bootstrap_servers: str) -> dict[str, KafkaSettings]:

@@ -24,12 +24,14 @@ class Place(NamedTuple):
     :param name: a function, or the :class:`typer.Typer` of a group.
     :param summary: for the list of commands, which is printed without importing one; the first line of its own help.
     :param examples: at the end of its help; a group's commands have their own.
+    :param panel: heading in the list of commands; None for the first one.
     """
 
     module: str
     name: str
     summary: str
     examples: tuple[str, ...] = ()
+    panel: str | None = None
 
 
 COMMANDS: Mapping[str, Place] = {
@@ -49,6 +51,7 @@ COMMANDS: Mapping[str, Place] = {
             "eos discover -g connect-orders -b kafka-1:9092 --ssh --ssh-user eos --write eos.yaml",
         ),
     ),
+    "clusters": Place("cli.clusters", "clusters_app", "Cluster files that --cluster finds by name: list them."),
     "hosts": Place(
         "cli.hosts",
         "hosts_app",
@@ -57,9 +60,10 @@ COMMANDS: Mapping[str, Place] = {
     "preflight": Place(
         "cli.preflight",
         "preflight",
-        "Ask every worker, and the brokers, what exactly-once does to each connector. Changes nothing.",
+        "Check what exactly-once does to each connector, or what an older Kafka Connect would do. Changes nothing.",
         (
             "eos preflight",
+            "eos preflight --to-version 3.2.3",
             "eos preflight orders --json",
             "eos preflight --accept orders/support  # known, and does not count",
         ),
@@ -77,23 +81,18 @@ COMMANDS: Mapping[str, Place] = {
         ("eos apply 3f1c09ab77d2 --reason CHG-4711",),
     ),
     "rollout": Place(
-        "cli.rollouts", "rollouts_app", "Rollouts of the group: list, show, wait, pause, resume, abort, back."
-    ),
-    "downgrade": Place(
-        "cli.downgrade",
-        "downgrade_app",
-        "Before an older Kafka Connect takes over: what it does not know, and what is lost, repeated or fails.",
+        "cli.rollouts", "rollouts_app", "Rollouts of the group: list, show, wait, pause, resume, abort, undo."
     ),
     "drift": Place(
         "cli.drift",
         "drift",
-        "Show what has changed without a rollout: modes, members, files.",
+        "Show what has changed since the last roll: modes, members, files. Changes nothing.",
         ("eos drift", "eos drift --mode enabled --watch 60  # until something is found"),
     ),
     "offsets": Place(
         "cli.offsets",
         "offsets_app",
-        "Source offsets: list, back up, compare, alter, reset, restore, copy, migrate and prune them.",
+        "Source offsets: list, back up, compare, alter, reset, restore, migrate and prune them.",
     ),
     "changes": Place(
         "cli.changes", "changes_app", "Changes of a group that are no roll, e.g. of offsets: list them, close one."
@@ -106,20 +105,14 @@ COMMANDS: Mapping[str, Place] = {
     "transactions": Place(
         "cli.transactions",
         "transactions_app",
-        "Transactions: what is open, what hangs and holds readers up; end one that hangs.",
+        "Transactions: list, describe and audit them; end one that hangs.",
     ),
     "acl": Place(
         "cli.acl",
         "acl_app",
         "Rights (ACLs) for exactly-once: who needs which and why, what is missing; grant and revoke them.",
     ),
-    "topics": Place("cli.topics", "topics_app", "The group's internal topics: check them; create and mend them."),
-    "config-topic": Place(
-        "cli.config_topic",
-        "config_topic",
-        "Show what the config topic holds: live and dead records, leftovers, writers, and how long its read takes.",
-        ("eos config-topic", "eos config-topic --cluster prod --json"),
-    ),
+    "topics": Place("cli.topics", "topics_app", "Internal topics of the group: list, check and create them."),
     "intervals": Place("cli.intervals", "intervals_app", "Interval runs: what they wrote into Kafka exactly once."),
     "uninstall": Place(
         "cli.uninstall",
@@ -127,12 +120,18 @@ COMMANDS: Mapping[str, Place] = {
         "Show what this package has left of a group, in Kafka and in files; with --hash, remove it.",
         ("eos uninstall", "eos uninstall --hash 3f1c09ab77d2", "eos uninstall --ledgers --group etl"),
     ),
-    "lab": Place("lab.command", "lab_app", "Real Kafka brokers and Connect workers on this machine, to try things on."),
+    "lab": Place(
+        "lab.command",
+        "lab_app",
+        "Real Kafka brokers and Connect workers on this machine, to try things on.",
+        panel="Try it",
+    ),
     "demo": Place(
         "demo.command",
         "demo",
         "Run the main job on a lab: upgrade a loaded Connect cluster from Airflow, then backfill days with Spark.",
         ("eos demo", "eos demo --days 31 --keep", "eos demo --down  # take down what --keep left up"),
+        panel="Try it",
     ),
 }
 
@@ -168,7 +167,7 @@ app = typer.Typer(
 
 
 def _add(name: str, place: Place) -> None:
-    @app.command(name, help=place.summary)
+    @app.command(name, help=place.summary, rich_help_panel=place.panel)
     def stand_in() -> None:
         """Stands in the list of commands; :class:`_Commands` calls the command itself."""
 

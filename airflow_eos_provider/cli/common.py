@@ -62,6 +62,8 @@ ClusterOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 
 
+ExitCodeOption = Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if there are findings.")]
+
 TakeOverOption = Annotated[
     bool,
     typer.Option(
@@ -81,14 +83,6 @@ HashOption = Annotated[
     ),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", help="Carry the plan out without showing it first, for scripts.")]
-
-#: Where the names of a group's topics come from.
-ConfigTopicOption = Annotated[
-    str | None, typer.Option("--config-topic", help="The workers' config.storage.topic; default: as their files say.")
-]
-OffsetsTopicOption = Annotated[
-    str | None, typer.Option("--offsets-topic", help="The workers' offset.storage.topic; default: as their files say.")
-]
 
 #: Length of a bar of progress, characters.
 _BAR = 20

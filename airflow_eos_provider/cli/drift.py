@@ -9,24 +9,21 @@ import typer
 
 from airflow_eos_provider.cli.common import (
     ClusterOption,
+    ExitCodeOption,
     JsonOption,
     load_cluster,
     print_lines,
     progress_console,
 )
 from airflow_eos_provider.connect.mode import Mode
-from airflow_eos_provider.errors import RefusedError, RolloutPausedError
+from airflow_eos_provider.errors import RolloutPausedError
 from airflow_eos_provider.output import OutputOption, print_document
 from airflow_eos_provider.rollout.check import Verdict
 from airflow_eos_provider.rollout.drift.drift import Drift
 from airflow_eos_provider.rollout.drift.watch import DriftWatch
 
-#: Scripts rely on these: 3 for a finding, 5 for a cluster that could not be seen whole.
-EXIT_CODES = {
-    Verdict.PASS: 0,
-    Verdict.FAIL: RefusedError.exit_code,
-    Verdict.INCONCLUSIVE: RolloutPausedError.exit_code,
-}
+#: With --exit-code: 1 for a finding, 5 if the cluster could not be seen completely.
+EXIT_CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: RolloutPausedError.exit_code}
 
 _STYLES = {Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
 
@@ -47,10 +44,14 @@ def drift(
     mode: ModeOption = None,
     accept: AcceptOption = None,
     watch: WatchOption = None,
+    exit_code: ExitCodeOption = False,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what has changed without a rollout: modes, members, files. Changes nothing; exit code 3 if something has."""
+    """Show what has changed since the last roll: modes, members, files. Changes nothing.
+
+    With --exit-code: 1 if something has changed, 5 if that is unknown.
+    """
     with DriftWatch(load_cluster(cluster), mode=mode, accept=accept or ()) as watcher:
         found = watcher.look()
         while watch is not None and found.verdict is not Verdict.FAIL:
@@ -59,7 +60,8 @@ def drift(
             found = watcher.look()
     if not print_document(found.to_dict(), _drifted(found), output, as_json=as_json):
         print_lines(found.describe(), style=_STYLES[found.verdict])
-    raise typer.Exit(EXIT_CODES[found.verdict])
+    if exit_code:
+        raise typer.Exit(EXIT_CODES[found.verdict])
 
 
 def _drifted(found: Drift) -> list[str]:

@@ -8,7 +8,6 @@ from airflow_eos_provider.cli.common import (
     ClusterOption,
     HashOption,
     JsonOption,
-    OffsetsTopicOption,
     ReasonOption,
     TakeOverOption,
     actor,
@@ -31,7 +30,6 @@ def drop_own_(
     connector: ConnectorArgument,
     plan_hash: HashOption = None,
     cluster: ClusterOption = None,
-    offsets_topic: OffsetsTopicOption = None,
     reason: ReasonOption = "",
     take_over: TakeOverOption = False,
     as_json: JsonOption = False,
@@ -44,7 +42,7 @@ def drop_own_(
     """
     require_enough_digits(plan_hash)
     with ConnectSession(load_cluster(cluster)) as session:
-        dropper = OwnTopicDropper(session, offsets_topic or "", print_share_read)
+        dropper = OwnTopicDropper(session, "", print_share_read)
         plan = dropper.plan(connector)
         deleted = False
         if plan_hash is not None:

@@ -15,7 +15,6 @@ from rich.text import Text
 from airflow_eos_provider.cli.common import (
     ClusterOption,
     JsonOption,
-    OffsetsTopicOption,
     console,
     load_cluster,
     print_share_read,
@@ -27,7 +26,6 @@ from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.cli.offsets_change import (
     WhereOption,
     alter_,
-    copy_,
     migrate_,
     prune_,
     reset_,
@@ -49,7 +47,7 @@ offsets_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
-    help="Source offsets: list, back up, compare, alter, reset, restore, copy, migrate and prune them.",
+    help="Source offsets: list, back up, compare, alter, reset, restore, migrate and prune them.",
 )
 
 
@@ -71,7 +69,6 @@ def list_(
     everything: Annotated[
         bool, typer.Option("--all", help="Also what belongs to no connector that exists: leftovers of deleted ones.")
     ] = False,
-    offsets_topic: OffsetsTopicOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -81,7 +78,7 @@ def list_(
     """
     wanted = parse_where(where)
     with ConnectSession(load_cluster(cluster)) as session:
-        look = _look(session, offsets_topic)
+        look = _look(session)
         found = look.now(connector or "", may_be_gone=everything, unknown=_warn_of_unknown)
     names = [name for name in ([connector] if connector else found.known()) if name in found.connectors]
     shown = {name: matching(found.of(name), wanted) for name in names}
@@ -108,7 +105,6 @@ def backup_(
     ] = None,
     to: Annotated[Path | None, typer.Option("--to", help="The file to write.", show_default=False)] = None,
     cluster: ClusterOption = None,
-    offsets_topic: OffsetsTopicOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write source offsets into a file of JSON lines, byte for byte. Changes nothing in Kafka.
@@ -118,7 +114,7 @@ def backup_(
     if to is None:
         raise typer.BadParameter("name the file with --to")
     with ConnectSession(load_cluster(cluster)) as session:
-        report = _look(session, offsets_topic).backup(to, connector or "")
+        report = _look(session).backup(to, connector or "")
     for name, error in report.unknown.items():
         _warn_of_unknown(name, error)
     if as_json:
@@ -151,7 +147,6 @@ def diff(
         ),
     ] = None,
     cluster: ClusterOption = None,
-    offsets_topic: OffsetsTopicOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -160,12 +155,12 @@ def diff(
         raise typer.BadParameter("name a backup, or a connector with --own")
     if before is not None:
         first = backup.read(before)
-        second = backup.read(after) if after else _now(load_cluster(cluster), _only(first), offsets_topic)
+        second = backup.read(after) if after else _now(load_cluster(cluster), _only(first))
         found = difference(first, second)
         of_two_groups = _of_two_groups(first, second)
     else:
         with ConnectSession(load_cluster(cluster)) as session:
-            found, of_two_groups = own_from_global(_look(session, offsets_topic).now(own or ""), own or ""), ""
+            found, of_two_groups = own_from_global(_look(session).now(own or ""), own or ""), ""
     documents = [one.to_dict() for one in found]
     if not print_document(documents, [one["key"] for one in documents], output, as_json=as_json):
         if of_two_groups:
@@ -189,15 +184,13 @@ offsets_app.command(
 )(reset_)
 offsets_app.command(
     "restore",
-    epilog=examples("eos offsets restore orders before.jsonl", "eos offsets restore --all before.jsonl --yes"),
+    epilog=examples(
+        "eos offsets restore orders before.jsonl",
+        "eos offsets restore --all before.jsonl --yes",
+        "eos offsets restore orders-v2 --from orders-v1",
+    ),
 )(restore_)
 offsets_app.command("prune", epilog=examples("eos offsets prune", "eos offsets prune orders-v1 --yes"))(prune_)
-offsets_app.command(
-    "copy",
-    epilog=examples(
-        "eos offsets copy orders-v1 orders-v2 --yes", "eos offsets copy orders orders --file of-the-old-group.jsonl"
-    ),
-)(copy_)
 offsets_app.command(
     "migrate",
     epilog=examples(
@@ -219,13 +212,13 @@ def _warn_of_unknown(connector: str, error: EosError) -> None:
     warn(f"{connector}: the offsets that its tasks read are not among these. {error.found}")
 
 
-def _look(session: ConnectSession, offsets_topic: str | None) -> OffsetsLook:
-    return OffsetsLook(session, offsets_topic or "", print_share_read)
+def _look(session: ConnectSession) -> OffsetsLook:
+    return OffsetsLook(session, "", print_share_read)
 
 
-def _now(cluster: ConnectCluster, connector: str | None, offsets_topic: str | None) -> backup.Backup:
+def _now(cluster: ConnectCluster, connector: str | None) -> backup.Backup:
     with ConnectSession(cluster) as session:
-        return _look(session, offsets_topic).take(connector or "")
+        return _look(session).take(connector or "")
 
 
 def _of_two_groups(first: backup.Backup, second: backup.Backup) -> str:

@@ -1,8 +1,8 @@
-"""``eos offsets alter|reset|restore|copy|migrate|prune``: a plan first, then by its hash or ``--yes`` the change."""
+"""``eos offsets alter|reset|restore|migrate|prune``: a plan first, then by its hash or ``--yes`` the change."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,10 +13,8 @@ import typer
 
 from airflow_eos_provider.cli.common import (
     ClusterOption,
-    ConfigTopicOption,
     HashOption,
     JsonOption,
-    OffsetsTopicOption,
     ReasonOption,
     TakeOverOption,
     YesOption,
@@ -62,8 +60,6 @@ def reset_(
     plan_hash: HashOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = None,
-    config_topic: ConfigTopicOption = None,
-    offsets_topic: OffsetsTopicOption = None,
     reason: ReasonOption = "",
     take_over: TakeOverOption = False,
     as_json: JsonOption = False,
@@ -74,7 +70,7 @@ def reset_(
     back, and the connector gets its former state again. Its tasks are then watched for a moment: exit code 1 if one
     fails. If the command is killed, run it again to resume.
     """
-    _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json).run(
+    _Command(plan_hash, yes, cluster, reason, take_over, as_json).run(
         OffsetsRequest(Verb.RESET, connector, where=parse_where(where))
     )
 
@@ -105,8 +101,6 @@ def alter_(
     plan_hash: HashOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = None,
-    config_topic: ConfigTopicOption = None,
-    offsets_topic: OffsetsTopicOption = None,
     reason: ReasonOption = "",
     take_over: TakeOverOption = False,
     as_json: JsonOption = False,
@@ -128,7 +122,7 @@ def alter_(
         wanted = [changes.parse_wanted(partition, offset or "")]
     else:
         wanted = [changes.Wanted(None, changes.parse_offset(offset or ""))]
-    _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json).run(
+    _Command(plan_hash, yes, cluster, reason, take_over, as_json).run(
         OffsetsRequest(
             Verb.ALTER,
             connector,
@@ -151,6 +145,15 @@ def restore_(
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", show_default=False, help="What 'eos offsets backup' has written.")
     ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="CONNECTOR",
+            autocompletion=complete_connector,
+            help="Take the offsets of this connector, of the group or of the backup; it may be deleted.",
+        ),
+    ] = None,
     each: Annotated[
         bool, typer.Option("--all", help="Every connector of which the backup has offsets, one after the other.")
     ] = False,
@@ -162,38 +165,46 @@ def restore_(
     plan_hash: HashOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = None,
-    config_topic: ConfigTopicOption = None,
-    offsets_topic: OffsetsTopicOption = None,
     reason: ReasonOption = "",
     take_over: TakeOverOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring a connector's offsets to what a backup has; what came since is removed. Without --hash or --yes: show the
-    plan, change nothing.
+    """Set a connector's offsets to those of a backup, or of another connector. Without --hash or --yes: plan only.
 
-    The steps are those of 'eos offsets reset'. With --all every plan is made before the first connector is stopped, and
-    nothing is done if one is refused. A connector that does not exist, or of which the backup has no offsets, is left
-    alone.
+    Offsets that came after the backup are removed. With --from, the other connector keeps its offsets; with --from and
+    FILE, the backup may be of another group. The steps are the same as for 'eos offsets reset'. With --all, every plan
+    is made before the first connector is stopped, and nothing changes if one is refused.
     """
+    if source is not None and not each:
+        _Command(plan_hash, yes, cluster, reason, take_over, as_json).run(
+            OffsetsRequest(
+                Verb.COPY, connector, source=source, file=str(file.absolute()) if file else "", absent=absent
+            )
+        )
+        return
     if each == (file is not None):
-        raise typer.BadParameter("name a connector and a backup; or --all and a backup")
+        raise typer.BadParameter("name a connector and a backup; --all and a backup; or a connector and --from")
     if each and plan_hash is not None:
         raise typer.BadParameter("a hash is of one connector: name it")
     saved = (file or Path(connector)).absolute()
-    command = _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json)
+    command = _Command(plan_hash, yes, cluster, reason, take_over, as_json)
 
     def request(name: str) -> OffsetsRequest:
         return OffsetsRequest(Verb.RESTORE, name, file=str(saved), from_elsewhere=from_elsewhere, absent=absent)
 
-    if not each:
+    if each:
+        _restore_all(command, saved, request)
+    else:
         command.run(request(connector))
-        return
+
+
+def _restore_all(command: _Command, saved: Path, request: Callable[[str], OffsetsRequest]) -> None:
     names, gone = command.existing(backup.read(saved).connectors_with_offsets())
     if gone:
         console.print(f"Left alone, since they do not exist: {', '.join(gone)}.", soft_wrap=True)
     if not names:
         console.print("Nothing to do: the backup has no offset of a connector that exists.")
-    if yes:
+    if command.yes:
         command.require_possible([request(name) for name in names])
     for index, name in enumerate(names):
         try:
@@ -205,38 +216,6 @@ def restore_(
             raise error
 
 
-def copy_(
-    source: Annotated[
-        str,
-        typer.Argument(
-            autocompletion=complete_connector, help="The connector that has the offsets; it may be deleted by now."
-        ),
-    ],
-    connector: Annotated[str, typer.Argument(autocompletion=complete_connector, help="The connector that gets them.")],
-    file: Annotated[
-        Path | None, typer.Option("--file", help="A backup that has them, of any group and any Kafka cluster.")
-    ] = None,
-    absent: AbsentOption = False,
-    plan_hash: HashOption = None,
-    yes: YesOption = False,
-    cluster: ClusterOption = None,
-    config_topic: ConfigTopicOption = None,
-    offsets_topic: OffsetsTopicOption = None,
-    reason: ReasonOption = "",
-    take_over: TakeOverOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Give a connector the offsets of another one, e.g. of the name that it had before. Without --hash or --yes: show
-    the plan, change nothing.
-
-    The other one's offsets stay; with --file it may be of another group, and of the same name. The steps are those of
-    'eos offsets reset'.
-    """
-    _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json).run(
-        OffsetsRequest(Verb.COPY, connector, source=source, file=str(file.absolute()) if file else "", absent=absent)
-    )
-
-
 def prune_(
     connector: Annotated[
         str | None, typer.Argument(help="One connector that is deleted; default: every one that has left offsets.")
@@ -244,8 +223,6 @@ def prune_(
     plan_hash: HashOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = None,
-    config_topic: ConfigTopicOption = None,
-    offsets_topic: OffsetsTopicOption = None,
     reason: ReasonOption = "",
     take_over: TakeOverOption = False,
     as_json: JsonOption = False,
@@ -258,7 +235,7 @@ def prune_(
     """
     if connector is None and plan_hash is not None:
         raise typer.BadParameter("a hash is of one connector: name it")
-    command = _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json)
+    command = _Command(plan_hash, yes, cluster, reason, take_over, as_json)
     if connector is not None:
         command.run(OffsetsRequest(Verb.PRUNE, connector))
         return
@@ -299,8 +276,6 @@ def migrate_(
     plan_hash: HashOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = None,
-    config_topic: ConfigTopicOption = None,
-    offsets_topic: OffsetsTopicOption = None,
     reason: ReasonOption = "",
     take_over: TakeOverOption = False,
     as_json: JsonOption = False,
@@ -313,7 +288,7 @@ def migrate_(
     if to is Whose.GLOBAL and topic is not None:
         raise typer.BadParameter("--topic names a topic of its own: use it with --to own")
 
-    command = _Command(plan_hash, yes, cluster, config_topic, offsets_topic, reason, take_over, as_json)
+    command = _Command(plan_hash, yes, cluster, reason, take_over, as_json)
     own = topic or own_topic_name(load_cluster(cluster).group_id, connector)
     command.run(OffsetsRequest(Verb.MIGRATE, connector, own_topic=own if to is Whose.OWN else ""))
 
@@ -325,8 +300,6 @@ class _Command:
     plan_hash: str | None
     yes: bool
     cluster: Path | None
-    config_topic: str | None
-    offsets_topic: str | None
     reason: str
     take_over: bool
     as_json: bool
@@ -396,13 +369,9 @@ class _Command:
     def _changer(self) -> Iterator[tuple[ConnectSession, OffsetsChanger]]:
         described = load_cluster(self.cluster)
         files = read_worker_files(described)
-        config_topic = files.common(CONFIGS, self.config_topic)
-        offsets_topic = files.common(OFFSETS, self.offsets_topic)
+        names = files.common(CONFIGS, None), files.common(OFFSETS, None)
         with ConnectSession(described) as session:
-            yield (
-                session,
-                OffsetsChanger(session, config_topic, offsets_topic, report=report_line, progress=print_share_read),
-            )
+            yield session, OffsetsChanger(session, *names, report=report_line, progress=print_share_read)
 
     def _show(self, plan: OffsetsPlan, command: str, *, is_unfinished: bool) -> None:
         if self.as_json:

@@ -17,6 +17,7 @@ from airflow_eos_provider.cli.common import (
     width_for,
 )
 from airflow_eos_provider.cli.completion import complete_connector
+from airflow_eos_provider.cli.preflight_version import check_version
 from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.output import Output, OutputOption, print_document
@@ -45,24 +46,32 @@ def preflight(
         list[str] | None,
         typer.Argument(metavar="[CONNECTOR…]", autocompletion=complete_connector, help="These only; default: all."),
     ] = None,
-    mode: Annotated[Mode, typer.Option("--mode", help="The mode that is asked about.")] = Mode.ENABLED,
+    mode: Annotated[Mode, typer.Option("--mode", help="Check for this mode.")] = Mode.ENABLED,
+    to_version: Annotated[
+        str | None,
+        typer.Option("--to-version", metavar="VERSION", help="Check a downgrade to this older Kafka Connect instead."),
+    ] = None,
     accept: Annotated[
         list[str] | None,
         typer.Option("--accept", metavar="CONNECTOR/KIND", help="A finding that does not count; may be repeated."),
     ] = None,
-    seconds: Annotated[
-        float, typer.Option("--seconds", min=1.0, help="Limit of all questions to the workers together.")
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1.0, metavar="SECONDS", help="Time limit of all requests to the workers.")
     ] = 300.0,
     cluster: ClusterOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask every worker, and the brokers, what exactly-once does to each connector. Changes nothing.
+    """Check what exactly-once does to each connector, or what an older Kafka Connect would do. Changes nothing.
 
-    Each worker lets each connector's plugin validate its configuration, which may ask the system that it reads. Exit
-    code 1 if something blocks, 5 if it is not known whether something does.
+    Each worker validates each connector's configuration; its plugin may contact the system that it reads. Exit code 1
+    if something blocks, 5 if that is unknown. --to-version: 1 if records would be lost or delivered again, or tasks
+    would fail.
     """
-    scope = Scope(tuple(connectors or ()), seconds)
+    if to_version is not None:
+        check_version(load_cluster(cluster), to_version, output, as_json=as_json)
+        return
+    scope = Scope(tuple(connectors or ()), timeout)
     with ConnectSession(load_cluster(cluster), answer_seconds=ANSWER_SECONDS) as session:
         report = Report.of(look(session, mode, scope, _progress), accept or ())
     for key in report.unused:

@@ -66,7 +66,7 @@ rollouts_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
-    help="Rollouts of the group: list, show, wait, pause, resume, abort, back.",
+    help="Rollouts of the group: list, show, wait, pause, resume, abort, undo.",
 )
 
 
@@ -204,7 +204,7 @@ def abort(
     wait: WaitOption = ANSWER_SECONDS,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask a rollout to stop before its next action, for good. It touches no worker; see 'back' for the way back."""
+    """Ask a rollout to stop before its next action, for good. It touches no worker; see 'undo' for the mode before."""
     _ask(RequestKind.ABORT, rollout, cluster=load_cluster(cluster), reason=reason, wait=wait, as_json=as_json)
 
 
@@ -241,9 +241,9 @@ def resume(
 
 
 @rollouts_app.command(
-    "back", epilog=examples("eos rollout back  # shows the plan", "eos rollout back --yes --reason CHG-4712")
+    "undo", epilog=examples("eos rollout undo  # shows the plan", "eos rollout undo --yes --reason CHG-4712")
 )
-def back(
+def undo(
     rollout: RolloutArgument = None,
     cluster: ClusterOption = None,
     reason: ReasonOption = "",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.text import Text
 
 from airflow_eos_provider.cli.common import (
     ClusterOption,
+    ExitCodeOption,
     JsonOption,
     console,
     load_cluster,
@@ -42,10 +43,6 @@ _MODE_STYLES = {
 
 #: What ``--exit-code`` ends with if there are findings. Scripts rely on it.
 EXIT_FINDINGS = 1
-
-ExitCodeOption = Annotated[
-    bool, typer.Option("--exit-code", help="End with 1 if there are findings, for monitoring; else with 0.")
-]
 
 
 def status(

@@ -13,10 +13,8 @@ from rich.text import Text
 
 from airflow_eos_provider.cli.common import (
     ClusterOption,
-    ConfigTopicOption,
     HashOption,
     JsonOption,
-    OffsetsTopicOption,
     ReasonOption,
     TakeOverOption,
     YesOption,
@@ -29,8 +27,8 @@ from airflow_eos_provider.cli.common import (
     width_for,
 )
 from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.cli.topics_list import list_
 from airflow_eos_provider.connect.session import ConnectSession
-from airflow_eos_provider.connect.topics.internal_topics import Role
 from airflow_eos_provider.connect.topics.topic_checks import (
     CLEANUP,
     IN_SYNC,
@@ -50,12 +48,9 @@ topics_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
-    help="The group's internal topics: check them; create and mend them.",
+    help="Internal topics of the group: list, check and create them.",
 )
 
-StatusTopicOption = Annotated[
-    str | None, typer.Option("--status-topic", help="The workers' status.storage.topic; default: as their files say.")
-]
 OwnTopicOption = Annotated[
     list[str] | None,
     typer.Option("--own-topic", help="Also this topic, which a connector is to have as its own; may be repeated."),
@@ -70,12 +65,12 @@ ReplicasOption = Annotated[
 ]
 
 
+topics_app.command("list", epilog=examples("eos topics list", "eos topics list -o json"))(list_)
+
+
 @topics_app.command("check", epilog=examples("eos topics check", "eos topics check --cluster prod --json"))
 def check(
     cluster: ClusterOption = None,
-    config_topic: ConfigTopicOption = None,
-    offsets_topic: OffsetsTopicOption = None,
-    status_topic: StatusTopicOption = None,
     own_topic: OwnTopicOption = None,
     partitions: PartitionsOption = None,
     replication_factor: ReplicasOption = None,
@@ -88,7 +83,7 @@ def check(
     files and the brokers; and who else writes to them. Own topics in other Kafka clusters are checked there. Exit code
     6 if no worker answers, or no broker of such a cluster, so that own topics are not known; 3 if one is refused.
     """
-    given = _given(config_topic, offsets_topic, status_topic, own_topic, partitions, replication_factor)
+    given = Given({}, tuple(own_topic or ()), partitions, replication_factor)
     with ConnectSession(load_cluster(cluster)) as session:
         client = InternalTopicsClient(session, given)
         look = client.look()
@@ -117,9 +112,6 @@ def create(
     cluster: ClusterOption = None,
     plan_hash: HashOption = None,
     yes: YesOption = False,
-    config_topic: ConfigTopicOption = None,
-    offsets_topic: OffsetsTopicOption = None,
-    status_topic: StatusTopicOption = None,
     own_topic: OwnTopicOption = None,
     partitions: PartitionsOption = None,
     replication_factor: ReplicasOption = None,
@@ -135,7 +127,7 @@ def create(
     If the own topic of a connector is not known, the exit code says so at the end, as that of the check.
     """
     require_enough_digits(plan_hash)
-    given = _given(config_topic, offsets_topic, status_topic, own_topic, partitions, replication_factor)
+    given = Given({}, tuple(own_topic or ()), partitions, replication_factor)
     with ExitStack() as stack:
         session = stack.enter_context(ConnectSession(load_cluster(cluster)))
         client = InternalTopicsClient(session, given)
@@ -181,23 +173,10 @@ def _require_hash(plan: TopicPlan) -> None:
             )
 
 
-def _given(
-    configs: str | None,
-    offsets: str | None,
-    status: str | None,
-    own: list[str] | None,
-    partitions: int | None,
-    replicas: int | None,
-) -> Given:
-    names = {Role.CONFIGS: configs, Role.OFFSETS: offsets, Role.STATUS: status}
-    return Given({role: name for role, name in names.items() if name}, tuple(own or ()), partitions, replicas)
-
-
 def _again(plan: TopicPlan, cluster: Path | None, given: Given) -> str:
     """The command that carries a plan out, with what this one was given."""
     options: dict[str, object] = {
         "--cluster": cluster,
-        **{f"--{role.replace(' ', '-')}": name for role, name in given.names.items()},
         "--partitions": given.partitions,
         "--replication-factor": given.replicas,
     }

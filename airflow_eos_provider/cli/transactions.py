@@ -10,7 +10,7 @@ import typer
 
 from airflow_eos_provider.cli.common import (
     ClusterOption,
-    ConfigTopicOption,
+    ExitCodeOption,
     HashOption,
     JsonOption,
     console,
@@ -24,6 +24,7 @@ from airflow_eos_provider.cli.completion import complete_connector
 from airflow_eos_provider.cli.examples import examples
 from airflow_eos_provider.cli.transactions_audit import audit_
 from airflow_eos_provider.cli.transactions_watch import TopicsOption, watch_
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted, duration, sentence
 from airflow_eos_provider.errors import ConfigurationError, RolloutPausedError
@@ -50,39 +51,74 @@ transactions_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
-    help="Transactions: what is open, what hangs and holds readers up; end one that hangs.",
+    help="Transactions: list, describe and audit them; end one that hangs.",
 )
 
 
 @transactions_app.command(
     "list",
-    epilog=examples("eos transactions list", "eos transactions list --open --all", "eos transactions list -o wide"),
+    epilog=examples(
+        "eos transactions list",
+        "eos transactions list --open --all",
+        "eos transactions list --hanging --exit-code  # 1 if a transaction hangs",
+        "eos transactions list --watch 5 --timeout 600 -o json",
+    ),
 )
 def list_(
     connector: Annotated[
         str | None,
-        typer.Option("--connector", autocompletion=complete_connector, help="Only those of this connector's tasks."),
+        typer.Option("--connector", autocompletion=complete_connector, help="Only tasks of this connector."),
     ] = None,
-    topic: Annotated[
-        str | None, typer.Option("--topic", help="Only those whose open transaction is in this topic.")
-    ] = None,
-    open_only: Annotated[bool, typer.Option("--open", help="Only those with an open transaction.")] = False,
-    everyone: Annotated[
-        bool, typer.Option("--all", help="Of the whole Kafka cluster, not of this group alone.")
+    topics: TopicsOption = None,
+    open_only: Annotated[bool, typer.Option("--open", help="Only open transactions.")] = False,
+    hanging: Annotated[
+        bool, typer.Option("--hanging", help="Transactions that a partition holds open and no coordinator knows.")
     ] = False,
+    watch: Annotated[
+        float | None,
+        typer.Option("--watch", min=1.0, metavar="SECONDS", help="Check this often, and print what changes."),
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", min=0.0, metavar="SECONDS", help="With --watch: end after this time."),
+    ] = None,
+    longer_than: Annotated[
+        float,
+        typer.Option("--longer-than", min=0.0, metavar="SECONDS", help="With --watch: report what is open for longer."),
+    ] = 30.0,
+    everyone: Annotated[bool, typer.Option("--all", help="The whole Kafka cluster, not only this group.")] = False,
+    exit_code: ExitCodeOption = False,
     cluster: ClusterOption = None,
-    config_topic: ConfigTopicOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the transactional ids of the group: whose they are, their state, since when. Changes nothing.
+    """Show transactional IDs with owner, state and age; with --hanging, transactions that nobody will end.
 
-    An id that was not used for long is named: the brokers forget it, and its task fails at its next write.
+    Changes nothing. Consumers that read committed wait forever behind a hanging transaction. --hanging needs Read on
+    the topics (without --topic: on all topics) and Describe on all transactional IDs and on __transaction_state. With
+    --exit-code, a hanging transaction ends the command with 1, an incomplete answer with 5.
     """
-    described = load_cluster(cluster)
-    wanted = Filter(everyone=everyone, connector=connector or "", topic=topic or "", open_only=open_only)
+    if watch is not None:
+        watch_(load_cluster(cluster), watch, timeout, longer_than, connector, topics, everyone, as_json=as_json)
+    elif hanging:
+        _list_hanging(load_cluster(cluster), topics, output, exit_code=exit_code, as_json=as_json)
+    else:
+        _list(load_cluster(cluster), connector, topics, open_only, everyone, output, as_json=as_json)
+
+
+def _list(
+    described: ConnectCluster,
+    connector: str | None,
+    topics: list[str] | None,
+    open_only: bool,
+    everyone: bool,
+    output: Output | None,
+    *,
+    as_json: bool,
+) -> None:
+    wanted = Filter(everyone=everyone, connector=connector or "", topics=tuple(topics or ()), open_only=open_only)
     with ConnectSession(described) as session:
-        scope = Scope(session, config_topic, report=report_line)
+        scope = Scope(session, None, report=report_line)
         state = scope.state()
         found = scope.ids(wanted, state)
         now = time.time()
@@ -128,7 +164,6 @@ def list_(
 def describe(
     ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Transactional ids.")],
     cluster: ClusterOption = None,
-    config_topic: ConfigTopicOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -138,7 +173,7 @@ def describe(
     """
     described = load_cluster(cluster)
     with ConnectSession(described) as session:
-        scope = Scope(session, config_topic, report=report_line)
+        scope = Scope(session, None, report=report_line)
         state = scope.state()
         found = named_ids(session.kafka, described.group_id, connectors_of(state), ids, scope.others())
         ends = ends_of(session.kafka, [place for one in found for place in one.description.partitions])
@@ -185,38 +220,22 @@ def _show_unseen(readers: ReadersLook) -> None:
         console.print(f"Who waits is not known of all: {why}", style="yellow", soft_wrap=True)
 
 
-@transactions_app.command(
-    "hanging", epilog=examples("eos transactions hanging", "eos transactions hanging --topic orders")
-)
-def hanging(
-    topics: TopicsOption = None,
-    cluster: ClusterOption = None,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
+def _list_hanging(
+    described: ConnectCluster, topics: list[str] | None, output: Output | None, *, exit_code: bool, as_json: bool
 ) -> None:
-    """Find transactions that a partition holds open and no coordinator knows. Changes nothing; exit code 1 if one does.
-
-    Readers of committed records wait behind such a transaction for ever. It takes the right to read the topics (without
-    --topic: every topic), and to describe every transactional id and the topic __transaction_state; exit code 5 if
-    something is not known.
-    """
-    with ConnectSession(load_cluster(cluster)) as session:
+    with ConnectSession(described) as session:
         look = Scope(session, None, topics or ()).hanging()
         ends = ends_of(session.kafka, [one.held.place for one in look.hanging])
         readers = readers_of(session.kafka, ends, {})
     names = [f"{one.held.topic}-{one.held.partition}" for one in look.hanging]
     if not print_document(hanging_document(look, ends, readers), names, output, as_json=as_json):
         _show_hanging(look, ends, readers)
-    if look.hanging:
+    if exit_code and look.hanging:
         raise typer.Exit(1)
-    if not look.is_whole:
+    if exit_code and not look.is_whole:
         raise typer.Exit(RolloutPausedError.exit_code)
 
 
-transactions_app.command(
-    "watch",
-    epilog=examples("eos transactions watch", "eos transactions watch --all --for 600 --json"),
-)(watch_)
 transactions_app.command(
     "audit",
     epilog=examples("eos transactions audit", "eos transactions audit --beside other-cluster --days-before 3"),

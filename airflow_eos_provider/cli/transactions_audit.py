@@ -9,7 +9,6 @@ import typer
 
 from airflow_eos_provider.cli.common import (
     ClusterOption,
-    ConfigTopicOption,
     JsonOption,
     load_cluster,
     print_lines,
@@ -58,7 +57,6 @@ def audit_(
         ),
     ] = DEFAULT_LIMITS.days_before,
     cluster: ClusterOption = None,
-    config_topic: ConfigTopicOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -70,9 +68,7 @@ def audit_(
     """
     limits = Limits(longer_than, idle_part, days_before)
     others = [load_cluster(each) for each in beside or ()]
-    with Auditor(
-        load_cluster(cluster), config_topic=config_topic, beside=others, topics=topics or (), limits=limits
-    ) as auditor:
+    with Auditor(load_cluster(cluster), beside=others, topics=topics or (), limits=limits) as auditor:
         found = auditor.look()
     names = list(dict.fromkeys(finding.subject for finding in found.findings))
     if not print_document(found.to_dict(), names, output, as_json=as_json):

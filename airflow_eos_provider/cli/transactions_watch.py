@@ -1,4 +1,4 @@
-"""``eos transactions watch``: a look every few seconds, and what has changed."""
+"""``eos transactions list --watch``: what changes from look to look."""
 
 from __future__ import annotations
 
@@ -15,15 +15,11 @@ from typing import Annotated, Any, Self
 import typer
 
 from airflow_eos_provider.cli.common import (
-    ClusterOption,
-    ConfigTopicOption,
-    JsonOption,
-    load_cluster,
     print_lines,
     progress_console,
     report_line,
 )
-from airflow_eos_provider.cli.completion import complete_connector
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.data_text import counted
 from airflow_eos_provider.errors import EosError, RolloutPausedError, UnreachableError
@@ -46,33 +42,20 @@ TopicsOption = Annotated[
 
 
 def watch_(
-    every: Annotated[float, typer.Option("--every", min=1.0, metavar="SECONDS", help="Time between two looks.")] = 5.0,
-    seconds: Annotated[
-        float | None, typer.Option("--for", min=0.0, metavar="SECONDS", help="End after this time. Default: at Ctrl-C.")
-    ] = None,
-    longer_than: Annotated[
-        float, typer.Option("--longer-than", min=0.0, metavar="SECONDS", help="Open for longer is shown.")
-    ] = 30.0,
-    connector: Annotated[
-        str | None,
-        typer.Option("--connector", autocompletion=complete_connector, help="Only those of this connector's tasks."),
-    ] = None,
-    topics: TopicsOption = None,
-    everyone: Annotated[
-        bool, typer.Option("--all", help="Of the whole Kafka cluster, not of this group alone.")
-    ] = False,
-    cluster: ClusterOption = None,
-    config_topic: ConfigTopicOption = None,
-    as_json: JsonOption = False,
+    described: ConnectCluster,
+    every: float,
+    seconds: float | None,
+    longer_than: float,
+    connector: str | None,
+    topics: list[str] | None,
+    everyone: bool,
+    *,
+    as_json: bool,
 ) -> None:
-    """Look at the transactions again and again, and print what changes: open long, overdue, hanging, ended.
-
-    Changes nothing. Hanging ones are found whoever wrote them. The last look decides the exit code: 1 if a transaction
-    hangs, else 5 if something was not known, 6 if the brokers do not answer. --json prints a line for each change.
-    """
+    """Print what changes: open long, overdue, hanging, ended. The last look decides the exit code."""
     wanted = Filter(everyone=everyone, connector=connector or "", open_only=True)
-    with ConnectSession(load_cluster(cluster)) as session:
-        scope = Scope(session, config_topic, topics or (), report_line)
+    with ConnectSession(described) as session:
+        scope = Scope(session, None, topics or (), report_line)
         scope.places()  # a topic that does not exist is named at once
         _end(_watch(lambda: scope.look(wanted), every, seconds, longer_than, as_json=as_json))
 

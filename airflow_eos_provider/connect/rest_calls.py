@@ -28,7 +28,7 @@ _NO_ADDRESS = r"Connect 4 creates a connector with / \ or % in its name, but its
 #: What is said of an answer that Connect itself did not write.
 NO_WORDS = "no words of Connect (its web server answered, or a proxy)"
 
-_NO_ADDRESS_REMEDY = "Use a connector with another name; 'eos offsets copy' gives it the offsets."
+_NO_ADDRESS_REMEDY = "Use a connector with another name; 'eos offsets restore --from' gives it the offsets."
 
 #: Answers that another time, or another worker, may give differently: a timeout, a rebalance, too many requests.
 _NOT_FINAL = frozenset({408, 409, 429})

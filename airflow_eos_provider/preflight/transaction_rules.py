@@ -103,7 +103,7 @@ def name(connector: ConnectorFacts, facts: Facts) -> Iterator[Finding]:
         r"a name without / \ and %",
         "REST cannot delete it: remove it by a record without a value under the key "
         f"'connector-{connector.name}' in the config topic. Before, create it stopped under another name; afterwards "
-        f"'eos offsets copy' gives that its offsets",
+        f"'eos offsets restore --from' gives that its offsets",
         connector.topics_unknown,
     )
 

@@ -190,8 +190,7 @@ class Aborter:
             raise RefusedError(
                 f"No transaction hangs in {topic}-{partition}"
                 + (f" from offset {self._start_offset} on." if self._start_offset is not None else "."),
-                remedy="'eos transactions hanging' shows all that hang; one that is alive ends with its producer, or "
-                "by 'eos fencing apply'.",
+                remedy="List them with 'eos transactions list --hanging'. 'eos fencing apply' ends one that is alive.",
             )
         if len(found) > 1:
             offsets = ", ".join(str(one.held.start_offset) for one in found)
@@ -235,7 +234,7 @@ class Aborter:
                 raise EosError(
                     f"{held.topic}-{held.partition} has the marker, and {_SETTLE_SECONDS:.0f} s later readers of "
                     f"committed records still stand at {ends.stable}.",
-                    remedy="Are its replicas in sync? Look with 'eos transactions hanging'.",
+                    remedy="Are its replicas in sync? Look with 'eos transactions list --hanging'.",
                 )
             time.sleep(_PAUSE_SECONDS)
 

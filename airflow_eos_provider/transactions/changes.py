@@ -134,6 +134,9 @@ def _states(moment: Moment | None, long_seconds: float) -> Mapping[_Key, _State]
     for hanging in moment.hanging.hanging if moment.hanging else ():
         held = hanging.held
         place, who = f"{held.topic}-{held.partition}", hanging.transactional_id or f"producer {held.producer_id}"
-        text = f"{place}: a transaction of {who} hangs since offset {held.start_offset}; see 'eos transactions hanging'"
+        text = (
+            f"{place}: a transaction of {who} hangs since offset {held.start_offset}; "
+            "see 'eos transactions list --hanging'"
+        )
         found[place, held.start_offset] = _State(ChangeKind.HANGING, place, text)
     return found

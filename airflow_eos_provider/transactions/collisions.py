@@ -142,7 +142,7 @@ def _task_ids(found: KafkaGroups) -> Iterator[Collision]:
                 f"{prefix}-<task>",
                 f"{who} have the same transactional ids, {prefix}-<task>: as source connectors, their tasks fence each "
                 "other, and none of them delivers exactly once",
-                "create one of them anew under another name (its offsets go along by 'eos offsets copy')",
+                "create one of them anew under another name (its offsets go along by 'eos offsets restore --from')",
             )
 
 

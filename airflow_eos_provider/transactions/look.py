@@ -91,13 +91,13 @@ class Filter:
 
     :param everyone: of the whole Kafka cluster, not of the group alone.
     :param connector: only of this connector's tasks.
-    :param topic: only those with an open transaction in this topic.
+    :param topics: only those with an open transaction in one of these topics.
     :param open_only: only those with an open transaction.
     """
 
     everyone: bool = False
     connector: str = ""
-    topic: str = ""
+    topics: tuple[str, ...] = ()
     open_only: bool = False
 
     def takes(self, known: KnownId) -> bool:
@@ -106,7 +106,7 @@ class Filter:
         return (
             (self.everyone or owner.group_id is not None)
             and self.connector in ("", owner.connector)
-            and (not self.topic or any(topic == self.topic for topic, _ in described.partitions))
+            and (not self.topics or any(topic in self.topics for topic, _ in described.partitions))
             and (not self.open_only or described.state.is_open)
         )
 

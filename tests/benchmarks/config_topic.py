@@ -1,4 +1,4 @@
-"""``eos config-topic`` on a topic of two million records, beside Connect's own read of it by ``KafkaBasedLog``.
+"""``eos topics list`` on a topic of two million records, beside Connect's own read of it by ``KafkaBasedLog``.
 
 A worker reads the whole topic before it joins its group: that is the peer's figure, from a JVM that has just started.
 The command reads it three times, takes each record apart and counts it. Its own read alone, which it reports as the
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.lab.lab import Lab, LabOptions
 from tests.benchmarks.eos_command import run_eos
 from tests.benchmarks.fill import fill
@@ -35,11 +36,13 @@ def run(console: Console) -> list[Result]:
             lab.stop_worker(0)
             lab.create_topic(TOPIC, 1, {"cleanup.policy": "compact", "min.compaction.lag.ms": "3600000"})
             fill(lab, TOPIC, _records())
+            file = lab.workers[0].config
+            file.write_bytes(set_property(file.read_bytes(), "config.storage.topic", TOPIC))
             ours, ours_alone, peer = [], [], []
             for trial in range(TRIALS):
                 file = Path(folder) / "found.json"
-                ran = run_eos(lab, "config-topic", "--config-topic", TOPIC, "--json", output=file)
-                found = json.loads(file.read_text(encoding="utf-8"))
+                ran = run_eos(lab, "topics", "list", "--json", output=file)
+                found = json.loads(file.read_text(encoding="utf-8"))["config_topic"]
                 assert (found["records"], found["live"]) == (RECORDS, 4 * CONNECTORS)
                 (seconds, records, keys), _ = run_java(
                     "LogPeer.java", [lab.bootstrap_servers, TOPIC], timeout_seconds=300
@@ -49,7 +52,7 @@ def run(console: Console) -> list[Result]:
                 ours_alone.append(found["read_seconds"])
                 peer.append(seconds)
                 console.print(
-                    f"trial {trial + 1}: eos config-topic {ran.seconds:.1f} s with {ran.mebibytes:,.0f} MiB, its read "
+                    f"trial {trial + 1}: eos topics list {ran.seconds:.1f} s with {ran.mebibytes:,.0f} MiB, its read "
                     f"alone {ours_alone[-1]:.2f} s, KafkaBasedLog {seconds:.2f} s"
                 )
         finally:

@@ -20,6 +20,7 @@ from pathlib import Path
 from rich.console import Console
 
 from airflow_eos_provider.connect.mode import Mode
+from airflow_eos_provider.connect.properties import set_property
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.connect.topics.source_offsets import offset_key
@@ -104,10 +105,11 @@ def backup_rate(console: Console) -> list[Result]:
                 assert count == RECORDS
                 backup, listed = Path(folder) / f"{topic}.jsonl", Path(folder) / f"{topic}.json"
                 said = Path(folder) / "said"
-                source = ("--offsets-topic", topic)
-                saved = run_eos(lab, "offsets", "backup", "--to", str(backup), *source, output=said)
+                file = lab.workers[0].config
+                file.write_bytes(set_property(file.read_bytes(), "offset.storage.topic", topic))
+                saved = run_eos(lab, "offsets", "backup", "--to", str(backup), output=said)
                 assert _lines(backup) == keys + 2  # the first one says of what, the last one how many
-                shown = run_eos(lab, "offsets", "list", "many", "--json", *source, output=listed)
+                shown = run_eos(lab, "offsets", "list", "many", "--json", output=listed)
                 assert _lines(listed) == keys + 2  # brackets
                 of = f"{RECORDS:,} records of {keys:,} keys"
                 console.print(f"{of}: read plainly in {plain:.1f} s")

@@ -1,4 +1,4 @@
-"""The page's rights of a cluster whose brokers have an authorizer, beside what ``eos acl plan`` prints."""
+"""The page's rights of a cluster whose brokers have an authorizer, beside what ``eos acl check`` prints."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from airflow_eos_provider.connect.mode import Mode
 from airflow_eos_provider.connect.rest import ConnectRest
 from airflow_eos_provider.kafka.acl_values import Operation, Resource
 from airflow_eos_provider.lab.lab import Lab
+from airflow_eos_provider.lab.security import Principal
 from tests.browser.cluster_site import ClusterSite, cluster_site, rows
 from tests.browser.conftest import LONG, LONG_MS, Visit, axe
 from tests.chromium import need_chromium
-from tests.lab.security import Principal
 from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(1800)
@@ -76,7 +76,7 @@ def _is_withheld(rule: Rule) -> bool:
 
 
 def _missing(site: ClusterSite) -> list[Mapping[str, Any]]:
-    return [right for right in site.eos("acl", "plan")["rules"] if right["answer"] == "missing"]
+    return [right for right in site.eos("acl", "check")["rules"] if right["answer"] == "missing"]
 
 
 def shown(page: Page) -> list[dict[str, str]]:
@@ -103,7 +103,7 @@ def row_of(right: Mapping[str, Any]) -> dict[str, str]:
 
 
 def test_each_right_and_what_stops_without_it_is_what_the_command_prints(visit: Visit, site: ClusterSite) -> None:
-    printed = site.eos("acl", "plan")["rules"]
+    printed = site.eos("acl", "check")["rules"]
     missing = [right for right in printed if right["answer"] == "missing"]
     assert {right["answer"] for right in printed} == {"allowed", "missing"}
     assert all(right["without"] for right in missing)

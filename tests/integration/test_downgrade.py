@@ -339,7 +339,7 @@ def _to_before_kip_618(lab: Lab, eos: Any) -> None:
 
     A task may fail on the way, by a configuration that the newer connector has written; a restart mends it.
     """
-    eos.run("downgrade", "check", "--to-version", BEFORE_KIP_618)
+    eos.run("preflight", "--to-version", BEFORE_KIP_618)
     for index in range(2):
         replace_by_older(lab, index)
     with ConnectRest(lab.connect_urls[0], retry_seconds=20) as rest:

@@ -22,7 +22,7 @@ from airflow_eos_provider.rollout.hosts.edited_file import digest
 from tests.waiting import until
 
 #: Exit code of ``eos drift`` when something was found.
-FOUND = 3
+FOUND = 1
 
 #: Requirement A17.
 NOTICED_SECONDS = 60.0
@@ -64,7 +64,7 @@ class Watch:
     @classmethod
     @contextmanager
     def over(cls, eos: Any) -> Iterator[Watch]:
-        process = eos.start("drift", "--watch", "1", "--json")
+        process = eos.start("drift", "--exit-code", "--watch", "1", "--json")
         try:
             assert process.stderr is not None
             first = process.stderr.readline()
@@ -96,14 +96,14 @@ def test_a_rollout_under_way_is_no_drift_and_one_left_half_way_is(
     plan = eos.plan(Mode.PREPARING if lab.workers[0].mode_in_file() is Mode.ENABLED else Mode.ENABLED)
     rolling = eos.start("apply", plan)
     with eos.line_in_log(rolling, r"stopping pid"), eos.suspended(rolling):  # or it might end before the look does
-        answer = json.loads(eos.run("drift", "--json").stdout)
+        answer = json.loads(eos.run("drift", "--exit-code", "--json").stdout)
         assert answer["verdict"] == "pass"
         assert answer["expected"]["rollout_under_way"]
-    shown = eos.run("drift", expect=FOUND).stdout  # line_in_log has killed it
+    shown = eos.run("drift", "--exit-code", expect=FOUND).stdout  # line_in_log has killed it
     assert "no controller carries it out" in shown
     assert "eos rollout resume" in shown
     eos.run("apply", plan)
-    eos.run("drift")
+    eos.run("drift", "--exit-code")
 
 
 def test_a_stale_worker_in_disabled_that_is_not_described_is_noticed(lab: Lab, eos: Any, watch: Watch) -> None:
@@ -117,7 +117,7 @@ def test_a_stale_worker_in_disabled_that_is_not_described_is_noticed(lab: Lab, e
 
         def tells_its_mode() -> bool:
             """A worker that has just started may answer too late at first."""
-            looks.append(eos.run("drift", expect=FOUND).stdout)
+            looks.append(eos.run("drift", "--exit-code", expect=FOUND).stdout)
             return "; it runs " in looks[-1]
 
         until(tells_its_mode, "what the stale worker runs", seconds=60)
@@ -151,22 +151,24 @@ def test_an_edited_file_is_noticed_before_its_worker_restarts_and_after_it_and_c
             assert found in eos.run("status", "--exit-code", expect=1).stdout
             assert found in eos.run("preflight", expect=checked).stdout
             assert found in eos.run("plan", "--to", "preparing", expect=planned).stderr
-            assert ('"kind": "internal topics"' in eos.run("drift", "--json", expect=FOUND).stdout) == (planned == 3)
+            assert ('"kind": "internal topics"' in eos.run("drift", "--exit-code", "--json", expect=FOUND).stdout) == (
+                planned == 3
+            )
         worker.config.write_bytes(set_property(original, MODE_PROPERTY, "disabled"))
 
         restart(lab, 0)
-        shown = eos.run("drift", expect=FOUND).stdout
+        shown = eos.run("drift", "--exit-code", expect=FOUND).stdout
         assert f"{worker.worker_id} runs disabled, expected is enabled" in shown
 
         meant = original + b"# a remark\n"
         worker.config.write_bytes(meant)
         restart(lab, 0)
-        assert "is not as rollout" in eos.run("drift", expect=FOUND).stdout
-        eos.run("drift", "--accept", digest(meant))
+        assert "is not as rollout" in eos.run("drift", "--exit-code", expect=FOUND).stdout
+        eos.run("drift", "--exit-code", "--accept", digest(meant))
     finally:
         worker.config.write_bytes(original)
         restart(lab, 0)
-    eos.run("drift")
+    eos.run("drift", "--exit-code")
 
 
 def restart(lab: Lab, index: int) -> None:
@@ -180,7 +182,7 @@ def test_a_worker_that_is_gone_is_noticed(lab: Lab, eos: Any, watch: Watch) -> N
     lab.stop_worker(1, kill=True)
     try:
         watch.notices(since, kind="missing worker", subject=worker_id)  # it may be no member before its process ends
-        found = json.loads(eos.run("drift", "--json", expect=FOUND).stdout)["findings"]
+        found = json.loads(eos.run("drift", "--exit-code", "--json", expect=FOUND).stdout)["findings"]
     finally:
         lab.start_worker(1)
     (finding,) = (one for one in found if (one["kind"], one["subject"]) == ("missing worker", worker_id))

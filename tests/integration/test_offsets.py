@@ -255,10 +255,10 @@ def test_a_connector_that_is_not_there_is_named_with_those_that_are(eos: Any) ->
 
 
 def test_the_config_topic_is_counted_by_kind_and_its_leader_is_its_only_transactional_writer(eos: Any) -> None:
-    found = json.loads(eos.run("config-topic", "--json").stdout)
+    found = json.loads(eos.run("topics", "list", "--json").stdout)["config_topic"]
     assert {name: one["generations"] for name, one in found["connectors"].items()} == {"own": 1, "shared": 1}
     assert {name: one["task_count_record"] for name, one in found["connectors"].items()} == {"own": 1, "shared": 1}
     assert (found["foreign"], found["unknown"], found["malformed"]) == (0, [], [])
     assert found["kinds"]["connector"]["live"] == 2
     assert sum(writer["records"] for writer in found["writers"]) == found["records"]
-    assert "tasks-fencing" in eos.run("config-topic").stdout
+    assert "tasks-fencing" in eos.run("topics", "list").stdout

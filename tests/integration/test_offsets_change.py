@@ -299,7 +299,7 @@ def test_a_copy_lets_a_connector_of_another_name_go_on_where_the_first_one_ended
     cluster.source("first")
     eos.run("offsets", "backup", "first", "--to", "first.jsonl")
     cluster.rest.delete("first")
-    eos.run("offsets", "copy", "first", "second", "--absent", "--yes")
+    eos.run("offsets", "restore", "second", "--from", "first", "--absent", "--yes")
     cluster.file("first").open("a", encoding="utf-8").write("four\n")
     cluster.lab.create_topic("second", 1)
     config = {"connector.class": FILE_SOURCE, "tasks.max": "1", "topic": "second", "file": str(cluster.file("first"))}
@@ -334,7 +334,7 @@ def test_a_copy_lets_a_connector_of_another_name_go_on_where_the_first_one_ended
 
     # The backup may be of any group.
     cluster.lab.create_topic("third", 1)
-    eos.run("offsets", "copy", "first", "third", "--file", "first.jsonl", "--absent", "--yes")
+    eos.run("offsets", "restore", "third", "--from", "first", "first.jsonl", "--absent", "--yes")
     cluster.rest.create("third", {**config, "topic": "third"})
     until(lambda: cluster.read("third") == Counter(["four"]), "the fourth line alone", seconds=SECONDS)
 
@@ -364,7 +364,7 @@ def test_offsets_of_another_group_are_copied_by_a_backup_and_restored_only_into_
     assert f"The backup is of group {plain.lab.group_id}" in " ".join(refused.split())
     refused = eos.run("offsets", "restore", "abroad", backup, "--yes", "--from-elsewhere", expect=2).stderr
     assert "which is no offsets topic of it now" in " ".join(refused.split())
-    eos.run("offsets", "copy", "abroad", "abroad", "--file", backup, "--absent", "--yes")
+    eos.run("offsets", "restore", "abroad", "--from", "abroad", backup, "--absent", "--yes")
     cluster.rest.resume("abroad")
     until(lambda: cluster.read("abroad") == Counter(["four"]), "the fourth line alone", seconds=SECONDS)
 
@@ -406,7 +406,7 @@ def test_where_exactly_once_is_off_each_verb_says_what_it_cannot_promise_and_wor
     change("alter", "plain", "--all", "--offset", '{"position": 4}')
     once_more = Counter({"one": 2, "two": 3, "three": 3})
     until(lambda: plain.read("plain") == once_more, "the lines from position 4 on", seconds=SECONDS)
-    for verb in (("migrate", "plain", "--to", "own"), ("copy", "plain", "other", "--absent")):
+    for verb in (("migrate", "plain", "--to", "own"), ("restore", "other", "--from", "plain", "--absent")):
         assert "without a transaction" in eos.run("offsets", *verb).stdout
 
     plain.source("beside")
@@ -478,11 +478,19 @@ def test_a_name_that_cannot_be_meant_is_refused_with_those_that_can_and_nothing_
     reasons = {
         "is a sink connector": [
             *(["reset", "sink"], ["alter", "sink", *one], ["migrate", "sink", *own]),
-            *(["restore", "sink", "meant.jsonl"], ["copy", "meant", "sink"], ["copy", "sink", "meant"]),
+            *(
+                ["restore", "sink", "meant.jsonl"],
+                ["restore", "sink", "--from", "meant"],
+                ["restore", "meant", "--from", "sink"],
+            ),
         ],
         "one of .*meant": [
             *(["reset", "typo"], ["alter", "typo", *one], ["migrate", "typo", *own], ["prune", "typo"]),
-            *(["restore", "typo", "meant.jsonl"], ["copy", "meant", "typo"], ["copy", "typo", "meant"]),
+            *(
+                ["restore", "typo", "meant.jsonl"],
+                ["restore", "typo", "--from", "meant"],
+                ["restore", "meant", "--from", "typo"],
+            ),
         ],
         "no address": [["reset", ".."], ["alter", "a/b", *one], ["migrate", "a\\b", *own], ["reset", "100%"]],
     }
@@ -494,7 +502,7 @@ def test_a_name_that_cannot_be_meant_is_refused_with_those_that_can_and_nothing_
     assert "--topic" in eos.run("offsets", "migrate", "a b", "--to", "own", expect=2).stderr
     assert json.loads(eos.run("changes", "list", "--json").stdout) == before
 
-    eos.run("offsets", "copy", "meant", "later", "--absent", "--yes")
+    eos.run("offsets", "restore", "later", "--from", "meant", "--absent", "--yes")
     eos.run("offsets", "reset", "later", "--yes")  # the offsets that it has show that the name is meant
     assert "Nothing to do" in eos.run("offsets", "reset", "later", "--yes").stdout
 
@@ -523,6 +531,6 @@ def test_a_task_that_fails_by_its_new_offset_is_reported(cluster: Cluster, eos: 
     producer = Producer({"bootstrap.servers": cluster.lab.bootstrap_servers, "partitioner": "murmur2_random"})
     producer.produce(f"{cluster.lab.group_id}-offsets", key=raw, value=b'{"position":"4"}')
     assert producer.flush(60) == 0
-    said = " ".join(eos.run("offsets", "copy", "odd", "broken", "--yes", expect=1).stderr.split())
+    said = " ".join(eos.run("offsets", "restore", "broken", "--from", "odd", "--yes", expect=1).stderr.split())
     assert "it does not run: task 0 has failed" in said
     assert last_change(eos, "broken")[0] == "done"

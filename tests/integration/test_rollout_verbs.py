@@ -114,10 +114,10 @@ def test_a_roll_is_paused_resumed_and_taken_back_and_its_history_shows_it(lab: L
         assert any("placement" in line for line in worker["evidence"]), "the gate's evidence is not kept"
     assert "lunch" in eos.run("rollout", "show").stdout
 
-    proposed = json.loads(eos.run("rollout", "back", "--json").stdout)
+    proposed = json.loads(eos.run("rollout", "undo", "--json").stdout)
     assert proposed["target"] == "disabled"
     assert modes(lab) == {Mode.PREPARING}, "the way back was gone without being asked for"
-    eos.run("rollout", "back", "--yes")
+    eos.run("rollout", "undo", "--yes")
     assert modes(lab) == {Mode.DISABLED}
     assert {w: file == original[w] for w, file in files(lab).items()} == proposed["restores_files"]
     listed = json.loads(eos.run("rollout", "list", "--json").stdout)["rollouts"]
@@ -128,7 +128,7 @@ def test_a_roll_is_paused_resumed_and_taken_back_and_its_history_shows_it(lab: L
     assert listed[0]["reason"] == f"back from rollout {report['rollout_id']}"
     assert (listed[-1]["rollout_id"], listed[-1]["state"]) == (NEWER, "not understood")
     assert "not understood" in eos.run("rollout", "list").stdout
-    for verb in ("show", "pause", "resume", "abort", "back"):
+    for verb in ("show", "pause", "resume", "abort", "undo"):
         assert f"Rollout {NEWER} has a record" in eos.run("rollout", verb, NEWER, expect=REFUSED).stderr
 
 
@@ -154,7 +154,7 @@ def test_a_roll_aborted_from_airflow_stops_where_it_is_and_is_never_taken_up(
     assert "cannot be resumed" in eos.run("rollout", "resume", expect=REFUSED).stderr
     assert "nothing to stop" in eos.run("rollout", "abort", expect=REFUSED).stderr
     assert pids(lab) == before
-    eos.run("rollout", "back", "--yes")
+    eos.run("rollout", "undo", "--yes")
     assert modes(lab) == {Mode.DISABLED}
 
 

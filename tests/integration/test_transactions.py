@@ -217,11 +217,11 @@ def commit(lab: Lab, group_id: str, partition: int, offset: int) -> None:
 
 def test_a_transaction_that_is_alive_is_not_called_hanging_and_not_aborted(lab: Lab, eos: Any) -> None:
     with opened(lab, "alive", 0):
-        assert "No transaction hangs" in eos.run("transactions", "hanging").stdout
+        assert "No transaction hangs" in eos.run("transactions", "list", "--hanging", "--exit-code").stdout
         refused = eos.run("transactions", "abort", *at(0), expect=3).stderr
         assert f"No transaction hangs in {TOPIC}-0" in refused
     assert "has no partition 7" in eos.run("transactions", "abort", *at(7), expect=2).stderr
-    assert "There is no topic" in eos.run("transactions", "hanging", "--topic", "none", expect=2).stderr
+    assert "There is no topic" in eos.run("transactions", "list", "--hanging", "--topic", "none", expect=2).stderr
 
 
 @pytest.mark.first
@@ -235,10 +235,12 @@ def test_a_hanging_transaction_is_found_and_ended_once_and_its_readers_go_on(
     before = read()
     with HangingTransaction.on(lab, TOPIC, 1):
         produce(lab, b"behind it", 1)
-        (found,) = json.loads(eos.run("transactions", "hanging", "--json", expect=1).stdout)["hanging"]
+        (found,) = json.loads(eos.run("transactions", "list", "--hanging", "--exit-code", "--json", expect=1).stdout)[
+            "hanging"
+        ]
         assert (found["topic"], found["partition"], found["transactional_id"]) == (TOPIC, 1, "late")
         assert found["ends"]["waiting"] == 2
-        shown = eos.run("transactions", "hanging", "--topic", TOPIC, expect=1).stdout
+        shown = eos.run("transactions", "list", "--hanging", "--exit-code", "--topic", TOPIC, expect=1).stdout
         (command,) = re.findall(r"'eos (transactions abort .*)' ends it", shown)
         assert command == f"transactions abort {' '.join(at(1))} --start-offset {found['start_offset']} --fence"
         eos.run(*command.split())  # what it prints is not refused
@@ -269,7 +271,7 @@ def test_a_hanging_transaction_is_found_and_ended_once_and_its_readers_go_on(
         done = eos.run("transactions", "abort", *at(1), "--hash", plan["hash"], "--json").stdout
         assert json.loads(done)["after"]["waiting"] == 0
     assert read() == [*before, b"behind it"]
-    assert eos.run("transactions", "hanging").stdout.strip() == "No transaction hangs."
+    assert eos.run("transactions", "list", "--hanging", "--exit-code").stdout.strip() == "No transaction hangs."
     assert "No transaction hangs" in eos.run("transactions", "abort", *at(1), expect=3).stderr
 
 
@@ -278,11 +280,11 @@ def test_an_abort_that_is_killed_after_its_marker_is_over(lab: Lab, eos: Any) ->
         plan = json.loads(eos.run("transactions", "abort", *at(0), "--fence", "--json").stdout)
         killed(lab, "marker", "carried-out", "transactions", "abort", *at(0), "--fence", "--hash", plan["hash"])
         assert "No transaction hangs" in eos.run("transactions", "abort", *at(0), expect=3).stderr
-    assert eos.run("transactions", "hanging").stdout.strip() == "No transaction hangs."
+    assert eos.run("transactions", "list", "--hanging", "--exit-code").stdout.strip() == "No transaction hangs."
 
 
 def test_a_watch_says_each_change_once_and_ends_when_it_is_interrupted(lab: Lab, eos: Any) -> None:
-    watch = eos.start("transactions", "watch", "--all", "--every", "1", "--longer-than", "1", "--json")
+    watch = eos.start("transactions", "list", "--watch", "1", "--all", "--longer-than", "1", "--json")
     try:
         with opened(lab, "watched", 0):
             assert next_change(watch)["change"] == "open long"
@@ -297,8 +299,12 @@ def test_a_watch_says_each_change_once_and_ends_when_it_is_interrupted(lab: Lab,
     finally:
         watch.kill()
         watch.communicate()
-    until(lambda: eos.run("transactions", "watch", "--for", "0", expect=(0, 1)).returncode == 0, "its end", seconds=30)
-    assert "There is no topic" in eos.run("transactions", "watch", "--topic", "none", expect=2).stderr
+    until(
+        lambda: eos.run("transactions", "list", "--watch", "1", "--timeout", "0", expect=(0, 1)).returncode == 0,
+        "its end",
+        seconds=30,
+    )
+    assert "There is no topic" in eos.run("transactions", "list", "--watch", "1", "--topic", "none", expect=2).stderr
 
 
 @contextmanager
@@ -384,7 +390,7 @@ def test_a_principal_that_may_not_see_all_is_never_told_that_something_hangs_or_
 ) -> None:
     as_operator = ("--cluster", operators_file)
     commit(lab, "a-reader", 0, 0)
-    assert eos.run("transactions", "hanging", *as_operator).returncode == 0
+    assert eos.run("transactions", "list", "--hanging", "--exit-code", *as_operator).returncode == 0
     with (
         opened(lab, "hidden", 0),
         denied(lab, ResourceType.TRANSACTIONAL_ID, "*", AclOperation.DESCRIBE),
@@ -393,7 +399,7 @@ def test_a_principal_that_may_not_see_all_is_never_told_that_something_hangs_or_
 
         def hanging() -> subprocess.CompletedProcess[str]:
             done: subprocess.CompletedProcess[str] = eos.run(
-                "transactions", "hanging", "--json", *as_operator, expect=(0, 5)
+                "transactions", "list", "--hanging", "--exit-code", "--json", *as_operator, expect=(0, 5)
             )
             return done
 
@@ -409,7 +415,7 @@ def test_a_principal_that_may_not_see_all_is_never_told_that_something_hangs_or_
         as_seen = look_at_open(ConnectCluster.from_file(Path(operators_file)), topics=[f"{lab.group_id}-configs"])
         assert as_seen.verdict == "inconclusive"  # nothing hangs there, and of the group's own ids it sees none
         assert "the principal may not describe it" in as_seen.doubts[0]
-        assert eos.run("transactions", "watch", "--for", "0", *as_operator, expect=5).returncode == 5
+        assert eos.run("transactions", "list", "--watch", "1", "--timeout", "0", *as_operator, expect=5).returncode == 5
     with (
         denied(lab, ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
         denied(lab, ResourceType.GROUP, "*", AclOperation.DESCRIBE),
@@ -523,11 +529,12 @@ def test_groups_that_collide_are_found_and_an_id_of_both_is_said_to_be_of_both(l
     file = lab.data_dir / f"{one}.yaml"
     cluster = yaml.safe_load(lab.cluster_file.read_text(encoding="utf-8"))
     config = lab.data_dir / f"{one}.properties"
-    config.write_bytes(set_property(lab.workers[0].config.read_bytes(), "group.id", one))
+    named = set_property(lab.workers[0].config.read_bytes(), "group.id", one)
+    config.write_bytes(set_property(named, "config.storage.topic", f"{one}-configs"))
     workers = [{**worker, "config": str(config)} for worker in cluster["workers"]]
     file.write_text(yaml.safe_dump({**cluster, "group_id": one, "workers": workers}), encoding="utf-8")
     file.chmod(0o600)
-    of_one = ("--cluster", str(file), "--config-topic", f"{one}-configs")
+    of_one = ("--cluster", str(file))
     of_both = listed(eos, *of_one)
     assert of_both.keys() == {f"connect-cluster-{one}", f"{other}-c-0"}
     assert of_both[f"{other}-c-0"]["owner"] == f"b-c, task 0; or group {other}: perhaps c, task 0"

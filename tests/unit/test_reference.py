@@ -27,7 +27,7 @@ def test_the_page_is_what_is_written_from_the_code(page: str) -> None:
 def test_every_command_and_option_is_on_the_page() -> None:
     page = (DOCS / "cli.md").read_text(encoding="utf-8")
     found = dict(commands(eos()))
-    assert {"eos status", "eos rollout back", "eos intervals verify", "eos lab up", "eos demo"} <= set(found)
+    assert {"eos status", "eos rollout undo", "eos intervals verify", "eos lab up", "eos demo"} <= set(found)
     for path, command in found.items():
         section = page.partition(f"\n## `{path}`\n")[2].partition("\n## ")[0]
         assert section, path

@@ -1,8 +1,9 @@
-"""A config topic read whole, counted and timed."""
+"""Internal topics read whole, counted and timed."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -61,6 +62,39 @@ def look_at_config_topic(kafka: Kafka, topic: str, group_id: str, progress: Prog
         started = time.monotonic()
         scan(on_records=_nothing, progress=part_of(progress, 2, 3))
         return ConfigTopicLook(topic, taker.census(last[0]), time.monotonic() - started)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many records of a compacted topic a reader needs.
+
+    :param live: records with the newest value of a key.
+    :param dead: older records, and removals.
+    """
+
+    topic: str
+    live: int
+    dead: int
+
+
+def counted_records(kafka: Kafka, topic: str, progress: Progress | None = None) -> Counts:
+    """Read a compacted topic once, and count.
+
+    :raises UnknownTopicError: there is no such topic.
+    :raises UnreachableError: no broker answers.
+    """
+    newest: dict[bytes | None, bool] = {}
+    read = 0
+
+    def take(records: Sequence[LogRecord]) -> None:
+        nonlocal read
+        read += len(records)
+        newest.update({record.key: record.value is not None for record in records})
+
+    with session_of(kafka) as session:
+        scan_to_end(session, topic, on_records=take, progress=progress, timeout_seconds=STALL_SECONDS, stall_only=True)
+    live = sum(newest.values())
+    return Counts(topic, live, read - live)
 
 
 def _nothing(_: object) -> None:

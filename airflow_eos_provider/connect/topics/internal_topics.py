@@ -181,7 +181,7 @@ class WorkerFiles:
         """The name of an internal topic, which all workers need to have in common.
 
         :param name: the property that names it.
-        :param given: the topic's name if an option gives it; it wins over the files.
+        :param given: the topic's name if the caller has it; it wins over the files.
         :raises ConfigurationError: the workers' files differ in it; or neither they nor the cluster description say it.
         """
         if given:
@@ -200,8 +200,7 @@ class WorkerFiles:
             why = f"no worker's properties file can be read here ({unread})"
         raise ConfigurationError(
             f"{name} is not known: {why}.",
-            remedy=f"Write {DESCRIBED[name]}: NAME into the cluster description, or name the topic by an option "
-            f"(--{DESCRIBED[name].replace('_', '-')}).",
+            remedy=f"Write {DESCRIBED[name]}: NAME into the cluster description.",
         )
 
     def wanted(

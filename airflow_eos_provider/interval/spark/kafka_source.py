@@ -187,7 +187,7 @@ def _ends(
             raise ReadTimeoutError(
                 f"The range of {interval.name} in {topic} has not ended: {waits[0]}.",
                 expected=f"a range that ends within timeout_seconds, {timeout_seconds:g} s",
-                remedy="Run the interval again later. 'eos transactions hanging' finds transactions that do not end.",
+                remedy="Run the interval again later. Find stuck transactions with 'eos transactions list --hanging'.",
             )
         logger.info("Waiting for the range of %s in %s: %s", interval.name, topic, waits[0])
         time.sleep(_POLL_SECONDS)

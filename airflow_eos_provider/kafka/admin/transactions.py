@@ -296,13 +296,13 @@ class TransactionsClient:
         except (kafka.errors.InvalidProducerEpochError, kafka.errors.TransactionCoordinatorFencedError) as error:
             raise RefusedError(
                 f"The producer of the transaction in {where}, or its coordinator, has gone on since it was looked at.",
-                remedy="Look again with 'eos transactions hanging'.",
+                remedy="Look again with 'eos transactions list --hanging'.",
             ) from error
         except (kafka.errors.KafkaError, OSError) as error:
             self._close()
             raise EosError(
                 f"Whether {where} has the marker of the abort is not known: {_words(error)}.",
-                remedy="Look with 'eos transactions hanging'.",
+                remedy="Look with 'eos transactions list --hanging'.",
             ) from error
 
     def require_may_abort(self) -> None:

@@ -307,7 +307,7 @@ def restore(places: Places, backup: Backup) -> list[Write]:
             "would be removed.",
             expected="a backup that was taken since the connector has that topic, while its brokers answered",
             remedy=f"If the connector is to begin anew: 'eos offsets reset {connector}'. To give it the offsets of the "
-            f"backup: 'eos offsets copy {connector} {connector} --file …'.",
+            f"backup: 'eos offsets restore {connector} --from {connector} …'.",
         )
     values = dict[tuple[str, bytes], bytes | None]()
     for record in sorted(saved.values(), key=lambda record: (record.timestamp_ms, record.position)):

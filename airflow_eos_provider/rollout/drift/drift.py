@@ -374,7 +374,7 @@ def _unfinished(expected: Expected) -> Iterator[DriftFinding]:
             f"rollout {rollout.rollout_id} to {rollout.plan.target} is {rollout.state}{note}: "
             f"{rollout.workers_done} of {rollout.workers_to_roll} workers are done, "
             "and no controller carries it out",
-            "'eos rollout show' says why; then 'eos rollout resume', or 'eos rollout back'",
+            "'eos rollout show' says why; then 'eos rollout resume', or 'eos rollout undo'",
             f"{DriftKind.UNFINISHED_ROLLOUT} {rollout.rollout_id} {rollout.state}",
         )
 

@@ -48,7 +48,7 @@ def transactions(expectation: Expectation, observation: Observation) -> Check:
                 name,
                 f"{held.topic}-{held.partition} is held at {held.stable} for {observation.at - held.since:.0f} s "
                 "by a transaction that no coordinator knows",
-                "a hanging transaction: 'eos transactions hanging' finds it, and says how to end it",
+                "a hanging transaction: 'eos transactions list --hanging' finds it, and says how to end it",
             )
     if logs.unreadable:
         return inconclusive(

@@ -1,4 +1,4 @@
-"""Rights: what ``eos acl plan --json`` prints, from the brokers' ACLs alone; the page attempts nothing."""
+"""Rights: what ``eos acl check --json`` prints, by the brokers' ACLs alone; the page attempts nothing."""
 
 from __future__ import annotations
 

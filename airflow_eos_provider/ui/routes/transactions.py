@@ -47,7 +47,7 @@ def look_at_transactions(cluster: ConnectCluster, *, everyone: bool = False) -> 
 
 
 def look_for_hanging(cluster: ConnectCluster) -> dict[str, Any]:
-    """The hanging transactions of ``eos transactions hanging``."""
+    """Look for hanging transactions as ``eos transactions list --hanging`` does."""
     with ConnectSession(cluster) as session:
         look = Scope(session, None).hanging()
         ends = ends_of(session.kafka, [one.held.place for one in look.hanging])

@@ -53,7 +53,7 @@ def a_drift(patch: Patch, folder: Path) -> Case:
     found = Drift(1.0, "g", Expected(modes=frozenset({Mode.ENABLED})), findings)
     patch.setattr(drift, "load_cluster", lambda _: None)
     patch.setattr(drift, "DriftWatch", lambda *_, **__: nullcontext(SimpleNamespace(look=lambda: found)))
-    return Case(["drift"], found.to_dict(), ["w1:8083", "w2:8083", "g"], 3)
+    return Case(["drift", "--exit-code"], found.to_dict(), ["w1:8083", "w2:8083", "g"], 1)
 
 
 def a_run(patch: Patch, folder: Path) -> Case:

@@ -29,5 +29,5 @@ export function Rights({ connection, parameters }) {
     </div>
     <${Table} caption="Rights that exactly-once needs" columns=${COLUMNS} rows=${foundRows(look)} isLoading=${look.isLoading}
       empty=${search || answer ? "No right matches. Take a filter away." : "No rights are known yet."} />
-    <${Same} command="eos acl plan" />`;
+    <${Same} command="eos acl check" />`;
 }

@@ -61,5 +61,5 @@ export function Transactions({ connection, parameters }) {
     ${slow.answer?.hidden && html`<p>${slow.answer.hidden}</p>`}
     ${unknown.length > 0 && html`<${Failures} title="Not known" failures=${unknown.map(([place, why]) => ({ found: `${place}: ${why}` }))} />`}
     <${Table} caption="Hanging transactions" columns=${HANGING} rows=${foundRows(slow, "hanging")} empty="No transaction hangs." />
-    <${Same} command="eos transactions list; eos transactions hanging" />`;
+    <${Same} command="eos transactions list; eos transactions list --hanging" />`;
 }

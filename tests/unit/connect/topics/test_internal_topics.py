@@ -112,7 +112,7 @@ def test_a_topic_that_is_not_known_is_an_error_with_what_to_write() -> None:
     for broken, words in [
         (files({CONFIG_TOPIC: "c"}, {}), "differ.*What to do: Stop the workers"),
         (files({}), "no worker's file has it"),
-        (files({CONFIG_TOPIC: "${env:TOPIC}"}), r"\$\{env:TOPIC\}.*config_topic: NAME.*--config-topic"),
+        (files({CONFIG_TOPIC: "${env:TOPIC}"}), r"\$\{env:TOPIC\}.*config_topic: NAME"),
         (WorkerFiles({}, {"w1:8083": "gone"}), "w1:8083: gone"),
     ]:
         with pytest.raises(ConfigurationError, match=f"(?s){words}"):

@@ -1,72 +1,30 @@
-"""``eos downgrade``: what an older Kafka Connect does not know; the roll itself is 'eos plan --to disabled'."""
+"""``eos preflight --to-version``: what an older Kafka Connect does not know."""
 
 from __future__ import annotations
-
-from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from airflow_eos_provider.cli.common import (
-    ClusterOption,
-    ConfigTopicOption,
-    JsonOption,
-    OffsetsTopicOption,
     console,
-    load_cluster,
     print_share_read,
     table,
     width_for,
 )
-from airflow_eos_provider.cli.examples import examples
+from airflow_eos_provider.connect.cluster.description import ConnectCluster
 from airflow_eos_provider.connect.session import ConnectSession
 from airflow_eos_provider.downgrade.look import look_before
 from airflow_eos_provider.downgrade.older import DowngradeFinding, DowngradeLook, Effect, findings
-from airflow_eos_provider.errors import RefusedError, RolloutPausedError
-from airflow_eos_provider.output import OutputOption, print_document
-
-downgrade_app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    help="Before an older Kafka Connect takes over: what it does not know, and what is lost, repeated or fails.",
-)
+from airflow_eos_provider.errors import RolloutPausedError
+from airflow_eos_provider.output import Output, print_document
 
 _STYLES = {Effect.LOSES: "red", Effect.CHANGES: ""}
 
 
-@downgrade_app.callback()
-def downgrade() -> None:
-    """Before an older Kafka Connect takes over: what it does not know, and what is lost, repeated or fails."""
-
-
-@downgrade_app.command(
-    "check",
-    epilog=examples("eos downgrade check --to-version 3.2.3", "eos downgrade check --to-version 3.2.3 --json"),
-)
-def check(
-    to_version: Annotated[
-        str, typer.Option("--to-version", metavar="VERSION", help="The older Kafka Connect, as 3.2.3.")
-    ],
-    cluster: ClusterOption = None,
-    config_topic: ConfigTopicOption = None,
-    offsets_topic: OffsetsTopicOption = None,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show what workers of an older version would do otherwise, and which tasks to restart. Changes nothing.
-
-    Exit code 3 if records would be lost, 1 if some would be delivered again or tasks would fail, 5 if that is not
-    known.
-    """
-    with ConnectSession(load_cluster(cluster)) as session:
-        look = look_before(
-            session,
-            to_version,
-            config_topic=config_topic or "",
-            offsets_topic=offsets_topic or "",
-            progress=print_share_read,
-        )
+def check_version(described: ConnectCluster, to_version: str, output: Output | None, *, as_json: bool) -> None:
+    """Print what workers of an older version would do otherwise; end with 1 if something is found, 5 if unknown."""
+    with ConnectSession(described) as session:
+        look = look_before(session, to_version, config_topic="", offsets_topic="", progress=print_share_read)
     found = findings(look)
     effects = {one.effect for one in found}
     document = {
@@ -82,9 +40,7 @@ def check(
     if not print_document(document, [one.about for one in found], output, as_json=as_json):
         with width_for(output):
             _show(look, found)
-    if Effect.LOSES in effects:
-        raise typer.Exit(RefusedError.exit_code)
-    if effects & {Effect.REPEATS, Effect.FAILS}:
+    if effects & {Effect.LOSES, Effect.REPEATS, Effect.FAILS}:
         raise typer.Exit(1)
     if Effect.UNKNOWN in effects:
         raise typer.Exit(RolloutPausedError.exit_code)

@@ -1,12 +1,14 @@
-"""``eos config-topic``: what the config topic holds, and whether it makes workers start slowly."""
+"""``eos topics list``: what the internal topics contain, and whether they make workers start slowly."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
 
 from rich.text import Text
 
 from airflow_eos_provider.cli.common import (
     ClusterOption,
-    ConfigTopicOption,
     JsonOption,
     console,
     load_cluster,
@@ -15,8 +17,13 @@ from airflow_eos_provider.cli.common import (
     width_for,
 )
 from airflow_eos_provider.connect.topics.config_census import Census
-from airflow_eos_provider.connect.topics.config_topic_look import ConfigTopicLook, look_at_config_topic
-from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, read_worker_files
+from airflow_eos_provider.connect.topics.config_topic_look import (
+    ConfigTopicLook,
+    Counts,
+    counted_records,
+    look_at_config_topic,
+)
+from airflow_eos_provider.connect.topics.internal_topics import CONFIGS, OFFSETS, STATUS, read_worker_files
 from airflow_eos_provider.output import OutputOption, print_document
 
 #: A topic with this many dead records for each live one, and so many at least, is worth compacting.
@@ -24,42 +31,48 @@ DEAD_PER_LIVE = 10
 MANY_DEAD = 100_000
 
 
-def config_topic(
+def list_(
     cluster: ClusterOption = None,
-    topic: ConfigTopicOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what the config topic holds: live and dead records, leftovers, writers, and how long its read takes.
+    """Show what the internal topics contain: live and dead records, leftovers, writers, time to read. Changes nothing.
 
-    Changes nothing. A worker reads the whole topic before it joins its group.
+    A worker reads all of them before it joins its group. The config topic is counted by kind of record and connector.
     """
     described = load_cluster(cluster)
-    name = read_worker_files(described).common(CONFIGS, topic)
+    files = read_worker_files(described)
+    name = files.common(CONFIGS)
     look = look_at_config_topic(
         described.kafka, name, described.group_id, lambda passed, total: print_share_read(name, passed, total)
     )
-    advice = advice_for(look.census)
+    others = [counted_records(described.kafka, files.common(each)) for each in (OFFSETS, STATUS)]
+    counts = [Counts(name, look.census.live, look.census.dead), *others]
+    advice = (*advice_for(look.census), *(line for each in counts for line in dead_advice(each)))
     document = {
-        "topic": name,
-        "read_seconds": round(look.read_seconds, 3),
-        **look.census.to_dict(),
+        "config_topic": {"topic": name, "read_seconds": round(look.read_seconds, 3), **look.census.to_dict()},
+        "topics": [asdict(each) for each in others],
         "advice": list(advice),
     }
-    if not print_document(document, sorted(look.census.state.connectors), output, as_json=as_json):
+    if not print_document(document, [name, *(each.topic for each in others)], output, as_json=as_json):
         with width_for(output):
-            _show(look, advice)
+            _show(look, others, advice)
+
+
+def dead_advice(counts: Counts) -> tuple[str, ...]:
+    """What to do about a topic that compaction does not keep small."""
+    if counts.dead < max(MANY_DEAD, DEAD_PER_LIVE * counts.live):
+        return ()
+    return (
+        f"{counts.topic}: {counts.dead:,} of {counts.live + counts.dead:,} records are dead, and each worker reads "
+        "them when it starts. Check that cleanup.policy is compact. Compaction removes them when the active segment "
+        "rolls: set segment.ms to an hour (3600000) and min.cleanable.dirty.ratio to 0.1, and check again.",
+    )
 
 
 def advice_for(census: Census) -> tuple[str, ...]:
     """What to do about a topic that is not as it should be."""
-    found = []
-    if census.dead >= max(MANY_DEAD, DEAD_PER_LIVE * census.live):
-        found.append(
-            f"{census.dead:,} of {census.live + census.dead:,} records are dead, and each worker reads them at its "
-            "start. Check that cleanup.policy is compact. Compaction takes them when the active segment rolls: set the "
-            "topic's segment.ms to an hour (3600000) and min.cleanable.dirty.ratio to 0.1, and look again after that."
-        )
+    found: list[str] = []
     if census.leftovers:
         names = ", ".join(list(census.leftovers)[:3])
         found.append(
@@ -77,7 +90,7 @@ def advice_for(census: Census) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _show(look: ConfigTopicLook, advice: tuple[str, ...]) -> None:
+def _show(look: ConfigTopicLook, others: Sequence[Counts], advice: tuple[str, ...]) -> None:
     census = look.census
     console.print(
         f"{look.topic}: {census.live + census.dead:,} records, read in {look.read_seconds:.1f} s", style="bold"
@@ -108,5 +121,7 @@ def _show(look: ConfigTopicLook, advice: tuple[str, ...]) -> None:
         for writer, count in list(census.writers.items())[:5]
     )
     console.print(f"written by {writers or 'nobody'}", soft_wrap=True)
+    for each in others:
+        console.print(f"{each.topic}: {each.live + each.dead:,} records, {each.dead:,} of them dead", style="bold")
     for one in advice:
         console.print(Text(one, "yellow"), soft_wrap=True)
